@@ -1,0 +1,2 @@
+//! agentctl
+fn main() {}

@@ -1,0 +1,2 @@
+//! agentd
+fn main() {}

@@ -1,0 +1,105 @@
+//! The kinds of failure that cross a port. Whoever retries or maps to an exit code reads the kind, never the text.
+
+use serde::{Deserialize, Serialize};
+
+/// What kind of failure it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The provider refused the key.
+    Auth,
+    /// The provider wants us to wait.
+    RateLimited,
+    /// Nothing answers at the address.
+    Unreachable,
+    /// A deadline passed.
+    Timeout,
+    /// A stream ended before its proper end.
+    CutStream,
+    /// What came back is not what the protocol says.
+    Protocol,
+    /// The request does not fit the model's window.
+    ContextOverflow,
+    /// The provider refused the request.
+    Rejected,
+    /// The provider failed.
+    Provider,
+    /// The disk is full, the folder is read-only, or the journal is damaged.
+    Storage,
+    /// What was named is not there.
+    NotFound,
+    /// The request makes no sense as it is.
+    InvalidInput,
+    /// The request makes no sense now: a turn runs, or an answer was given before.
+    Conflict,
+    /// The daemon is stopping.
+    ShuttingDown,
+    /// The configuration does not allow it.
+    Configuration,
+    /// A defect of ours.
+    Internal,
+}
+
+type Source = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+macro_rules! port_error {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, thiserror::Error)]
+        #[error("{message}")]
+        pub struct $name {
+            kind: ErrorKind,
+            message: String,
+            hint: Option<String>,
+            #[source]
+            source: Option<Source>,
+        }
+
+        impl $name {
+            /// A failure of that kind; the message says what was attempted and what came of it.
+            #[must_use]
+            pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+                Self { kind, message: message.into(), hint: None, source: None }
+            }
+
+            /// Adds what to do about it.
+            #[must_use]
+            pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+                self.hint = Some(hint.into());
+                self
+            }
+
+            /// Adds the cause.
+            #[must_use]
+            pub fn with_source(mut self, source: impl Into<Source>) -> Self {
+                self.source = Some(source.into());
+                self
+            }
+
+            /// What kind of failure it was.
+            #[must_use]
+            pub fn kind(&self) -> ErrorKind {
+                self.kind
+            }
+
+            /// What to do about it, where something can be done.
+            #[must_use]
+            pub fn hint(&self) -> Option<&str> {
+                self.hint.as_deref()
+            }
+        }
+    };
+}
+
+port_error!(
+    /// A model call failed.
+    ModelError
+);
+port_error!(
+    /// The journal could not be read or written.
+    StoreError
+);
+port_error!(
+    /// A session's workspace could not be made, read or removed.
+    WorkspaceError
+);

@@ -1,0 +1,176 @@
+//! Events: numbered facts about a turn, an item or an interrupt.
+//!
+//! Stored events of a session are numbered from 1 without a gap. An [`EventKind::ItemDelta`] is
+//! published but not stored: it carries the number of the last stored event before it and the byte
+//! offset of its text in the item, so that a reader who lost some knows it. Every `ItemStarted` gets
+//! exactly one `ItemCompleted`, and nothing of a turn follows its `TurnEnded`.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
+    interrupt::{Answer, AnsweredBy, Interrupt},
+    item::{Item, ItemStatus},
+    model::Slot,
+    session::{SessionSettings, Todo},
+    turn::TurnResult,
+    usage::Usage,
+};
+
+/// A numbered fact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The session that it is about.
+    pub session_id: SessionId,
+    /// The turn that it is about; facts about the session itself have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    /// Its number in the session, from 1.
+    pub seq: u64,
+    /// When it happened.
+    pub at: Timestamp,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EventKind {
+    /// A turn began.
+    TurnStarted {
+        /// Ties the turn to logs and traces.
+        trace_id: TraceId,
+        /// The slot that was chosen.
+        slot: Slot,
+        /// The model's id, as its server knows it.
+        model: String,
+        /// Why that slot.
+        reason: String,
+        /// The steps that the turn may take at the most.
+        max_steps: u32,
+    },
+    /// An item is under way. For a tool result this says: the tool starts to run now.
+    ItemStarted {
+        /// The item as it stands, mostly empty.
+        item: Item,
+    },
+    /// Text was added to an item under way. Published, not stored.
+    ItemDelta {
+        /// The item.
+        item_id: ItemId,
+        /// Where the text belongs, in bytes from the start of the item's text.
+        offset: u64,
+        /// The text.
+        text: String,
+    },
+    /// An item is whole, or as whole as it will ever be.
+    ItemCompleted {
+        /// The item.
+        item: Item,
+        /// How it ended.
+        status: ItemStatus,
+    },
+    /// The turn needs an answer and waits.
+    InterruptRaised {
+        /// What is asked.
+        interrupt: Box<Interrupt>,
+    },
+    /// An interrupt has its answer.
+    InterruptResolved {
+        /// Which.
+        interrupt_id: InterruptId,
+        /// The tool call that had asked, if one had.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call_id: Option<CallId>,
+        /// The answer.
+        answer: Answer,
+        /// Who gave it.
+        by: AnsweredBy,
+    },
+    /// A model call was paid for.
+    UsageUpdated {
+        /// The step it belongs to, from 1.
+        step: u32,
+        /// The slot that was asked.
+        slot: Slot,
+        /// The model that answered.
+        model: String,
+        /// What the call took.
+        usage: Usage,
+        /// What the turn has taken so far.
+        turn: Usage,
+    },
+    /// The session's state changed.
+    StateChanged {
+        /// What it is now.
+        change: StateChange,
+    },
+    /// Something that the person should know and that ends nothing: a retry, a cut answer.
+    Warning {
+        /// A stable code, such as `model_retry`.
+        code: String,
+        /// One sentence.
+        message: String,
+    },
+    /// The turn is over.
+    TurnEnded {
+        /// What it came to.
+        result: Box<TurnResult>,
+    },
+}
+
+impl EventKind {
+    /// The stable name of the kind, as it is written in JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TurnStarted { .. } => "turn_started",
+            Self::ItemStarted { .. } => "item_started",
+            Self::ItemDelta { .. } => "item_delta",
+            Self::ItemCompleted { .. } => "item_completed",
+            Self::InterruptRaised { .. } => "interrupt_raised",
+            Self::InterruptResolved { .. } => "interrupt_resolved",
+            Self::UsageUpdated { .. } => "usage_updated",
+            Self::StateChanged { .. } => "state_changed",
+            Self::Warning { .. } => "warning",
+            Self::TurnEnded { .. } => "turn_ended",
+        }
+    }
+
+    /// Whether the journal keeps it.
+    #[must_use]
+    pub fn is_stored(&self) -> bool {
+        !matches!(self, Self::ItemDelta { .. })
+    }
+}
+
+/// What a session's state changed to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum StateChange {
+    /// The todo list was written.
+    Todos {
+        /// The whole list.
+        todos: Vec<Todo>,
+    },
+    /// The session was named.
+    Title {
+        /// The name.
+        title: String,
+    },
+    /// The session's settings were changed.
+    Settings {
+        /// All of them.
+        settings: SessionSettings,
+    },
+    /// Turns wait behind the one that runs.
+    Queue {
+        /// How many.
+        length: u32,
+    },
+    /// The history was set aside: what came before is kept in the journal, but no model sees it.
+    Reset,
+}

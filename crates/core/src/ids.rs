@@ -1,0 +1,141 @@
+//! Identifiers: newtypes over UUID version 7, so that text order is order of creation.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A text that is not an identifier of the expected form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a {what} id")]
+pub struct InvalidId {
+    what: &'static str,
+    text: String,
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// A new identifier, later in order than all earlier ones of this process.
+            #[must_use]
+            pub fn generate() -> Self {
+                Self(Uuid::now_v7())
+            }
+
+            /// The 128 bits of the identifier.
+            #[must_use]
+            pub fn as_uuid(&self) -> Uuid {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Uuid::try_parse(text)
+                    .map(Self)
+                    .map_err(|_| InvalidId { what: $what, text: text.chars().take(80).collect() })
+            }
+        }
+    };
+}
+
+id!(
+    /// A durable conversation.
+    SessionId, "session"
+);
+id!(
+    /// One user input until its `TurnEnded`.
+    TurnId, "turn"
+);
+id!(
+    /// One stored unit of a turn.
+    ItemId, "item"
+);
+id!(
+    /// A durable pause that needs an answer.
+    InterruptId, "interrupt"
+);
+id!(
+    /// What ties logs, audit and trace lines of one turn together.
+    TraceId, "trace"
+);
+
+/// Joins a tool call to its result. Assigned by the engine, unique in the whole session: servers
+/// number their calls from zero in every answer, so what they send is never used as a key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallId(String);
+
+impl CallId {
+    /// A new, unique call id of the form `call_` and 24 hexadecimal digits: short enough for the
+    /// providers that limit its length (40 characters) and made of letters they all accept.
+    #[must_use]
+    pub fn generate() -> Self {
+        let id = Uuid::now_v7().simple().to_string();
+        Self(format!("call_{}{}", &id[..12], &id[20..]))
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for CallId {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_sort_by_birth_and_survive_text() {
+        let ids: Vec<SessionId> = (0..100).map(|_| SessionId::generate()).collect();
+        assert!(ids.is_sorted());
+        for id in ids {
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_kind() {
+        let error = "latest".parse::<SessionId>().unwrap_err();
+        assert_eq!(error.to_string(), "\"latest\" is not a session id");
+    }
+
+    #[test]
+    fn call_ids_are_unique() {
+        let ids: std::collections::HashSet<_> = (0..1000).map(|_| CallId::generate()).collect();
+        assert_eq!(ids.len(), 1000);
+        assert!(ids.iter().all(|id| id.as_str().len() == 29));
+    }
+}

@@ -1,0 +1,86 @@
+//! Items: the stored units that a session's history is made of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::{ItemId, TurnId},
+    tool::{ToolCall, ToolResult},
+};
+
+/// One stored unit of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// The item's own id.
+    pub id: ItemId,
+    /// The turn that it came from.
+    pub turn_id: TurnId,
+    /// What it is.
+    #[serde(flatten)]
+    pub body: ItemBody,
+}
+
+/// What an item is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ItemBody {
+    /// What the person said, at the start of the turn or while it ran.
+    UserMessage {
+        /// The words, as they came.
+        text: String,
+        /// Whether they were added to a turn that was already running.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        steered: bool,
+    },
+    /// What the model said to the person.
+    AgentMessage {
+        /// The words so far, or all of them.
+        text: String,
+    },
+    /// What the model thought aloud before it answered.
+    Reasoning {
+        /// The words so far, or all of them.
+        text: String,
+    },
+    /// A tool that the model asked for.
+    ToolCall(ToolCall),
+    /// What came of a tool call. Started when the tool starts to run, completed when it has run.
+    ToolResult(ToolResult),
+    /// A prefix of the history, replaced by a summary.
+    Compaction {
+        /// What stands in for the prefix.
+        summary: String,
+    },
+    /// A fact that the daemon adds for the model and the person, such as what a crash left behind.
+    Notice {
+        /// The words.
+        text: String,
+    },
+}
+
+impl ItemBody {
+    /// The stable name of the kind, as it is written in JSON.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::UserMessage { .. } => "user_message",
+            Self::AgentMessage { .. } => "agent_message",
+            Self::Reasoning { .. } => "reasoning",
+            Self::ToolCall(_) => "tool_call",
+            Self::ToolResult(_) => "tool_result",
+            Self::Compaction { .. } => "compaction",
+            Self::Notice { .. } => "notice",
+        }
+    }
+}
+
+/// How an item came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemStatus {
+    /// It is whole.
+    Done,
+    /// It was cut short: by a cancel, a limit or a broken stream. What it holds is what there was.
+    Cut,
+    /// The daemon stopped while it was under way, so that nobody knows how far it came.
+    Unknown,
+}

@@ -1,0 +1,29 @@
+//! The vocabulary and the ports of agentd.
+//!
+//! Everything here is pure: no I/O, no clock, no globals. Other crates meet only in these types.
+//!
+//! - [`ids`]: who is meant. Time-ordered newtypes, so that sorting by id is sorting by birth.
+//! - [`item`], [`event`]: what a session is made of, and the numbered facts that tell of it.
+//! - [`turn`]: what a client asks for, how a turn ends and what it returns.
+//! - [`tool`]: abilities, requests and outcomes; [`interrupt`]: durable pauses for a person;
+//!   [`policy`]: verdicts on calls.
+//! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
+//! - [`session`]: the settings, todos and summary of a durable conversation.
+//! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
+//!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Clock`]).
+//! - [`error`]: the kinds of failure that cross a port.
+
+pub mod error;
+pub mod event;
+pub mod ids;
+pub mod interrupt;
+pub mod item;
+pub mod model;
+pub mod policy;
+pub mod ports;
+pub mod session;
+pub mod tool;
+pub mod turn;
+pub mod usage;
+
+pub use jiff::Timestamp;

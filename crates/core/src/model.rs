@@ -1,0 +1,204 @@
+//! What a model is asked and what it streams back.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::SessionId,
+    tool::{ToolCall, ToolSpec},
+    usage::Usage,
+};
+
+/// One of the five places where a model can be configured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Slot {
+    /// The model for everything that has no slot of its own.
+    #[default]
+    Base,
+    /// Complex tasks.
+    Reasoning,
+    /// Images.
+    Vision,
+    /// Code.
+    Code,
+    /// The last answer of a turn, and chat.
+    Chat,
+}
+
+impl Slot {
+    /// All slots, in the order in which they are listed.
+    pub const ALL: [Self; 5] = [Self::Base, Self::Reasoning, Self::Vision, Self::Code, Self::Chat];
+
+    /// The slot's name in configuration, on the command line and in events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Reasoning => "reasoning",
+            Self::Vision => "vision",
+            Self::Code => "code",
+            Self::Chat => "chat",
+        }
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A text that names no slot.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no model slot {0:?}; the slots are base, reasoning, vision, code and chat")]
+pub struct UnknownSlot(String);
+
+impl FromStr for Slot {
+    type Err = UnknownSlot;
+
+    fn from_str(text: &str) -> Result<Self, UnknownSlot> {
+        Self::ALL
+            .into_iter()
+            .find(|slot| slot.as_str() == text)
+            .ok_or_else(|| UnknownSlot(text.chars().take(80).collect()))
+    }
+}
+
+/// What is known of a configured model without asking it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelInfo {
+    /// The model's id, as its server knows it.
+    pub id: String,
+    /// How it is spoken to: `openai`, `llamacpp` or `embedded`.
+    pub wire: String,
+    /// Where it is; nothing for the embedded model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// The tokens that request and answer may have together.
+    pub context_window: u64,
+    /// Whether the wire carries tool calls. Where not, calls are written into and read from the text.
+    pub native_tools: bool,
+    /// Whether it runs in the daemon's own process, so that people are told how to name a better one.
+    pub embedded: bool,
+}
+
+impl ModelInfo {
+    /// The steps that a turn may take where nobody said: 100, or 20 for models whose tool calls are read from text.
+    #[must_use]
+    pub fn default_max_steps(&self) -> u32 {
+        if self.native_tools { 100 } else { 20 }
+    }
+}
+
+/// A slot and what stands in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SlotInfo {
+    /// The slot.
+    pub slot: Slot,
+    /// The slot whose model serves it, if it is empty itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub falls_back_to: Option<Slot>,
+    /// The model.
+    pub model: ModelInfo,
+}
+
+/// One message of a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    /// Instructions.
+    System {
+        /// The words.
+        text: String,
+    },
+    /// The person, or the daemon speaking for it.
+    User {
+        /// The words.
+        text: String,
+    },
+    /// The model's own earlier words and calls.
+    Assistant {
+        /// The words; may be empty beside calls.
+        text: String,
+        /// What it thought, for the providers that want it back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reasoning: Option<String>,
+        /// What it asked for.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall>,
+    },
+    /// What came of one call.
+    Tool {
+        /// The call.
+        call_id: crate::ids::CallId,
+        /// The tool's name.
+        name: String,
+        /// The result, as the model shall read it.
+        text: String,
+    },
+}
+
+/// One request to a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelRequest {
+    /// The session, so that a model with a cache of its own can find the prefix again.
+    pub session_id: SessionId,
+    /// The conversation. The first message is the system message; calls and results are paired.
+    pub messages: Vec<Message>,
+    /// The tools that may be called, sorted by name; none in the last call of a turn.
+    pub tools: Arc<[ToolSpec]>,
+    /// Paths that exist in the workspace, relative to it, for models whose arguments are constrained
+    /// ([`ModelInfo::embedded`]); empty for all others.
+    pub known_paths: Vec<String>,
+}
+
+/// One piece of a model's answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelChunk {
+    /// Words for the person.
+    Text(String),
+    /// Words of reasoning.
+    Reasoning(String),
+    /// A whole tool call with its raw arguments. Sent only when the answer has come to its proper end, so
+    /// that a call out of a cut stream never runs.
+    ToolCall {
+        /// The tool's name, as the model wrote it.
+        name: String,
+        /// The arguments, as the model wrote them.
+        arguments: String,
+    },
+    /// The call is tried again. Only ever before the first text, reasoning or call.
+    Retry {
+        /// Which try comes next, from 2.
+        attempt: u32,
+        /// How long it waits first, in milliseconds.
+        delay_ms: u64,
+        /// Why the last one failed.
+        reason: String,
+    },
+    /// The answer was cut by us, because it repeated itself without end.
+    Runaway {
+        /// What was repeated.
+        what: String,
+    },
+    /// What the call took; at most once.
+    Usage(Usage),
+    /// The proper end. Nothing follows.
+    End(Finish),
+}
+
+/// Why an answer ended properly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// The model was done, or asked for tools.
+    Stop,
+    /// The token limit was reached.
+    Length,
+    /// The provider withheld the rest.
+    Filtered,
+    /// We cut it ([`ModelChunk::Runaway`]).
+    Runaway,
+}

@@ -1,0 +1,180 @@
+//! Ports: what the engine needs of the world. Adapters implement them and never see the engine.
+
+use std::{path::PathBuf, sync::Arc};
+
+use futures_util::{future::BoxFuture, stream::BoxStream};
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::{ModelError, StoreError, WorkspaceError},
+    event::Event,
+    ids::{CallId, InterruptId, SessionId, TurnId},
+    interrupt::{Answer, Interrupt},
+    item::Item,
+    model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    session::{Mount, SessionSettings, SessionSummary, StoredSession},
+    tool::{ToolCall, ToolOutput, ToolSpec},
+};
+
+/// Tells the time.
+pub trait Clock: Send + Sync {
+    /// Now.
+    fn now(&self) -> Timestamp;
+}
+
+/// A model that can be asked.
+pub trait Model: Send + Sync {
+    /// What is known of it without asking.
+    fn info(&self) -> &ModelInfo;
+
+    /// Asks it. The stream ends after [`ModelChunk::End`] or after the first error; an end without either is
+    /// a defect of the adapter. Dropping the stream cancels the call: an HTTP request is closed, the embedded
+    /// model stops within a token.
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>>;
+}
+
+/// The models of the configuration.
+pub trait Models: Send + Sync {
+    /// The model that serves a slot, after falling back.
+    fn get(&self, slot: Slot) -> Arc<dyn Model>;
+
+    /// All slots.
+    fn list(&self) -> Vec<SlotInfo>;
+}
+
+/// Where a tool call works.
+#[derive(Debug, Clone)]
+pub struct ToolContext {
+    /// The session.
+    pub session_id: SessionId,
+    /// The turn.
+    pub turn_id: TurnId,
+    /// The call.
+    pub call_id: CallId,
+    /// The session's files.
+    pub workspace: Arc<Workspace>,
+    /// The time.
+    pub now: Timestamp,
+    /// Set when the turn is cancelled. A tool that holds processes ends them before it returns.
+    pub cancel: CancellationToken,
+}
+
+/// The tools that work on the world outside the session's own state.
+pub trait Toolbox: Send + Sync {
+    /// All tools, sorted by name.
+    fn specs(&self) -> Arc<[ToolSpec]>;
+
+    /// The name under which a tool is known, for a name or alias that a model wrote.
+    fn canonical_name<'a>(&self, name: &'a str) -> &'a str;
+
+    /// What the call would do, for a person who is asked to approve it: a unified diff or a command line.
+    /// An error is what the call would return if it ran, where that is already certain.
+    fn preview<'a>(
+        &'a self,
+        context: &'a ToolContext,
+        call: &'a ToolCall,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>>;
+
+    /// Runs the call. Failures are outputs; this cannot fail otherwise.
+    fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput>;
+}
+
+/// The files that a session's tools see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// The absolute path of the session's own tree.
+    pub root: PathBuf,
+    /// What is seen as `/project`.
+    pub project: Option<Mount>,
+}
+
+/// Makes, cleans and removes workspaces.
+pub trait Workspaces: Send + Sync {
+    /// Opens a session's workspace, making it where it is missing.
+    fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>>;
+
+    /// Empties its `temp/`.
+    fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+
+    /// Removes it.
+    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+
+    /// Puts a file into its `uploads/` and returns the path that tools can open. A name that is taken gets a number.
+    fn add_upload(
+        &self,
+        session: SessionId,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
+
+    /// Paths of files that tools could open, relative to the workspace, newest first, at most `limit`.
+    fn paths<'a>(
+        &'a self,
+        workspace: &'a Workspace,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>>;
+}
+
+/// An interrupt as the journal has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredInterrupt {
+    /// What is asked.
+    pub interrupt: Interrupt,
+    /// The answer, if it has one.
+    pub answer: Option<Answer>,
+}
+
+/// The journal and its projections. All methods of one session are called by its one writer, except the reads.
+pub trait Store: Send + Sync {
+    /// Creates a session with these settings. It is durable when this returns.
+    fn create_session(
+        &self,
+        id: SessionId,
+        at: Timestamp,
+        settings: SessionSettings,
+    ) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Appends events of one session, numbered without a gap after the last stored one, all or none. They are
+    /// durable, and the projections agree with them, when this returns. Calls of many sessions share one commit.
+    fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// One session.
+    fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>>;
+
+    /// Sessions, last used first. `running` is known to the engine only: here a turn that has not ended counts as
+    /// running, or as waiting where an interrupt is pending.
+    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>>;
+
+    /// The ids that start with `prefix` (hyphens optional, case ignored), at most `limit`, newest first.
+    fn find_sessions(&self, prefix: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
+
+    /// The sessions with a turn that has not ended, for recovery at start.
+    fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
+
+    /// Stored events with numbers above `after`, in order, at most `limit`.
+    fn events(
+        &self,
+        session: SessionId,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Event>>, StoreError>>;
+
+    /// The last completed items with event numbers above `after`, oldest first, at most `limit`, each with the number
+    /// of its completion.
+    fn recent_items(
+        &self,
+        session: SessionId,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>>;
+
+    /// Pending interrupts of one session or of all, oldest first.
+    fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>>;
+
+    /// One interrupt and its answer, if it has one.
+    fn interrupt(&self, id: InterruptId) -> BoxFuture<'_, Result<Option<StoredInterrupt>, StoreError>>;
+
+    /// Removes a session with all its events and interrupts.
+    fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
+}

@@ -1,0 +1,134 @@
+//! Sessions: durable conversations.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::{SessionId, TurnId},
+    model::Slot,
+    usage::Usage,
+};
+
+/// What a person can set for a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSettings {
+    /// Ask before a file is changed.
+    pub confirm_write: bool,
+    /// Ask before a command is run.
+    pub confirm_exec: bool,
+    /// The slot that turns use where they name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<Slot>,
+    /// The folder that the session sees as `/project`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<Mount>,
+    /// The remembered "always" answers, as the rules that were shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
+}
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        Self { confirm_write: true, confirm_exec: true, slot: None, project: None, grants: Vec::new() }
+    }
+}
+
+/// A folder of the person that a session may see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// Whether tools may change it.
+    pub writable: bool,
+}
+
+/// One entry of the todo list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Todo {
+    /// Its id; made up where the model gave none.
+    pub id: String,
+    /// What is to be done.
+    pub content: String,
+    /// How far it is.
+    pub status: TodoStatus,
+    /// How much it matters.
+    #[serde(default)]
+    pub priority: TodoPriority,
+}
+
+/// How far a todo is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TodoStatus {
+    /// Not begun.
+    Pending,
+    /// Under way; at most one is.
+    InProgress,
+    /// Done.
+    Completed,
+}
+
+/// How much a todo matters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TodoPriority {
+    /// First.
+    High,
+    /// In between.
+    #[default]
+    Medium,
+    /// Last.
+    Low,
+}
+
+/// What lists show of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionSummary {
+    /// Its id.
+    pub id: SessionId,
+    /// Its name: given, or the start of its first input.
+    pub title: String,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When something last happened in it.
+    pub updated_at: Timestamp,
+    /// How many turns were started.
+    pub turns: u64,
+    /// The number of its last stored event.
+    pub last_seq: u64,
+    /// What it is doing.
+    pub status: SessionStatus,
+    /// What its turns took in all.
+    pub usage: Usage,
+}
+
+/// What a session is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionStatus {
+    /// No turn runs.
+    Idle,
+    /// A turn runs.
+    Running,
+    /// A turn waits for an answer.
+    Waiting,
+    /// The last turn was ended by a stop of the daemon and can be continued.
+    Interrupted,
+}
+
+/// A session as the journal's projections have it: enough to go on without reading the whole log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredSession {
+    /// What lists show.
+    pub summary: SessionSummary,
+    /// Its settings.
+    pub settings: SessionSettings,
+    /// Its todo list.
+    pub todos: Vec<Todo>,
+    /// The turn that has begun and not ended, and the number of its first event.
+    pub open_turn: Option<(TurnId, u64)>,
+    /// The number of the last [`crate::event::StateChange::Reset`], or 0: no model sees what came before.
+    pub reset_seq: u64,
+}

@@ -1,0 +1,163 @@
+//! Tools: abilities, requests and outcomes.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{ids::CallId, session::Todo};
+
+/// What a model is told of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// The name that calls use.
+    pub name: String,
+    /// What it does and when to use it.
+    pub description: String,
+    /// JSON schema of the arguments, an object.
+    pub parameters: Value,
+    /// What a call can do to the world.
+    pub effect: Effect,
+}
+
+/// What a call can do to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Looks only. Independent calls of one step run at once, none asks.
+    Read,
+    /// Changes the session's own state, such as the todo list. Runs in order, does not ask.
+    State,
+    /// Changes files.
+    Write,
+    /// Runs a command.
+    Execute,
+}
+
+/// A request of the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Joins it to its result.
+    pub call_id: CallId,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as the model wrote them: history is sent back byte for byte.
+    pub arguments: String,
+}
+
+/// The outcome of a call, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// Joins it to the call.
+    pub call_id: CallId,
+    /// The tool's name.
+    pub name: String,
+    /// What the model reads.
+    #[serde(default)]
+    pub text: String,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ToolErrorCode>,
+    /// The files that it changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileChange>,
+    /// How long it ran, in milliseconds.
+    #[serde(default)]
+    pub duration_ms: u64,
+}
+
+/// What a tool hands back: text for the model, and the state that it changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// What the model reads.
+    pub text: String,
+    /// Why it failed, if it did.
+    pub error: Option<ToolErrorCode>,
+    /// The files that it changed.
+    pub files: Vec<FileChange>,
+    /// A new todo list.
+    pub todos: Option<Vec<Todo>>,
+}
+
+impl ToolOutput {
+    /// A success.
+    #[must_use]
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// A failure: a stable code and one sentence that says how to do it right.
+    #[must_use]
+    pub fn error(code: ToolErrorCode, text: impl Into<String>) -> Self {
+        Self { text: text.into(), error: Some(code), ..Self::default() }
+    }
+}
+
+/// Stable codes of failed calls. They are data for the model, not errors of the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToolErrorCode {
+    /// The arguments are no JSON, or do not fit the schema.
+    #[serde(rename = "E_INVALID_ARGS")]
+    InvalidArgs,
+    /// There is no tool of that name.
+    #[serde(rename = "E_UNKNOWN_TOOL")]
+    UnknownTool,
+    /// The tool could not do it.
+    #[serde(rename = "E_TOOL")]
+    Tool,
+    /// It took too long and was ended.
+    #[serde(rename = "E_TIMEOUT")]
+    Timeout,
+    /// A person or a rule refused.
+    #[serde(rename = "E_DENIED")]
+    Denied,
+    /// The path is not there, leaves the workspace, or may not be written.
+    #[serde(rename = "E_PATH")]
+    Path,
+    /// The turn was cancelled while it ran.
+    #[serde(rename = "E_CANCELLED")]
+    Cancelled,
+    /// The daemon stopped before it ran. It never ran.
+    #[serde(rename = "E_NOT_RUN")]
+    NotRun,
+    /// The daemon stopped while it ran. It may have taken effect or not.
+    #[serde(rename = "E_UNKNOWN_OUTCOME")]
+    UnknownOutcome,
+}
+
+impl ToolErrorCode {
+    /// The code as text.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidArgs => "E_INVALID_ARGS",
+            Self::UnknownTool => "E_UNKNOWN_TOOL",
+            Self::Tool => "E_TOOL",
+            Self::Timeout => "E_TIMEOUT",
+            Self::Denied => "E_DENIED",
+            Self::Path => "E_PATH",
+            Self::Cancelled => "E_CANCELLED",
+            Self::NotRun => "E_NOT_RUN",
+            Self::UnknownOutcome => "E_UNKNOWN_OUTCOME",
+        }
+    }
+}
+
+/// A file that a call changed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileChange {
+    /// Its path, relative to the workspace, or below `/project`.
+    pub path: String,
+    /// What was done to it.
+    pub change: FileChangeKind,
+}
+
+/// What was done to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileChangeKind {
+    /// It was not there before.
+    Created,
+    /// It was there before.
+    Modified,
+    /// It is gone.
+    Deleted,
+}

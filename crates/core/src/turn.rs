@@ -1,0 +1,139 @@
+//! Turns: what a client asks for, how a turn ends and what it returns.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::ErrorKind,
+    ids::{CallId, TraceId, TurnId},
+    model::Slot,
+    tool::FileChange,
+    usage::Usage,
+};
+
+/// A request to start a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartTurn {
+    /// The input. None continues a turn that a stop of the daemon, a cancel or a limit ended.
+    pub text: Option<String>,
+    /// The slot to use; the session's own, or routing, decides where absent.
+    pub slot: Option<Slot>,
+    /// The steps that the turn may take; the model's default where absent.
+    pub max_steps: Option<u32>,
+    /// What happens at an interrupt.
+    pub on_interrupt: OnInterrupt,
+    /// What happens when a turn is already running.
+    pub if_busy: IfBusy,
+    /// The client's name, such as `agentctl`, for the audit.
+    pub client: String,
+}
+
+/// What happens when a turn needs an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnInterrupt {
+    /// It is stored and asked; the turn waits, for days if need be.
+    #[default]
+    Wait,
+    /// Approvals are granted, as if a person had said yes to each; questions get their default.
+    Approve,
+    /// It is refused, the model is told, the turn goes on and lists it.
+    Deny,
+    /// The turn ends.
+    Fail,
+}
+
+/// What happens to a start while a turn is running.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IfBusy {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// It waits its turn.
+    Queue,
+    /// Its text is added to the running turn.
+    Steer,
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnResult {
+    /// The turn.
+    pub turn_id: TurnId,
+    /// Ties it to logs and traces.
+    pub trace_id: TraceId,
+    /// The answer; what there was of it where the turn did not complete.
+    pub text: String,
+    /// Whether any tool ran.
+    pub tool_used: bool,
+    /// Why the turn ended.
+    pub stop_reason: StopReason,
+    /// What went wrong, where it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<TurnError>,
+    /// Model calls, the last answer's included.
+    pub steps: u32,
+    /// What the model calls took.
+    pub usage: Usage,
+    /// What was refused.
+    pub denials: Vec<Denial>,
+    /// The files that were changed, each once.
+    pub files: Vec<FileChange>,
+    /// How long the turn took, waiting for people included, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// Why a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The model gave its answer.
+    Completed,
+    /// A client cancelled it.
+    Cancelled,
+    /// It took as many steps as it might.
+    MaxSteps,
+    /// It took as long as it might.
+    TimeLimit,
+    /// It took as many tokens as it might.
+    Budget,
+    /// An approval was needed and the client had said to fail.
+    Denied,
+    /// Something broke; the error says what.
+    Failed,
+    /// The daemon was killed or crashed while it ran. It can be continued.
+    Interrupted,
+    /// The daemon was told to stop while it ran. It can be continued.
+    Suspended,
+}
+
+impl StopReason {
+    /// Whether a start without input may go on from here.
+    #[must_use]
+    pub fn can_continue(self) -> bool {
+        !matches!(self, Self::Completed)
+    }
+}
+
+/// What went wrong in a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnError {
+    /// The kind, for programs.
+    pub kind: ErrorKind,
+    /// What was attempted and what came of it.
+    pub message: String,
+    /// What to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// A call that was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denial {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub tool: String,
+    /// Why.
+    pub reason: String,
+}

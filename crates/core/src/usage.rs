@@ -1,0 +1,76 @@
+//! What model calls took: tokens, and money where prices are known.
+
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+/// Tokens and money of one or more model calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of the requests, cached ones included.
+    pub prompt_tokens: u64,
+    /// Tokens of the requests that the server did not compute again.
+    pub cached_tokens: u64,
+    /// Tokens of the answers, reasoning included.
+    pub completion_tokens: u64,
+    /// Tokens of the answers that were reasoning.
+    pub reasoning_tokens: u64,
+    /// Money, in millionths of a US dollar; absent where a price is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_microusd: Option<u64>,
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
+        self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
+        self.cost_microusd = match (self.cost_microusd, other.cost_microusd) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+/// Prices of a model, in US dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// Request tokens that the server had to compute.
+    pub input: f64,
+    /// Request tokens out of the server's cache; `input` where absent.
+    #[serde(default)]
+    pub cached_input: Option<f64>,
+    /// Answer tokens.
+    pub output: f64,
+}
+
+impl Prices {
+    /// What `usage` costs, in millionths of a US dollar.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "money for display; token counts are far below 2^52 and prices are not negative"
+    )]
+    pub fn cost_microusd(&self, usage: &Usage) -> u64 {
+        let fresh = usage.prompt_tokens.saturating_sub(usage.cached_tokens) as f64;
+        let cached = usage.cached_tokens as f64 * self.cached_input.unwrap_or(self.input);
+        (fresh * self.input + cached + usage.completion_tokens as f64 * self.output).round().max(0.0) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_tokens_cost_their_price() {
+        let prices = Prices { input: 3.0, cached_input: Some(0.3), output: 15.0 };
+        let usage =
+            Usage { prompt_tokens: 1_000_000, cached_tokens: 500_000, completion_tokens: 100_000, ..Usage::default() };
+        assert_eq!(prices.cost_microusd(&usage), 1_500_000 + 150_000 + 1_500_000);
+    }
+}

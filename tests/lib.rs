@@ -1,0 +1,1 @@
+//! The suites that run real processes.
