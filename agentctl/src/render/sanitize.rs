@@ -1,0 +1,191 @@
+//! Takes the teeth out of text before a terminal sees it.
+//!
+//! What models write and tools print is hostile: an escape sequence can rename the window, write the
+//! clipboard, move the cursor up and repaint an approval. So no such text reaches the terminal except
+//! through here. The output holds no control character but newline and tab, whatever the input and
+//! however it was split into chunks. Escape sequences are dropped whole; characters that reorder or
+//! hide text (bidirectional overrides, tag characters) are written out as `<U+202E>`, so that what a
+//! person approves is what will run.
+
+/// How long a control string (OSC, DCS, APC, PM, SOS) may be before it is taken for plain text again.
+/// Without the limit, one that is never ended would swallow the rest of the answer.
+const LONGEST_STRING: usize = 4096;
+
+/// Where in an escape sequence the last chunk ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    /// Plain text.
+    #[default]
+    Ground,
+    /// After ESC, or ESC and intermediate characters.
+    Escape,
+    /// In a control sequence (CSI), until its final character.
+    Sequence,
+    /// In a control string, after so many characters, until ST, BEL or the end of the line.
+    String(usize),
+    /// After an ESC in a control string: a backslash makes it ST.
+    StringEscape(usize),
+}
+
+/// Cleans text that comes in chunks; a sequence that is split over two chunks is recognised.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sanitizer {
+    state: State,
+}
+
+impl Sanitizer {
+    /// Starts in plain text.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The chunk, without what a terminal would obey.
+    pub(crate) fn push(&mut self, chunk: &str) -> String {
+        let mut out = String::with_capacity(chunk.len());
+        for c in chunk.chars() {
+            self.state = step(self.state, c, &mut out);
+        }
+        out
+    }
+}
+
+/// A whole text, cleaned.
+pub(crate) fn clean(text: &str) -> String {
+    Sanitizer::new().push(text)
+}
+
+/// A whole text, cleaned and on one line: every run of white space is one space.
+pub(crate) fn clean_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for word in clean(text).split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    line
+}
+
+/// Reads one character, writes what is left of it, and says where we are then.
+fn step(state: State, c: char, out: &mut String) -> State {
+    match state {
+        State::Ground => ground(c, out),
+        State::Escape => match c {
+            '[' => State::Sequence,
+            ']' | 'P' | 'X' | '^' | '_' => State::String(0),
+            ' '..='/' => State::Escape,
+            '0'..='~' => State::Ground,
+            _ => ground(c, out),
+        },
+        State::Sequence => match c {
+            ' '..='?' => State::Sequence,
+            '@'..='~' => State::Ground,
+            // Not a sequence after all. What follows is text, and may begin the next sequence.
+            _ => ground(c, out),
+        },
+        State::String(length) => match c {
+            '\u{7}' | '\u{9c}' | '\u{18}' | '\u{1a}' => State::Ground,
+            '\u{1b}' => State::StringEscape(length),
+            '\n' => ground(c, out),
+            _ if length >= LONGEST_STRING => ground(c, out),
+            _ => State::String(length + 1),
+        },
+        State::StringEscape(_) => match c {
+            '\\' => State::Ground,
+            // Terminals take the ESC for the end of the string and the start of a sequence.
+            _ => step(State::Escape, c, out),
+        },
+    }
+}
+
+fn ground(c: char, out: &mut String) -> State {
+    match c {
+        '\n' | '\t' => out.push(c),
+        '\u{1b}' => return State::Escape,
+        '\u{9b}' => return State::Sequence,
+        '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => return State::String(0),
+        '\u{2028}' | '\u{2029}' => out.push('\n'),
+        _ if c.is_control() => {}
+        _ if deceives(c) => {
+            use std::fmt::Write as _;
+            // Writing to a string cannot fail.
+            let _ = write!(out, "<U+{:04X}>", u32::from(c));
+        }
+        _ => out.push(c),
+    }
+    State::Ground
+}
+
+/// Whether the character changes the order of those around it, or carries text that nobody sees.
+fn deceives(c: char) -> bool {
+    matches!(c,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(dirty: &str, expected: &str) {
+        assert_eq!(clean(dirty), expected, "{dirty:?}");
+    }
+
+    #[test]
+    fn text_stays_and_sequences_go() {
+        check("plain, 漢字, emoji 👩‍👩‍👧, tab\tand\nline", "plain, 漢字, emoji 👩‍👩‍👧, tab\tand\nline");
+        check("\u{1b}[31mred\u{1b}[0m", "red");
+        check("\u{1b}[?25l\u{1b}[2J\u{1b}[H top", " top");
+        check("\u{1b}]0;title\u{7}after", "after");
+        check("\u{1b}]52;c;cm0gLXJm\u{1b}\\after", "after");
+        check("\u{1b}Pq#0;2;0\u{1b}\\dcs \u{1b}_apc\u{1b}\\apc \u{1b}^pm\u{1b}\\pm", "dcs apc pm");
+        check("\u{9b}31mred \u{9d}0;title\u{9c}after", "red after");
+        check("\u{1b}(0\u{1b}Mlines\u{1b}c", "lines");
+        check("a\u{8}b\r\nc\u{0}d\u{7f}e\u{85}f", "ab\ncdef");
+        check("\u{1b}", "");
+        check("\u{1b}\u{1b}[31mred", "red");
+    }
+
+    #[test]
+    fn what_is_no_sequence_is_not_swallowed() {
+        check("\u{1b}[31\nnext", "\nnext");
+        check("\u{1b}[漢", "漢");
+        check("\u{1b}]never ended\nnext", "\nnext");
+        let long = format!("\u{1b}]{}visible", "x".repeat(LONGEST_STRING));
+        check(&long, "visible");
+        check("\u{1b}]title\u{1b}[31mred", "red");
+    }
+
+    #[test]
+    fn reordering_and_hidden_text_are_shown() {
+        check("rm \u{202e}txt.a", "rm <U+202E>txt.a");
+        check("\u{2066}x\u{2069}", "<U+2066>x<U+2069>");
+        check("ls\u{e0041}", "ls<U+E0041>");
+        check("a\u{2028}b", "a\nb");
+    }
+
+    #[test]
+    fn one_line_is_one_line() {
+        assert_eq!(clean_line("  a\n\tb \u{1b}[31mc\r\n"), "a b c");
+    }
+
+    proptest! {
+        #[test]
+        fn no_control_character_survives_any_splitting(
+            text in "(\\PC|[\\x00-\\x1f\\x7f-\\u{9f}]|\\x1b[\\[\\]P_^X]|[0-9;?m]){0,80}",
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let mut bounds: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+            bounds.push(text.len());
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| bounds[cut.index(bounds.len())]).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let mut sanitizer = Sanitizer::new();
+            let split: String = cuts.windows(2).map(|pair| sanitizer.push(&text[pair[0]..pair[1]])).collect();
+            prop_assert!(split.chars().all(|c| matches!(c, '\n' | '\t') || !c.is_control()), "{split:?}");
+            prop_assert_eq!(split, clean(&text));
+        }
+    }
+}
