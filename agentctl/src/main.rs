@@ -1,2 +1,7 @@
-//! agentctl
+//! agentctl: the client of agentd.
+
+mod render;
+mod repl;
+mod turn;
+
 fn main() {}
