@@ -1,0 +1,125 @@
+//! Connecting and shaking hands.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use hyper_util::rt::TokioIo;
+use tonic::transport::{Channel, Endpoint};
+use tower::service_fn;
+
+use super::{ClientError, ClientErrorKind, Hello};
+use crate::{
+    PROTOCOL_VERSION,
+    socket::{self, Io, SocketError},
+    v1::{self, daemon_client::DaemonClient},
+};
+
+/// How long the other end may take to say who it is. A daemon answers in well under a millisecond.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How much of a stream may be under way before the reader has to catch up, in bytes.
+const STREAM_WINDOW: u32 = 1024 * 1024;
+
+/// A connection to the daemon. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(super) channel: Channel,
+    hello: Hello,
+}
+
+impl Client {
+    /// Connects to the daemon at this socket and makes sure that both speak the same version.
+    ///
+    /// # Errors
+    /// [`ClientErrorKind::NotRunning`], [`ClientErrorKind::Refused`] or [`ClientErrorKind::OtherVersion`].
+    pub async fn connect(path: &Path) -> Result<Self, ClientError> {
+        let client = Self::connect_any_version(path).await?;
+        let theirs = client.hello.protocol_version;
+        if theirs == PROTOCOL_VERSION {
+            return Ok(client);
+        }
+        Err(ClientError::new(
+            ClientErrorKind::OtherVersion,
+            format!(
+                "the daemon at {} is version {} with protocol {theirs}; this client is version {} with protocol {}",
+                path.display(),
+                client.hello.version,
+                env!("CARGO_PKG_VERSION"),
+                PROTOCOL_VERSION,
+            ),
+        )
+        .with_hint("stop the daemon with `agentctl stop`; the next command starts the one that fits"))
+    }
+
+    /// Connects as [`Client::connect`] does and takes a daemon of any version, so that it can be stopped.
+    ///
+    /// # Errors
+    /// [`ClientErrorKind::NotRunning`] or [`ClientErrorKind::Refused`], and [`ClientErrorKind::OtherVersion`] for a
+    /// daemon that does not know the handshake.
+    pub async fn connect_any_version(path: &Path) -> Result<Self, ClientError> {
+        let first = socket::connect(path).await.map_err(SocketError::into_client_error)?;
+        let channel = open_channel(path.to_owned(), first).await.map_err(|error| not_a_daemon(path, &error))?;
+        let hello = tokio::time::timeout(HANDSHAKE_TIMEOUT, shake_hands(channel.clone()))
+            .await
+            .map_err(|_| not_a_daemon(path, "it does not answer"))?
+            .map_err(|status| match status.code() {
+                tonic::Code::Unimplemented => ClientError::new(
+                    ClientErrorKind::OtherVersion,
+                    format!("what listens at {} does not know the handshake", path.display()),
+                )
+                .with_hint("it is no agentd, or one of another version: end it, or set AGENTD_SOCKET to another path"),
+                _ => not_a_daemon(path, status.message()),
+            })?;
+        Ok(Self { channel, hello })
+    }
+
+    /// What the daemon said of itself when we connected.
+    #[must_use]
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+}
+
+async fn open_channel(path: PathBuf, first: Io) -> Result<Channel, String> {
+    // The connection that showed that somebody is there is used, and only later ones are made anew.
+    let first = Arc::new(Mutex::new(Some(first)));
+    let connector = service_fn(move |_| {
+        let taken = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let path = path.clone();
+        async move {
+            let io = match taken {
+                Some(io) => io,
+                None => socket::connect(&path).await.map_err(std::io::Error::from)?,
+            };
+            Ok::<_, std::io::Error>(TokioIo::new(io))
+        }
+    });
+    // The address is never looked up: the connector knows the way.
+    Endpoint::from_static("http://agentd.local")
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(4 * STREAM_WINDOW)
+        .connect_with_connector(connector)
+        .await
+        .map_err(|error| error.to_string())
+}
+
+async fn shake_hands(channel: Channel) -> Result<Hello, tonic::Status> {
+    let request = v1::HelloRequest {
+        client: "agentctl".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol_version: PROTOCOL_VERSION,
+    };
+    let answer = DaemonClient::new(channel).hello(request).await?.into_inner();
+    Ok(Hello { protocol_version: answer.protocol_version, version: answer.version, pid: answer.pid })
+}
+
+fn not_a_daemon(path: &Path, problem: &str) -> ClientError {
+    ClientError::new(
+        ClientErrorKind::Refused,
+        format!("something listens at {} that does not speak as agentd does: {problem}", path.display()),
+    )
+    .with_hint("end it, or set AGENTD_SOCKET to another path")
+}

@@ -1,0 +1,60 @@
+//! Calls about the daemon itself.
+
+use std::time::Duration;
+
+use agentd_core::{model::SlotInfo, tool::ToolSpec};
+
+use super::{Client, ClientError, DaemonStatus, Reloaded};
+use crate::{
+    MAX_MESSAGE_BYTES, convert,
+    v1::{self, daemon_client::DaemonClient},
+};
+
+impl Client {
+    fn daemon(&self) -> DaemonClient<tonic::transport::Channel> {
+        DaemonClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    /// How the daemon is doing.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn status(&self) -> Result<DaemonStatus, ClientError> {
+        Ok(self.daemon().status(v1::StatusRequest {}).await?.into_inner().try_into()?)
+    }
+
+    /// The five slots and the models that serve them.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn models(&self) -> Result<Vec<SlotInfo>, ClientError> {
+        Ok(convert::all(self.daemon().models(v1::ModelsRequest {}).await?.into_inner().slots)?)
+    }
+
+    /// The tools that models are offered, sorted by name.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn tools(&self) -> Result<Vec<ToolSpec>, ClientError> {
+        Ok(convert::all(self.daemon().tools(v1::ToolsRequest {}).await?.into_inner().tools)?)
+    }
+
+    /// Tells the daemon to stop and returns its process id at once. Running turns may take until the deadline, or
+    /// the configured time, to come to an end; then they are suspended.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn stop(&self, deadline: Option<Duration>) -> Result<u32, ClientError> {
+        let drain_ms = deadline.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        Ok(self.daemon().stop(v1::StopRequest { drain_ms }).await?.into_inner().pid)
+    }
+
+    /// Makes the daemon read its configuration again.
+    ///
+    /// # Errors
+    /// When the configuration has a mistake; then the old one holds on. When the connection fails.
+    pub async fn reload(&self) -> Result<Reloaded, ClientError> {
+        let answer = self.daemon().reload(v1::ReloadRequest {}).await?.into_inner();
+        Ok(Reloaded { config_sources: answer.config_sources, notes: answer.notes })
+    }
+}

@@ -1,0 +1,20 @@
+//! The client of the daemon: domain types in and out, no message of the wire.
+//!
+//! [`Client::connect`] shakes hands first and tells apart what can be wrong there. A [`Client`] is cheap to clone and
+//! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
+//!
+//! - [`connect`](self): this file, with the handshake and the calls about the daemon.
+//! - `sessions`, `turns`: the other calls. `error`: what can go wrong.
+
+mod connect;
+mod daemon;
+mod error;
+mod interrupts;
+mod sessions;
+mod turns;
+
+pub use connect::Client;
+pub use error::{ClientError, ClientErrorKind};
+pub use turns::{EventStream, SessionChoice, StartRequest, TurnSender, TurnStream};
+
+pub use crate::view::{DaemonStatus, Hello, NumberedItem, RecoveredTurn, Reloaded, SessionView};

@@ -1,0 +1,200 @@
+//! Calls about sessions. Sessions are named by id or by a unique prefix of it.
+
+use agentd_core::{
+    error::ErrorKind,
+    ids::SessionId,
+    session::{SessionSettings, SessionSummary},
+};
+use futures_util::{StreamExt as _, stream};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    sync::mpsc,
+};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{Client, ClientError, ClientErrorKind, NumberedItem, SessionView};
+use crate::{
+    MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES, MAX_UPLOAD_BYTES, convert,
+    v1::{self, sessions_client::SessionsClient, upload_chunk::Part},
+};
+
+/// The pieces of a file that may wait to be sent.
+const UPLOAD_QUEUE: usize = 4;
+
+impl Client {
+    fn sessions_client(&self) -> SessionsClient<tonic::transport::Channel> {
+        SessionsClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    /// Makes a session.
+    ///
+    /// # Errors
+    /// When the settings make no sense, the journal cannot be written, or the connection fails.
+    pub async fn create_session(
+        &self,
+        settings: &SessionSettings,
+        title: Option<&str>,
+    ) -> Result<SessionView, ClientError> {
+        let settings = checked(settings)?;
+        let request = v1::CreateSessionRequest { settings: Some(settings), title: title.map(str::to_owned) };
+        Ok(self.sessions_client().create(request).await?.into_inner().try_into()?)
+    }
+
+    /// Sessions, last used first, at most `limit`.
+    ///
+    /// # Errors
+    /// When the journal cannot be read, or the connection fails.
+    pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        Ok(convert::all(self.sessions_client().list(v1::ListSessionsRequest { limit }).await?.into_inner().sessions)?)
+    }
+
+    /// One session.
+    ///
+    /// # Errors
+    /// When none or several match, or the connection fails.
+    pub async fn session(&self, session: &str) -> Result<SessionView, ClientError> {
+        let request = v1::GetSessionRequest { session: session.to_owned() };
+        Ok(self.sessions_client().get(request).await?.into_inner().try_into()?)
+    }
+
+    /// The id of the one session whose id starts so.
+    ///
+    /// # Errors
+    /// When none or several match, or the connection fails.
+    pub async fn find_session(&self, prefix: &str) -> Result<SessionId, ClientError> {
+        let request = v1::FindSessionRequest { prefix: prefix.to_owned() };
+        Ok(convert::id(&self.sessions_client().find(request).await?.into_inner().session_id)?)
+    }
+
+    /// Names a session.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    pub async fn rename_session(&self, session: &str, title: &str) -> Result<(), ClientError> {
+        let request = v1::RenameSessionRequest { session: session.to_owned(), title: title.to_owned() };
+        self.sessions_client().rename(request).await?;
+        Ok(())
+    }
+
+    /// Sets a session's history aside, so that no model sees it any more.
+    ///
+    /// # Errors
+    /// When there is no such session, a turn runs in it, or the connection fails.
+    pub async fn reset_session(&self, session: &str) -> Result<(), ClientError> {
+        self.sessions_client().reset(v1::ResetSessionRequest { session: session.to_owned() }).await?;
+        Ok(())
+    }
+
+    /// Removes a session for good.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    pub async fn delete_session(&self, session: &str) -> Result<(), ClientError> {
+        self.sessions_client().delete(v1::DeleteSessionRequest { session: session.to_owned() }).await?;
+        Ok(())
+    }
+
+    /// Replaces a session's settings, all of them.
+    ///
+    /// # Errors
+    /// When there is no such session, the settings make no sense, or the connection fails.
+    pub async fn configure_session(&self, session: &str, settings: &SessionSettings) -> Result<(), ClientError> {
+        let settings = checked(settings)?;
+        let request = v1::ConfigureSessionRequest { session: session.to_owned(), settings: Some(settings) };
+        self.sessions_client().configure(request).await?;
+        Ok(())
+    }
+
+    /// The last completed items of a session above an event number, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    pub async fn items(&self, session: &str, after_seq: u64, limit: usize) -> Result<Vec<NumberedItem>, ClientError> {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let request = v1::ListItemsRequest { session: session.to_owned(), after_seq, limit };
+        Ok(convert::all(self.sessions_client().items(request).await?.into_inner().items)?)
+    }
+
+    /// Puts a file into the session's `uploads/` and returns the path that tools open.
+    ///
+    /// # Errors
+    /// When there is no such session, the file is larger than [`MAX_UPLOAD_BYTES`], reading it fails, or the
+    /// connection fails.
+    pub async fn upload(
+        &self,
+        session: &str,
+        name: &str,
+        content: impl AsyncRead + Send,
+    ) -> Result<String, ClientError> {
+        let header = v1::UploadHeader { session: session.to_owned(), name: name.to_owned() };
+        let first = v1::UploadChunk { part: Some(Part::Header(header)) };
+        let (chunks, queue) = mpsc::channel(UPLOAD_QUEUE);
+        let frames = stream::iter([first]).chain(ReceiverStream::new(queue));
+        let mut client = self.sessions_client();
+        let (read, answer) = tokio::join!(send_content(content, name, chunks), client.upload(frames));
+        // An unreadable file is the cause where both failed, and the daemon's refusal only says that we gave up.
+        read?;
+        Ok(answer?.into_inner().path)
+    }
+}
+
+/// Reads a file piece by piece into the queue. Half a file must not be taken for a whole one, so a failure is told to
+/// the daemon before the queue ends.
+async fn send_content(
+    content: impl AsyncRead,
+    name: &str,
+    chunks: mpsc::Sender<v1::UploadChunk>,
+) -> Result<(), ClientError> {
+    let mut content = std::pin::pin!(content);
+    let mut total = 0;
+    loop {
+        let piece = match read_piece(&mut content, name, &mut total).await {
+            Ok(piece) if piece.is_empty() => return Ok(()),
+            Ok(piece) => piece,
+            Err(error) => {
+                let abort = v1::UploadChunk { part: Some(Part::Abort(v1::UploadAbort {})) };
+                // Nobody listens where the call has ended, and then there is nothing to give up.
+                let _ended = chunks.send(abort).await;
+                return Err(error);
+            }
+        };
+        // The daemon that hangs up early says why in its answer.
+        if chunks.send(v1::UploadChunk { part: Some(Part::Data(piece)) }).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+async fn read_piece(
+    content: &mut (impl AsyncRead + Unpin),
+    name: &str,
+    total: &mut usize,
+) -> Result<Vec<u8>, ClientError> {
+    let refused = |message| ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message);
+    let mut piece = Vec::new();
+    content
+        .take(MAX_CHUNK_BYTES as u64)
+        .read_to_end(&mut piece)
+        .await
+        .map_err(|error| refused(format!("could not read {name:?} for the upload: {error}")))?;
+    *total += piece.len();
+    if *total > MAX_UPLOAD_BYTES {
+        let limit = MAX_UPLOAD_BYTES / 1024 / 1024;
+        return Err(refused(format!("{name:?} is larger than the {limit} MiB that can be uploaded"))
+            .with_hint("give the folder that holds it with -C DIR instead"));
+    }
+    Ok(piece)
+}
+
+/// The settings for the wire, whose texts are UTF-8: a path that is not would arrive as another one.
+pub(super) fn checked(settings: &SessionSettings) -> Result<v1::SessionSettings, ClientError> {
+    match &settings.project {
+        Some(mount) if mount.path.to_str().is_none() => Err(ClientError::new(
+            ClientErrorKind::Answered(ErrorKind::InvalidInput),
+            format!("the path {} is not valid UTF-8", mount.path.display()),
+        )
+        .with_hint("rename the folder, or name it through a link")),
+        _ => Ok(settings.into()),
+    }
+}

@@ -1,0 +1,264 @@
+//! Turns: starting, driving and watching them.
+
+use agentd_core::{
+    error::ErrorKind,
+    event::Event,
+    ids::{InterruptId, SessionId, TurnId},
+    interrupt::Answer,
+    session::SessionSettings,
+    turn::StartTurn,
+};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Streaming, metadata::MetadataMap};
+
+use super::{Client, ClientError, ClientErrorKind, sessions::checked};
+use crate::{
+    MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER, convert,
+    v1::{
+        self,
+        turn_request::{AnswerInterrupt, Cancel, Command, Start, Steer},
+        turns_client::TurnsClient,
+    },
+};
+
+/// The frames that may wait to be sent; a person writes them.
+const COMMAND_QUEUE: usize = 8;
+
+/// The session that a turn belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionChoice {
+    /// A new one.
+    New {
+        /// Its settings.
+        settings: SessionSettings,
+        /// Its name; absent, its first input names it.
+        title: Option<String>,
+    },
+    /// The one with this id or unique prefix.
+    Existing(String),
+}
+
+/// A turn to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartRequest {
+    /// Where.
+    pub session: SessionChoice,
+    /// What.
+    pub start: StartTurn,
+}
+
+impl Client {
+    fn turns_client(&self) -> TurnsClient<tonic::transport::Channel> {
+        TurnsClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    /// Starts a turn. It is under way, or in the queue, when this returns.
+    ///
+    /// # Errors
+    /// When the daemon refuses it, or the connection fails.
+    pub async fn turn(&self, request: StartRequest) -> Result<TurnStream, ClientError> {
+        let (commands, queue) = mpsc::channel(COMMAND_QUEUE);
+        let sender = TurnSender { commands };
+        sender.send(Command::Start(start_frame(request)?)).await?;
+        let response = self.turns_client().turn(ReceiverStream::new(queue)).await?;
+        let session_id = header_id(response.metadata(), SESSION_ID_HEADER)?;
+        let turn_id = header_id(response.metadata(), TURN_ID_HEADER)?;
+        Ok(TurnStream { session_id, turn_id, sender, events: EventStream { stream: response.into_inner() } })
+    }
+
+    /// A session's events above `after_seq`, the stored ones and then the live ones. It ends with the turn that
+    /// runs, or at once when none does, if `until_idle` is set; otherwise never by itself.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    pub async fn subscribe(&self, session: &str, after_seq: u64, until_idle: bool) -> Result<EventStream, ClientError> {
+        let request = v1::SubscribeRequest { session: session.to_owned(), after_seq, until_idle };
+        Ok(EventStream { stream: self.turns_client().subscribe(request).await?.into_inner() })
+    }
+
+    /// Adds input to the turn that runs in a session, or to this one only.
+    ///
+    /// # Errors
+    /// When no such turn runs, or the connection fails.
+    pub async fn steer_turn(&self, session: &str, turn: Option<TurnId>, text: &str) -> Result<(), ClientError> {
+        check_length(text)?;
+        let request = v1::SteerTurnRequest {
+            session: session.to_owned(),
+            turn_id: turn.map(|turn| turn.to_string()),
+            text: text.to_owned(),
+        };
+        self.turns_client().steer_turn(request).await?;
+        Ok(())
+    }
+
+    /// Cancels the turn that runs in a session, or this one only. Its `TurnEnded` says when it has ended.
+    ///
+    /// # Errors
+    /// When no such turn runs, or the connection fails.
+    pub async fn cancel_turn(&self, session: &str, turn: Option<TurnId>) -> Result<(), ClientError> {
+        let request = v1::CancelTurnRequest { session: session.to_owned(), turn_id: turn.map(|turn| turn.to_string()) };
+        self.turns_client().cancel_turn(request).await?;
+        Ok(())
+    }
+}
+
+/// A turn that was started here. Dropping it leaves the turn running.
+#[derive(Debug)]
+pub struct TurnStream {
+    session_id: SessionId,
+    turn_id: TurnId,
+    sender: TurnSender,
+    events: EventStream,
+}
+
+impl TurnStream {
+    /// The turn's session; a new one where that was asked for.
+    #[must_use]
+    pub fn session_id(&self) -> SessionId {
+        self.session_id
+    }
+
+    /// The turn; the one that was running where the input was added to it.
+    #[must_use]
+    pub fn turn_id(&self) -> TurnId {
+        self.turn_id
+    }
+
+    /// The half that sends, for use beside a waiting [`TurnStream::next`].
+    #[must_use]
+    pub fn sender(&self) -> TurnSender {
+        self.sender.clone()
+    }
+
+    /// The next event; `None` after the turn's `TurnEnded`.
+    ///
+    /// # Errors
+    /// [`ClientErrorKind::Lost`], or `ShuttingDown` when the daemon stops before the turn has ended.
+    pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+        self.events.next().await
+    }
+
+    /// Answers an interrupt. A refusal comes back as a warning event with the code `command_refused`.
+    ///
+    /// # Errors
+    /// When the stream has ended.
+    pub async fn answer(&self, id: InterruptId, answer: &Answer) -> Result<(), ClientError> {
+        self.sender.answer(id, answer).await
+    }
+
+    /// Adds input to the turn.
+    ///
+    /// # Errors
+    /// When the stream has ended, or the text is too long.
+    pub async fn steer(&self, text: &str) -> Result<(), ClientError> {
+        self.sender.steer(text).await
+    }
+
+    /// Cancels the turn; its `TurnEnded` follows.
+    ///
+    /// # Errors
+    /// When the stream has ended.
+    pub async fn cancel(&self) -> Result<(), ClientError> {
+        self.sender.cancel().await
+    }
+}
+
+/// The half of a [`TurnStream`] that sends.
+#[derive(Debug, Clone)]
+pub struct TurnSender {
+    commands: mpsc::Sender<v1::TurnRequest>,
+}
+
+impl TurnSender {
+    /// Answers an interrupt. A refusal comes back as a warning event with the code `command_refused`.
+    ///
+    /// # Errors
+    /// When the stream has ended.
+    pub async fn answer(&self, id: InterruptId, answer: &Answer) -> Result<(), ClientError> {
+        let answer = AnswerInterrupt { interrupt_id: id.to_string(), answer: Some(answer.into()) };
+        self.send(Command::Answer(answer)).await
+    }
+
+    /// Adds input to the turn.
+    ///
+    /// # Errors
+    /// When the stream has ended, or the text is too long.
+    pub async fn steer(&self, text: &str) -> Result<(), ClientError> {
+        check_length(text)?;
+        self.send(Command::Steer(Steer { text: text.to_owned() })).await
+    }
+
+    /// Cancels the turn; its `TurnEnded` follows.
+    ///
+    /// # Errors
+    /// When the stream has ended.
+    pub async fn cancel(&self) -> Result<(), ClientError> {
+        self.send(Command::Cancel(Cancel {})).await
+    }
+
+    async fn send(&self, command: Command) -> Result<(), ClientError> {
+        let frame = v1::TurnRequest { command: Some(command) };
+        self.commands
+            .send(frame)
+            .await
+            .map_err(|_| ClientError::new(ClientErrorKind::Lost, "could not send to the turn: its stream has ended"))
+    }
+}
+
+/// A session's events as they come.
+#[derive(Debug)]
+pub struct EventStream {
+    stream: Streaming<v1::Event>,
+}
+
+impl EventStream {
+    /// The next event; `None` after the last. Events of kinds that are not known here are skipped.
+    ///
+    /// # Errors
+    /// [`ClientErrorKind::Lost`], or `ShuttingDown` when the daemon stops.
+    pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+        while let Some(event) = self.stream.message().await? {
+            match Event::try_from(event) {
+                Err(error) if error.is_unknown_kind() => tracing::debug!(%error, "skipped an event"),
+                event => return Ok(Some(event?)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn start_frame(request: StartRequest) -> Result<Start, ClientError> {
+    if let Some(text) = &request.start.text {
+        check_length(text)?;
+    }
+    let mut frame = Start::from(&request.start);
+    match request.session {
+        SessionChoice::New { settings, title } => {
+            frame.settings = Some(checked(&settings)?);
+            frame.title = title;
+        }
+        SessionChoice::Existing(session) => frame.session = session,
+    }
+    Ok(frame)
+}
+
+/// Refuses here what the daemon would refuse after having been sent all of it.
+fn check_length(text: &str) -> Result<(), ClientError> {
+    if text.len() <= MAX_PROMPT_BYTES {
+        return Ok(());
+    }
+    Err(ClientError::new(
+        ClientErrorKind::Answered(ErrorKind::InvalidInput),
+        format!("the input has {} bytes; a turn takes at most {} MiB", text.len(), MAX_PROMPT_BYTES / 1024 / 1024),
+    )
+    .with_hint("upload it with --file PATH and let the tools read it"))
+}
+
+fn header_id<T>(headers: &MetadataMap, name: &'static str) -> Result<T, ClientError>
+where
+    T: std::str::FromStr<Err = agentd_core::ids::InvalidId>,
+{
+    let text = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    Ok(convert::id(text)?)
+}

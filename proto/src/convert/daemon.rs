@@ -1,0 +1,61 @@
+//! How the daemon is doing.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::{WireError, all, id};
+use crate::{
+    v1,
+    view::{DaemonStatus, RecoveredTurn},
+};
+
+impl From<&DaemonStatus> for v1::StatusResponse {
+    fn from(status: &DaemonStatus) -> Self {
+        Self {
+            version: status.version.clone(),
+            pid: status.pid,
+            uptime_ms: u64::try_from(status.uptime.as_millis()).unwrap_or(u64::MAX),
+            resident_bytes: status.resident_bytes,
+            live_sessions: status.live_sessions,
+            running_turns: status.running_turns,
+            waiting_turns: status.waiting_turns,
+            recovered: status.recovered.iter().map(Into::into).collect(),
+            socket: status.socket.to_string_lossy().into_owned(),
+            data_dir: status.data_dir.to_string_lossy().into_owned(),
+            config_sources: status.config_sources.clone(),
+        }
+    }
+}
+
+impl TryFrom<v1::StatusResponse> for DaemonStatus {
+    type Error = WireError;
+
+    fn try_from(status: v1::StatusResponse) -> Result<Self, WireError> {
+        Ok(Self {
+            version: status.version,
+            pid: status.pid,
+            uptime: Duration::from_millis(status.uptime_ms),
+            resident_bytes: status.resident_bytes,
+            live_sessions: status.live_sessions,
+            running_turns: status.running_turns,
+            waiting_turns: status.waiting_turns,
+            recovered: all(status.recovered)?,
+            socket: PathBuf::from(status.socket),
+            data_dir: PathBuf::from(status.data_dir),
+            config_sources: status.config_sources,
+        })
+    }
+}
+
+impl From<&RecoveredTurn> for v1::RecoveredTurn {
+    fn from(turn: &RecoveredTurn) -> Self {
+        Self { session_id: turn.session_id.to_string(), turn_id: turn.turn_id.to_string(), note: turn.note.clone() }
+    }
+}
+
+impl TryFrom<v1::RecoveredTurn> for RecoveredTurn {
+    type Error = WireError;
+
+    fn try_from(turn: v1::RecoveredTurn) -> Result<Self, WireError> {
+        Ok(Self { session_id: id(&turn.session_id)?, turn_id: id(&turn.turn_id)?, note: turn.note })
+    }
+}

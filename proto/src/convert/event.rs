@@ -1,0 +1,168 @@
+//! Events.
+
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    ids::CallId,
+};
+
+use super::{
+    WireError, all, id,
+    item::{status, status_to_wire},
+    model::{slot, slot_to_wire},
+    moment, part, required, to_moment,
+};
+use crate::v1::{
+    self,
+    event::{self as wire, state_changed},
+};
+
+impl From<&Event> for v1::Event {
+    fn from(event: &Event) -> Self {
+        Self {
+            session_id: event.session_id.to_string(),
+            turn_id: event.turn_id.map(|turn| turn.to_string()),
+            seq: event.seq,
+            at: Some(to_moment(event.at)),
+            kind: Some((&event.kind).into()),
+        }
+    }
+}
+
+/// An event of a kind that is not known here, or about something of such a kind, gives [`WireError::Unknown`].
+impl TryFrom<v1::Event> for Event {
+    type Error = WireError;
+
+    fn try_from(event: v1::Event) -> Result<Self, WireError> {
+        Ok(Self {
+            session_id: id(&event.session_id)?,
+            turn_id: event.turn_id.map(|turn| id(&turn)).transpose()?,
+            seq: event.seq,
+            at: moment(event.at, "the time of an event")?,
+            kind: event.kind.ok_or(WireError::Unknown("an event"))?.try_into()?,
+        })
+    }
+}
+
+impl From<&EventKind> for wire::Kind {
+    fn from(kind: &EventKind) -> Self {
+        match kind {
+            EventKind::TurnStarted { trace_id, slot, model, reason, max_steps } => {
+                Self::TurnStarted(wire::TurnStarted {
+                    trace_id: trace_id.to_string(),
+                    slot: slot_to_wire(*slot),
+                    model: model.clone(),
+                    reason: reason.clone(),
+                    max_steps: *max_steps,
+                })
+            }
+            EventKind::ItemStarted { item } => Self::ItemStarted(wire::ItemStarted { item: Some(item.into()) }),
+            EventKind::ItemDelta { item_id, offset, text } => {
+                Self::ItemDelta(wire::ItemDelta { item_id: item_id.to_string(), offset: *offset, text: text.clone() })
+            }
+            EventKind::ItemCompleted { item, status } => {
+                Self::ItemCompleted(wire::ItemCompleted { item: Some(item.into()), status: status_to_wire(*status) })
+            }
+            EventKind::InterruptRaised { interrupt } => {
+                Self::InterruptRaised(wire::InterruptRaised { interrupt: Some(interrupt.as_ref().into()) })
+            }
+            EventKind::InterruptResolved { interrupt_id, call_id, answer, by } => {
+                Self::InterruptResolved(wire::InterruptResolved {
+                    interrupt_id: interrupt_id.to_string(),
+                    call_id: call_id.as_ref().map(ToString::to_string),
+                    answer: Some(answer.into()),
+                    by: Some(by.into()),
+                })
+            }
+            EventKind::UsageUpdated { step, slot, model, usage, turn } => Self::UsageUpdated(wire::UsageUpdated {
+                step: *step,
+                slot: slot_to_wire(*slot),
+                model: model.clone(),
+                usage: Some(usage.into()),
+                turn: Some(turn.into()),
+            }),
+            EventKind::StateChanged { change } => {
+                Self::StateChanged(wire::StateChanged { change: Some(change.into()) })
+            }
+            EventKind::Warning { code, message } => {
+                Self::Warning(wire::Warning { code: code.clone(), message: message.clone() })
+            }
+            EventKind::TurnEnded { result } => {
+                Self::TurnEnded(wire::TurnEnded { result: Some(result.as_ref().into()) })
+            }
+        }
+    }
+}
+
+impl TryFrom<wire::Kind> for EventKind {
+    type Error = WireError;
+
+    fn try_from(kind: wire::Kind) -> Result<Self, WireError> {
+        Ok(match kind {
+            wire::Kind::TurnStarted(started) => Self::TurnStarted {
+                trace_id: id(&started.trace_id)?,
+                slot: slot(started.slot)?,
+                model: started.model,
+                reason: started.reason,
+                max_steps: started.max_steps,
+            },
+            wire::Kind::ItemStarted(started) => Self::ItemStarted { item: part(started.item, "the item")? },
+            wire::Kind::ItemDelta(delta) => {
+                Self::ItemDelta { item_id: id(&delta.item_id)?, offset: delta.offset, text: delta.text }
+            }
+            wire::Kind::ItemCompleted(completed) => {
+                Self::ItemCompleted { item: part(completed.item, "the item")?, status: status(completed.status)? }
+            }
+            wire::Kind::InterruptRaised(raised) => {
+                Self::InterruptRaised { interrupt: Box::new(part(raised.interrupt, "the interrupt")?) }
+            }
+            wire::Kind::InterruptResolved(resolved) => Self::InterruptResolved {
+                interrupt_id: id(&resolved.interrupt_id)?,
+                call_id: resolved.call_id.map(CallId::from),
+                answer: part(resolved.answer, "the answer")?,
+                by: part(resolved.by, "who answered")?,
+            },
+            wire::Kind::UsageUpdated(updated) => Self::UsageUpdated {
+                step: updated.step,
+                slot: slot(updated.slot)?,
+                model: updated.model,
+                usage: required(updated.usage, "the usage of a call")?.into(),
+                turn: required(updated.turn, "the usage of a turn")?.into(),
+            },
+            wire::Kind::StateChanged(changed) => Self::StateChanged {
+                change: changed.change.ok_or(WireError::Unknown("a change of state"))?.try_into()?,
+            },
+            wire::Kind::Warning(warning) => Self::Warning { code: warning.code, message: warning.message },
+            wire::Kind::TurnEnded(ended) => {
+                Self::TurnEnded { result: Box::new(part(ended.result, "the result of a turn")?) }
+            }
+        })
+    }
+}
+
+impl From<&StateChange> for state_changed::Change {
+    fn from(change: &StateChange) -> Self {
+        match change {
+            StateChange::Todos { todos } => {
+                Self::Todos(state_changed::Todos { todos: todos.iter().map(Into::into).collect() })
+            }
+            StateChange::Title { title } => Self::Title(title.clone()),
+            StateChange::Settings { settings } => Self::Settings(settings.into()),
+            StateChange::Queue { length } => Self::Queue(state_changed::Queue { length: *length }),
+            StateChange::Reset => Self::Reset(state_changed::Reset {}),
+        }
+    }
+}
+
+impl TryFrom<state_changed::Change> for StateChange {
+    type Error = WireError;
+
+    fn try_from(change: state_changed::Change) -> Result<Self, WireError> {
+        Ok(match change {
+            state_changed::Change::Todos(todos) => Self::Todos { todos: all(todos.todos)? },
+            state_changed::Change::Title(title) => Self::Title { title },
+            state_changed::Change::Settings(settings) => Self::Settings { settings: settings.try_into()? },
+            state_changed::Change::Queue(queue) => Self::Queue { length: queue.length },
+            state_changed::Change::Reset(_) => Self::Reset,
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! Interrupts and their answers.
+
+use agentd_core::{
+    ids::CallId,
+    interrupt::{Answer, AnsweredBy, Ask, Interrupt},
+    policy::Risk,
+};
+
+use super::{WireError, id, json, mirrored, moment, optional_moment, required, to_moment};
+use crate::v1::{self, answer, interrupt};
+
+mirrored!(Risk, v1::Risk, risk_to_wire, risk, optional_risk, "the risk of a call", [Low, Medium, High, Critical]);
+
+impl From<&Interrupt> for v1::Interrupt {
+    fn from(interrupt: &Interrupt) -> Self {
+        Self {
+            id: interrupt.id.to_string(),
+            session_id: interrupt.session_id.to_string(),
+            turn_id: interrupt.turn_id.to_string(),
+            call_id: interrupt.call_id.as_ref().map(ToString::to_string),
+            raised_at: Some(to_moment(interrupt.raised_at)),
+            deadline: interrupt.deadline.map(to_moment),
+            on_deadline: interrupt.on_deadline.as_ref().map(Into::into),
+            ask: Some((&interrupt.ask).into()),
+        }
+    }
+}
+
+impl TryFrom<v1::Interrupt> for Interrupt {
+    type Error = WireError;
+
+    fn try_from(interrupt: v1::Interrupt) -> Result<Self, WireError> {
+        Ok(Self {
+            id: id(&interrupt.id)?,
+            session_id: id(&interrupt.session_id)?,
+            turn_id: id(&interrupt.turn_id)?,
+            call_id: interrupt.call_id.map(CallId::from),
+            ask: interrupt.ask.ok_or(WireError::Unknown("what an interrupt asks"))?.try_into()?,
+            raised_at: moment(interrupt.raised_at, "the time of an interrupt")?,
+            deadline: optional_moment(interrupt.deadline, "the deadline of an interrupt")?,
+            on_deadline: interrupt.on_deadline.map(TryInto::try_into).transpose()?,
+        })
+    }
+}
+
+impl From<&Ask> for interrupt::Ask {
+    fn from(ask: &Ask) -> Self {
+        match ask {
+            Ask::Approval { tool, args, risk, reason, preview, grant } => Self::Approval(interrupt::Approval {
+                tool: tool.clone(),
+                args_json: args.to_string(),
+                risk: risk_to_wire(*risk),
+                reason: reason.clone(),
+                preview: preview.clone(),
+                grant: grant.clone(),
+            }),
+            Ask::Question { question, context, default, required } => Self::Question(interrupt::Question {
+                question: question.clone(),
+                context: context.clone(),
+                default: default.clone(),
+                required: *required,
+            }),
+        }
+    }
+}
+
+impl TryFrom<interrupt::Ask> for Ask {
+    type Error = WireError;
+
+    fn try_from(ask: interrupt::Ask) -> Result<Self, WireError> {
+        Ok(match ask {
+            interrupt::Ask::Approval(approval) => Self::Approval {
+                tool: approval.tool,
+                args: json(&approval.args_json, "the arguments of an approval")?,
+                risk: risk(approval.risk)?,
+                reason: approval.reason,
+                preview: approval.preview,
+                grant: approval.grant,
+            },
+            interrupt::Ask::Question(question) => Self::Question {
+                question: question.question,
+                context: question.context,
+                default: question.default,
+                required: question.required,
+            },
+        })
+    }
+}
+
+impl From<&Answer> for v1::Answer {
+    fn from(answer: &Answer) -> Self {
+        let answer = match answer {
+            Answer::Approve => answer::Answer::Approve(answer::Approve {}),
+            Answer::Reject { reason } => answer::Answer::Reject(answer::Reject { reason: reason.clone() }),
+            Answer::Always => answer::Answer::Always(answer::Always {}),
+            Answer::Edit { args } => answer::Answer::Edit(answer::Edit { args_json: args.to_string() }),
+            Answer::Text { text } => answer::Answer::Text(answer::Text { text: text.clone() }),
+        };
+        Self { answer: Some(answer) }
+    }
+}
+
+impl TryFrom<v1::Answer> for Answer {
+    type Error = WireError;
+
+    fn try_from(answer: v1::Answer) -> Result<Self, WireError> {
+        Ok(match answer.answer.ok_or(WireError::Unknown("an answer"))? {
+            answer::Answer::Approve(_) => Self::Approve,
+            answer::Answer::Reject(reject) => Self::Reject { reason: reject.reason },
+            answer::Answer::Always(_) => Self::Always,
+            answer::Answer::Edit(edit) => Self::Edit { args: json(&edit.args_json, "the arguments of an answer")? },
+            answer::Answer::Text(text) => Self::Text { text: text.text },
+        })
+    }
+}
+
+impl From<&AnsweredBy> for v1::AnsweredBy {
+    fn from(by: &AnsweredBy) -> Self {
+        use v1::answered_by::Answerer;
+        let (answerer, client) = match by {
+            AnsweredBy::Client(name) => (Answerer::Client, name.clone()),
+            AnsweredBy::Deadline => (Answerer::Deadline, String::new()),
+            AnsweredBy::Daemon => (Answerer::Daemon, String::new()),
+        };
+        Self { answerer: answerer as i32, client }
+    }
+}
+
+impl TryFrom<v1::AnsweredBy> for AnsweredBy {
+    type Error = WireError;
+
+    fn try_from(by: v1::AnsweredBy) -> Result<Self, WireError> {
+        use v1::answered_by::Answerer;
+        let answerer = Answerer::try_from(by.answerer).map_err(|_| WireError::Unknown("who answered"))?;
+        required(
+            match answerer {
+                Answerer::Unspecified => None,
+                Answerer::Client => Some(Self::Client(by.client)),
+                Answerer::Deadline => Some(Self::Deadline),
+                Answerer::Daemon => Some(Self::Daemon),
+            },
+            "who answered",
+        )
+    }
+}

@@ -1,0 +1,80 @@
+//! Items.
+
+use agentd_core::item::{Item, ItemBody, ItemStatus};
+
+use super::{WireError, id, mirrored, part};
+use crate::{
+    v1::{self, item},
+    view::NumberedItem,
+};
+
+mirrored!(
+    ItemStatus,
+    v1::ItemStatus,
+    status_to_wire,
+    status,
+    optional_status,
+    "the status of an item",
+    [Done, Cut, Unknown]
+);
+
+impl From<&Item> for v1::Item {
+    fn from(item: &Item) -> Self {
+        Self { id: item.id.to_string(), turn_id: item.turn_id.to_string(), body: Some((&item.body).into()) }
+    }
+}
+
+impl TryFrom<v1::Item> for Item {
+    type Error = WireError;
+
+    fn try_from(item: v1::Item) -> Result<Self, WireError> {
+        let body = item.body.ok_or(WireError::Unknown("an item"))?;
+        Ok(Self { id: id(&item.id)?, turn_id: id(&item.turn_id)?, body: body.try_into()? })
+    }
+}
+
+impl From<&ItemBody> for item::Body {
+    fn from(body: &ItemBody) -> Self {
+        match body {
+            ItemBody::UserMessage { text, steered } => {
+                Self::UserMessage(item::UserMessage { text: text.clone(), steered: *steered })
+            }
+            ItemBody::AgentMessage { text } => Self::AgentMessage(item::AgentMessage { text: text.clone() }),
+            ItemBody::Reasoning { text } => Self::Reasoning(item::Reasoning { text: text.clone() }),
+            ItemBody::ToolCall(call) => Self::ToolCall(call.into()),
+            ItemBody::ToolResult(result) => Self::ToolResult(result.into()),
+            ItemBody::Compaction { summary } => Self::Compaction(item::Compaction { summary: summary.clone() }),
+            ItemBody::Notice { text } => Self::Notice(item::Notice { text: text.clone() }),
+        }
+    }
+}
+
+impl TryFrom<item::Body> for ItemBody {
+    type Error = WireError;
+
+    fn try_from(body: item::Body) -> Result<Self, WireError> {
+        Ok(match body {
+            item::Body::UserMessage(message) => Self::UserMessage { text: message.text, steered: message.steered },
+            item::Body::AgentMessage(message) => Self::AgentMessage { text: message.text },
+            item::Body::Reasoning(reasoning) => Self::Reasoning { text: reasoning.text },
+            item::Body::ToolCall(call) => Self::ToolCall(call.into()),
+            item::Body::ToolResult(result) => Self::ToolResult(result.try_into()?),
+            item::Body::Compaction(compaction) => Self::Compaction { summary: compaction.summary },
+            item::Body::Notice(notice) => Self::Notice { text: notice.text },
+        })
+    }
+}
+
+impl From<&NumberedItem> for v1::NumberedItem {
+    fn from(numbered: &NumberedItem) -> Self {
+        Self { seq: numbered.seq, item: Some((&numbered.item).into()) }
+    }
+}
+
+impl TryFrom<v1::NumberedItem> for NumberedItem {
+    type Error = WireError;
+
+    fn try_from(numbered: v1::NumberedItem) -> Result<Self, WireError> {
+        Ok(Self { seq: numbered.seq, item: part(numbered.item, "the item")? })
+    }
+}

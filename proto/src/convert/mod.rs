@@ -1,0 +1,144 @@
+//! Messages to the vocabulary and back, one noun a file.
+//!
+//! What goes out is made from references with `From`, because events are shared; what comes in is checked with
+//! `TryFrom`, because it is hostile. A [`WireError`] tells what is merely newer than we are from what is wrong.
+
+mod daemon;
+mod error;
+mod event;
+mod interrupt;
+mod item;
+mod model;
+mod session;
+mod tool;
+mod turn;
+mod usage;
+
+pub(crate) use error::{error_kind_to_wire, optional_error_kind};
+
+use std::str::FromStr;
+
+use agentd_core::{Timestamp, ids::InvalidId};
+
+/// A message that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// A required part is absent.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// A kind that this version does not know. Clients skip such events.
+    #[error("{0} is of a kind that is not known here")]
+    Unknown(&'static str),
+    /// An identifier of the wrong form.
+    #[error(transparent)]
+    Id(#[from] InvalidId),
+    /// A text that should be JSON.
+    #[error("{what} is no valid JSON: {cause}")]
+    Json {
+        /// What should be JSON.
+        what: &'static str,
+        /// What the parser says.
+        cause: String,
+    },
+    /// A value that makes no sense.
+    #[error("{what} {problem}")]
+    Value {
+        /// What is wrong.
+        what: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+}
+
+impl WireError {
+    /// Whether the message is merely newer than this version, so that a reader of events may skip it.
+    #[must_use]
+    pub fn is_unknown_kind(&self) -> bool {
+        matches!(self, Self::Unknown(_))
+    }
+}
+
+/// A required part.
+pub(crate) fn required<T>(part: Option<T>, what: &'static str) -> Result<T, WireError> {
+    part.ok_or(WireError::Missing(what))
+}
+
+/// A required part, converted.
+pub(crate) fn part<W, T>(part: Option<W>, what: &'static str) -> Result<T, WireError>
+where
+    T: TryFrom<W, Error = WireError>,
+{
+    required(part, what)?.try_into()
+}
+
+/// All of them, or the first error.
+pub(crate) fn all<W, T>(list: Vec<W>) -> Result<Vec<T>, WireError>
+where
+    T: TryFrom<W, Error = WireError>,
+{
+    list.into_iter().map(T::try_from).collect()
+}
+
+/// An identifier.
+pub(crate) fn id<T: FromStr<Err = InvalidId>>(text: &str) -> Result<T, WireError> {
+    Ok(text.parse()?)
+}
+
+/// JSON that came as text.
+pub(crate) fn json(text: &str, what: &'static str) -> Result<serde_json::Value, WireError> {
+    serde_json::from_str(text).map_err(|error| WireError::Json { what, cause: error.to_string() })
+}
+
+/// A moment for the wire, where nanoseconds count forward from the second also before 1970.
+pub(crate) fn to_moment(at: Timestamp) -> prost_types::Timestamp {
+    let (second, nanosecond) = (at.as_second(), at.subsec_nanosecond());
+    if nanosecond < 0 {
+        prost_types::Timestamp { seconds: second - 1, nanos: nanosecond + 1_000_000_000 }
+    } else {
+        prost_types::Timestamp { seconds: second, nanos: nanosecond }
+    }
+}
+
+/// A moment from the wire.
+pub(crate) fn moment(at: Option<prost_types::Timestamp>, what: &'static str) -> Result<Timestamp, WireError> {
+    optional_moment(at, what)?.ok_or(WireError::Missing(what))
+}
+
+/// A moment from the wire that may be absent.
+pub(crate) fn optional_moment(
+    at: Option<prost_types::Timestamp>,
+    what: &'static str,
+) -> Result<Option<Timestamp>, WireError> {
+    let Some(at) = at else { return Ok(None) };
+    if !(0..1_000_000_000).contains(&at.nanos) {
+        return Err(WireError::Value { what, problem: "has nanoseconds outside of a second" });
+    }
+    Timestamp::new(at.seconds, at.nanos)
+        .map(Some)
+        .map_err(|_| WireError::Value { what, problem: "is a time outside of all calendars" })
+}
+
+/// Two enums with the same variants: `From<core>` for the wire's integer form, and a checked way back. The wire's
+/// zero, `Unspecified`, becomes `None`.
+macro_rules! mirrored {
+    ($core:ty, $wire:ty, $to:ident, $from:ident, $optional:ident, $what:literal, [$($variant:ident),+ $(,)?]) => {
+        pub(crate) fn $to(value: $core) -> i32 {
+            (match value { $(<$core>::$variant => <$wire>::$variant,)+ }) as i32
+        }
+
+        #[allow(dead_code)]
+        pub(crate) fn $optional(value: i32) -> Result<Option<$core>, $crate::convert::WireError> {
+            match <$wire>::try_from(value) {
+                Ok(<$wire>::Unspecified) => Ok(None),
+                $(Ok(<$wire>::$variant) => Ok(Some(<$core>::$variant)),)+
+                Err(_) => Err($crate::convert::WireError::Unknown($what)),
+            }
+        }
+
+        #[allow(dead_code)]
+        pub(crate) fn $from(value: i32) -> Result<$core, $crate::convert::WireError> {
+            $optional(value)?.ok_or($crate::convert::WireError::Missing($what))
+        }
+    };
+}
+pub(crate) use mirrored;

@@ -1,0 +1,185 @@
+//! Sessions, their settings and todo lists.
+
+use std::path::PathBuf;
+
+use agentd_core::session::{
+    Mount, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo, TodoPriority, TodoStatus,
+};
+
+use super::{
+    WireError, all, id, mirrored,
+    model::{optional_slot, optional_slot_to_wire},
+    moment, part, required, to_moment,
+};
+use crate::{v1, view::SessionView};
+
+mirrored!(
+    SessionStatus,
+    v1::SessionStatus,
+    status_to_wire,
+    status,
+    optional_status,
+    "the status of a session",
+    [Idle, Running, Waiting, Interrupted]
+);
+
+mirrored!(
+    TodoStatus,
+    v1::TodoStatus,
+    todo_status_to_wire,
+    todo_status,
+    optional_todo_status,
+    "the status of a todo",
+    [Pending, InProgress, Completed]
+);
+
+mirrored!(
+    TodoPriority,
+    v1::TodoPriority,
+    priority_to_wire,
+    priority,
+    optional_priority,
+    "the priority of a todo",
+    [High, Medium, Low]
+);
+
+impl From<&SessionSettings> for v1::SessionSettings {
+    fn from(settings: &SessionSettings) -> Self {
+        Self {
+            confirm_write: Some(settings.confirm_write),
+            confirm_exec: Some(settings.confirm_exec),
+            slot: optional_slot_to_wire(settings.slot),
+            project: settings.project.as_ref().map(Into::into),
+            grants: settings.grants.clone(),
+        }
+    }
+}
+
+impl TryFrom<v1::SessionSettings> for SessionSettings {
+    type Error = WireError;
+
+    fn try_from(settings: v1::SessionSettings) -> Result<Self, WireError> {
+        // What a client does not mention is asked about: an approval must never vanish by omission.
+        let default = Self::default();
+        Ok(Self {
+            confirm_write: settings.confirm_write.unwrap_or(default.confirm_write),
+            confirm_exec: settings.confirm_exec.unwrap_or(default.confirm_exec),
+            slot: optional_slot(settings.slot)?,
+            project: settings.project.map(TryInto::try_into).transpose()?,
+            grants: settings.grants,
+        })
+    }
+}
+
+impl From<&Mount> for v1::Mount {
+    fn from(mount: &Mount) -> Self {
+        Self { path: mount.path.to_string_lossy().into_owned(), writable: mount.writable }
+    }
+}
+
+impl TryFrom<v1::Mount> for Mount {
+    type Error = WireError;
+
+    fn try_from(mount: v1::Mount) -> Result<Self, WireError> {
+        let path = PathBuf::from(mount.path);
+        if !path.is_absolute() {
+            return Err(WireError::Value { what: "the path of the project", problem: "must be absolute" });
+        }
+        Ok(Self { path, writable: mount.writable })
+    }
+}
+
+impl From<&Todo> for v1::Todo {
+    fn from(todo: &Todo) -> Self {
+        Self {
+            id: todo.id.clone(),
+            content: todo.content.clone(),
+            status: todo_status_to_wire(todo.status),
+            priority: priority_to_wire(todo.priority),
+        }
+    }
+}
+
+impl TryFrom<v1::Todo> for Todo {
+    type Error = WireError;
+
+    fn try_from(todo: v1::Todo) -> Result<Self, WireError> {
+        Ok(Self {
+            id: todo.id,
+            content: todo.content,
+            status: todo_status(todo.status)?,
+            priority: optional_priority(todo.priority)?.unwrap_or_default(),
+        })
+    }
+}
+
+impl From<&SessionSummary> for v1::SessionSummary {
+    fn from(summary: &SessionSummary) -> Self {
+        Self {
+            id: summary.id.to_string(),
+            title: summary.title.clone(),
+            created_at: Some(to_moment(summary.created_at)),
+            updated_at: Some(to_moment(summary.updated_at)),
+            turns: summary.turns,
+            last_seq: summary.last_seq,
+            status: status_to_wire(summary.status),
+            usage: Some((&summary.usage).into()),
+        }
+    }
+}
+
+impl TryFrom<v1::SessionSummary> for SessionSummary {
+    type Error = WireError;
+
+    fn try_from(summary: v1::SessionSummary) -> Result<Self, WireError> {
+        Ok(Self {
+            id: id(&summary.id)?,
+            title: summary.title,
+            created_at: moment(summary.created_at, "the birth of a session")?,
+            updated_at: moment(summary.updated_at, "the last use of a session")?,
+            turns: summary.turns,
+            last_seq: summary.last_seq,
+            status: status(summary.status)?,
+            usage: required(summary.usage, "the usage of a session")?.into(),
+        })
+    }
+}
+
+impl From<&SessionView> for v1::Session {
+    fn from(view: &SessionView) -> Self {
+        let session = &view.session;
+        Self {
+            summary: Some((&session.summary).into()),
+            settings: Some((&session.settings).into()),
+            todos: session.todos.iter().map(Into::into).collect(),
+            pending: view.pending.iter().map(Into::into).collect(),
+            live_turn_id: view.live_turn.map(|turn| turn.to_string()),
+            open_turn: session
+                .open_turn
+                .map(|(turn, first_seq)| v1::session::OpenTurn { turn_id: turn.to_string(), first_seq }),
+            reset_seq: session.reset_seq,
+        }
+    }
+}
+
+impl TryFrom<v1::Session> for SessionView {
+    type Error = WireError;
+
+    fn try_from(session: v1::Session) -> Result<Self, WireError> {
+        let open_turn = match session.open_turn {
+            Some(open) => Some((id(&open.turn_id)?, open.first_seq)),
+            None => None,
+        };
+        Ok(Self {
+            session: StoredSession {
+                summary: part(session.summary, "the summary of a session")?,
+                settings: part(session.settings, "the settings of a session")?,
+                todos: all(session.todos)?,
+                open_turn,
+                reset_seq: session.reset_seq,
+            },
+            pending: all(session.pending)?,
+            live_turn: session.live_turn_id.map(|turn| id(&turn)).transpose()?,
+        })
+    }
+}

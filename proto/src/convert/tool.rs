@@ -1,0 +1,117 @@
+//! Tools, their calls and results.
+
+use agentd_core::{
+    ids::CallId,
+    tool::{Effect, FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult, ToolSpec},
+};
+
+use super::{WireError, all, json, mirrored};
+use crate::v1;
+
+mirrored!(
+    Effect,
+    v1::Effect,
+    effect_to_wire,
+    effect,
+    optional_effect,
+    "the effect of a tool",
+    [Read, State, Write, Execute]
+);
+
+mirrored!(
+    ToolErrorCode,
+    v1::ToolErrorCode,
+    tool_error_to_wire,
+    tool_error,
+    optional_tool_error,
+    "the code of a tool error",
+    [InvalidArgs, UnknownTool, Tool, Timeout, Denied, Path, Cancelled, NotRun, UnknownOutcome]
+);
+
+mirrored!(
+    FileChangeKind,
+    v1::FileChangeKind,
+    change_to_wire,
+    change,
+    optional_change,
+    "the kind of a file change",
+    [Created, Modified, Deleted]
+);
+
+impl From<&ToolSpec> for v1::ToolSpec {
+    fn from(spec: &ToolSpec) -> Self {
+        Self {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            parameters_json: spec.parameters.to_string(),
+            effect: effect_to_wire(spec.effect),
+        }
+    }
+}
+
+impl TryFrom<v1::ToolSpec> for ToolSpec {
+    type Error = WireError;
+
+    fn try_from(spec: v1::ToolSpec) -> Result<Self, WireError> {
+        Ok(Self {
+            name: spec.name,
+            description: spec.description,
+            parameters: json(&spec.parameters_json, "the schema of a tool")?,
+            effect: effect(spec.effect)?,
+        })
+    }
+}
+
+impl From<&ToolCall> for v1::ToolCall {
+    fn from(call: &ToolCall) -> Self {
+        Self { call_id: call.call_id.to_string(), name: call.name.clone(), arguments: call.arguments.clone() }
+    }
+}
+
+impl From<v1::ToolCall> for ToolCall {
+    fn from(call: v1::ToolCall) -> Self {
+        Self { call_id: CallId::from(call.call_id), name: call.name, arguments: call.arguments }
+    }
+}
+
+impl From<&ToolResult> for v1::ToolResult {
+    fn from(result: &ToolResult) -> Self {
+        Self {
+            call_id: result.call_id.to_string(),
+            name: result.name.clone(),
+            text: result.text.clone(),
+            error: result.error.map_or(v1::ToolErrorCode::Unspecified as i32, tool_error_to_wire),
+            files: result.files.iter().map(Into::into).collect(),
+            duration_ms: result.duration_ms,
+        }
+    }
+}
+
+impl TryFrom<v1::ToolResult> for ToolResult {
+    type Error = WireError;
+
+    fn try_from(result: v1::ToolResult) -> Result<Self, WireError> {
+        Ok(Self {
+            call_id: CallId::from(result.call_id),
+            name: result.name,
+            text: result.text,
+            error: optional_tool_error(result.error)?,
+            files: all(result.files)?,
+            duration_ms: result.duration_ms,
+        })
+    }
+}
+
+impl From<&FileChange> for v1::FileChange {
+    fn from(file: &FileChange) -> Self {
+        Self { path: file.path.clone(), change: change_to_wire(file.change) }
+    }
+}
+
+impl TryFrom<v1::FileChange> for FileChange {
+    type Error = WireError;
+
+    fn try_from(file: v1::FileChange) -> Result<Self, WireError> {
+        Ok(Self { path: file.path, change: change(file.change)? })
+    }
+}

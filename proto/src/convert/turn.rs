@@ -1,0 +1,142 @@
+//! What a turn is asked for and what it comes to.
+
+use agentd_core::{
+    ids::CallId,
+    turn::{Denial, IfBusy, OnInterrupt, StartTurn, StopReason, TurnError, TurnResult},
+};
+
+use super::{
+    WireError, all,
+    error::{error_kind, error_kind_to_wire},
+    id, mirrored,
+    model::{optional_slot, optional_slot_to_wire},
+    required,
+};
+use crate::v1::{self, turn_request};
+
+mirrored!(
+    StopReason,
+    v1::StopReason,
+    stop_reason_to_wire,
+    stop_reason,
+    optional_stop_reason,
+    "the reason of a turn's end",
+    [Completed, Cancelled, MaxSteps, TimeLimit, Budget, Denied, Failed, Interrupted, Suspended]
+);
+
+mirrored!(
+    OnInterrupt,
+    v1::OnInterrupt,
+    on_interrupt_to_wire,
+    on_interrupt,
+    optional_on_interrupt,
+    "what happens at an interrupt",
+    [Wait, Approve, Deny, Fail]
+);
+
+mirrored!(
+    IfBusy,
+    v1::IfBusy,
+    if_busy_to_wire,
+    if_busy,
+    optional_if_busy,
+    "what happens while a turn runs",
+    [Refuse, Queue, Steer]
+);
+
+/// The frame that starts a turn in a session that exists; the caller adds which one.
+impl From<&StartTurn> for turn_request::Start {
+    fn from(start: &StartTurn) -> Self {
+        Self {
+            session: String::new(),
+            settings: None,
+            title: None,
+            text: start.text.clone(),
+            slot: optional_slot_to_wire(start.slot),
+            max_steps: start.max_steps.unwrap_or(0),
+            on_interrupt: on_interrupt_to_wire(start.on_interrupt),
+            if_busy: if_busy_to_wire(start.if_busy),
+            client: start.client.clone(),
+        }
+    }
+}
+
+/// What is to be started; the session, its settings and title are read by the caller.
+impl TryFrom<turn_request::Start> for StartTurn {
+    type Error = WireError;
+
+    fn try_from(start: turn_request::Start) -> Result<Self, WireError> {
+        Ok(Self {
+            text: start.text,
+            slot: optional_slot(start.slot)?,
+            max_steps: (start.max_steps > 0).then_some(start.max_steps),
+            on_interrupt: optional_on_interrupt(start.on_interrupt)?.unwrap_or_default(),
+            if_busy: optional_if_busy(start.if_busy)?.unwrap_or_default(),
+            client: start.client,
+        })
+    }
+}
+
+impl From<&TurnResult> for v1::TurnResult {
+    fn from(result: &TurnResult) -> Self {
+        Self {
+            turn_id: result.turn_id.to_string(),
+            trace_id: result.trace_id.to_string(),
+            text: result.text.clone(),
+            tool_used: result.tool_used,
+            stop_reason: stop_reason_to_wire(result.stop_reason),
+            error: result.error.as_ref().map(Into::into),
+            steps: result.steps,
+            usage: Some((&result.usage).into()),
+            denials: result.denials.iter().map(Into::into).collect(),
+            files: result.files.iter().map(Into::into).collect(),
+            duration_ms: result.duration_ms,
+        }
+    }
+}
+
+impl TryFrom<v1::TurnResult> for TurnResult {
+    type Error = WireError;
+
+    fn try_from(result: v1::TurnResult) -> Result<Self, WireError> {
+        Ok(Self {
+            turn_id: id(&result.turn_id)?,
+            trace_id: id(&result.trace_id)?,
+            text: result.text,
+            tool_used: result.tool_used,
+            stop_reason: stop_reason(result.stop_reason)?,
+            error: result.error.map(TryInto::try_into).transpose()?,
+            steps: result.steps,
+            usage: required(result.usage, "the usage of a turn")?.into(),
+            denials: result.denials.into_iter().map(Into::into).collect(),
+            files: all(result.files)?,
+            duration_ms: result.duration_ms,
+        })
+    }
+}
+
+impl From<&TurnError> for v1::TurnError {
+    fn from(error: &TurnError) -> Self {
+        Self { kind: error_kind_to_wire(error.kind), message: error.message.clone(), hint: error.hint.clone() }
+    }
+}
+
+impl TryFrom<v1::TurnError> for TurnError {
+    type Error = WireError;
+
+    fn try_from(error: v1::TurnError) -> Result<Self, WireError> {
+        Ok(Self { kind: error_kind(error.kind)?, message: error.message, hint: error.hint })
+    }
+}
+
+impl From<&Denial> for v1::Denial {
+    fn from(denial: &Denial) -> Self {
+        Self { call_id: denial.call_id.to_string(), tool: denial.tool.clone(), reason: denial.reason.clone() }
+    }
+}
+
+impl From<v1::Denial> for Denial {
+    fn from(denial: v1::Denial) -> Self {
+        Self { call_id: CallId::from(denial.call_id), tool: denial.tool, reason: denial.reason }
+    }
+}

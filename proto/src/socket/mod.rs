@@ -1,0 +1,20 @@
+//! The local socket: where it is, how it is bound or adopted, whom it lets in, and how it is connected to.
+//!
+//! - [`socket_path`]: the rule for the socket's place, a pure function of the environment's values.
+//! - [`bind`](bind()), [`adopt`]: the listening end; `accept`: [`Incoming`] drops everybody but the owner.
+//! - [`connect`](connect()): the calling end, which makes sure that its own user listens.
+//! - [`Io`]: one connection, as both ends of tonic want it.
+
+mod accept;
+mod bind;
+mod connect;
+mod error;
+mod io;
+mod path;
+
+pub use accept::Incoming;
+pub use bind::{SocketFile, adopt, bind};
+pub use connect::connect;
+pub use error::SocketError;
+pub use io::{Io, PeerInfo};
+pub use path::{SocketPlace, socket_path};

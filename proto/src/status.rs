@@ -1,0 +1,78 @@
+//! How failures travel: a gRPC status with a code and a message, and beside it, in the standard details trailer, the
+//! kind for programs and the hint for people.
+
+use agentd_core::error::ErrorKind;
+use prost::Message as _;
+use tonic::{Code, Status};
+
+use crate::{
+    convert::{WireError, error_kind_to_wire, optional_error_kind},
+    v1,
+};
+
+const DETAIL_TYPE: &str = "type.googleapis.com/agentd.v1.ErrorDetail";
+
+/// The status of a refused call.
+#[must_use]
+pub fn to_status(kind: ErrorKind, message: impl Into<String>, hint: Option<&str>) -> Status {
+    let (code, message) = (code(kind), message.into());
+    let detail = v1::ErrorDetail { kind: error_kind_to_wire(kind), hint: hint.unwrap_or_default().to_owned() };
+    let details = v1::ErrorStatus {
+        code: code as i32,
+        message: message.clone(),
+        details: vec![prost_types::Any { type_url: DETAIL_TYPE.to_owned(), value: detail.encode_to_vec() }],
+    };
+    Status::with_details(code, message, details.encode_to_vec().into())
+}
+
+/// The kind and the hint of a status that [`to_status`] made; `None` for statuses of other origin.
+#[must_use]
+pub fn read_details(status: &Status) -> Option<(ErrorKind, Option<String>)> {
+    let details = v1::ErrorStatus::decode(status.details()).ok()?;
+    let detail = details.details.iter().find(|any| any.type_url == DETAIL_TYPE)?;
+    let detail = v1::ErrorDetail::decode(detail.value.as_slice()).ok()?;
+    // A kind that is newer than we are is at least known to be an answer of the daemon.
+    let kind = optional_error_kind(detail.kind).ok().flatten().unwrap_or_else(|| kind(status.code()));
+    Some((kind, (!detail.hint.is_empty()).then_some(detail.hint)))
+}
+
+impl From<WireError> for Status {
+    fn from(error: WireError) -> Self {
+        to_status(ErrorKind::InvalidInput, format!("could not read the request: {error}"), None)
+    }
+}
+
+/// The code that says best what a kind means to a client that knows only codes.
+#[must_use]
+pub fn code(kind: ErrorKind) -> Code {
+    match kind {
+        ErrorKind::Auth | ErrorKind::Rejected | ErrorKind::Conflict | ErrorKind::Configuration => {
+            Code::FailedPrecondition
+        }
+        ErrorKind::RateLimited | ErrorKind::Storage => Code::ResourceExhausted,
+        ErrorKind::Unreachable | ErrorKind::Provider | ErrorKind::CutStream => Code::Aborted,
+        ErrorKind::Timeout => Code::DeadlineExceeded,
+        ErrorKind::ContextOverflow => Code::OutOfRange,
+        ErrorKind::NotFound => Code::NotFound,
+        ErrorKind::InvalidInput => Code::InvalidArgument,
+        // Clients retry this one on their own, so nothing else may have it.
+        ErrorKind::ShuttingDown => Code::Unavailable,
+        ErrorKind::Protocol | ErrorKind::Internal => Code::Internal,
+    }
+}
+
+/// The kind that a bare code stands for: of servers and proxies that say no more.
+#[must_use]
+pub fn kind(code: Code) -> ErrorKind {
+    match code {
+        Code::InvalidArgument | Code::OutOfRange => ErrorKind::InvalidInput,
+        Code::NotFound => ErrorKind::NotFound,
+        Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted => ErrorKind::Conflict,
+        Code::ResourceExhausted => ErrorKind::Storage,
+        Code::DeadlineExceeded => ErrorKind::Timeout,
+        Code::Unavailable => ErrorKind::ShuttingDown,
+        Code::Unauthenticated | Code::PermissionDenied => ErrorKind::Auth,
+        Code::Unimplemented => ErrorKind::Protocol,
+        Code::Ok | Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => ErrorKind::Internal,
+    }
+}

@@ -1,0 +1,88 @@
+//! What the daemon shows that is no word of the core.
+
+use std::{path::PathBuf, time::Duration};
+
+use agentd_core::{
+    ids::{SessionId, TurnId},
+    interrupt::Interrupt,
+    item::Item,
+    session::StoredSession,
+};
+
+/// A session with what goes on in it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionView {
+    /// The session as it is stored.
+    pub session: StoredSession,
+    /// What waits for an answer, oldest first.
+    pub pending: Vec<Interrupt>,
+    /// The turn that runs or waits in the daemon now.
+    pub live_turn: Option<TurnId>,
+}
+
+/// An item and the event that completed it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NumberedItem {
+    /// The number of that event.
+    pub seq: u64,
+    /// The item.
+    pub item: Item,
+}
+
+/// Who answered the handshake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// The protocol version that the daemon speaks.
+    pub protocol_version: u32,
+    /// The daemon's own version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+}
+
+/// How the daemon is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonStatus {
+    /// The daemon's own version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// How long it has been running.
+    pub uptime: Duration,
+    /// The memory that it holds, in bytes, where the system tells.
+    pub resident_bytes: Option<u64>,
+    /// The sessions that are in memory.
+    pub live_sessions: u64,
+    /// The turns that run.
+    pub running_turns: u64,
+    /// The turns that wait for an answer.
+    pub waiting_turns: u64,
+    /// The turns that were found open and put in order at start.
+    pub recovered: Vec<RecoveredTurn>,
+    /// The socket that it listens on.
+    pub socket: PathBuf,
+    /// The folder that holds the journal and the workspaces.
+    pub data_dir: PathBuf,
+    /// The configuration that was read, weakest first: `built-in` and the paths of files.
+    pub config_sources: Vec<String>,
+}
+
+/// A turn that the daemon found open when it started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveredTurn {
+    /// The session.
+    pub session_id: SessionId,
+    /// The turn.
+    pub turn_id: TurnId,
+    /// What was found and done, in one sentence.
+    pub note: String,
+}
+
+/// What a reload of the configuration came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// What was read, weakest first.
+    pub config_sources: Vec<String>,
+    /// What changed and holds only after a restart, one sentence each.
+    pub notes: Vec<String>,
+}
