@@ -6,8 +6,24 @@ use agentd_core::{
     ids::{SessionId, TurnId},
     interrupt::Interrupt,
     item::Item,
-    session::StoredSession,
+    model::Slot,
+    session::{Mount, StoredSession},
 };
+
+/// A session to make. What is absent is as the daemon is configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewSession {
+    /// Its name; absent, its first input names it.
+    pub title: Option<String>,
+    /// Ask before a file is changed.
+    pub confirm_write: Option<bool>,
+    /// Ask before a command is run.
+    pub confirm_exec: Option<bool>,
+    /// The slot that turns use where they name none.
+    pub slot: Option<Slot>,
+    /// The folder that the session sees as `/project`.
+    pub project: Option<Mount>,
+}
 
 /// A session with what goes on in it.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,8 +90,14 @@ pub struct RecoveredTurn {
     pub session_id: SessionId,
     /// The turn.
     pub turn_id: TurnId,
-    /// What was found and done, in one sentence.
-    pub note: String,
+    /// Calls that ran to their end and are not run again.
+    pub finished: Vec<String>,
+    /// Calls that never ran.
+    pub never_ran: Vec<String>,
+    /// Calls that ran when the daemon stopped: they may have taken effect or not.
+    pub unknown: Vec<String>,
+    /// Whether the turn waits for an answer, or goes on with one that was given, instead of being ended.
+    pub goes_on: bool,
 }
 
 /// What a reload of the configuration came to.

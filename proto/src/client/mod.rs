@@ -17,4 +17,4 @@ pub use connect::Client;
 pub use error::{ClientError, ClientErrorKind};
 pub use turns::{EventStream, SessionChoice, StartRequest, TurnSender, TurnStream};
 
-pub use crate::view::{DaemonStatus, Hello, NumberedItem, RecoveredTurn, Reloaded, SessionView};
+pub use crate::view::{DaemonStatus, Hello, NewSession, NumberedItem, RecoveredTurn, Reloaded, SessionView};

@@ -3,7 +3,7 @@
 use agentd_core::{
     error::ErrorKind,
     ids::SessionId,
-    session::{SessionSettings, SessionSummary},
+    session::{Mount, SessionSettings, SessionSummary},
 };
 use futures_util::{StreamExt as _, stream};
 use tokio::{
@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Client, ClientError, ClientErrorKind, NumberedItem, SessionView};
+use super::{Client, ClientError, ClientErrorKind, NewSession, NumberedItem, SessionView};
 use crate::{
     MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES, MAX_UPLOAD_BYTES, convert,
     v1::{self, sessions_client::SessionsClient, upload_chunk::Part},
@@ -30,13 +30,9 @@ impl Client {
     ///
     /// # Errors
     /// When the settings make no sense, the journal cannot be written, or the connection fails.
-    pub async fn create_session(
-        &self,
-        settings: &SessionSettings,
-        title: Option<&str>,
-    ) -> Result<SessionView, ClientError> {
-        let settings = checked(settings)?;
-        let request = v1::CreateSessionRequest { settings: Some(settings), title: title.map(str::to_owned) };
+    pub async fn create_session(&self, new: &NewSession) -> Result<SessionView, ClientError> {
+        check_path(new.project.as_ref())?;
+        let request = v1::CreateSessionRequest { settings: Some(new.into()), title: new.title.clone() };
         Ok(self.sessions_client().create(request).await?.into_inner().try_into()?)
     }
 
@@ -100,8 +96,8 @@ impl Client {
     /// # Errors
     /// When there is no such session, the settings make no sense, or the connection fails.
     pub async fn configure_session(&self, session: &str, settings: &SessionSettings) -> Result<(), ClientError> {
-        let settings = checked(settings)?;
-        let request = v1::ConfigureSessionRequest { session: session.to_owned(), settings: Some(settings) };
+        check_path(settings.project.as_ref())?;
+        let request = v1::ConfigureSessionRequest { session: session.to_owned(), settings: Some(settings.into()) };
         self.sessions_client().configure(request).await?;
         Ok(())
     }
@@ -187,14 +183,14 @@ async fn read_piece(
     Ok(piece)
 }
 
-/// The settings for the wire, whose texts are UTF-8: a path that is not would arrive as another one.
-pub(super) fn checked(settings: &SessionSettings) -> Result<v1::SessionSettings, ClientError> {
-    match &settings.project {
+/// Texts of the wire are UTF-8: a path that is not would arrive as another one.
+pub(super) fn check_path(project: Option<&Mount>) -> Result<(), ClientError> {
+    match project {
         Some(mount) if mount.path.to_str().is_none() => Err(ClientError::new(
             ClientErrorKind::Answered(ErrorKind::InvalidInput),
             format!("the path {} is not valid UTF-8", mount.path.display()),
         )
         .with_hint("rename the folder, or name it through a link")),
-        _ => Ok(settings.into()),
+        _ => Ok(()),
     }
 }

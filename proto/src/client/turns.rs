@@ -5,14 +5,13 @@ use agentd_core::{
     event::Event,
     ids::{InterruptId, SessionId, TurnId},
     interrupt::Answer,
-    session::SessionSettings,
     turn::StartTurn,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Streaming, metadata::MetadataMap};
 
-use super::{Client, ClientError, ClientErrorKind, sessions::checked};
+use super::{Client, ClientError, ClientErrorKind, NewSession, sessions::check_path};
 use crate::{
     MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER, convert,
     v1::{
@@ -29,12 +28,7 @@ const COMMAND_QUEUE: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionChoice {
     /// A new one.
-    New {
-        /// Its settings.
-        settings: SessionSettings,
-        /// Its name; absent, its first input names it.
-        title: Option<String>,
-    },
+    New(NewSession),
     /// The one with this id or unique prefix.
     Existing(String),
 }
@@ -234,9 +228,10 @@ fn start_frame(request: StartRequest) -> Result<Start, ClientError> {
     }
     let mut frame = Start::from(&request.start);
     match request.session {
-        SessionChoice::New { settings, title } => {
-            frame.settings = Some(checked(&settings)?);
-            frame.title = title;
+        SessionChoice::New(new) => {
+            check_path(new.project.as_ref())?;
+            frame.settings = Some((&new).into());
+            frame.title = new.title;
         }
         SessionChoice::Existing(session) => frame.session = session,
     }

@@ -48,7 +48,14 @@ impl TryFrom<v1::StatusResponse> for DaemonStatus {
 
 impl From<&RecoveredTurn> for v1::RecoveredTurn {
     fn from(turn: &RecoveredTurn) -> Self {
-        Self { session_id: turn.session_id.to_string(), turn_id: turn.turn_id.to_string(), note: turn.note.clone() }
+        Self {
+            session_id: turn.session_id.to_string(),
+            turn_id: turn.turn_id.to_string(),
+            finished: turn.finished.clone(),
+            never_ran: turn.never_ran.clone(),
+            unknown: turn.unknown.clone(),
+            goes_on: turn.goes_on,
+        }
     }
 }
 
@@ -56,6 +63,13 @@ impl TryFrom<v1::RecoveredTurn> for RecoveredTurn {
     type Error = WireError;
 
     fn try_from(turn: v1::RecoveredTurn) -> Result<Self, WireError> {
-        Ok(Self { session_id: id(&turn.session_id)?, turn_id: id(&turn.turn_id)?, note: turn.note })
+        Ok(Self {
+            session_id: id(&turn.session_id)?,
+            turn_id: id(&turn.turn_id)?,
+            finished: turn.finished,
+            never_ran: turn.never_ran,
+            unknown: turn.unknown,
+            goes_on: turn.goes_on,
+        })
     }
 }

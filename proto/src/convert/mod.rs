@@ -15,6 +15,7 @@ mod turn;
 mod usage;
 
 pub(crate) use error::{error_kind_to_wire, optional_error_kind};
+pub use session::settings_over;
 
 use std::str::FromStr;
 

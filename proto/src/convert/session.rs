@@ -11,7 +11,10 @@ use super::{
     model::{optional_slot, optional_slot_to_wire},
     moment, part, required, to_moment,
 };
-use crate::{v1, view::SessionView};
+use crate::{
+    v1,
+    view::{NewSession, SessionView},
+};
 
 mirrored!(
     SessionStatus,
@@ -60,14 +63,33 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
 
     fn try_from(settings: v1::SessionSettings) -> Result<Self, WireError> {
         // What a client does not mention is asked about: an approval must never vanish by omission.
-        let default = Self::default();
-        Ok(Self {
-            confirm_write: settings.confirm_write.unwrap_or(default.confirm_write),
-            confirm_exec: settings.confirm_exec.unwrap_or(default.confirm_exec),
-            slot: optional_slot(settings.slot)?,
-            project: settings.project.map(TryInto::try_into).transpose()?,
-            grants: settings.grants,
-        })
+        settings_over(Self::default(), settings)
+    }
+}
+
+/// The settings of a new session: what the client says, and `base` where it says nothing.
+///
+/// # Errors
+/// When the client says what makes no sense.
+pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result<SessionSettings, WireError> {
+    Ok(SessionSettings {
+        confirm_write: said.confirm_write.unwrap_or(base.confirm_write),
+        confirm_exec: said.confirm_exec.unwrap_or(base.confirm_exec),
+        slot: optional_slot(said.slot)?.or(base.slot),
+        project: said.project.map(TryInto::try_into).transpose()?.or(base.project),
+        grants: if said.grants.is_empty() { base.grants } else { said.grants },
+    })
+}
+
+impl From<&NewSession> for v1::SessionSettings {
+    fn from(new: &NewSession) -> Self {
+        Self {
+            confirm_write: new.confirm_write,
+            confirm_exec: new.confirm_exec,
+            slot: optional_slot_to_wire(new.slot),
+            project: new.project.as_ref().map(Into::into),
+            grants: Vec::new(),
+        }
     }
 }
 
