@@ -1,1 +1,31 @@
-//! agentd-store
+//! The journal: an append-only, numbered log of every session in one SQLite file, and the projections of it.
+//!
+//! An acknowledged event survives `kill -9` and power loss. Nothing is rewritten as a session grows: an append
+//! costs the same at the ten-thousandth event as at the first.
+//!
+//! - [`SqliteStore`] implements the port [`agentd_core::ports::Store`]; [`StoreConfig`] says where and how big;
+//!   [`StoreStats`] counts.
+//! - `writer`: the one thread that writes. It gathers all appends that wait and commits them together.
+//! - `reader`: the threads that read, so that a long read never delays a commit.
+//! - `open`: how the file is made, checked after an unclean stop, and brought to the newest schema
+//!   (`migrations/*.sql`, append-only).
+//! - `sessions`, `events`, `interrupts`: one table each, the SQL beside its row mapping; `projection`: what a session's
+//!   events add up to, pure; `append`: one append, checked and applied to all of them.
+//! - `codec`: ids, times, numbers and JSON in columns; `error`: what failures are called.
+
+mod append;
+mod codec;
+mod config;
+mod error;
+mod events;
+mod interrupts;
+mod open;
+mod projection;
+mod reader;
+mod sessions;
+mod store;
+mod writer;
+
+pub use config::StoreConfig;
+pub use store::SqliteStore;
+pub use writer::StoreStats;

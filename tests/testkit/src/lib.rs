@@ -1,1 +1,4 @@
 //! agentd-testkit
+
+pub mod memory_store;
+pub mod store_contract;

@@ -1,0 +1,90 @@
+//! One append: encoded by the caller's task, checked and applied by the writer.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    ids::SessionId,
+};
+use rusqlite::Connection;
+
+use crate::{
+    codec::{json, json_from},
+    error::Fault,
+    events, interrupts, sessions,
+};
+
+/// Events of one session, ready to be written.
+pub(crate) struct Append {
+    session: SessionId,
+    events: Vec<Encoded>,
+}
+
+struct Encoded {
+    event: Arc<Event>,
+    payload: String,
+}
+
+impl Append {
+    /// Encodes on the caller's side, so that the one writer spends its time on writing. Nothing to append is nothing
+    /// to do.
+    pub(crate) fn encode(events: Vec<Arc<Event>>) -> Result<Option<Self>, Fault> {
+        let Some(session) = events.first().map(|event| event.session_id) else { return Ok(None) };
+        if events.iter().any(|event| event.session_id != session) {
+            return Err(Fault::invalid("one append cannot hold events of two sessions"));
+        }
+        let events = events.into_iter().map(Encoded::new).collect::<Result<_, _>>()?;
+        Ok(Some(Self { session, events }))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.events.len()
+    }
+
+    /// The bytes of its payloads.
+    pub(crate) fn size(&self) -> usize {
+        self.events.iter().map(|encoded| encoded.payload.len()).sum()
+    }
+
+    /// Writes the events and what follows from them. The caller undoes everything where this fails.
+    pub(crate) fn apply(&self, connection: &Connection) -> Result<(), Fault> {
+        let mut session = sessions::load(connection, self.session)?;
+        for Encoded { event, payload } in &self.events {
+            session.projection.apply(event)?;
+            events::insert(connection, session.key, event, payload)?;
+            apply_to_tables(connection, session.key, event)?;
+        }
+        sessions::save(connection, session.key, &session.projection)
+    }
+}
+
+impl Encoded {
+    fn new(event: Arc<Event>) -> Result<Self, Fault> {
+        let payload = json(&event.kind)?;
+        // Arguments that a model nested to the limit of the JSON reader are beyond it once they stand inside an
+        // event. Such an event would be stored and never read again, so it is refused while somebody can still act.
+        let holds_values =
+            matches!(event.kind, EventKind::InterruptRaised { .. } | EventKind::InterruptResolved { .. });
+        if holds_values && json_from::<EventKind>(&payload).is_err() {
+            return Err(Fault::invalid("the arguments are nested too deep for the journal"));
+        }
+        Ok(Self { event, payload })
+    }
+}
+
+/// The consequences of an event outside the narrow projection.
+fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Result<(), Fault> {
+    match &event.kind {
+        EventKind::InterruptRaised { interrupt } => interrupts::raise(connection, session, event, interrupt),
+        EventKind::InterruptResolved { interrupt_id, answer, .. } => {
+            interrupts::resolve(connection, session, event, *interrupt_id, answer)
+        }
+        EventKind::StateChanged { change: StateChange::Settings { settings } } => {
+            sessions::save_settings(connection, session, settings)
+        }
+        EventKind::StateChanged { change: StateChange::Todos { todos } } => {
+            sessions::save_todos(connection, session, todos)
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,38 @@
+//! Where the journal is and how it is kept.
+
+use std::{path::PathBuf, time::Duration};
+
+/// Where the journal is and how it is kept.
+#[derive(Debug, Clone)]
+pub struct StoreConfig {
+    /// The database file. Its folder is made, for the owner alone, where it is missing.
+    pub path: PathBuf,
+    /// How many threads read, at least one.
+    pub readers: usize,
+    /// How many changes may wait for the writer before callers wait to hand theirs over.
+    pub max_waiting: usize,
+    /// How long a lock that another process holds is waited for.
+    pub busy_timeout: Duration,
+    /// Up to this size in bytes, the whole file is checked after an unclean stop; of larger files only the tables
+    /// that everything else hangs on. A check reads every page, about a second for a gigabyte, and nobody can use
+    /// the daemon meanwhile.
+    pub full_check_up_to: u64,
+    /// The file may not grow beyond this many pages: a disk that is full, for tests.
+    #[doc(hidden)]
+    pub max_pages: Option<u32>,
+}
+
+impl StoreConfig {
+    /// A journal at `path`, kept as is right for one person's daemon.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            readers: 2,
+            max_waiting: 256,
+            busy_timeout: Duration::from_secs(5),
+            full_check_up_to: 64 * 1024 * 1024,
+            max_pages: None,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What failures are called, and what is said to do about them.
+
+use std::{path::Path, sync::Arc};
+
+use agentd_core::error::{ErrorKind, StoreError};
+use rusqlite::ErrorCode;
+
+/// Why a read or a change did not happen. It can be cloned, because one failed commit answers many callers.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// SQLite failed.
+    Sqlite(Arc<rusqlite::Error>),
+    /// The file system failed.
+    Io(Arc<std::io::Error>),
+    /// What is stored is not what was written.
+    Damaged(String),
+    /// The file was written by a newer program, with this version of the schema.
+    Newer(i64),
+    /// The file is a database of something else.
+    Foreign,
+    /// The caller asked for what cannot be.
+    Refused(ErrorKind, String),
+    /// The journal was closed before.
+    Closed,
+    /// A defect of ours ended the work before there was an answer.
+    Lost,
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(Arc::new(error))
+    }
+}
+
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(Arc::new(error))
+    }
+}
+
+impl Fault {
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::Refused(ErrorKind::Conflict, message.into())
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::Refused(ErrorKind::NotFound, message.into())
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::Refused(ErrorKind::InvalidInput, message.into())
+    }
+
+    pub(crate) fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull))
+    }
+
+    /// The failure as the port tells it. `action` completes the sentence "could not …".
+    pub(crate) fn while_doing(&self, action: &str, journal: &Path) -> StoreError {
+        let at = journal.display();
+        let storage = |cause: &str, hint: String| {
+            StoreError::new(ErrorKind::Storage, format!("could not {action} in {at}: {cause}")).with_hint(hint)
+        };
+        match self {
+            Self::Sqlite(error) => {
+                let (cause, hint) = explain_sqlite(error, journal);
+                storage(&cause, hint).with_source(Arc::clone(error))
+            }
+            Self::Io(error) => {
+                storage(&error.to_string(), explain_io(error.kind(), journal)).with_source(Arc::clone(error))
+            }
+            Self::Damaged(what) => storage(what, damaged_hint(journal)),
+            Self::Newer(version) => storage(
+                &format!("it was written by a newer agentd (schema version {version})"),
+                "update agentd, or name another data folder with AGENTD_DATA_DIR".into(),
+            ),
+            Self::Foreign => storage(
+                "it is a database of another program",
+                "move the file away, or name another data folder with AGENTD_DATA_DIR".into(),
+            ),
+            Self::Refused(kind, message) => StoreError::new(*kind, message.clone()),
+            Self::Closed => {
+                StoreError::new(ErrorKind::ShuttingDown, format!("could not {action}: the journal is closed"))
+                    .with_hint("the daemon is stopping; ask again when it has started")
+            }
+            Self::Lost => {
+                StoreError::new(ErrorKind::Internal, format!("could not {action}: the journal's thread gave up"))
+                    .with_hint("this is a defect of agentd; its log says more")
+            }
+        }
+    }
+}
+
+fn explain_sqlite(error: &rusqlite::Error, journal: &Path) -> (String, String) {
+    let hint = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => explain_io(std::io::ErrorKind::StorageFull, journal),
+        Some(ErrorCode::SystemIoFailure) => format!(
+            "check the disk that holds {} and its free space; what was acknowledged before is safe",
+            journal.display()
+        ),
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            explain_io(std::io::ErrorKind::PermissionDenied, journal)
+        }
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => damaged_hint(journal),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "another process uses the journal; stop it, and try again".into()
+        }
+        _ => "this is unexpected; the log says more".into(),
+    };
+    let cause = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "the disk is full".into(),
+        Some(ErrorCode::NotADatabase) => "the file is not a journal".into(),
+        Some(ErrorCode::DatabaseCorrupt) => "the file is damaged".into(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "it is locked".into(),
+        _ => error.to_string(),
+    };
+    (cause, hint)
+}
+
+fn explain_io(kind: std::io::ErrorKind, journal: &Path) -> String {
+    use std::io::ErrorKind as Io;
+    let folder = journal.parent().unwrap_or(journal).display();
+    match kind {
+        Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => {
+            format!("free some space on the disk that holds {folder}; what was acknowledged before is safe")
+        }
+        Io::PermissionDenied | Io::ReadOnlyFilesystem => {
+            format!("make {folder} writable for this user, or name another data folder with AGENTD_DATA_DIR")
+        }
+        _ => format!("check that {folder} is a folder, or name another data folder with AGENTD_DATA_DIR"),
+    }
+}
+
+fn damaged_hint(journal: &Path) -> String {
+    format!(
+        "move {} and the files beside it that start with its name to a safe place; agentd then begins a new journal",
+        journal.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(code: i32, cause: &str, hint: &str) {
+        let error = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+        let error = Fault::from(error).while_doing("append", Path::new("/data/journal.db"));
+        assert_eq!(error.kind(), ErrorKind::Storage);
+        assert!(error.to_string().contains(cause), "{error}");
+        assert!(error.hint().unwrap().contains(hint), "{error:?}");
+        assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn every_failure_of_the_disk_says_what_to_do() {
+        use rusqlite::ffi;
+        check(ffi::SQLITE_FULL, "the disk is full", "free some space on the disk that holds /data");
+        check(ffi::SQLITE_IOERR_WRITE, "disk I/O error", "check the disk");
+        check(ffi::SQLITE_IOERR_FSYNC, "disk I/O error", "check the disk");
+        check(ffi::SQLITE_READONLY_DIRECTORY, "readonly", "make /data writable");
+        check(ffi::SQLITE_CANTOPEN, "unable to open", "make /data writable");
+        check(ffi::SQLITE_NOTADB, "not a journal", "move /data/journal.db");
+        check(ffi::SQLITE_CORRUPT, "damaged", "move /data/journal.db");
+        check(ffi::SQLITE_BUSY, "locked", "another process");
+    }
+}

@@ -1,0 +1,77 @@
+//! The table `events`.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    event::{Event, EventKind},
+    ids::SessionId,
+    item::Item,
+};
+use rusqlite::{Connection, params};
+
+use crate::{
+    codec::{bound, id_from, id_text, json_from, limit, number, number_from, text, time, time_from},
+    error::Fault,
+    sessions,
+};
+
+/// Adds one event. `payload` is its kind as JSON.
+pub(crate) fn insert(connection: &Connection, session: i64, event: &Event, payload: &str) -> Result<(), Fault> {
+    let turn = event.turn_id.map(|turn| id_text(turn.as_uuid()));
+    connection
+        .prepare_cached("INSERT INTO events (session, seq, at, turn, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+        .execute(params![session, number(event.seq)?, time(event.at)?, turn, event.kind.name(), payload])?;
+    Ok(())
+}
+
+pub(crate) fn page(
+    connection: &Connection,
+    session_id: SessionId,
+    after: u64,
+    at_most: usize,
+) -> Result<Vec<Arc<Event>>, Fault> {
+    let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+    )?;
+    let mut rows = statement.query(params![session, bound(after), limit(at_most)])?;
+    let mut events = Vec::new();
+    while let Some(row) = rows.next()? {
+        let turn_id = row.get::<_, Option<String>>("turn")?.map(|turn| id_from(&turn)).transpose()?;
+        events.push(Arc::new(Event {
+            session_id,
+            turn_id,
+            seq: number_from(row.get("seq")?)?,
+            at: time_from(row.get("at")?)?,
+            kind: json_from(text(row, "payload")?)?,
+        }));
+    }
+    Ok(events)
+}
+
+pub(crate) fn recent_items(
+    connection: &Connection,
+    session_id: SessionId,
+    after: u64,
+    at_most: usize,
+) -> Result<Vec<(u64, Item)>, Fault> {
+    let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
+    // The index is named, so that a plan that reads other events is an error and not a slow start.
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, payload FROM events INDEXED BY completed_items
+         WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 ORDER BY seq DESC LIMIT ?3",
+    )?;
+    let mut rows = statement.query(params![session, bound(after), limit(at_most)])?;
+    let mut items = Vec::new();
+    while let Some(row) = rows.next()? {
+        let seq = number_from(row.get("seq")?)?;
+        match json_from(text(row, "payload")?)? {
+            EventKind::ItemCompleted { item, .. } => items.push((seq, item)),
+            other => {
+                return Err(Fault::Damaged(format!("event {seq} of session {session_id} is a {}", other.name())));
+            }
+        }
+    }
+    items.reverse();
+    Ok(items)
+}

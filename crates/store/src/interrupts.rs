@@ -1,0 +1,73 @@
+//! The table `interrupts`.
+
+use agentd_core::{
+    event::Event,
+    ids::{InterruptId, SessionId},
+    interrupt::{Answer, Interrupt},
+    ports::StoredInterrupt,
+};
+use rusqlite::{Connection, params};
+
+use crate::{
+    codec::{id_text, json, json_from, number, text, time},
+    error::Fault,
+    sessions,
+};
+
+pub(crate) fn raise(connection: &Connection, session: i64, event: &Event, interrupt: &Interrupt) -> Result<(), Fault> {
+    let added = connection
+        .prepare_cached(
+            "INSERT INTO interrupts (id, session, raised_seq, interrupt) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![id_text(interrupt.id.as_uuid()), session, number(event.seq)?, json(interrupt)?])?;
+    if added == 0 {
+        return Err(Fault::conflict(format!("interrupt {} was raised before", interrupt.id)));
+    }
+    Ok(())
+}
+
+/// Gives a pending interrupt its one answer.
+pub(crate) fn resolve(
+    connection: &Connection,
+    session: i64,
+    event: &Event,
+    id: InterruptId,
+    answer: &Answer,
+) -> Result<(), Fault> {
+    let resolved = connection
+        .prepare_cached(
+            "UPDATE interrupts SET answer = ?3, resolved_at = ?4 WHERE id = ?1 AND session = ?2 AND resolved_at IS NULL",
+        )?
+        .execute(params![id_text(id.as_uuid()), session, json(answer)?, time(event.at)?])?;
+    if resolved == 0 {
+        return Err(Fault::conflict(format!("interrupt {id} does not wait for an answer in this session")));
+    }
+    Ok(())
+}
+
+pub(crate) fn pending(connection: &Connection, session: Option<SessionId>) -> Result<Vec<Interrupt>, Fault> {
+    let key = match session {
+        Some(id) => match sessions::key(connection, id)? {
+            Some(key) => Some(key),
+            None => return Ok(Vec::new()),
+        },
+        None => None,
+    };
+    let mut statement = connection.prepare_cached(
+        "SELECT interrupt FROM interrupts WHERE resolved_at IS NULL AND (?1 IS NULL OR session = ?1) ORDER BY key",
+    )?;
+    let mut rows = statement.query([key])?;
+    let mut pending = Vec::new();
+    while let Some(row) = rows.next()? {
+        pending.push(json_from(text(row, "interrupt")?)?);
+    }
+    Ok(pending)
+}
+
+pub(crate) fn one(connection: &Connection, id: InterruptId) -> Result<Option<StoredInterrupt>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT interrupt, answer FROM interrupts WHERE id = ?1")?;
+    let mut rows = statement.query([id_text(id.as_uuid())])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let answer = row.get::<_, Option<String>>("answer")?.map(|answer| json_from(&answer)).transpose()?;
+    Ok(Some(StoredInterrupt { interrupt: json_from(text(row, "interrupt")?)?, answer }))
+}

@@ -1,0 +1,161 @@
+//! How the file is made, checked and brought to the newest schema.
+//!
+//! A clean close moves the write-ahead log into the database and removes it. So a log that is there at the next open
+//! is the mark of an unclean stop, and costs no write of its own. SQLite repairs such a stop by itself; what it cannot
+//! know is whether the disk kept its promises, and for that the file is checked: whole up to
+//! [`StoreConfig::full_check_up_to`], beyond it only the small tables that everything else hangs on, so that a start
+//! stays quick however long the journal is.
+
+use std::{ffi::OsString, fs::OpenOptions, path::Path};
+
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use rusqlite_migration::{M, Migrations};
+
+use crate::{StoreConfig, error::Fault};
+
+/// Every version of the schema. Append only: a file that was released never changes.
+const MIGRATIONS: &[M<'static>] = &[M::up(include_str!("../migrations/0001_journal.sql"))];
+
+/// "agnt", which the first migration writes into the file's header.
+const APPLICATION_ID: i64 = 0x6167_6e74;
+
+/// Statements that a connection keeps prepared; more than there are.
+const CACHED_STATEMENTS: usize = 48;
+
+/// Pages in the log before it is moved into the database, 16 MB: larger than SQLite's own 4 MB, because every move
+/// waits for the disk twice and one commit waits for the move.
+const CHECKPOINT_PAGES: i64 = 4000;
+
+/// The connection that writes and those that read.
+pub(crate) struct Connections {
+    pub(crate) writer: Connection,
+    pub(crate) readers: Vec<Connection>,
+}
+
+pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
+    make_file(&config.path)?;
+    let unclean = has_log(&config.path);
+    let mut writer = connect(config, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    identify(&writer)?;
+    set_up_writing(&writer, config)?;
+    if unclean {
+        check(&writer, config)?;
+    }
+    migrate(&mut writer)?;
+    let readers = (0..config.readers.max(1))
+        .map(|_| connect(config, OpenFlags::SQLITE_OPEN_READ_ONLY))
+        .collect::<Result<_, _>>()?;
+    Ok(Connections { writer, readers })
+}
+
+/// Makes the file and its folder for the owner alone. SQLite gives the files beside it the same mode.
+fn make_file(path: &Path) -> Result<(), Fault> {
+    let mut folder = std::fs::DirBuilder::new();
+    folder.recursive(true);
+    let mut file = OpenOptions::new();
+    file.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        folder.mode(0o700);
+        file.mode(0o600);
+    }
+    if let Some(parent) = path.parent() {
+        folder.create(parent)?;
+    }
+    let file = file.open(path)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        if file.metadata()?.permissions().mode() & 0o077 != 0 {
+            file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        }
+    }
+    drop(file);
+    Ok(())
+}
+
+fn has_log(path: &Path) -> bool {
+    let mut log = OsString::from(path);
+    log.push("-wal");
+    std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
+}
+
+fn connect(config: &StoreConfig, access: OpenFlags) -> Result<Connection, Fault> {
+    // Each connection is used by one thread at a time, so that SQLite needs no lock of its own.
+    let connection = Connection::open_with_flags(&config.path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(config.busy_timeout)?;
+    connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    connection.pragma_update(None, "mmap_size", 0)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    Ok(connection)
+}
+
+/// Refuses what is no journal, or one of a newer program, before anything is changed in it.
+fn identify(connection: &Connection) -> Result<(), Fault> {
+    let header = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let version = header("user_version")?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let is_new = version == 0 && tables == 0;
+    if !is_new && header("application_id")? != APPLICATION_ID {
+        return Err(Fault::Foreign);
+    }
+    if usize::try_from(version).is_ok_and(|version| version > MIGRATIONS.len()) {
+        return Err(Fault::Newer(version));
+    }
+    Ok(())
+}
+
+fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        return Err(Fault::Io(std::sync::Arc::new(std::io::Error::other(
+            "the file system has no shared memory for a write-ahead log",
+        ))));
+    }
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    // What a burst made large is given back at the next move of the log.
+    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+    if let Some(pages) = config.max_pages {
+        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+    }
+    Ok(())
+}
+
+fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
+    let size = std::fs::metadata(&config.path)?.len();
+    let targets: &[&str] =
+        if size <= config.full_check_up_to { &["1"] } else { &["sessions", "session_state", "interrupts"] };
+    tracing::info!(bytes = size, whole = targets.len() == 1, "the last stop was not clean; checking the journal");
+    for target in targets {
+        let known: bool = *target == "1" || connection.table_exists(None, *target)?;
+        if !known {
+            continue;
+        }
+        let verdict: String = connection.query_row(&format!("PRAGMA quick_check({target})"), [], |row| row.get(0))?;
+        if verdict != "ok" {
+            return Err(Fault::Damaged(format!("the file is damaged: {verdict}")));
+        }
+    }
+    Ok(())
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), Fault> {
+    Migrations::from_slice(MIGRATIONS).to_latest(connection).map_err(|error| match error {
+        rusqlite_migration::Error::RusqliteError { err, .. } => err.into(),
+        other => Fault::Damaged(format!("its schema cannot be brought up to date: {other}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrations_are_whole() {
+        Migrations::from_slice(MIGRATIONS).validate().unwrap();
+    }
+}

@@ -1,0 +1,141 @@
+//! What a session's events add up to: the part that is cheap to keep current, event by event.
+
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    ids::TurnId,
+    item::ItemBody,
+    turn::StopReason,
+    usage::Usage,
+};
+use jiff::Timestamp;
+
+use crate::error::Fault;
+
+/// How many characters of the first input name a session.
+const TITLE_LENGTH: usize = 60;
+
+/// The narrow part of a session's state: it costs the same after a million events.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Projection {
+    /// Empty until it is given or there is an input.
+    pub(crate) title: String,
+    pub(crate) updated_at: Timestamp,
+    pub(crate) turns: u64,
+    pub(crate) last_seq: u64,
+    pub(crate) reset_seq: u64,
+    pub(crate) open_turn: Option<(TurnId, u64)>,
+    /// Whether the last turn was ended by a stop of the daemon.
+    pub(crate) interrupted: bool,
+    pub(crate) usage: Usage,
+}
+
+impl Projection {
+    /// Of a session without events.
+    pub(crate) fn new(created_at: Timestamp) -> Self {
+        Self {
+            title: String::new(),
+            updated_at: created_at,
+            turns: 0,
+            last_seq: 0,
+            reset_seq: 0,
+            open_turn: None,
+            interrupted: false,
+            usage: Usage::default(),
+        }
+    }
+
+    /// Adds the next event, or refuses one that is not the next.
+    pub(crate) fn apply(&mut self, event: &Event) -> Result<(), Fault> {
+        self.take_number(event)?;
+        self.updated_at = event.at;
+        match &event.kind {
+            EventKind::TurnStarted { .. } => {
+                let Some(turn) = event.turn_id else {
+                    return Err(Fault::invalid("a turn cannot start without an id"));
+                };
+                self.turns = self.turns.saturating_add(1);
+                self.open_turn = Some((turn, event.seq));
+                self.interrupted = false;
+            }
+            EventKind::TurnEnded { result } => {
+                self.open_turn = None;
+                self.interrupted = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
+            }
+            EventKind::ItemCompleted { item, .. } => {
+                if let ItemBody::UserMessage { text, .. } = &item.body
+                    && self.title.is_empty()
+                {
+                    self.title = title_of(text);
+                }
+            }
+            EventKind::UsageUpdated { usage, .. } => self.usage += *usage,
+            EventKind::StateChanged { change: StateChange::Title { title } } => self.title.clone_from(title),
+            EventKind::StateChanged { change: StateChange::Reset } => {
+                self.reset_seq = event.seq;
+                // What was set aside cannot be continued.
+                self.interrupted = false;
+            }
+            EventKind::StateChanged {
+                change: StateChange::Todos { .. } | StateChange::Settings { .. } | StateChange::Queue { .. },
+            }
+            | EventKind::ItemStarted { .. }
+            | EventKind::InterruptRaised { .. }
+            | EventKind::InterruptResolved { .. }
+            | EventKind::Warning { .. } => {}
+            EventKind::ItemDelta { .. } => return Err(Fault::invalid("deltas are not stored")),
+        }
+        Ok(())
+    }
+
+    fn take_number(&mut self, event: &Event) -> Result<(), Fault> {
+        let next = self.last_seq.saturating_add(1);
+        if event.seq != next {
+            return Err(Fault::conflict(format!(
+                "event {} of session {} cannot be stored, because its next number is {next}",
+                event.seq, event.session_id
+            )));
+        }
+        self.last_seq = next;
+        Ok(())
+    }
+}
+
+/// The start of an input on one line, without what a terminal would obey.
+fn title_of(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let mut title = String::new();
+    let mut length = 0;
+    // Goes character by character, because an input may be a hundred megabytes without a space.
+    for (index, word) in words.enumerate() {
+        let gap = (index > 0).then_some(' ');
+        for c in gap.into_iter().chain(word.chars()) {
+            if length == TITLE_LENGTH {
+                title.pop();
+                title.truncate(title.trim_end().len());
+                title.push('…');
+                return title;
+            }
+            title.push(c);
+            length += 1;
+        }
+    }
+    title
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_are_one_short_line() {
+        let check = |text: &str, title: &str| assert_eq!(title_of(text), title);
+        check("", "");
+        check(" \n\t ", "");
+        check("Hello", "Hello");
+        check("  Tidy\n\nthe  house\r\n", "Tidy the house");
+        check("a\u{1b}[31mb\0c", "a [31mb c");
+        check(&"x".repeat(60), &"x".repeat(60));
+        check(&"é".repeat(61), &format!("{}…", "é".repeat(59)));
+        check(&format!("{} {}", "x".repeat(58), "y".repeat(9)), &format!("{}…", "x".repeat(58)));
+    }
+}

@@ -1,0 +1,142 @@
+//! The threads that read. Each has a connection of its own that cannot write; they share one queue, so that a long
+//! read holds up nobody while another thread is free.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{error::Fault, writer::join};
+
+type Query = Box<dyn FnOnce(&Connection) + Send>;
+
+enum Task {
+    Read(Query),
+    /// Ends the thread that takes it.
+    Stop,
+}
+
+/// How many reads may wait before callers wait to ask.
+const MAX_WAITING: usize = 64;
+
+/// The callers' side of the threads.
+pub(crate) struct Readers {
+    queue: mpsc::Sender<Task>,
+    /// Tells a journal that was closed from one whose threads have died.
+    closed: AtomicBool,
+    /// Taken by the first close, which waits for their ends.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Readers {
+    pub(crate) fn start(connections: Vec<Connection>) -> Result<Self, Fault> {
+        let (queue, tasks) = mpsc::channel(MAX_WAITING);
+        let tasks = Arc::new(Mutex::new(tasks));
+        let mut threads = Vec::new();
+        for connection in connections {
+            let tasks = Arc::clone(&tasks);
+            let thread = std::thread::Builder::new().name("journal-read".into());
+            threads.push(thread.spawn(move || serve(&connection, &tasks))?);
+        }
+        Ok(Self { queue, closed: AtomicBool::new(false), threads: Mutex::new(threads) })
+    }
+
+    /// Runs a query on one of the threads. A query whose caller stopped waiting before it began does not run.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let (reply, answer) = oneshot::channel();
+        let task = Task::Read(Box::new(move |connection| {
+            if !reply.is_closed() {
+                let _ = reply.send(query(connection));
+            }
+        }));
+        match self.queue.send(task).await {
+            Ok(()) => answer.await.unwrap_or_else(|_| Err(self.silence())),
+            Err(_) => Err(self.silence()),
+        }
+    }
+
+    /// Answers what was asked before, then ends the threads. A second close has nothing to do.
+    pub(crate) async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for _ in &threads {
+            // An error says that all of them are over.
+            let _ = self.queue.send(Task::Stop).await;
+        }
+        for thread in threads {
+            join(thread).await;
+        }
+    }
+
+    /// Why there is no answer.
+    fn silence(&self) -> Fault {
+        if self.closed.load(Ordering::Acquire) { Fault::Closed } else { Fault::Lost }
+    }
+}
+
+fn serve(connection: &Connection, tasks: &Mutex<mpsc::Receiver<Task>>) {
+    loop {
+        // The lock is held while this thread waits and no longer: whoever has it takes the next task.
+        let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+        let Some(Task::Read(query)) = task else { return };
+        // A panic is a defect of one query; its caller hears of it by the lost reply, all others go on.
+        if catch_unwind(AssertUnwindSafe(|| query(connection))).is_err() {
+            tracing::error!("a query of the journal panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readers(count: usize) -> Readers {
+        Readers::start((0..count).map(|_| Connection::open_in_memory().unwrap()).collect()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_query_that_panics_is_an_error_and_the_thread_goes_on() {
+        let readers = readers(1);
+        let lost = readers.read::<()>(|_| panic!("as asked")).await;
+        assert!(matches!(lost, Err(Fault::Lost)));
+        assert_eq!(readers.read(|_| Ok(7)).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn a_long_read_holds_up_nobody() {
+        let readers = readers(2);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (entered, inside) = oneshot::channel();
+        let long = readers.read(move |_| {
+            let _ = entered.send(());
+            let _ = held.recv();
+            Ok("long")
+        });
+        let short = async {
+            inside.await.unwrap();
+            let answer = readers.read(|_| Ok("short")).await;
+            drop(release);
+            answer
+        };
+        let (long, short) = tokio::join!(long, short);
+        assert_eq!((long.unwrap(), short.unwrap()), ("long", "short"));
+    }
+
+    #[tokio::test]
+    async fn closed_readers_say_so() {
+        let readers = readers(2);
+        readers.close().await;
+        readers.close().await;
+        assert!(matches!(readers.read(|_| Ok(())).await, Err(Fault::Closed)));
+    }
+}

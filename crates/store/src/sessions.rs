@@ -1,0 +1,231 @@
+//! The tables `sessions` and `session_state`.
+
+use agentd_core::{
+    ids::SessionId,
+    session::{SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
+};
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+
+use crate::{
+    codec::{id_from, id_text, json, json_from, limit, number, number_from, text, time, time_from},
+    error::Fault,
+    projection::Projection,
+};
+
+/// A row of `sessions`.
+pub(crate) struct SessionRow {
+    /// What events and interrupts know the session by.
+    pub(crate) key: i64,
+    pub(crate) projection: Projection,
+    id: SessionId,
+    created_at: Timestamp,
+    /// Whether a turn is open and an interrupt waits for its answer.
+    waiting: bool,
+}
+
+/// All that [`SessionRow::read`] needs; the caller adds what follows `FROM sessions`.
+macro_rules! select_sessions {
+    ($rest:literal) => {
+        concat!(
+            "SELECT key, id, title, created_at, updated_at, turns, last_seq, reset_seq, open_turn, open_turn_seq,
+                interrupted, usage, open_turn IS NOT NULL AND EXISTS
+                    (SELECT 1 FROM interrupts WHERE session = sessions.key AND resolved_at IS NULL) AS waiting
+             FROM sessions ",
+            $rest
+        )
+    };
+}
+
+impl SessionRow {
+    fn read(row: &Row<'_>) -> Result<Self, Fault> {
+        let open_turn = match row.get::<_, Option<String>>("open_turn")? {
+            Some(turn) => Some((id_from(&turn)?, number_from(row.get("open_turn_seq")?)?)),
+            None => None,
+        };
+        Ok(Self {
+            key: row.get("key")?,
+            id: id_from(text(row, "id")?)?,
+            created_at: time_from(row.get("created_at")?)?,
+            waiting: row.get("waiting")?,
+            projection: Projection {
+                title: row.get("title")?,
+                updated_at: time_from(row.get("updated_at")?)?,
+                turns: number_from(row.get("turns")?)?,
+                last_seq: number_from(row.get("last_seq")?)?,
+                reset_seq: number_from(row.get("reset_seq")?)?,
+                open_turn,
+                interrupted: row.get("interrupted")?,
+                usage: json_from(text(row, "usage")?)?,
+            },
+        })
+    }
+
+    fn into_summary(self) -> SessionSummary {
+        let status = match (&self.projection.open_turn, self.waiting, self.projection.interrupted) {
+            (Some(_), true, _) => SessionStatus::Waiting,
+            (Some(_), false, _) => SessionStatus::Running,
+            (None, _, true) => SessionStatus::Interrupted,
+            (None, _, false) => SessionStatus::Idle,
+        };
+        SessionSummary {
+            id: self.id,
+            title: self.projection.title,
+            created_at: self.created_at,
+            updated_at: self.projection.updated_at,
+            turns: self.projection.turns,
+            last_seq: self.projection.last_seq,
+            status,
+            usage: self.projection.usage,
+        }
+    }
+}
+
+pub(crate) fn insert(
+    connection: &Connection,
+    id: SessionId,
+    at: Timestamp,
+    settings: &SessionSettings,
+) -> Result<(), Fault> {
+    let projection = Projection::new(at);
+    let added = connection
+        .prepare_cached(
+            "INSERT INTO sessions (id, created_at, updated_at, usage) VALUES (?1, ?2, ?2, ?3) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![id_text(id.as_uuid()), time(at)?, json(&projection.usage)?])?;
+    if added == 0 {
+        return Err(Fault::conflict(format!("session {id} exists already")));
+    }
+    connection
+        .prepare_cached("INSERT INTO session_state (session, settings, todos) VALUES (?1, ?2, '[]')")?
+        .execute(params![connection.last_insert_rowid(), json(settings)?])?;
+    Ok(())
+}
+
+/// The row that an append changes.
+pub(crate) fn load(connection: &Connection, id: SessionId) -> Result<SessionRow, Fault> {
+    row(connection, id)?.ok_or_else(|| unknown(id))
+}
+
+pub(crate) fn save(connection: &Connection, key: i64, projection: &Projection) -> Result<(), Fault> {
+    let (open_turn, open_turn_seq) = match projection.open_turn {
+        Some((turn, seq)) => (Some(id_text(turn.as_uuid())), Some(number(seq)?)),
+        None => (None, None),
+    };
+    connection
+        .prepare_cached(
+            "UPDATE sessions SET title = :title, updated_at = :updated_at, turns = :turns, last_seq = :last_seq,
+                reset_seq = :reset_seq, open_turn = :open_turn, open_turn_seq = :open_turn_seq,
+                interrupted = :interrupted, usage = :usage
+             WHERE key = :key",
+        )?
+        .execute(named_params! {
+            ":key": key,
+            ":title": projection.title,
+            ":updated_at": time(projection.updated_at)?,
+            ":turns": number(projection.turns)?,
+            ":last_seq": number(projection.last_seq)?,
+            ":reset_seq": number(projection.reset_seq)?,
+            ":open_turn": open_turn,
+            ":open_turn_seq": open_turn_seq,
+            ":interrupted": projection.interrupted,
+            ":usage": json(&projection.usage)?,
+        })?;
+    Ok(())
+}
+
+pub(crate) fn save_settings(connection: &Connection, key: i64, settings: &SessionSettings) -> Result<(), Fault> {
+    connection
+        .prepare_cached("UPDATE session_state SET settings = ?2 WHERE session = ?1")?
+        .execute(params![key, json(settings)?])?;
+    Ok(())
+}
+
+pub(crate) fn save_todos(connection: &Connection, key: i64, todos: &[Todo]) -> Result<(), Fault> {
+    connection
+        .prepare_cached("UPDATE session_state SET todos = ?2 WHERE session = ?1")?
+        .execute(params![key, json(&todos)?])?;
+    Ok(())
+}
+
+/// Removes the session; its state, events and interrupts go with it by foreign key.
+pub(crate) fn delete(connection: &Connection, id: SessionId) -> Result<(), Fault> {
+    let removed = connection.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([id_text(id.as_uuid())])?;
+    if removed == 0 { Err(unknown(id)) } else { Ok(()) }
+}
+
+pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<StoredSession>, Fault> {
+    // Both tables are read in one snapshot, or a commit in between would show new todos with an old last number.
+    let snapshot = connection.unchecked_transaction()?;
+    let Some(row) = row(&snapshot, id)? else { return Ok(None) };
+    let state = snapshot
+        .prepare_cached("SELECT settings, todos FROM session_state WHERE session = ?1")?
+        .query_row([row.key], |state| Ok((state.get::<_, String>(0)?, state.get::<_, String>(1)?)))
+        .optional()?;
+    let Some((settings, todos)) = state else {
+        return Err(Fault::Damaged(format!("the settings of session {id} are missing")));
+    };
+    Ok(Some(StoredSession {
+        settings: json_from(&settings)?,
+        todos: json_from(&todos)?,
+        open_turn: row.projection.open_turn,
+        reset_seq: row.projection.reset_seq,
+        summary: row.into_summary(),
+    }))
+}
+
+pub(crate) fn list(connection: &Connection, at_most: usize) -> Result<Vec<SessionSummary>, Fault> {
+    let mut statement = connection.prepare_cached(select_sessions!("ORDER BY updated_at DESC, id DESC LIMIT ?1"))?;
+    let mut rows = statement.query([limit(at_most)])?;
+    let mut sessions = Vec::new();
+    while let Some(row) = rows.next()? {
+        sessions.push(SessionRow::read(row)?.into_summary());
+    }
+    Ok(sessions)
+}
+
+pub(crate) fn find(connection: &Connection, prefix: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {
+    let prefix: String = prefix.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
+    if !prefix.chars().all(|c| c.is_ascii_hexdigit()) {
+        return Ok(Vec::new());
+    }
+    // All ids that start with the prefix lie between it and itself with a 'g': one range of the index, and no
+    // pattern whose special characters a person could type.
+    let mut statement = connection
+        .prepare_cached("SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id DESC LIMIT ?2")?;
+    let mut rows = statement.query(params![prefix, limit(at_most)])?;
+    ids(&mut rows)
+}
+
+pub(crate) fn with_open_turn(connection: &Connection) -> Result<Vec<SessionId>, Fault> {
+    let mut statement = connection.prepare_cached("SELECT id FROM sessions WHERE open_turn IS NOT NULL ORDER BY id")?;
+    let mut rows = statement.query([])?;
+    ids(&mut rows)
+}
+
+/// The key of a session, if there is one.
+pub(crate) fn key(connection: &Connection, id: SessionId) -> Result<Option<i64>, Fault> {
+    let key = connection
+        .prepare_cached("SELECT key FROM sessions WHERE id = ?1")?
+        .query_row([id_text(id.as_uuid())], |row| row.get(0))
+        .optional()?;
+    Ok(key)
+}
+
+fn row(connection: &Connection, id: SessionId) -> Result<Option<SessionRow>, Fault> {
+    let mut statement = connection.prepare_cached(select_sessions!("WHERE id = ?1"))?;
+    let mut rows = statement.query([id_text(id.as_uuid())])?;
+    rows.next()?.map(SessionRow::read).transpose()
+}
+
+fn ids(rows: &mut rusqlite::Rows<'_>) -> Result<Vec<SessionId>, Fault> {
+    let mut ids = Vec::new();
+    while let Some(row) = rows.next()? {
+        ids.push(id_from(text(row, "id")?)?);
+    }
+    Ok(ids)
+}
+
+fn unknown(id: SessionId) -> Fault {
+    Fault::not_found(format!("there is no session {id}"))
+}

@@ -1,0 +1,153 @@
+//! The port, over the writer and the readers.
+
+use std::{path::Path, sync::Arc};
+
+use agentd_core::{
+    error::StoreError,
+    event::Event,
+    ids::{InterruptId, SessionId},
+    interrupt::Interrupt,
+    item::Item,
+    ports::{Store, StoredInterrupt},
+    session::{SessionSettings, SessionSummary, StoredSession},
+};
+use futures_util::{FutureExt, future::BoxFuture};
+use jiff::Timestamp;
+use rusqlite::Connection;
+
+use crate::{
+    StoreConfig, StoreStats,
+    append::Append,
+    error::Fault,
+    events, interrupts, open,
+    reader::Readers,
+    sessions,
+    writer::{Change, Writer},
+};
+
+/// The journal in one SQLite file.
+///
+/// Dropping it without [`SqliteStore::close`] loses nothing that was acknowledged.
+pub struct SqliteStore {
+    /// Named in every error, because its disk or folder is what a person has to look at.
+    path: Arc<Path>,
+    writer: Writer,
+    readers: Readers,
+}
+
+impl SqliteStore {
+    /// Opens the journal, or makes it. This blocks for some milliseconds, longer after an unclean stop.
+    ///
+    /// # Errors
+    ///
+    /// Of kind `Storage`, with a hint: the folder cannot be written, the disk is full, the file is damaged, is no
+    /// journal or comes from a newer agentd, or another process holds it.
+    pub fn open(config: StoreConfig) -> Result<Self, StoreError> {
+        let path: Arc<Path> = config.path.as_path().into();
+        let start = || {
+            let connections = open::open(&config)?;
+            let readers = Readers::start(connections.readers)?;
+            let writer = Writer::start(connections.writer, config.max_waiting)?;
+            Ok((writer, readers))
+        };
+        match start() {
+            Ok((writer, readers)) => Ok(Self { path, writer, readers }),
+            Err(fault) => Err(Fault::while_doing(&fault, "open the journal", &path)),
+        }
+    }
+
+    /// Finishes what was asked before, moves the log into the database and ends the threads. Later calls are refused
+    /// with `ShuttingDown`; a second close does nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be moved. Nothing is lost then: the next open does it.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        // Readers first: the log can be emptied only when nobody reads from it.
+        self.readers.close().await;
+        self.writer.close().await.map_err(|fault| fault.while_doing("close the journal", &self.path))
+    }
+
+    /// What was written since the journal was opened.
+    #[must_use]
+    pub fn stats(&self) -> StoreStats {
+        self.writer.stats()
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        query: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, StoreError>> {
+        let answer = self.readers.read(query);
+        async move { answer.await.map_err(|fault| fault.while_doing(action, &self.path)) }.boxed()
+    }
+}
+
+impl Store for SqliteStore {
+    fn create_session(
+        &self,
+        id: SessionId,
+        at: Timestamp,
+        settings: SessionSettings,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.writer.write(Change::Create { id, at, settings }, &self.path).boxed()
+    }
+
+    fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move {
+            match Append::encode(events) {
+                Ok(None) => Ok(()),
+                Ok(Some(append)) => self.writer.write(Change::Append(append), &self.path).await,
+                Err(fault) => Err(fault.while_doing("store events", &self.path)),
+            }
+        }
+        .boxed()
+    }
+
+    fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>> {
+        self.read("read the session", move |connection| sessions::one(connection, id))
+    }
+
+    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
+        self.read("list the sessions", move |connection| sessions::list(connection, limit))
+    }
+
+    fn find_sessions(&self, prefix: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        self.read("look for the session", move |connection| sessions::find(connection, &prefix, limit))
+    }
+
+    fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        self.read("look for open turns", sessions::with_open_turn)
+    }
+
+    fn events(
+        &self,
+        session: SessionId,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Event>>, StoreError>> {
+        self.read("read events", move |connection| events::page(connection, session, after, limit))
+    }
+
+    fn recent_items(
+        &self,
+        session: SessionId,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>> {
+        self.read("read items", move |connection| events::recent_items(connection, session, after, limit))
+    }
+
+    fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>> {
+        self.read("read interrupts", move |connection| interrupts::pending(connection, session))
+    }
+
+    fn interrupt(&self, id: InterruptId) -> BoxFuture<'_, Result<Option<StoredInterrupt>, StoreError>> {
+        self.read("read the interrupt", move |connection| interrupts::one(connection, id))
+    }
+
+    fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.writer.write(Change::Delete(id), &self.path).boxed()
+    }
+}

@@ -1,0 +1,299 @@
+//! The one thread that writes.
+//!
+//! A commit waits for the disk, and that is what an append costs. So the thread takes everything that waits when it
+//! comes to commit: while one batch is on its way to the disk, the next one gathers behind it. Each change stands in a
+//! savepoint of its own, and a change that is refused falls out alone.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use agentd_core::{error::StoreError, ids::SessionId, session::SessionSettings};
+use jiff::Timestamp;
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{append::Append, error::Fault, sessions};
+
+/// How many changes one commit may hold.
+const MAX_BATCH: usize = 256;
+/// How many bytes of payload a batch may hold before it takes no more changes.
+const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
+
+/// What callers ask the writer for.
+pub(crate) enum Change {
+    Create { id: SessionId, at: Timestamp, settings: SessionSettings },
+    Append(Append),
+    Delete(SessionId),
+}
+
+impl Change {
+    /// Completes the sentence "could not …".
+    fn action(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "create the session",
+            Self::Append(_) => "store events",
+            Self::Delete(_) => "delete the session",
+        }
+    }
+
+    fn apply(&self, connection: &Connection) -> Result<(), Fault> {
+        match self {
+            Self::Create { id, at, settings } => sessions::insert(connection, *id, *at, settings),
+            Self::Append(append) => append.apply(connection),
+            Self::Delete(id) => sessions::delete(connection, *id),
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Append(append) => append.size(),
+            Self::Create { .. } | Self::Delete(_) => 0,
+        }
+    }
+}
+
+type Reply = oneshot::Sender<Result<(), Fault>>;
+
+enum Command {
+    Write(Change, Reply),
+    Close(Reply),
+}
+
+/// What the writer has done since the journal was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Commits that reached the disk.
+    pub commits: u64,
+    /// Appends that they held.
+    pub appends: u64,
+    /// Events that those held.
+    pub events: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    commits: AtomicU64,
+    appends: AtomicU64,
+    events: AtomicU64,
+}
+
+impl Counters {
+    /// Counts one commit.
+    fn add(&self, changes: &[Change], outcomes: &[Result<(), Fault>]) {
+        let stored = changes.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()).map(|(change, _)| change);
+        let (mut changed, mut appends, mut events) = (false, 0, 0);
+        for change in stored {
+            changed = true;
+            if let Change::Append(append) = change {
+                appends += 1;
+                events += append.count() as u64;
+            }
+        }
+        self.commits.fetch_add(u64::from(changed), Ordering::Relaxed);
+        self.appends.fetch_add(appends, Ordering::Relaxed);
+        self.events.fetch_add(events, Ordering::Relaxed);
+    }
+}
+
+/// The callers' side of the thread.
+pub(crate) struct Writer {
+    /// Bounded: when the disk is slow, callers wait to hand their changes over.
+    queue: mpsc::Sender<Command>,
+    counters: Arc<Counters>,
+    /// Tells a journal that was closed from one whose thread has died.
+    closed: AtomicBool,
+    /// Taken by the first close, which waits for the thread's end.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    pub(crate) fn start(connection: Connection, max_waiting: usize) -> Result<Self, Fault> {
+        let (queue, commands) = mpsc::channel(max_waiting.max(1));
+        let counters = Arc::new(Counters::default());
+        let thread = Thread { connection, commands, counters: Arc::clone(&counters) };
+        let thread = std::thread::Builder::new().name("journal-write".into()).spawn(move || thread.run())?;
+        Ok(Self { queue, counters, closed: AtomicBool::new(false), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Makes the change durable. A caller that stops waiting does not undo it.
+    pub(crate) async fn write(&self, change: Change, journal: &Path) -> Result<(), StoreError> {
+        let action = change.action();
+        let (reply, answer) = oneshot::channel();
+        let answer = match self.queue.send(Command::Write(change, reply)).await {
+            Ok(()) => answer.await.unwrap_or_else(|_| Err(self.silence())),
+            Err(_) => Err(self.silence()),
+        };
+        answer.map_err(|fault| fault.while_doing(action, journal))
+    }
+
+    /// Writes what waits, moves the log into the database and ends the thread. A second close has nothing to do.
+    pub(crate) async fn close(&self) -> Result<(), Fault> {
+        self.closed.store(true, Ordering::Release);
+        let (reply, answer) = oneshot::channel();
+        let outcome = match self.queue.send(Command::Close(reply)).await {
+            Ok(()) => answer.await.unwrap_or(Ok(())),
+            Err(_) => Ok(()),
+        };
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            join(thread).await;
+        }
+        outcome
+    }
+
+    pub(crate) fn stats(&self) -> StoreStats {
+        StoreStats {
+            commits: self.counters.commits.load(Ordering::Relaxed),
+            appends: self.counters.appends.load(Ordering::Relaxed),
+            events: self.counters.events.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Why there is no answer.
+    fn silence(&self) -> Fault {
+        if self.closed.load(Ordering::Acquire) { Fault::Closed } else { Fault::Lost }
+    }
+}
+
+/// Waits for a thread's end without holding up the async threads.
+pub(crate) async fn join(thread: JoinHandle<()>) {
+    // Neither a panic of the thread nor a runtime that is going down changes that it is over.
+    let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+}
+
+/// The thread's own side.
+struct Thread {
+    connection: Connection,
+    commands: mpsc::Receiver<Command>,
+    counters: Arc<Counters>,
+}
+
+impl Thread {
+    fn run(mut self) {
+        while let Some(first) = self.commands.blocking_recv() {
+            let (batch, close) = self.gather(first);
+            if !batch.is_empty() {
+                self.write(batch);
+            }
+            if let Some(reply) = close {
+                let _ = reply.send(self.close());
+                return;
+            }
+        }
+    }
+
+    /// All that waits, up to what one commit may hold, in the order in which it came.
+    fn gather(&mut self, first: Command) -> (Vec<(Change, Reply)>, Option<Reply>) {
+        let mut batch = Vec::new();
+        let mut size = 0;
+        let mut next = Some(first);
+        while let Some(command) = next {
+            match command {
+                Command::Close(reply) => return (batch, Some(reply)),
+                Command::Write(change, reply) => {
+                    size += change.size();
+                    batch.push((change, reply));
+                }
+            }
+            let full = batch.len() >= MAX_BATCH || size >= MAX_BATCH_BYTES;
+            next = if full { None } else { self.commands.try_recv().ok() };
+        }
+        (batch, None)
+    }
+
+    fn write(&mut self, batch: Vec<(Change, Reply)>) {
+        let (changes, replies): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        // A panic is a defect, but one that must not take every session's journal with it: the transaction is rolled
+        // back as it unwinds, and the connection holds nothing else.
+        let outcomes = catch_unwind(AssertUnwindSafe(|| self.commit_or_part(&changes)))
+            .unwrap_or_else(|_| vec![Err(Fault::Lost); changes.len()]);
+        for (reply, outcome) in replies.into_iter().zip(outcomes) {
+            // Whoever stopped waiting needs no answer.
+            let _ = reply.send(outcome);
+        }
+    }
+
+    /// Commits all changes at once. A change that is too large for the disk takes the whole transaction with it; then
+    /// each is tried alone, so that nobody fails for a neighbour's size.
+    fn commit_or_part(&mut self, changes: &[Change]) -> Vec<Result<(), Fault>> {
+        match self.commit(changes) {
+            Ok(outcomes) => outcomes,
+            Err(fault) if fault.is_disk_full() && changes.len() > 1 => {
+                changes.iter().flat_map(|change| self.commit_or_part(std::slice::from_ref(change))).collect()
+            }
+            Err(fault) => {
+                tracing::error!(?fault, changes = changes.len(), "a commit of the journal failed");
+                vec![Err(fault); changes.len()]
+            }
+        }
+    }
+
+    /// Applies all changes in one transaction. An error is the fate of all of them; a change that is refused has its
+    /// own.
+    fn commit(&mut self, changes: &[Change]) -> Result<Vec<Result<(), Fault>>, Fault> {
+        let mut transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut outcomes = Vec::with_capacity(changes.len());
+        for change in changes {
+            let savepoint = transaction.savepoint()?;
+            let outcome = change.apply(&savepoint);
+            match &outcome {
+                Ok(()) => savepoint.commit()?,
+                // Some failures of the disk end the whole transaction, and with it what was applied before.
+                Err(fault) if savepoint.is_autocommit() => return Err(fault.clone()),
+                Err(_) => savepoint.finish()?,
+            }
+            outcomes.push(outcome);
+        }
+        transaction.commit()?;
+        self.counters.add(changes, &outcomes);
+        Ok(outcomes)
+    }
+
+    /// Leaves a file that stands alone. What cannot be moved now is moved at the next start.
+    fn close(self) -> Result<(), Fault> {
+        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        self.connection.close().map_err(|(_, error)| error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::error::ErrorKind;
+
+    use super::*;
+
+    fn writer_without_a_thread() -> (Writer, mpsc::Receiver<Command>) {
+        let (queue, commands) = mpsc::channel(4);
+        let writer =
+            Writer { queue, counters: Arc::default(), closed: AtomicBool::new(false), thread: Mutex::new(None) };
+        (writer, commands)
+    }
+
+    async fn kind_of_write(writer: &Writer) -> ErrorKind {
+        let change = Change::Delete(SessionId::generate());
+        writer.write(change, Path::new("journal.db")).await.unwrap_err().kind()
+    }
+
+    #[tokio::test]
+    async fn a_dead_thread_is_an_error_and_no_hang() {
+        let (writer, commands) = writer_without_a_thread();
+        drop(commands);
+        assert_eq!(kind_of_write(&writer).await, ErrorKind::Internal);
+        writer.close().await.unwrap();
+        assert_eq!(kind_of_write(&writer).await, ErrorKind::ShuttingDown);
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_dies_over_a_change_is_an_error_and_no_hang() {
+        let (writer, mut commands) = writer_without_a_thread();
+        let (kind, _) = tokio::join!(kind_of_write(&writer), async { drop(commands.recv().await) });
+        assert_eq!(kind, ErrorKind::Internal);
+    }
+}

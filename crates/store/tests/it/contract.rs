@@ -1,0 +1,21 @@
+//! One suite, two stores.
+
+use std::cell::Cell;
+
+use agentd_testkit::{memory_store::MemoryStore, store_contract::check_store};
+
+#[tokio::test]
+async fn the_journal_keeps_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = Cell::new(0);
+    let fresh = async || {
+        opened.set(opened.get() + 1);
+        super::open(&folder.path().join(opened.get().to_string()))
+    };
+    check_store(fresh).await;
+}
+
+#[tokio::test]
+async fn the_fake_keeps_the_contract() {
+    check_store(async || MemoryStore::new()).await;
+}

@@ -1,0 +1,136 @@
+//! What was acknowledged is there again, however the process ended.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use agentd_core::{ids::SessionId, ports::Store, session::SessionStatus};
+use agentd_store::SqliteStore;
+
+use crate::{new_session, open};
+
+/// Names the folder to the child process, which is this test binary again.
+const CHILD_FOLDER: &str = "STORE_TEST_FOLDER";
+
+/// The child's part, which does nothing when the suite runs it: appends for ever and tells of every acknowledged event.
+#[tokio::test]
+async fn child_that_appends() {
+    let Ok(folder) = std::env::var(CHILD_FOLDER) else { return };
+    let store = open(&PathBuf::from(folder));
+    let mut script = new_session(&store).await;
+    store.append(vec![script.turn_started()]).await.unwrap();
+    let mut out = std::io::stdout();
+    loop {
+        store.append(vec![script.input("more")]).await.unwrap();
+        writeln!(out, "acked {} {}", script.session, script.seq).unwrap();
+        out.flush().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn acknowledged_events_survive_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "crash::child_that_appends", "--nocapture"])
+        .env(CHILD_FOLDER, folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut acknowledged = None;
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    while acknowledged.as_ref().is_none_or(|(_, seq)| *seq < 200) {
+        let line = lines.next().expect("the child goes on").unwrap();
+        if let Some((session, seq)) = line.split_once("acked ").and_then(|(_, ack)| ack.split_once(' ')) {
+            acknowledged = Some((session.parse::<SessionId>().unwrap(), seq.parse::<u64>().unwrap()));
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (session, acknowledged) = acknowledged.unwrap();
+
+    let store = open(folder.path());
+    let events = store.events(session, 0, usize::MAX).await.unwrap();
+    let numbers: Vec<u64> = events.iter().map(|event| event.seq).collect();
+    assert!(numbers.len() as u64 >= acknowledged, "{} of {acknowledged}", numbers.len());
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    let summary = store.session(session).await.unwrap().unwrap().summary;
+    assert_eq!(summary.last_seq, numbers.len() as u64);
+    assert_eq!(summary.status, SessionStatus::Running);
+    assert_eq!(store.open_turns().await.unwrap(), [session]);
+    store.close().await.unwrap();
+}
+
+/// What a machine that lost power has on its disk: the files as they were in the middle.
+fn copy_files(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        // Shared memory does not survive a power cut.
+        if !entry.file_name().to_string_lossy().ends_with("-shm") {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+fn log_of(folder: &Path) -> PathBuf {
+    folder.join("journal.db-wal")
+}
+
+async fn stored(store: &SqliteStore, session: SessionId) -> usize {
+    store.events(session, 0, usize::MAX).await.unwrap().len()
+}
+
+#[tokio::test]
+async fn a_torn_tail_of_the_log_loses_only_what_was_not_acknowledged() {
+    let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = open(folder.path());
+    let mut script = new_session(&store).await;
+    store.append(vec![script.turn_started(), script.input("kept")]).await.unwrap();
+    copy_files(folder.path(), copy.path());
+    let acknowledged = std::fs::metadata(log_of(copy.path())).unwrap().len();
+    store.append(vec![script.input("torn")]).await.unwrap();
+    std::fs::copy(log_of(folder.path()), log_of(copy.path())).unwrap();
+    let whole = std::fs::metadata(log_of(copy.path())).unwrap().len();
+    assert!(whole > acknowledged);
+    let log = std::fs::OpenOptions::new().write(true).open(log_of(copy.path())).unwrap();
+    log.set_len(whole - 100).unwrap();
+
+    let copied = open(copy.path());
+    assert_eq!(stored(&copied, script.session).await, 2);
+    assert_eq!(copied.session(script.session).await.unwrap().unwrap().summary.last_seq, 2);
+    copied.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_clean_close_leaves_one_file_that_stands_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = new_session(&store).await;
+    store.append(vec![script.input("kept")]).await.unwrap();
+    assert!(log_of(folder.path()).exists());
+    store.close().await.unwrap();
+    store.close().await.unwrap();
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["journal.db"]);
+    let error = store.append(vec![script.input("late")]).await.unwrap_err();
+    assert_eq!(error.kind(), agentd_core::error::ErrorKind::ShuttingDown);
+    let error = store.session(script.session).await.unwrap_err();
+    assert_eq!(error.kind(), agentd_core::error::ErrorKind::ShuttingDown);
+    drop(store);
+    assert_eq!(stored(&open(folder.path()), script.session).await, 1);
+}
+
+#[tokio::test]
+async fn a_close_finishes_what_was_asked_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = new_session(&store).await;
+    let events: Vec<_> = (0..50).map(|_| script.input("kept")).collect();
+    let appends = futures_util::future::join_all(events.into_iter().map(|event| store.append(vec![event])));
+    let (outcomes, closed) = tokio::join!(appends, store.close());
+    closed.unwrap();
+    let acknowledged = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert_eq!(stored(&open(folder.path()), script.session).await, acknowledged);
+    assert_eq!(acknowledged, 50, "they were handed over before the close was");
+}

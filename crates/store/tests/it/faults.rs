@@ -1,0 +1,244 @@
+//! What a broken disk, a wrong file and a locked one look like: an error with a hint, and nothing lost.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use agentd_core::{
+    error::{ErrorKind, StoreError},
+    ports::Store,
+};
+use agentd_store::{SqliteStore, StoreConfig};
+use rusqlite::Connection;
+
+use crate::{new_session, open};
+
+fn journal(folder: &Path) -> PathBuf {
+    folder.join("journal.db")
+}
+
+#[track_caller]
+fn check(error: &StoreError, message: &str, hint: &str) {
+    assert_eq!(error.kind(), ErrorKind::Storage, "{error}");
+    assert!(error.to_string().contains(message), "{error}");
+    assert!(error.hint().unwrap_or_default().contains(hint), "{error:?}");
+}
+
+/// Why the journal cannot be opened.
+fn failure(config: StoreConfig) -> StoreError {
+    match SqliteStore::open(config) {
+        Ok(_) => panic!("the journal was opened"),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = StoreConfig::at(journal(folder.path()));
+    config.max_pages = Some(60);
+    let store = SqliteStore::open(config).unwrap();
+    let mut script = new_session(&store).await;
+    let mut other = new_session(&store).await;
+    store.append(vec![script.input("before")]).await.unwrap();
+
+    let before = script.clone();
+    let huge = vec![script.turn_started(), script.input(&"x".repeat(1_000_000))];
+    let small = vec![other.input("small")];
+    let (huge, small) = tokio::join!(store.append(huge), store.append(small));
+    check(&huge.unwrap_err(), "could not store events in", "free some space");
+    small.unwrap();
+    assert_eq!(store.events(script.session, 0, 10).await.unwrap().len(), 1);
+    assert!(store.open_turns().await.unwrap().is_empty());
+
+    script = before;
+    store.append(vec![script.input("after")]).await.unwrap();
+    let mut fitted = 0;
+    let error = loop {
+        match store.append(vec![other.input(&"y".repeat(2000))]).await {
+            Ok(()) => fitted += 1,
+            Err(error) => break error,
+        }
+    };
+    check(&error, "the disk is full", "what was acknowledged before is safe");
+    assert!(fitted > 0);
+    assert_eq!(store.events(other.session, 0, 1000).await.unwrap().len(), fitted + 1);
+
+    // Space that a deleted session gives back is used again.
+    store.delete_session(other.session).await.unwrap();
+    store.append(vec![script.input(&"z".repeat(20_000))]).await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(open(folder.path()).events(script.session, 0, 10).await.unwrap().len(), 3);
+}
+
+#[test]
+fn a_path_that_cannot_be_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    check(&failure(StoreConfig::at(file.join("journal.db"))), "could not open the journal", "check that");
+    check(&failure(StoreConfig::at(folder.path())), "could not open the journal", "AGENTD_DATA_DIR");
+}
+
+/// Names the folder to the child process, which is this test binary again.
+const CHILD_FOLDER: &str = "STORE_TEST_READ_ONLY";
+
+/// The child's part, which does nothing when the suite runs it: opens a journal where it must not.
+#[test]
+fn child_that_opens() {
+    let Ok(folder) = std::env::var(CHILD_FOLDER) else { return };
+    check(
+        &failure(StoreConfig::at(journal(Path::new(&folder)))),
+        "could not open the journal",
+        "writable for this user",
+    );
+    println!("refused as it should be");
+}
+
+/// Permissions do not bind the superuser, so that this runs as somebody else where the suite runs as root.
+#[cfg(unix)]
+#[test]
+fn a_read_only_folder_is_explained() {
+    use std::os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    // The binary may lie where the other user cannot go.
+    let program = folder.path().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    mode(&program, 0o755);
+    mode(folder.path(), 0o755);
+    mode(&data, 0o555);
+    let mut child = std::process::Command::new(program);
+    child.args(["--exact", "faults::child_that_opens", "--nocapture"]).env(CHILD_FOLDER, &data);
+    if is_root {
+        child.uid(65534).gid(65534);
+    }
+    let output = child.current_dir("/").output().unwrap();
+    mode(&data, 0o755);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("refused as it should be"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_no_journal_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = journal(folder.path());
+    let notes = "my notes, which are no database\n".repeat(200);
+    std::fs::write(&path, &notes).unwrap();
+    check(&failure(StoreConfig::at(&path)), "not a journal", "move");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), notes);
+
+    std::fs::remove_file(&path).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE recipes (name TEXT)").unwrap();
+    drop(other);
+    check(&failure(StoreConfig::at(&path)), "another program", "move the file away");
+}
+
+/// Makes a journal with some pages, and spoils the middle of it as a bad disk would.
+async fn spoiled(folder: &Path, unclean: bool) -> StoreConfig {
+    let store = open(folder);
+    let mut script = new_session(&store).await;
+    let events = (0..200).map(|_| script.input(&"words ".repeat(100))).collect();
+    store.append(events).await.unwrap();
+    store.close().await.unwrap();
+    let path = journal(folder);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2 / 4096 * 4096;
+    bytes[middle..middle + 4096].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    if unclean {
+        std::fs::write(folder.join("journal.db-wal"), "what a crash left").unwrap();
+    }
+    StoreConfig::at(path)
+}
+
+#[tokio::test]
+async fn a_damaged_journal_is_found_after_an_unclean_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = spoiled(folder.path(), true).await;
+    check(&failure(config), "the file is damaged", "move");
+}
+
+#[tokio::test]
+async fn a_large_journal_is_checked_in_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = StoreConfig { full_check_up_to: 0, ..spoiled(folder.path(), true).await };
+    let store = SqliteStore::open(config).unwrap();
+    let [summary] = store.sessions(10).await.unwrap().try_into().unwrap();
+    let error = store.events(summary.id, 0, 1000).await.unwrap_err();
+    check(&error, "could not read events", "move");
+}
+
+#[tokio::test]
+async fn a_clean_stop_costs_no_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = spoiled(folder.path(), false).await;
+    SqliteStore::open(config).unwrap();
+}
+
+#[tokio::test]
+async fn a_locked_journal_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    open(folder.path()).close().await.unwrap();
+    let other = Connection::open(journal(folder.path())).unwrap();
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
+    let config = StoreConfig { busy_timeout: Duration::from_millis(1), ..StoreConfig::at(journal(folder.path())) };
+    check(&failure(config.clone()), "locked", "another process");
+    drop(other);
+    let store = SqliteStore::open(config).unwrap();
+    let mut script = new_session(&store).await;
+
+    let other = Connection::open(journal(folder.path())).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let before = script.clone();
+    check(&store.append(vec![script.input("a")]).await.unwrap_err(), "locked", "another process");
+    other.execute_batch("ROLLBACK").unwrap();
+    script = before;
+    store.append(vec![script.input("a")]).await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nobody_else_can_read_the_journal() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("new");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let store = open(&data);
+    let mut script = new_session(&store).await;
+    store.append(vec![script.input("private")]).await.unwrap();
+    assert_eq!(mode(&data), 0o700);
+    for entry in std::fs::read_dir(&data).unwrap() {
+        assert_eq!(mode(&entry.unwrap().path()), 0o600);
+    }
+    store.close().await.unwrap();
+    std::fs::set_permissions(journal(&data), std::fs::Permissions::from_mode(0o644)).unwrap();
+    open(&data);
+    assert_eq!(mode(&journal(&data)), 0o600);
+}
+
+/// One stored value that cannot be read fails its own question, and says neither more nor less.
+#[tokio::test]
+async fn an_unreadable_event_is_an_error_that_quotes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = new_session(&store).await;
+    store.append(vec![script.input("a"), script.input("b")]).await.unwrap();
+    let other = Connection::open(journal(folder.path())).unwrap();
+    other.execute("UPDATE events SET payload = '{\"type\":\"secret\"}' WHERE seq = 2", []).unwrap();
+    let error = store.events(script.session, 0, 10).await.unwrap_err();
+    check(&error, "cannot be read", "move");
+    assert!(!error.to_string().contains("secret"));
+    assert_eq!(store.events(script.session, 0, 1).await.unwrap().len(), 1);
+    store.append(vec![script.input("c")]).await.unwrap();
+}

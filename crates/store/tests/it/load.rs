@@ -1,0 +1,80 @@
+//! Many sessions at once, and sessions that grew long.
+
+use agentd_core::ports::Store;
+use futures_util::future::join_all;
+
+use crate::{new_session, open};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn appends_of_many_sessions_share_commits() {
+    const SESSIONS: usize = 100;
+    const ROUNDS: u64 = 10;
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut scripts = Vec::new();
+    for _ in 0..SESSIONS {
+        scripts.push(new_session(&store).await);
+    }
+    let before = store.stats();
+    let appenders = scripts.iter_mut().map(async |script| {
+        for _ in 0..ROUNDS {
+            store.append(vec![script.input("word")]).await.unwrap();
+            // The answer means that it is there: a reader sees it at once.
+            let last = store.session(script.session).await.unwrap().unwrap().summary.last_seq;
+            assert_eq!(last, script.seq);
+        }
+    });
+    join_all(appenders).await;
+    let after = store.stats();
+    let appends = after.appends - before.appends;
+    assert_eq!((appends, after.events - before.events), (SESSIONS as u64 * ROUNDS, SESSIONS as u64 * ROUNDS));
+    let commits = after.commits - before.commits;
+    assert!(commits < appends, "{commits} commits for {appends} appends");
+    store.close().await.unwrap();
+
+    let store = open(folder.path());
+    for script in &scripts {
+        let numbers: Vec<_> =
+            store.events(script.session, 0, 100).await.unwrap().iter().map(|event| event.seq).collect();
+        assert_eq!(numbers, (1..=ROUNDS).collect::<Vec<_>>());
+    }
+}
+
+/// An append that nobody waits for any more is stored or not, but never by half, and the next one finds its number.
+#[tokio::test]
+async fn a_caller_that_goes_away_leaves_no_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = new_session(&store).await;
+    let first = vec![script.input("a"), script.input("b")];
+    // One poll hands it over; then its caller is gone.
+    let mut append = store.append(first);
+    assert!(futures_util::poll!(&mut append).is_pending());
+    drop(append);
+    store.append(vec![script.input("c")]).await.unwrap();
+    assert_eq!(store.events(script.session, 0, 10).await.unwrap().len(), 3);
+}
+
+/// What makes a long session as cheap as a short one is that no question reads more rows than it answers.
+#[tokio::test]
+async fn questions_about_a_long_session_walk_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    open(folder.path()).close().await.unwrap();
+    let connection = rusqlite::Connection::open(folder.path().join("journal.db")).unwrap();
+    let plan = |query: &str| -> String {
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
+        let lines = statement.query_map([], |row| row.get::<_, String>("detail")).unwrap();
+        lines.map(Result::unwrap).collect::<Vec<_>>().join("; ")
+    };
+    let check = |query: &str, index: &str| {
+        let plan = plan(query);
+        assert!(plan.contains(index) && !plan.contains("SCAN events") && !plan.contains("TEMP B-TREE"), "{plan}");
+    };
+    check(
+        "SELECT payload FROM events WHERE session = 1 AND kind = 'item_completed' AND seq > 2 ORDER BY seq DESC LIMIT 3",
+        "completed_items",
+    );
+    check("SELECT payload FROM events WHERE session = 1 AND seq > 2 ORDER BY seq LIMIT 3", "events_by_number");
+    check("SELECT id FROM sessions ORDER BY updated_at DESC, id DESC LIMIT 3", "sessions_by_use");
+    check("DELETE FROM events WHERE session = 1", "events_by_number");
+}

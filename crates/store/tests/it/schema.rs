@@ -1,0 +1,78 @@
+//! Journals of every released version open in this one.
+
+use agentd_core::{
+    error::ErrorKind,
+    interrupt::{Answer, Ask},
+    item::ItemBody,
+    ports::Store,
+    session::{SessionStatus, TodoStatus},
+};
+use agentd_store::{SqliteStore, StoreConfig};
+use rusqlite::Connection;
+
+use crate::open;
+
+/// A journal as the first version left it on a disk, written out so that no later change of the code changes it.
+const VERSION_1: &str = include_str!("version_1.sql");
+
+#[tokio::test]
+async fn a_journal_of_the_first_version_opens() {
+    let folder = tempfile::tempdir().unwrap();
+    Connection::open(folder.path().join("journal.db")).unwrap().execute_batch(VERSION_1).unwrap();
+    let store = open(folder.path());
+
+    let [waiting, idle] = store.sessions(10).await.unwrap().try_into().unwrap();
+    assert_eq!((waiting.title.as_str(), waiting.status), ("Write a note", SessionStatus::Waiting));
+    assert_eq!((idle.title.as_str(), idle.status), ("", SessionStatus::Idle));
+    assert_eq!((waiting.turns, waiting.last_seq, waiting.usage.prompt_tokens), (1, 5, 120));
+    assert_eq!(waiting.updated_at.to_string(), "2026-01-01T00:00:05.000000005Z");
+
+    let session = store.session(waiting.id).await.unwrap().unwrap();
+    assert!(!session.settings.confirm_exec);
+    assert_eq!(session.todos[0].status, TodoStatus::InProgress);
+    assert_eq!(session.open_turn.map(|(_, seq)| seq), Some(1));
+
+    let events = store.events(waiting.id, 0, 10).await.unwrap();
+    let kinds: Vec<_> = events.iter().map(|event| event.kind.name()).collect();
+    assert_eq!(kinds, ["turn_started", "item_completed", "usage_updated", "interrupt_raised", "state_changed"]);
+    let items = store.recent_items(waiting.id, 0, 10).await.unwrap();
+    let input = ItemBody::UserMessage { text: "Write a note".into(), steered: false };
+    assert_eq!(items.into_iter().map(|(seq, item)| (seq, item.body)).collect::<Vec<_>>(), [(2, input)]);
+
+    let [interrupt] = store.pending_interrupts(None).await.unwrap().try_into().unwrap();
+    assert!(matches!(&interrupt.ask, Ask::Approval { tool, .. } if tool == "write_file"));
+    assert_eq!(store.interrupt(interrupt.id).await.unwrap().unwrap().answer, None::<Answer>);
+    store.delete_session(waiting.id).await.unwrap();
+    assert_eq!(store.sessions(10).await.unwrap(), [idle]);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_journal_of_a_newer_agentd_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal.db");
+    open(folder.path()).close().await.unwrap();
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let Err(error) = SqliteStore::open(StoreConfig::at(&path)) else { panic!("a newer journal was opened") };
+    assert_eq!(error.kind(), ErrorKind::Storage);
+    assert!(error.to_string().contains("newer agentd"), "{error}");
+    assert!(error.hint().unwrap().contains("update agentd"));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn what_this_version_makes_is_what_it_brings_old_ones_to() {
+    let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    Connection::open(old.path().join("journal.db")).unwrap().execute_batch(VERSION_1).unwrap();
+    let mut schemas = Vec::new();
+    for folder in [&old, &new] {
+        open(folder.path()).close().await.unwrap();
+        let connection = Connection::open(folder.path().join("journal.db")).unwrap();
+        let mut statement = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?)));
+        let squeeze = |sql: String| sql.split_whitespace().collect::<Vec<_>>().join(" ");
+        schemas.push(rows.unwrap().map(|row| row.map(|(n, s)| (n, s.map(squeeze))).unwrap()).collect::<Vec<_>>());
+    }
+    assert_eq!(schemas[0], schemas[1]);
+}

@@ -1,0 +1,340 @@
+//! A journal in memory, for tests of what stands on one.
+//!
+//! It keeps nothing but the events and works out everything else from them at every question: slow, and so plain
+//! that the contract suite ([`crate::store_contract`]) compares two different ways to the same answers.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, StoreError},
+    event::{Event, EventKind, StateChange},
+    ids::{InterruptId, SessionId},
+    interrupt::Interrupt,
+    item::{Item, ItemBody},
+    ports::{Store, StoredInterrupt},
+    session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
+    turn::StopReason,
+    usage::Usage,
+};
+use futures_util::{FutureExt, future::BoxFuture};
+
+/// A journal in memory. It answers as the real one does and forgets everything when it is dropped.
+#[derive(Default)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    sessions: BTreeMap<SessionId, (Timestamp, SessionSettings)>,
+    /// The events of all sessions in the order in which they were stored.
+    log: Vec<Arc<Event>>,
+    failures: usize,
+}
+
+impl MemoryStore {
+    /// An empty journal.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes the next `count` appends fail as on a full disk.
+    pub fn fail_next_appends(&self, count: usize) {
+        self.state().failures = count;
+    }
+
+    /// All stored events of one session.
+    #[must_use]
+    pub fn events_of(&self, session: SessionId) -> Vec<Arc<Event>> {
+        self.state().events_of(session).cloned().collect()
+    }
+
+    /// All stored events of all sessions, in the order in which they were stored.
+    #[must_use]
+    pub fn all_events(&self) -> Vec<Arc<Event>> {
+        self.state().log.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn events_of(&self, session: SessionId) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
+        self.log.iter().filter(move |event| event.session_id == session)
+    }
+
+    fn create(&mut self, id: SessionId, at: Timestamp, settings: SessionSettings) -> Result<(), StoreError> {
+        if self.sessions.contains_key(&id) {
+            return Err(StoreError::new(ErrorKind::Conflict, format!("session {id} exists already")));
+        }
+        self.sessions.insert(id, (at, settings));
+        Ok(())
+    }
+
+    fn append(&mut self, events: Vec<Arc<Event>>) -> Result<(), StoreError> {
+        if self.failures > 0 {
+            self.failures -= 1;
+            return Err(StoreError::new(ErrorKind::Storage, "could not store events: the disk is full")
+                .with_hint("free some space on the disk"));
+        }
+        let length = self.log.len();
+        let outcome = events.into_iter().try_fold(None, |session, event| {
+            let id = event.session_id;
+            if session.is_some_and(|session| session != id) {
+                return Err(invalid("one append cannot hold events of two sessions"));
+            }
+            self.check(&event)?;
+            self.log.push(event);
+            Ok(Some(id))
+        });
+        if outcome.is_err() {
+            self.log.truncate(length);
+        }
+        outcome.map(|_| ())
+    }
+
+    /// Whether the event can be the next one of its session.
+    fn check(&self, event: &Event) -> Result<(), StoreError> {
+        let id = event.session_id;
+        if !self.sessions.contains_key(&id) {
+            return Err(unknown(id));
+        }
+        let next = self.events_of(id).count() as u64 + 1;
+        match &event.kind {
+            _ if event.seq != next => Err(conflict(format!("the next number of session {id} is {next}"))),
+            kind if !kind.is_stored() => Err(invalid("deltas are not stored")),
+            EventKind::TurnStarted { .. } if event.turn_id.is_none() => {
+                Err(invalid("a turn cannot start without an id"))
+            }
+            EventKind::InterruptRaised { .. } | EventKind::InterruptResolved { .. } if !can_be_read_back(event) => {
+                Err(invalid("the arguments are nested too deep for the journal"))
+            }
+            EventKind::InterruptRaised { interrupt } if self.interrupt(interrupt.id).is_some() => {
+                Err(conflict(format!("interrupt {} was raised before", interrupt.id)))
+            }
+            EventKind::InterruptResolved { interrupt_id, .. } => {
+                let waits = self.pending(Some(id)).any(|interrupt| interrupt.id == *interrupt_id);
+                if waits { Ok(()) } else { Err(conflict(format!("interrupt {interrupt_id} does not wait"))) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn interrupt(&self, id: InterruptId) -> Option<StoredInterrupt> {
+        let interrupt = self.log.iter().find_map(|event| match &event.kind {
+            EventKind::InterruptRaised { interrupt } if interrupt.id == id => Some(interrupt.as_ref().clone()),
+            _ => None,
+        })?;
+        let answer = self.log.iter().find_map(|event| match &event.kind {
+            EventKind::InterruptResolved { interrupt_id, answer, .. } if *interrupt_id == id => Some(answer.clone()),
+            _ => None,
+        });
+        Some(StoredInterrupt { interrupt, answer })
+    }
+
+    fn pending(&self, session: Option<SessionId>) -> impl Iterator<Item = Interrupt> {
+        let raised = self.log.iter().filter(move |event| session.is_none_or(|id| event.session_id == id));
+        raised.filter_map(|event| match &event.kind {
+            EventKind::InterruptRaised { interrupt } => {
+                self.interrupt(interrupt.id).filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt)
+            }
+            _ => None,
+        })
+    }
+
+    fn session(&self, id: SessionId) -> Option<StoredSession> {
+        let (created_at, settings) = self.sessions.get(&id)?;
+        let mut session = StoredSession {
+            summary: SessionSummary {
+                id,
+                title: String::new(),
+                created_at: *created_at,
+                updated_at: *created_at,
+                turns: 0,
+                last_seq: 0,
+                status: SessionStatus::Idle,
+                usage: Usage::default(),
+            },
+            settings: settings.clone(),
+            todos: Vec::new(),
+            open_turn: None,
+            reset_seq: 0,
+        };
+        for event in self.events_of(id) {
+            add(&mut session, event);
+        }
+        if session.open_turn.is_some() && self.pending(Some(id)).next().is_some() {
+            session.summary.status = SessionStatus::Waiting;
+        }
+        Some(session)
+    }
+
+    fn summaries(&self) -> Vec<SessionSummary> {
+        let mut summaries: Vec<_> =
+            self.sessions.keys().filter_map(|id| self.session(*id)).map(|session| session.summary).collect();
+        summaries.sort_by_key(|summary| std::cmp::Reverse((summary.updated_at, summary.id)));
+        summaries
+    }
+
+    fn delete(&mut self, id: SessionId) -> Result<(), StoreError> {
+        self.sessions.remove(&id).ok_or_else(|| unknown(id))?;
+        self.log.retain(|event| event.session_id != id);
+        Ok(())
+    }
+}
+
+fn add(session: &mut StoredSession, event: &Event) {
+    let summary = &mut session.summary;
+    summary.last_seq = event.seq;
+    summary.updated_at = event.at;
+    match &event.kind {
+        EventKind::TurnStarted { .. } => {
+            summary.turns += 1;
+            summary.status = SessionStatus::Running;
+            session.open_turn = event.turn_id.map(|turn| (turn, event.seq));
+        }
+        EventKind::TurnEnded { result } => {
+            session.open_turn = None;
+            summary.status = match result.stop_reason {
+                StopReason::Interrupted | StopReason::Suspended => SessionStatus::Interrupted,
+                _ => SessionStatus::Idle,
+            };
+        }
+        EventKind::ItemCompleted { item: Item { body: ItemBody::UserMessage { text, .. }, .. }, .. }
+            if summary.title.is_empty() =>
+        {
+            summary.title = title_of(text);
+        }
+        EventKind::UsageUpdated { usage, .. } => summary.usage += *usage,
+        EventKind::StateChanged { change } => match change {
+            StateChange::Todos { todos } => session.todos.clone_from(todos),
+            StateChange::Title { title } => summary.title.clone_from(title),
+            StateChange::Settings { settings } => session.settings.clone_from(settings),
+            StateChange::Queue { .. } => {}
+            StateChange::Reset => {
+                session.reset_seq = event.seq;
+                if session.open_turn.is_none() {
+                    summary.status = SessionStatus::Idle;
+                }
+            }
+        },
+        _ => {}
+    }
+}
+
+/// The first input on one line, cut to sixty characters.
+fn title_of(text: &str) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= 60 {
+        return line;
+    }
+    let start: String = line.chars().take(59).collect();
+    format!("{}…", start.trim_end())
+}
+
+fn can_be_read_back(event: &Event) -> bool {
+    serde_json::to_string(&event.kind).is_ok_and(|json| serde_json::from_str::<EventKind>(&json).is_ok())
+}
+
+fn conflict(message: String) -> StoreError {
+    StoreError::new(ErrorKind::Conflict, message)
+}
+
+fn invalid(message: &str) -> StoreError {
+    StoreError::new(ErrorKind::InvalidInput, message)
+}
+
+fn unknown(id: SessionId) -> StoreError {
+    StoreError::new(ErrorKind::NotFound, format!("there is no session {id}"))
+}
+
+/// An answer that is there at once.
+fn ready<'a, T: Send + 'a>(answer: T) -> BoxFuture<'a, T> {
+    std::future::ready(answer).boxed()
+}
+
+impl Store for MemoryStore {
+    fn create_session(
+        &self,
+        id: SessionId,
+        at: Timestamp,
+        settings: SessionSettings,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move { self.state().create(id, at, settings) }.boxed()
+    }
+
+    fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move { self.state().append(events) }.boxed()
+    }
+
+    fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>> {
+        ready(Ok(self.state().session(id)))
+    }
+
+    fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
+        let mut summaries = self.state().summaries();
+        summaries.truncate(limit);
+        ready(Ok(summaries))
+    }
+
+    fn find_sessions(&self, prefix: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        let prefix = prefix.replace('-', "").to_ascii_lowercase();
+        let state = self.state();
+        let newest_first = state.sessions.keys().rev();
+        let found = newest_first.filter(|id| id.as_uuid().simple().to_string().starts_with(&prefix));
+        ready(Ok(found.take(limit).copied().collect()))
+    }
+
+    fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        let state = self.state();
+        let sessions = state.sessions.keys().filter_map(|id| state.session(*id));
+        ready(Ok(sessions.filter(|session| session.open_turn.is_some()).map(|session| session.summary.id).collect()))
+    }
+
+    fn events(
+        &self,
+        session: SessionId,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Event>>, StoreError>> {
+        let state = self.state();
+        ready(Ok(state.events_of(session).filter(|event| event.seq > after).take(limit).cloned().collect()))
+    }
+
+    fn recent_items(
+        &self,
+        session: SessionId,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>> {
+        let state = self.state();
+        let completed = state.events_of(session).rev().filter(|event| event.seq > after);
+        let newest_first = completed.filter_map(|event| match &event.kind {
+            EventKind::ItemCompleted { item, .. } => Some((event.seq, item.clone())),
+            _ => None,
+        });
+        let mut items: Vec<_> = newest_first.take(limit).collect();
+        items.reverse();
+        ready(Ok(items))
+    }
+
+    fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>> {
+        ready(Ok(self.state().pending(session).collect()))
+    }
+
+    fn interrupt(&self, id: InterruptId) -> BoxFuture<'_, Result<Option<StoredInterrupt>, StoreError>> {
+        ready(Ok(self.state().interrupt(id)))
+    }
+
+    fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move { self.state().delete(id) }.boxed()
+    }
+}

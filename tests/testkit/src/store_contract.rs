@@ -1,0 +1,631 @@
+//! What every [`Store`] does, as a suite that runs against the fake and the real one, so that the fake cannot lie.
+
+#![expect(clippy::unwrap_used, reason = "a suite fails by panicking")]
+
+use std::{ops::AsyncFn, sync::Arc};
+
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, StoreError},
+    event::{Event, EventKind, StateChange},
+    ids::{InterruptId, ItemId, SessionId, TraceId, TurnId},
+    interrupt::{Answer, AnsweredBy, Ask, Interrupt},
+    item::{Item, ItemBody, ItemStatus},
+    model::Slot,
+    policy::Risk,
+    ports::{Store, StoredInterrupt},
+    session::{SessionSettings, SessionStatus, Todo, TodoPriority, TodoStatus},
+    turn::{StopReason, TurnResult},
+    usage::Usage,
+};
+use futures_util::future::join_all;
+use serde_json::Value;
+
+/// Runs the whole suite, every case on a store of its own.
+///
+/// # Panics
+///
+/// Where the store does not keep the contract; the case is named on standard error.
+pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
+    macro_rules! cases {
+        ($($case:ident)*) => {
+            $(
+                eprintln!("store contract: {}", stringify!($case));
+                $case(&fresh().await).await;
+            )*
+        };
+    }
+    cases! {
+        a_new_session_is_empty_and_made_once
+        events_come_back_as_they_were_page_by_page
+        numbers_have_no_gap
+        an_append_is_stored_whole_or_not_at_all
+        events_that_cannot_be_are_refused
+        the_state_is_what_the_events_add_up_to
+        the_status_follows_turns_and_interrupts
+        usage_adds_up_without_overflow
+        interrupts_are_answered_once
+        interrupts_wait_in_the_order_they_were_raised
+        arguments_nested_too_deep_are_refused
+        recent_items_are_the_last_ones_oldest_first
+        a_reset_hides_what_came_before
+        sessions_are_listed_last_used_first
+        sessions_are_found_by_prefix
+        a_deleted_session_leaves_nothing
+        sessions_do_not_disturb_each_other
+    }
+}
+
+/// Makes the events of one session, each with the next number and a later time.
+#[derive(Debug, Clone)]
+pub struct EventScript {
+    /// The session.
+    pub session: SessionId,
+    /// The turn that events belong to.
+    pub turn: TurnId,
+    /// The number of the last event that was made.
+    pub seq: u64,
+    start: Timestamp,
+}
+
+impl EventScript {
+    /// Of a session without events that was created at `start`.
+    #[must_use]
+    pub fn new(session: SessionId, start: Timestamp) -> Self {
+        Self { session, turn: TurnId::generate(), seq: 0, start }
+    }
+
+    /// The next event.
+    pub fn next(&mut self, kind: EventKind) -> Arc<Event> {
+        self.seq += 1;
+        let turn_id = match kind {
+            EventKind::StateChanged { .. } => None,
+            _ => Some(self.turn),
+        };
+        Arc::new(Event { session_id: self.session, turn_id, seq: self.seq, at: self.now(), kind })
+    }
+
+    /// The time of the last event that was made: each is a microsecond and a nanosecond later than the one before.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        let nanoseconds = self.start.as_nanosecond() + i128::from(self.seq) * 1001;
+        Timestamp::from_nanosecond(nanoseconds).unwrap_or(self.start)
+    }
+
+    /// A new turn begins.
+    pub fn turn_started(&mut self) -> Arc<Event> {
+        self.turn = TurnId::generate();
+        self.next(EventKind::TurnStarted {
+            trace_id: TraceId::generate(),
+            slot: Slot::Base,
+            model: "small".into(),
+            reason: "the base model".into(),
+            max_steps: 100,
+        })
+    }
+
+    /// The turn ends.
+    pub fn turn_ended(&mut self, stop_reason: StopReason) -> Arc<Event> {
+        let result = TurnResult {
+            turn_id: self.turn,
+            trace_id: TraceId::generate(),
+            text: "done".into(),
+            tool_used: false,
+            stop_reason,
+            error: None,
+            steps: 1,
+            usage: Usage::default(),
+            denials: Vec::new(),
+            files: Vec::new(),
+            duration_ms: 1,
+        };
+        self.next(EventKind::TurnEnded { result: Box::new(result) })
+    }
+
+    /// The person says something.
+    pub fn input(&mut self, text: &str) -> Arc<Event> {
+        self.completed(ItemBody::UserMessage { text: text.into(), steered: false })
+    }
+
+    /// An item is whole.
+    pub fn completed(&mut self, body: ItemBody) -> Arc<Event> {
+        let item = Item { id: ItemId::generate(), turn_id: self.turn, body };
+        self.next(EventKind::ItemCompleted { item, status: ItemStatus::Done })
+    }
+
+    /// The session's state changes.
+    pub fn changed(&mut self, change: StateChange) -> Arc<Event> {
+        self.next(EventKind::StateChanged { change })
+    }
+
+    /// An approval is asked for.
+    pub fn approval(&mut self, id: InterruptId, args: Value) -> Arc<Event> {
+        let interrupt = Interrupt {
+            id,
+            session_id: self.session,
+            turn_id: self.turn,
+            call_id: None,
+            ask: Ask::Approval {
+                tool: "write_file".into(),
+                args,
+                risk: Risk::Medium,
+                reason: "it changes a file".into(),
+                preview: Some("+ one line\n".into()),
+                grant: None,
+            },
+            raised_at: self.now(),
+            deadline: None,
+            on_deadline: None,
+        };
+        self.next(EventKind::InterruptRaised { interrupt: Box::new(interrupt) })
+    }
+
+    /// An interrupt is answered.
+    pub fn answered(&mut self, id: InterruptId, answer: Answer) -> Arc<Event> {
+        let by = AnsweredBy::Client("contract".into());
+        self.next(EventKind::InterruptResolved { interrupt_id: id, call_id: None, answer, by })
+    }
+
+    /// A model call was paid for.
+    pub fn paid(&mut self, usage: Usage) -> Arc<Event> {
+        self.next(EventKind::UsageUpdated { step: 1, slot: Slot::Base, model: "small".into(), usage, turn: usage })
+    }
+
+    fn warning(&mut self) -> Arc<Event> {
+        self.next(EventKind::Warning { code: "model_retry".into(), message: "The model is asked again.".into() })
+    }
+}
+
+fn start() -> Timestamp {
+    "2026-01-02T03:04:05.000000006Z".parse().unwrap()
+}
+
+async fn session(store: &impl Store) -> EventScript {
+    let script = EventScript::new(SessionId::generate(), start());
+    store.create_session(script.session, start(), SessionSettings::default()).await.unwrap();
+    script
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>, kind: ErrorKind) {
+    assert_eq!(outcome.unwrap_err().kind(), kind);
+}
+
+async fn status(store: &impl Store, id: SessionId) -> SessionStatus {
+    let status = store.session(id).await.unwrap().unwrap().summary.status;
+    let listed = store.sessions(usize::MAX).await.unwrap();
+    assert_eq!(listed.iter().find(|summary| summary.id == id).unwrap().status, status);
+    status
+}
+
+fn user(text: &str) -> ItemBody {
+    ItemBody::UserMessage { text: text.into(), steered: false }
+}
+
+async fn a_new_session_is_empty_and_made_once(store: &impl Store) {
+    let id = SessionId::generate();
+    assert_eq!(store.session(id).await.unwrap(), None);
+    let settings = SessionSettings { confirm_exec: false, grants: vec!["bash:ls".into()], ..Default::default() };
+    store.create_session(id, start(), settings.clone()).await.unwrap();
+    let stored = store.session(id).await.unwrap().unwrap();
+    assert_eq!(stored.settings, settings);
+    assert_eq!((stored.summary.id, stored.summary.title.as_str()), (id, ""));
+    assert_eq!((stored.summary.created_at, stored.summary.updated_at), (start(), start()));
+    assert_eq!((stored.summary.turns, stored.summary.last_seq, stored.reset_seq), (0, 0, 0));
+    assert_eq!((stored.summary.status, stored.open_turn), (SessionStatus::Idle, None));
+    assert_eq!((stored.summary.usage, stored.todos), (Usage::default(), Vec::new()));
+    assert!(store.events(id, 0, 10).await.unwrap().is_empty());
+    refused(store.create_session(id, start(), SessionSettings::default()).await, ErrorKind::Conflict);
+    assert_eq!(store.session(id).await.unwrap().unwrap().settings, settings);
+}
+
+async fn events_come_back_as_they_were_page_by_page(store: &impl Store) {
+    let mut script = session(store).await;
+    let id = InterruptId::generate();
+    let item = Item { id: ItemId::generate(), turn_id: script.turn, body: user("") };
+    let events = vec![
+        script.turn_started(),
+        script.next(EventKind::ItemStarted { item }),
+        script.input("naïve \u{1b}[0m \0 \"quoted\" 漢字 🦀"),
+        script.warning(),
+        script.paid(Usage { prompt_tokens: 7, cost_microusd: Some(9), ..Usage::default() }),
+        script.approval(id, serde_json::json!({ "z": 1, "a": [1.5, null, "x"], "m": { "k": -3 } })),
+        script.answered(id, Answer::Reject { reason: Some("no".into()) }),
+        script.changed(StateChange::Queue { length: 2 }),
+        script.turn_ended(StopReason::Completed),
+    ];
+    store.append(events[..4].to_vec()).await.unwrap();
+    store.append(events[4..].to_vec()).await.unwrap();
+    assert_eq!(store.events(script.session, 0, usize::MAX).await.unwrap(), events);
+    assert_eq!(store.events(script.session, 2, 3).await.unwrap(), events[2..5]);
+    assert_eq!(store.events(script.session, 8, 3).await.unwrap(), events[8..]);
+    assert!(store.events(script.session, 0, 0).await.unwrap().is_empty());
+    assert!(store.events(script.session, 9, 3).await.unwrap().is_empty());
+    assert!(store.events(script.session, u64::MAX, 3).await.unwrap().is_empty());
+    assert!(store.events(SessionId::generate(), 0, 3).await.unwrap().is_empty());
+    // The order of an object's keys is what a person was shown, and equality does not see it.
+    let stored = serde_json::to_string(&store.events(script.session, 5, 1).await.unwrap()[0]).unwrap();
+    assert_eq!(stored, serde_json::to_string(&events[5]).unwrap());
+}
+
+async fn numbers_have_no_gap(store: &impl Store) {
+    let mut script = session(store).await;
+    let events: Vec<_> = (0..5).map(|_| script.warning()).collect();
+    let id = script.session;
+    let check = async |numbers: &[usize], stored: usize| {
+        let append = numbers.iter().map(|number| Arc::clone(&events[number - 1])).collect();
+        refused(store.append(append).await, ErrorKind::Conflict);
+        assert_eq!(store.events(id, 0, 10).await.unwrap(), events[..stored]);
+    };
+    check(&[2], 0).await;
+    check(&[1, 3], 0).await;
+    store.append(events[..2].to_vec()).await.unwrap();
+    check(&[2], 2).await;
+    check(&[1, 2, 3], 2).await;
+    check(&[4], 2).await;
+    check(&[3, 4, 4], 2).await;
+    let zero = Arc::new(Event { seq: 0, ..events[0].as_ref().clone() });
+    refused(store.append(vec![zero]).await, ErrorKind::Conflict);
+    let last = Arc::new(Event { seq: u64::MAX, ..events[0].as_ref().clone() });
+    refused(store.append(vec![last]).await, ErrorKind::Conflict);
+    store.append(events[2..].to_vec()).await.unwrap();
+    assert_eq!(store.events(id, 0, 10).await.unwrap(), events);
+}
+
+async fn an_append_is_stored_whole_or_not_at_all(store: &impl Store) {
+    let mut script = session(store).await;
+    store.append(vec![script.turn_started(), script.input("first")]).await.unwrap();
+    let before = store.session(script.session).await.unwrap();
+    let saved = script.clone();
+    let raised = InterruptId::generate();
+    let doomed = vec![
+        script.changed(StateChange::Title { title: "lost".into() }),
+        script.changed(StateChange::Todos { todos: vec![todo("lost")] }),
+        script
+            .changed(StateChange::Settings { settings: SessionSettings { confirm_exec: false, ..Default::default() } }),
+        script.input("lost"),
+        script.approval(raised, Value::Null),
+        script.answered(InterruptId::generate(), Answer::Approve),
+    ];
+    refused(store.append(doomed).await, ErrorKind::Conflict);
+    assert_eq!(store.session(script.session).await.unwrap(), before);
+    assert_eq!(store.events(script.session, 0, 10).await.unwrap().len(), 2);
+    assert_eq!(store.recent_items(script.session, 0, 10).await.unwrap().len(), 1);
+    assert_eq!(store.interrupt(raised).await.unwrap(), None);
+    let mut script = saved;
+    store.append(vec![script.warning()]).await.unwrap();
+}
+
+async fn events_that_cannot_be_are_refused(store: &impl Store) {
+    let mut script = session(store).await;
+    let mut other = session(store).await;
+    store.append(Vec::new()).await.unwrap();
+    refused(store.append(vec![script.warning(), other.warning()]).await, ErrorKind::InvalidInput);
+    let delta = EventKind::ItemDelta { item_id: ItemId::generate(), offset: 0, text: "a".into() };
+    let event = Event { session_id: script.session, turn_id: None, seq: 1, at: start(), kind: delta };
+    refused(store.append(vec![Arc::new(event)]).await, ErrorKind::InvalidInput);
+    script.seq = 0;
+    let nameless = Event { turn_id: None, ..script.turn_started().as_ref().clone() };
+    refused(store.append(vec![Arc::new(nameless)]).await, ErrorKind::InvalidInput);
+    let mut nobody = EventScript::new(SessionId::generate(), start());
+    refused(store.append(vec![nobody.warning()]).await, ErrorKind::NotFound);
+    for id in [script.session, other.session, nobody.session] {
+        assert!(store.events(id, 0, 10).await.unwrap().is_empty());
+    }
+}
+
+fn todo(content: &str) -> Todo {
+    Todo { id: "1".into(), content: content.into(), status: TodoStatus::Pending, priority: TodoPriority::High }
+}
+
+async fn the_state_is_what_the_events_add_up_to(store: &impl Store) {
+    let mut script = session(store).await;
+    let id = script.session;
+    let read = async || store.session(id).await.unwrap().unwrap();
+
+    store.append(vec![script.turn_started(), script.input(" \n ")]).await.unwrap();
+    assert_eq!(read().await.summary.title, "");
+    store.append(vec![script.completed(ItemBody::AgentMessage { text: "not me".into() })]).await.unwrap();
+    assert_eq!(read().await.summary.title, "");
+    let long = format!("Tidy\n\tthe \u{1b}[1m{}", "house ".repeat(30));
+    store.append(vec![script.input(&long), script.input("later")]).await.unwrap();
+    let title = read().await.summary.title;
+    assert!(title.starts_with("Tidy the [1mhouse house") && title.ends_with('…'), "{title:?}");
+    assert!(title.chars().count() <= 60, "{title:?}");
+
+    let settings = SessionSettings { confirm_write: false, slot: Some(Slot::Code), ..Default::default() };
+    let changes = vec![
+        script.changed(StateChange::Title { title: "A name".into() }),
+        script.changed(StateChange::Todos { todos: vec![todo("old")] }),
+        script.changed(StateChange::Settings { settings: settings.clone() }),
+        script.changed(StateChange::Todos { todos: vec![todo("new"), todo("newer")] }),
+        script.input("no title any more"),
+    ];
+    store.append(changes).await.unwrap();
+    let state = read().await;
+    assert_eq!(state.summary.title, "A name");
+    assert_eq!(state.todos, [todo("new"), todo("newer")]);
+    assert_eq!(state.settings, settings);
+    assert_eq!(state.open_turn, Some((script.turn, 1)));
+
+    store.append(vec![script.turn_ended(StopReason::Completed), script.turn_started()]).await.unwrap();
+    let state = read().await;
+    assert_eq!((state.summary.turns, state.summary.last_seq), (2, script.seq));
+    assert_eq!(state.open_turn, Some((script.turn, script.seq)));
+    assert_eq!((state.summary.created_at, state.summary.updated_at), (start(), script.now()));
+    assert_eq!(store.sessions(1).await.unwrap(), [state.summary]);
+}
+
+async fn the_status_follows_turns_and_interrupts(store: &impl Store) {
+    let mut script = session(store).await;
+    let id = script.session;
+    let interrupt = InterruptId::generate();
+    let mut steps = vec![
+        (script.turn_started(), SessionStatus::Running),
+        (script.approval(interrupt, Value::Null), SessionStatus::Waiting),
+        (script.warning(), SessionStatus::Waiting),
+        (script.answered(interrupt, Answer::Approve), SessionStatus::Running),
+        (script.turn_ended(StopReason::Completed), SessionStatus::Idle),
+    ];
+    for (reason, after) in [
+        (StopReason::Interrupted, SessionStatus::Interrupted),
+        (StopReason::Suspended, SessionStatus::Interrupted),
+        (StopReason::Cancelled, SessionStatus::Idle),
+        (StopReason::Failed, SessionStatus::Idle),
+        (StopReason::Suspended, SessionStatus::Interrupted),
+    ] {
+        steps.push((script.turn_started(), SessionStatus::Running));
+        steps.push((script.turn_ended(reason), after));
+    }
+    steps.push((script.changed(StateChange::Title { title: "new".into() }), SessionStatus::Interrupted));
+    steps.push((script.changed(StateChange::Reset), SessionStatus::Idle));
+    for (event, expected) in steps {
+        let kind = event.kind.name();
+        store.append(vec![event]).await.unwrap();
+        assert_eq!(status(store, id).await, expected, "after {kind}");
+        let open = matches!(expected, SessionStatus::Running | SessionStatus::Waiting);
+        assert_eq!(store.open_turns().await.unwrap(), if open { vec![id] } else { vec![] });
+        assert_eq!(store.session(id).await.unwrap().unwrap().open_turn.is_some(), open);
+    }
+}
+
+async fn usage_adds_up_without_overflow(store: &impl Store) {
+    let mut script = session(store).await;
+    let small =
+        Usage { prompt_tokens: 10, cached_tokens: 4, completion_tokens: 3, reasoning_tokens: 1, cost_microusd: None };
+    let paid = Usage { cost_microusd: Some(5), ..small };
+    store.append(vec![script.paid(small), script.paid(paid), script.paid(paid)]).await.unwrap();
+    let total = store.session(script.session).await.unwrap().unwrap().summary.usage;
+    let expected = Usage {
+        prompt_tokens: 30,
+        cached_tokens: 12,
+        completion_tokens: 9,
+        reasoning_tokens: 3,
+        cost_microusd: Some(10),
+    };
+    assert_eq!(total, expected);
+    let huge = Usage { prompt_tokens: u64::MAX, ..Usage::default() };
+    store.append(vec![script.paid(huge)]).await.unwrap();
+    let total = store.session(script.session).await.unwrap().unwrap().summary.usage;
+    assert_eq!(total, Usage { prompt_tokens: u64::MAX, ..expected });
+}
+
+async fn interrupts_are_answered_once(store: &impl Store) {
+    let mut script = session(store).await;
+    let mut other = session(store).await;
+    let id = InterruptId::generate();
+    assert_eq!(store.interrupt(id).await.unwrap(), None);
+    let raised = script.approval(id, serde_json::json!({ "path": "a.txt" }));
+    let EventKind::InterruptRaised { interrupt } = raised.kind.clone() else { unreachable!("it was just made") };
+    store.append(vec![raised]).await.unwrap();
+    let pending = StoredInterrupt { interrupt: *interrupt, answer: None };
+    assert_eq!(store.interrupt(id).await.unwrap(), Some(pending.clone()));
+
+    refused(store.append(vec![other.approval(id, Value::Null)]).await, ErrorKind::Conflict);
+    other.seq = 0;
+    refused(store.append(vec![other.answered(id, Answer::Approve)]).await, ErrorKind::Conflict);
+    let saved = script.clone();
+    refused(store.append(vec![script.answered(InterruptId::generate(), Answer::Approve)]).await, ErrorKind::Conflict);
+    let mut script = saved;
+    let saved = script.clone();
+    let twice = vec![script.answered(id, Answer::Approve), script.answered(id, Answer::Always)];
+    refused(store.append(twice).await, ErrorKind::Conflict);
+    assert_eq!(store.interrupt(id).await.unwrap(), Some(pending.clone()));
+
+    let mut script = saved;
+    let answer = Answer::Edit { args: serde_json::json!({ "path": "b.txt" }) };
+    store.append(vec![script.answered(id, answer.clone())]).await.unwrap();
+    let answered = StoredInterrupt { answer: Some(answer), ..pending };
+    assert_eq!(store.interrupt(id).await.unwrap(), Some(answered.clone()));
+    assert!(store.pending_interrupts(None).await.unwrap().is_empty());
+    refused(store.append(vec![script.answered(id, Answer::Approve)]).await, ErrorKind::Conflict);
+    assert_eq!(store.interrupt(id).await.unwrap(), Some(answered));
+}
+
+async fn interrupts_wait_in_the_order_they_were_raised(store: &impl Store) {
+    let mut a = session(store).await;
+    let mut b = session(store).await;
+    // Not the order of the ids, so that sorting by id would be seen.
+    let mut ids: Vec<_> = (0..4).map(|_| InterruptId::generate()).collect();
+    ids.reverse();
+    store.append(vec![b.approval(ids[0], Value::Null)]).await.unwrap();
+    store.append(vec![a.approval(ids[1], Value::Null), a.approval(ids[2], Value::Null)]).await.unwrap();
+    store.append(vec![b.approval(ids[3], Value::Null)]).await.unwrap();
+    let pending = async |session| -> Vec<InterruptId> {
+        store.pending_interrupts(session).await.unwrap().into_iter().map(|interrupt| interrupt.id).collect()
+    };
+    assert_eq!(pending(None).await, ids);
+    assert_eq!(pending(Some(a.session)).await, ids[1..3]);
+    assert_eq!(pending(Some(b.session)).await, [ids[0], ids[3]]);
+    assert!(pending(Some(SessionId::generate())).await.is_empty());
+    store.append(vec![a.answered(ids[1], Answer::Approve)]).await.unwrap();
+    assert_eq!(pending(None).await, [ids[0], ids[2], ids[3]]);
+}
+
+async fn arguments_nested_too_deep_are_refused(store: &impl Store) {
+    let mut script = session(store).await;
+    let nested = |depth: usize| (0..depth).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+    let saved = script.clone();
+    let id = InterruptId::generate();
+    refused(store.append(vec![script.approval(id, nested(127))]).await, ErrorKind::InvalidInput);
+    assert_eq!(store.interrupt(id).await.unwrap(), None);
+    let mut script = saved;
+    store.append(vec![script.approval(id, nested(100))]).await.unwrap();
+    assert!(store.interrupt(id).await.unwrap().is_some());
+    assert_eq!(store.events(script.session, 0, 10).await.unwrap().len(), 1);
+}
+
+async fn texts(store: &impl Store, session: SessionId, after: u64, limit: usize) -> Vec<(u64, String)> {
+    let items = store.recent_items(session, after, limit).await.unwrap();
+    let text = |item: Item| match item.body {
+        ItemBody::UserMessage { text, .. } => text,
+        other => other.kind().into(),
+    };
+    items.into_iter().map(|(seq, item)| (seq, text(item))).collect()
+}
+
+async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
+    let mut script = session(store).await;
+    let id = script.session;
+    let started = Item { id: ItemId::generate(), turn_id: script.turn, body: user("") };
+    let events = vec![
+        script.turn_started(),
+        script.next(EventKind::ItemStarted { item: started }),
+        script.input("a"),
+        script.warning(),
+        script.input("b"),
+        script.completed(ItemBody::Notice { text: "n".into() }),
+        script.input("c"),
+        script.turn_ended(StopReason::Completed),
+    ];
+    store.append(events).await.unwrap();
+    let all = [(3, "a".to_owned()), (5, "b".into()), (6, "notice".into()), (7, "c".into())];
+    assert_eq!(texts(store, id, 0, usize::MAX).await, all);
+    assert_eq!(texts(store, id, 0, 4).await, all);
+    assert_eq!(texts(store, id, 0, 2).await, all[2..]);
+    assert_eq!(texts(store, id, 3, 10).await, all[1..]);
+    assert_eq!(texts(store, id, 3, 1).await, all[3..]);
+    assert!(texts(store, id, 7, 10).await.is_empty());
+    assert!(texts(store, id, 0, 0).await.is_empty());
+    assert!(texts(store, SessionId::generate(), 0, 10).await.is_empty());
+}
+
+async fn a_reset_hides_what_came_before(store: &impl Store) {
+    let mut script = session(store).await;
+    let id = script.session;
+    store.append(vec![script.input("before"), script.changed(StateChange::Reset)]).await.unwrap();
+    let reset = store.session(id).await.unwrap().unwrap().reset_seq;
+    assert_eq!(reset, 2);
+    assert!(texts(store, id, reset, 10).await.is_empty());
+    store.append(vec![script.input("after")]).await.unwrap();
+    assert_eq!(texts(store, id, reset, 10).await, [(3, "after".to_owned())]);
+    assert_eq!(store.events(id, 0, 10).await.unwrap().len(), 3, "the journal keeps it");
+    store.append(vec![script.changed(StateChange::Reset)]).await.unwrap();
+    assert_eq!(store.session(id).await.unwrap().unwrap().reset_seq, 4);
+}
+
+async fn sessions_are_listed_last_used_first(store: &impl Store) {
+    let mut scripts = Vec::new();
+    for _ in 0..4 {
+        scripts.push(session(store).await);
+    }
+    let ids: Vec<_> = scripts.iter().map(|script| script.session).collect();
+    let listed = async |limit| -> Vec<SessionId> {
+        store.sessions(limit).await.unwrap().into_iter().map(|summary| summary.id).collect()
+    };
+    assert_eq!(listed(10).await, [ids[3], ids[2], ids[1], ids[0]], "unused ones: the newest first");
+    store.append(vec![scripts[1].warning(), scripts[1].warning()]).await.unwrap();
+    store.append(vec![scripts[0].warning()]).await.unwrap();
+    assert_eq!(listed(10).await, [ids[1], ids[0], ids[3], ids[2]]);
+    assert_eq!(listed(2).await, [ids[1], ids[0]]);
+    assert!(listed(0).await.is_empty());
+}
+
+async fn sessions_are_found_by_prefix(store: &impl Store) {
+    let texts = [
+        "01900000-0000-7000-8000-000000000001",
+        "01900000-0000-7000-8000-0000000000ff",
+        "01900000-abcd-7000-8000-000000000002",
+        "02000000-0000-7000-8000-000000000003",
+    ];
+    let ids: Vec<SessionId> = texts.iter().map(|text| text.parse().unwrap()).collect();
+    for id in &ids {
+        store.create_session(*id, start(), SessionSettings::default()).await.unwrap();
+    }
+    let check = async |prefix: &str, expected: &[usize]| {
+        let expected: Vec<_> = expected.iter().map(|index| ids[*index]).collect();
+        assert_eq!(store.find_sessions(prefix.into(), 10).await.unwrap(), expected, "{prefix:?}");
+    };
+    check("", &[3, 2, 1, 0]).await;
+    check("0", &[3, 2, 1, 0]).await;
+    check("019", &[2, 1, 0]).await;
+    check("01900000-a", &[2]).await;
+    check("01900000A", &[2]).await;
+    check("01900000-ABCD-7", &[2]).await;
+    check("0190000000007", &[1, 0]).await;
+    check(texts[1], &[1]).await;
+    check(&texts[1].replace('-', "").to_uppercase(), &[1]).await;
+    check(&format!("{}0", texts[1]), &[]).await;
+    for nothing in ["03", "%", "01900000_", "0190%", "*", "[0]", "' OR 1=1 --", "latest", "é", "019 ", "\0"] {
+        check(nothing, &[]).await;
+    }
+    assert_eq!(store.find_sessions("019".into(), 2).await.unwrap(), [ids[2], ids[1]]);
+    assert!(store.find_sessions("019".into(), 0).await.unwrap().is_empty());
+}
+
+async fn a_deleted_session_leaves_nothing(store: &impl Store) {
+    let mut doomed = session(store).await;
+    let mut kept = session(store).await;
+    let (lost, held) = (InterruptId::generate(), InterruptId::generate());
+    store.append(vec![doomed.turn_started(), doomed.input("a"), doomed.approval(lost, Value::Null)]).await.unwrap();
+    store.append(vec![kept.turn_started(), kept.input("b"), kept.approval(held, Value::Null)]).await.unwrap();
+    let id = doomed.session;
+    store.delete_session(id).await.unwrap();
+    assert_eq!(store.session(id).await.unwrap(), None);
+    assert!(store.events(id, 0, 10).await.unwrap().is_empty());
+    assert!(store.recent_items(id, 0, 10).await.unwrap().is_empty());
+    assert_eq!(store.interrupt(lost).await.unwrap(), None);
+    assert!(store.pending_interrupts(Some(id)).await.unwrap().is_empty());
+    assert!(store.find_sessions(id.to_string(), 10).await.unwrap().is_empty());
+    assert_eq!(store.open_turns().await.unwrap(), [kept.session]);
+    assert_eq!(store.sessions(10).await.unwrap().len(), 1);
+    refused(store.delete_session(id).await, ErrorKind::NotFound);
+    refused(store.append(vec![doomed.warning()]).await, ErrorKind::NotFound);
+
+    assert_eq!(store.events(kept.session, 0, 10).await.unwrap().len(), 3);
+    assert_eq!(store.pending_interrupts(None).await.unwrap().len(), 1);
+    store.create_session(id, start(), SessionSettings::default()).await.unwrap();
+    assert!(store.events(id, 0, 10).await.unwrap().is_empty(), "a new life begins empty");
+    assert_eq!(store.session(id).await.unwrap().unwrap().summary.last_seq, 0);
+}
+
+/// Twenty sessions append at once, round after round, and in every round some of them are refused.
+async fn sessions_do_not_disturb_each_other(store: &impl Store) {
+    let mut scripts = Vec::new();
+    for _ in 0..20 {
+        scripts.push(session(store).await);
+    }
+    for round in 0..5 {
+        let appends = scripts.iter_mut().enumerate().map(|(index, script)| {
+            let bad = index % 4 == round % 4;
+            let mut ahead = script.clone();
+            let event = if bad {
+                ahead.seq += 1;
+                ahead.warning()
+            } else {
+                script.input(&format!("{index} in {round}"))
+            };
+            async move { (bad, store.append(vec![event]).await) }
+        });
+        for (bad, outcome) in join_all(appends).await {
+            if bad { refused(outcome, ErrorKind::Conflict) } else { outcome.unwrap() }
+        }
+    }
+    for (index, script) in scripts.iter().enumerate() {
+        let expected: Vec<_> =
+            (0..5).filter(|round| index % 4 != round % 4).map(|round| format!("{index} in {round}")).collect();
+        let stored: Vec<_> = texts(store, script.session, 0, 10).await.into_iter().map(|(_, text)| text).collect();
+        assert_eq!(stored, expected);
+        assert_eq!(store.session(script.session).await.unwrap().unwrap().summary.last_seq, expected.len() as u64);
+    }
+}
