@@ -1,5 +1,26 @@
 //! What a person or a program sees of a turn.
 //!
+//! - [`human`]: text for people; the answer on standard output, everything else on standard error.
+//!   - [`stream`] shows the answer as it comes, [`markdown`] renders its finished blocks.
+//!   - [`tool_line`], [`closing`], [`spinner`]: the quiet lines around it.
+//! - [`jsonl`]: a line of JSON for each event, for programs.
+//! - [`diff`]: what a person is asked to approve.
 //! - [`sanitize`]: nothing that a model or a tool wrote reaches a terminal but through it.
+//! - [`look`], [`paint`]: what the terminal can do, the colours, and the widths of text.
 
+pub(crate) mod closing;
+pub(crate) mod diff;
+pub(crate) mod human;
+pub(crate) mod jsonl;
+pub(crate) mod look;
+pub(crate) mod markdown;
+pub(crate) mod paint;
 pub(crate) mod sanitize;
+#[cfg(test)]
+mod screen;
+pub(crate) mod spinner;
+pub(crate) mod stream;
+pub(crate) mod tool_line;
+
+pub(crate) use human::Human;
+pub(crate) use jsonl::Jsonl;

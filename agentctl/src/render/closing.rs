@@ -1,0 +1,59 @@
+//! The end of a turn: what went wrong, if anything did, and what it took.
+
+use agentd_core::turn::{StopReason, TurnResult};
+
+use super::{
+    paint::{BAD, QUIET, WARN, dollars, duration, number, paint},
+    sanitize::{clean, clean_line},
+};
+
+/// The closing lines of a turn.
+pub(crate) fn lines(result: &TurnResult, color: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(error) = &result.error {
+        lines.push(paint(color, BAD, &format!("error: {}", clean_line(&error.message))));
+        if let Some(hint) = &error.hint {
+            let hint = clean(hint);
+            lines.extend(hint.lines().map(|line| paint(color, QUIET, &format!("hint: {line}"))));
+        }
+    } else if let Some(why) = why(result.stop_reason) {
+        lines.push(paint(color, WARN, why));
+    }
+    lines.push(paint(color, QUIET, &took(result)));
+    lines
+}
+
+/// Why a turn stopped, where that is not plain to see.
+fn why(reason: StopReason) -> Option<&'static str> {
+    match reason {
+        StopReason::Completed => None,
+        StopReason::Cancelled => Some("cancelled"),
+        StopReason::MaxSteps => Some("stopped: it took as many steps as it might"),
+        StopReason::TimeLimit => Some("stopped: it took as long as it might"),
+        StopReason::Budget => Some("stopped: it took as many tokens as it might"),
+        StopReason::Denied => Some("stopped: an approval was needed"),
+        StopReason::Failed => Some("failed"),
+        StopReason::Interrupted => Some("interrupted: the daemon died; the turn can be continued"),
+        StopReason::Suspended => Some("suspended: the daemon was stopped; the turn can be continued"),
+    }
+}
+
+/// Tokens, money, steps and time.
+fn took(result: &TurnResult) -> String {
+    let usage = &result.usage;
+    let mut parts = Vec::new();
+    if usage.prompt_tokens > 0 || usage.completion_tokens > 0 {
+        let cached =
+            if usage.cached_tokens > 0 { format!(" ({} cached)", number(usage.cached_tokens)) } else { String::new() };
+        parts.push(format!("{} in{cached}", number(usage.prompt_tokens)));
+        parts.push(format!("{} out", number(usage.completion_tokens)));
+    }
+    parts.extend(usage.cost_microusd.map(dollars));
+    match result.steps {
+        0 => {}
+        1 => parts.push("1 step".to_owned()),
+        steps => parts.push(format!("{steps} steps")),
+    }
+    parts.push(duration(result.duration_ms));
+    parts.join(" · ")
+}

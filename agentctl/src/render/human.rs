@@ -1,0 +1,403 @@
+//! A turn for people: the answer on standard output, everything else quietly on standard error.
+//!
+//! On a terminal the answer streams as Markdown. Where standard output is a file or a pipe, the answer of
+//! a turn is written there as it is when the turn has ended, and nothing else ever is, so that what
+//! the model says between its tool calls does not get into a script's variable.
+
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+};
+
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    ids::{CallId, ItemId},
+    interrupt::{AnsweredBy, Ask, Interrupt},
+    item::{Item, ItemBody, ItemStatus},
+    session::{Todo, TodoStatus},
+    tool::ToolCall,
+    turn::TurnResult,
+};
+use anstyle::Style;
+
+use super::{
+    closing,
+    look::Look,
+    paint::{QUIET, STRONG, WARN, clip, paint},
+    sanitize::clean_line,
+    spinner::Spinner,
+    stream::TextStream,
+    tool_line::{argument_of, main_argument, tool_line},
+};
+use crate::turn::Renderer;
+
+/// Shows turns to a person.
+#[derive(Debug)]
+pub(crate) struct Human<O, E> {
+    look: Look,
+    text: TextStream<O>,
+    err: E,
+    spinner: Spinner,
+    /// The items whose text is under way.
+    items: HashMap<ItemId, Growing>,
+    /// The calls whose result is not there yet, for the argument in their line.
+    calls: HashMap<CallId, ToolCall>,
+    /// What runs now, in the order in which it began.
+    running: Vec<(CallId, String)>,
+    /// Whether a turn is under way.
+    live: bool,
+    /// What was written last, so that text and status lines are set apart.
+    last: Last,
+    shows_input: bool,
+    shows_interrupts: bool,
+}
+
+/// An item's text as far as it is known.
+#[derive(Debug)]
+struct Growing {
+    reasoning: bool,
+    /// Bytes of the text that were taken in.
+    taken: usize,
+    /// What was shown of a reasoning, for the spinner: its last line.
+    tail: String,
+    /// Newlines that are shown only if text follows them.
+    held: usize,
+    begun: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Nothing,
+    Text,
+    Status,
+}
+
+impl Human<io::Stdout, io::Stderr> {
+    /// On the process's own outputs.
+    pub(crate) fn stdio() -> Self {
+        Self::new(io::stdout(), io::stderr(), Look::detect())
+    }
+}
+
+impl<O: Write, E: Write> Human<O, E> {
+    /// The answer goes to `out`, everything else to `err`.
+    pub(crate) fn new(out: O, err: E, look: Look) -> Self {
+        Self {
+            look,
+            text: TextStream::new(out, look),
+            err,
+            spinner: Spinner::new(look),
+            items: HashMap::new(),
+            calls: HashMap::new(),
+            running: Vec::new(),
+            live: false,
+            last: Last::Nothing,
+            shows_input: false,
+            shows_interrupts: false,
+        }
+    }
+
+    /// Shows what the person said, too: for those who did not type it themselves.
+    pub(crate) fn showing_input(mut self) -> Self {
+        self.shows_input = true;
+        self
+    }
+
+    /// Shows interrupts as lines, for clients that do not ask.
+    pub(crate) fn showing_interrupts(mut self) -> Self {
+        self.shows_interrupts = true;
+        self
+    }
+
+    fn show(&mut self, kind: &EventKind) -> io::Result<()> {
+        match kind {
+            EventKind::TurnStarted { model, .. } => {
+                self.live = true;
+                self.spinner.show(&format!("waiting for {}", clean_line(model)));
+                Ok(())
+            }
+            EventKind::ItemStarted { item } => self.item_started(item),
+            EventKind::ItemDelta { item_id, offset, text } => self.delta(*item_id, *offset, text),
+            EventKind::ItemCompleted { item, status } => self.item_completed(item, *status),
+            EventKind::InterruptRaised { interrupt } => self.interrupt_raised(interrupt),
+            EventKind::InterruptResolved { by, .. } => self.interrupt_resolved(by),
+            EventKind::UsageUpdated { .. } => Ok(()),
+            EventKind::StateChanged { change } => self.state_changed(change),
+            EventKind::Warning { message, .. } => {
+                self.status(WARN, &format!("! {}", clean_line(message)))?;
+                self.wait_again();
+                Ok(())
+            }
+            EventKind::TurnEnded { .. } => self.turn_ended(),
+        }
+    }
+
+    fn item_started(&mut self, item: &Item) -> io::Result<()> {
+        match &item.body {
+            ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => {
+                let reasoning = matches!(item.body, ItemBody::Reasoning { .. });
+                self.items.insert(item.id, Growing::new(reasoning));
+                if reasoning {
+                    self.spinner.show("thinking");
+                }
+                self.delta(item.id, 0, text)
+            }
+            ItemBody::ToolCall(call) if !call.name.is_empty() => {
+                self.spinner.show(&clean_line(&call.name));
+                Ok(())
+            }
+            ItemBody::ToolResult(result) => {
+                let argument = self.calls.get(&result.call_id).map(|call| main_argument(&call.arguments));
+                let what = format!("{} {}", clean_line(&result.name), argument.unwrap_or_default());
+                self.running.push((result.call_id.clone(), what.trim_end().to_owned()));
+                self.wait();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn delta(&mut self, id: ItemId, offset: u64, text: &str) -> io::Result<()> {
+        let Some(item) = self.items.get_mut(&id) else {
+            // Its start was not seen, so that nobody knows what it is. The whole item will come.
+            return Ok(());
+        };
+        let Some(new) = item.take(offset, text) else { return Ok(()) };
+        if item.reasoning {
+            let tail = item.think(new);
+            self.spinner.show(&format!("thinking: {tail}"));
+            return Ok(());
+        }
+        let visible = item.grow(new);
+        self.say(&visible)
+    }
+
+    fn item_completed(&mut self, item: &Item, status: ItemStatus) -> io::Result<()> {
+        match &item.body {
+            ItemBody::AgentMessage { text } => self.message_completed(item.id, text),
+            ItemBody::Reasoning { text } => {
+                self.items.remove(&item.id);
+                let thought = clean_line(text);
+                if thought.is_empty() { Ok(()) } else { self.status(QUIET, &format!("∴ {thought}")) }
+            }
+            ItemBody::ToolCall(call) => {
+                self.calls.insert(call.call_id.clone(), call.clone());
+                Ok(())
+            }
+            ItemBody::ToolResult(result) => {
+                let call = self.calls.remove(&result.call_id);
+                self.running.retain(|(id, _)| *id != result.call_id);
+                let line = tool_line(call.as_ref(), result, self.look.columns(), self.look.err_color);
+                self.painted(&line)?;
+                self.wait();
+                Ok(())
+            }
+            ItemBody::UserMessage { text, steered } => {
+                if *steered || self.shows_input {
+                    self.status(STRONG, &format!("› {}", clean_line(text)))
+                } else {
+                    Ok(())
+                }
+            }
+            ItemBody::Compaction { .. } => self.status(QUIET, "earlier history was replaced by a summary"),
+            ItemBody::Notice { text } => self.status(QUIET, &clean_line(text)),
+        }?;
+        match (&item.body, status) {
+            (ItemBody::ToolResult(_), _) | (_, ItemStatus::Done | ItemStatus::Cut) => Ok(()),
+            (_, ItemStatus::Unknown) => self.status(QUIET, "(the daemon stopped while this was written)"),
+        }
+    }
+
+    /// Shows what the deltas did not bring, and ends the text.
+    fn message_completed(&mut self, id: ItemId, text: &str) -> io::Result<()> {
+        let mut item = self.items.remove(&id).unwrap_or_else(|| Growing::new(false));
+        let rest = text.get(item.taken..).map(|rest| item.grow(rest)).unwrap_or_default();
+        self.say(&rest)?;
+        if item.begun && self.look.out_terminal {
+            self.text.finish()?;
+        }
+        self.wait();
+        Ok(())
+    }
+
+    /// Writes words of the answer, where they are written as they come.
+    fn say(&mut self, text: &str) -> io::Result<()> {
+        if text.is_empty() || !self.look.out_terminal {
+            return Ok(());
+        }
+        self.spinner.clear();
+        if self.last == Last::Status {
+            self.text.line("")?;
+        }
+        self.last = Last::Text;
+        self.text.push(text)
+    }
+
+    /// Says on the spinner what is waited for.
+    fn wait(&mut self) {
+        match self.running.as_slice() {
+            _ if self.text.is_open() => {}
+            [] => self.spinner.show("waiting for the model"),
+            [(_, what)] => self.spinner.show(what),
+            [(_, what), others @ ..] => self.spinner.show(&format!("{what} and {} more", others.len())),
+        }
+    }
+
+    /// Puts the spinner back after a line was written while something was waited for.
+    fn wait_again(&mut self) {
+        if self.live {
+            self.wait();
+        }
+    }
+
+    fn interrupt_raised(&mut self, interrupt: &Interrupt) -> io::Result<()> {
+        self.make_way()?;
+        if !self.shows_interrupts {
+            return Ok(());
+        }
+        let what = match &interrupt.ask {
+            Ask::Approval { tool, args, .. } => format!("{} {}", clean_line(tool), argument_of(args)),
+            Ask::Question { question, .. } => clean_line(question),
+        };
+        self.status(WARN, &format!("? {}", what.trim_end()))?;
+        self.status(QUIET, &format!("  answer it with: agentctl answer {} …", interrupt.id))
+    }
+
+    fn interrupt_resolved(&mut self, by: &AnsweredBy) -> io::Result<()> {
+        let line = match by {
+            AnsweredBy::Client(client) if self.shows_interrupts => format!("answered by {}", clean_line(client)),
+            AnsweredBy::Client(_) => return Ok(()),
+            AnsweredBy::Deadline => "nobody answered in time".to_owned(),
+            AnsweredBy::Daemon => "the question lapsed".to_owned(),
+        };
+        self.status(QUIET, &line)
+    }
+
+    fn state_changed(&mut self, change: &StateChange) -> io::Result<()> {
+        match change {
+            StateChange::Todos { todos } => self.status(QUIET, &todo_line(todos)),
+            StateChange::Queue { length: 0 } | StateChange::Title { .. } | StateChange::Settings { .. } => Ok(()),
+            StateChange::Queue { length: 1 } => self.status(QUIET, "one more turn waits"),
+            StateChange::Queue { length } => self.status(QUIET, &format!("{length} more turns wait")),
+            StateChange::Reset => self.status(QUIET, "the history was set aside"),
+        }
+    }
+
+    fn finish_turn(&mut self, result: &TurnResult) -> io::Result<()> {
+        self.turn_ended()?;
+        if !self.look.out_terminal && !result.text.is_empty() {
+            self.text.raw(result.text.trim_end_matches('\n'))?;
+        }
+        for line in closing::lines(result, self.look.err_color) {
+            self.painted(&line)?;
+        }
+        self.last = Last::Nothing;
+        Ok(())
+    }
+
+    /// Leaves the terminal to others: no spinner, the cursor at the start of a row.
+    fn make_way(&mut self) -> io::Result<()> {
+        self.spinner.clear();
+        if self.text.is_open() && self.look.out_terminal { self.text.finish() } else { Ok(()) }
+    }
+
+    fn turn_ended(&mut self) -> io::Result<()> {
+        self.make_way()?;
+        self.live = false;
+        self.items.clear();
+        self.calls.clear();
+        self.running.clear();
+        Ok(())
+    }
+
+    /// A status line in one style. The text must be clean.
+    fn status(&mut self, style: Style, line: &str) -> io::Result<()> {
+        let line = clip(line, self.look.columns().saturating_sub(1));
+        self.painted(&paint(self.look.err_color, style, &line))
+    }
+
+    /// A status line that has its styles already.
+    fn painted(&mut self, line: &str) -> io::Result<()> {
+        self.make_way()?;
+        if self.last == Last::Text && self.look.err_terminal {
+            self.text.line("")?;
+        }
+        self.last = Last::Status;
+        writeln!(self.err, "{line}")?;
+        self.err.flush()
+    }
+}
+
+impl Growing {
+    fn new(reasoning: bool) -> Self {
+        Self { reasoning, taken: 0, tail: String::new(), held: 0, begun: false }
+    }
+
+    /// What is new of a delta, if it joins on to what is there. Deltas may be lost or come again.
+    fn take<'a>(&mut self, offset: u64, text: &'a str) -> Option<&'a str> {
+        let offset = usize::try_from(offset).ok()?;
+        let new = text.get(self.taken.checked_sub(offset)?..).filter(|new| !new.is_empty())?;
+        self.taken += new.len();
+        Some(new)
+    }
+
+    /// What of new text can be shown: newlines before the first word never, others once a word follows.
+    fn grow(&mut self, new: &str) -> String {
+        let body = new.trim_end_matches(['\n', '\r']);
+        let mut visible = String::with_capacity(self.held + body.len());
+        if !body.is_empty() {
+            let body = if self.begun { body } else { body.trim_start_matches(['\n', '\r']) };
+            visible.extend(std::iter::repeat_n('\n', std::mem::take(&mut self.held)));
+            visible.push_str(body);
+            self.begun |= !body.is_empty();
+        }
+        if self.begun {
+            self.held += new[new.trim_end_matches(['\n', '\r']).len()..].matches('\n').count();
+        }
+        visible
+    }
+
+    /// The last words of a reasoning.
+    fn think(&mut self, new: &str) -> &str {
+        self.tail.push_str(&new.replace(['\n', '\r', '\t'], " "));
+        if self.tail.len() > 400 {
+            let cut = self.tail.char_indices().rev().nth(60).map_or(0, |(at, _)| at);
+            self.tail.drain(..cut);
+        }
+        let clean = clean_line(&self.tail);
+        let start = clean.char_indices().rev().nth(50).map_or(0, |(at, _)| at);
+        self.tail = clean;
+        &self.tail[start..]
+    }
+}
+
+/// How far the todo list is, and what is under way.
+fn todo_line(todos: &[Todo]) -> String {
+    let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
+    let next = todos.iter().find(|todo| todo.status == TodoStatus::InProgress);
+    let next = next.or_else(|| todos.iter().find(|todo| todo.status == TodoStatus::Pending));
+    let next = next.map(|todo| format!(" · {}", clean_line(&todo.content))).unwrap_or_default();
+    format!("☐ {done} of {} done{next}", todos.len())
+}
+
+impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.show(&event.kind)
+    }
+
+    fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
+        self.finish_turn(result)
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        for line in text.lines() {
+            self.painted(&paint(self.look.err_color, QUIET, &clean_line(line)))?;
+        }
+        self.wait_again();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "human_tests.rs"]
+mod tests;

@@ -1,0 +1,362 @@
+//! Scripted turns on terminals and in pipes.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use agentd_core::{
+    Timestamp,
+    ids::{InterruptId, SessionId, TraceId, TurnId},
+    interrupt::Answer,
+    policy::Risk,
+    tool::{ToolErrorCode, ToolResult},
+    turn::{StopReason, TurnError},
+    usage::Usage,
+};
+use serde_json::json;
+
+use super::*;
+use crate::render::screen::Screen;
+
+/// What was written, to both outputs in the order in which it was written, and to each.
+#[derive(Debug, Clone, Default)]
+struct Paper(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Paper {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.borrow().clone()).unwrap()
+    }
+}
+
+const TERMINAL: Look =
+    Look { out_terminal: true, out_color: true, err_terminal: false, err_color: false, size: || (60, 12) };
+const NO_COLOR: Look = Look { out_color: false, ..TERMINAL };
+const PIPES: Look = Look { out_terminal: false, out_color: false, ..TERMINAL };
+
+/// Events of one turn.
+struct Script {
+    turn_id: TurnId,
+    events: Vec<EventKind>,
+}
+
+impl Script {
+    fn new() -> Self {
+        let started = EventKind::TurnStarted {
+            trace_id: TraceId::generate(),
+            slot: agentd_core::model::Slot::Base,
+            model: "test".into(),
+            reason: "asked for".into(),
+            max_steps: 10,
+        };
+        Self { turn_id: TurnId::generate(), events: vec![started] }
+    }
+
+    fn item(&self, body: ItemBody) -> Item {
+        Item { id: ItemId::generate(), turn_id: self.turn_id, body }
+    }
+
+    fn event(mut self, kind: EventKind) -> Self {
+        self.events.push(kind);
+        self
+    }
+
+    fn streamed(mut self, pieces: &[&str], body: fn(String) -> ItemBody) -> Self {
+        let mut item = self.item(body(String::new()));
+        self.events.push(EventKind::ItemStarted { item: item.clone() });
+        let mut offset = 0;
+        for piece in pieces {
+            self.events.push(EventKind::ItemDelta { item_id: item.id, offset, text: (*piece).into() });
+            offset += piece.len() as u64;
+        }
+        item.body = body(pieces.concat());
+        self.event(EventKind::ItemCompleted { item, status: ItemStatus::Done })
+    }
+
+    fn says(self, pieces: &[&str]) -> Self {
+        self.streamed(pieces, |text| ItemBody::AgentMessage { text })
+    }
+
+    fn thinks(self, pieces: &[&str]) -> Self {
+        self.streamed(pieces, |text| ItemBody::Reasoning { text })
+    }
+
+    fn calls(self, call: &str, name: &str, arguments: &str) -> Self {
+        let call = ToolCall { call_id: CallId::from(call.to_owned()), name: name.into(), arguments: arguments.into() };
+        let item = self.item(ItemBody::ToolCall(call));
+        self.event(EventKind::ItemStarted { item: item.clone() })
+            .event(EventKind::ItemCompleted { item, status: ItemStatus::Done })
+    }
+
+    fn runs(self, call: &str, name: &str) -> Self {
+        let item = self.item(ItemBody::ToolResult(result(call, name, "", None)));
+        self.event(EventKind::ItemStarted { item })
+    }
+
+    fn returns(self, call: &str, name: &str, text: &str, error: Option<ToolErrorCode>) -> Self {
+        let item = self.item(ItemBody::ToolResult(result(call, name, text, error)));
+        self.event(EventKind::ItemCompleted { item, status: ItemStatus::Done })
+    }
+
+    fn ends(self, stop_reason: StopReason, text: &str) -> Self {
+        let result = TurnResult {
+            turn_id: self.turn_id,
+            trace_id: TraceId::generate(),
+            text: text.into(),
+            tool_used: false,
+            stop_reason,
+            error: (stop_reason == StopReason::Failed).then(|| TurnError {
+                kind: agentd_core::error::ErrorKind::Unreachable,
+                message: "could not reach the model\u{1b}[2J".into(),
+                hint: Some("start it".into()),
+            }),
+            steps: 2,
+            usage: Usage {
+                prompt_tokens: 1234,
+                cached_tokens: 1000,
+                completion_tokens: 56,
+                cost_microusd: Some(1200),
+                ..Usage::default()
+            },
+            denials: Vec::new(),
+            files: Vec::new(),
+            duration_ms: 3456,
+        };
+        self.event(EventKind::TurnEnded { result: Box::new(result) })
+    }
+
+    /// Both outputs after the turn was shown.
+    fn played(self, look: Look, options: fn(Human<Paper, Paper>) -> Human<Paper, Paper>) -> (Paper, Paper) {
+        let (out, err) = (Paper::default(), Paper::default());
+        self.play(options(Human::new(out.clone(), err.clone(), look)));
+        (out, err)
+    }
+
+    fn play(self, mut human: Human<Paper, Paper>) {
+        for kind in self.events {
+            human.show(&kind).unwrap();
+            if let EventKind::TurnEnded { result } = kind {
+                human.finish_turn(&result).unwrap();
+            }
+        }
+    }
+
+    /// One terminal that has both outputs, as text.
+    fn screen(self, look: Look) -> String {
+        let paper = Paper::default();
+        self.play(Human::new(paper.clone(), paper.clone(), look));
+        let (columns, rows) = (look.size)();
+        Screen::new(columns, rows).feed(&paper.text()).lines().join("\n")
+    }
+}
+
+fn result(call: &str, name: &str, text: &str, error: Option<ToolErrorCode>) -> ToolResult {
+    ToolResult {
+        call_id: CallId::from(call.to_owned()),
+        name: name.into(),
+        text: text.into(),
+        error,
+        files: Vec::new(),
+        duration_ms: 12,
+    }
+}
+
+fn working_turn() -> Script {
+    Script::new()
+        .thinks(&["The person wants\n", "a **summary** of two files."])
+        .says(&["\n\nI look at *both*", " files.\n\n"])
+        .calls("a", "read_file", r#"{"path":"a.txt"}"#)
+        .calls("b", "read_file", r#"{"path":"b.txt"}"#)
+        .runs("a", "read_file")
+        .runs("b", "read_file")
+        .returns("b", "read_file", "no such file", Some(ToolErrorCode::Path))
+        .returns("a", "read_file", "one\ntwo\n", None)
+        .event(EventKind::Warning { code: "model_retry".into(), message: "trying again in 2 s".into() })
+        .says(&["# Sum", "mary\n\n- **a.txt** ", "has two lines that say one", " and two\n- 漢字\n"])
+        .ends(StopReason::Completed, "# Summary\n\n- **a.txt** has two lines that say one and two\n- 漢字\n")
+}
+
+#[test]
+fn a_turn_on_a_terminal() {
+    insta::assert_snapshot!(working_turn().screen(TERMINAL), @r#"
+    ∴ The person wants a **summary** of two files.
+
+    I look at both files.
+    ✗ read_file b.txt → E_PATH no such file · 12 ms
+    ● read_file a.txt → 2 lines · 12 ms
+    ! trying again in 2 s
+
+    Summary
+
+    • a.txt has two lines that say one and two
+    • 漢字
+    1,234 in (1,000 cached) · 56 out · $0.0012 · 2 steps · 3.4 s
+    "#);
+}
+
+#[test]
+fn a_turn_without_colours_keeps_its_marks() {
+    insta::assert_snapshot!(working_turn().screen(NO_COLOR), @r#"
+    ∴ The person wants a **summary** of two files.
+
+    I look at *both* files.
+    ✗ read_file b.txt → E_PATH no such file · 12 ms
+    ● read_file a.txt → 2 lines · 12 ms
+    ! trying again in 2 s
+
+    # Summary
+
+    - **a.txt** has two lines that say one and two
+    - 漢字
+    1,234 in (1,000 cached) · 56 out · $0.0012 · 2 steps · 3.4 s
+    "#);
+}
+
+#[test]
+fn a_pipe_gets_the_answer_and_nothing_else() {
+    let (out, err) = working_turn().played(PIPES, |human| human);
+    assert_eq!(out.text(), "# Summary\n\n- **a.txt** has two lines that say one and two\n- 漢字\n");
+    insta::assert_snapshot!(err.text(), @r#"
+    ∴ The person wants a **summary** of two files.
+    ✗ read_file b.txt → E_PATH no such file · 12 ms
+    ● read_file a.txt → 2 lines · 12 ms
+    ! trying again in 2 s
+    1,234 in (1,000 cached) · 56 out · $0.0012 · 2 steps · 3.4 s
+    "#);
+}
+
+#[test]
+fn colours_are_used_where_they_are_welcome() {
+    let look = Look { err_color: true, ..PIPES };
+    let (_, err) = Script::new().returns("a", "now", "12:00", None).played(look, |human| human);
+    assert!(err.text().contains("\u{1b}["));
+    let (out, err) = working_turn().played(PIPES, |human| human);
+    assert!(!out.text().contains('\u{1b}') && !err.text().contains('\u{1b}'));
+}
+
+#[test]
+fn lost_and_repeated_deltas_change_nothing() {
+    let mut script = Script::new();
+    let item = script.item(ItemBody::AgentMessage { text: String::new() });
+    let delta = |offset, text: &str| EventKind::ItemDelta { item_id: item.id, offset, text: text.into() };
+    let whole = Item { body: ItemBody::AgentMessage { text: "one two three four".into() }, ..item.clone() };
+    script = script
+        .event(EventKind::ItemStarted { item: item.clone() })
+        .event(delta(0, "one "))
+        .event(delta(0, "one "))
+        .event(delta(2, "e two "))
+        .event(delta(14, "four"))
+        .event(EventKind::ItemCompleted { item: whole, status: ItemStatus::Done });
+    assert_eq!(script.screen(TERMINAL), "one two three four");
+}
+
+#[test]
+fn an_item_that_came_whole_is_shown_whole() {
+    let mut script = Script::new();
+    let item = script.item(ItemBody::AgentMessage { text: "never **streamed**".into() });
+    script = script.event(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    assert_eq!(script.screen(TERMINAL), "never streamed");
+}
+
+#[test]
+fn a_failure_says_what_to_do() {
+    let script = Script::new().says(&["half an ans"]).ends(StopReason::Failed, "half an ans");
+    insta::assert_snapshot!(script.screen(TERMINAL), @r#"
+    half an ans
+    error: could not reach the model
+    hint: start it
+    1,234 in (1,000 cached) · 56 out · $0.0012 · 2 steps · 3.4 s
+    "#);
+}
+
+#[test]
+fn a_cancelled_turn_ends_its_line() {
+    let mut script = Script::new();
+    let item = script.item(ItemBody::AgentMessage { text: String::new() });
+    let delta = EventKind::ItemDelta { item_id: item.id, offset: 0, text: "half **a".into() };
+    script = script.event(EventKind::ItemStarted { item }).event(delta).ends(StopReason::Cancelled, "half **a");
+    insta::assert_snapshot!(script.screen(TERMINAL), @r#"
+    half **a
+    cancelled
+    1,234 in (1,000 cached) · 56 out · $0.0012 · 2 steps · 3.4 s
+    "#);
+}
+
+#[test]
+fn state_and_other_people_are_shown_in_a_line() {
+    let todo = |content: &str, status| Todo {
+        id: content.into(),
+        content: content.into(),
+        status,
+        priority: agentd_core::session::TodoPriority::Medium,
+    };
+    let todos = vec![todo("plan", TodoStatus::Completed), todo("write\u{1b}[2J it", TodoStatus::InProgress)];
+    let script = Script::new();
+    let interrupt = Interrupt {
+        id: InterruptId::generate(),
+        session_id: SessionId::generate(),
+        turn_id: script.turn_id,
+        call_id: None,
+        ask: Ask::Approval {
+            tool: "run_bash_command".into(),
+            args: json!({"command": "make"}),
+            risk: Risk::High,
+            reason: "it runs a command".into(),
+            preview: None,
+            grant: None,
+        },
+        raised_at: Timestamp::UNIX_EPOCH,
+        deadline: None,
+        on_deadline: None,
+    };
+    let resolved = EventKind::InterruptResolved {
+        interrupt_id: interrupt.id,
+        call_id: None,
+        answer: Answer::Approve,
+        by: AnsweredBy::Client("phone".into()),
+    };
+    let input = script.item(ItemBody::UserMessage { text: "do it".into(), steered: false });
+    let id = interrupt.id.to_string();
+    let script = script
+        .event(EventKind::ItemCompleted { item: input, status: ItemStatus::Done })
+        .event(EventKind::StateChanged { change: StateChange::Todos { todos } })
+        .event(EventKind::InterruptRaised { interrupt: Box::new(interrupt) })
+        .event(resolved)
+        .event(EventKind::StateChanged { change: StateChange::Queue { length: 2 } });
+    let (_, err) =
+        script.played(Look { size: || (100, 12), ..TERMINAL }, |human| human.showing_input().showing_interrupts());
+    insta::assert_snapshot!(err.text().replace(&id, "ID"), @r#"
+    › do it
+    ☐ 1 of 2 done · write it
+    ? run_bash_command make
+      answer it with: agentctl answer ID …
+    answered by phone
+    2 more turns wait
+    "#);
+}
+
+#[test]
+fn a_broken_pipe_is_told() {
+    struct Broken;
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut human = Human::new(Broken, io::sink(), TERMINAL);
+    let script = Script::new().says(&["text"]);
+    let failed = script.events.iter().find_map(|kind| human.show(kind).err());
+    assert_eq!(failed.unwrap().kind(), io::ErrorKind::BrokenPipe);
+}

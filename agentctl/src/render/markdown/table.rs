@@ -1,0 +1,129 @@
+//! Tables: columns of one width, or none at all where they do not fit.
+
+use anstyle::Style;
+
+use super::inline::{self, Span};
+use crate::render::paint::{QUIET, paint, width};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Align {
+    Left,
+    Right,
+    Center,
+}
+
+/// Whether a line can be part of a table.
+pub(crate) fn is_row(line: &str) -> bool {
+    line.trim_start().starts_with('|')
+}
+
+/// The rows of a table, if it is one and fits in so many columns.
+pub(crate) fn render(source: &str, columns: usize) -> Option<Vec<String>> {
+    let mut lines = source.lines();
+    let head = cells(lines.next()?);
+    let aligns: Vec<Align> = cells(lines.next()?).iter().map(|cell| align(cell)).collect::<Option<_>>()?;
+    let body: Vec<Vec<String>> = lines.map(cells).collect();
+    if head.len() != aligns.len() || body.iter().any(|row| row.len() > head.len()) {
+        return None;
+    }
+    let head: Vec<Vec<Span>> = head.iter().map(|cell| inline::parse(cell, Style::new().bold())).collect();
+    let body: Vec<Vec<Vec<Span>>> =
+        body.iter().map(|row| row.iter().map(|cell| inline::parse(cell, Style::new())).collect()).collect();
+    let widths: Vec<usize> = (0..aligns.len())
+        .map(|column| {
+            let cells = std::iter::once(&head).chain(&body).filter_map(|row| row.get(column));
+            cells.map(|cell| cell_width(cell)).max().unwrap_or(0)
+        })
+        .collect();
+    if widths.iter().sum::<usize>() + 3 * widths.len().saturating_sub(1) > columns {
+        return None;
+    }
+    let rule = widths.iter().map(|width| "─".repeat(*width)).collect::<Vec<_>>().join("─┼─");
+    let mut rows = vec![row(&head, &widths, &aligns), paint(true, QUIET, &rule)];
+    rows.extend(body.iter().map(|cells| row(cells, &widths, &aligns)));
+    Some(rows)
+}
+
+/// The cells of a line, without the space around them. A bar after a backslash belongs to its cell.
+fn cells(line: &str) -> Vec<String> {
+    let line = line.trim();
+    let line = line.strip_prefix('|').unwrap_or(line);
+    let mut cells = vec![String::new()];
+    let mut escaped = false;
+    for c in line.chars() {
+        match cells.last_mut() {
+            Some(cell) if c != '|' => cell.push(c),
+            Some(cell) if escaped => {
+                cell.pop();
+                cell.push(c);
+            }
+            _ => cells.push(String::new()),
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    if cells.len() > 1 && cells.last().is_some_and(|cell| cell.trim().is_empty()) {
+        cells.pop();
+    }
+    cells.iter().map(|cell| cell.trim().to_owned()).collect()
+}
+
+fn align(cell: &str) -> Option<Align> {
+    let dashes = cell.trim_start_matches(':').trim_end_matches(':');
+    if dashes.is_empty() || dashes.chars().any(|c| c != '-') {
+        return None;
+    }
+    Some(match (cell.starts_with(':'), cell.ends_with(':')) {
+        (true, true) => Align::Center,
+        (false, true) => Align::Right,
+        _ => Align::Left,
+    })
+}
+
+fn cell_width(cell: &[Span]) -> usize {
+    cell.iter().map(|span| width(&span.text)).sum()
+}
+
+fn row(cells: &[Vec<Span>], widths: &[usize], aligns: &[Align]) -> String {
+    let mut row = String::new();
+    for (column, (target, align)) in widths.iter().zip(aligns).enumerate() {
+        let cell: &[Span] = cells.get(column).map_or(&[], Vec::as_slice);
+        let missing = target.saturating_sub(cell_width(cell));
+        let left = match align {
+            Align::Left => 0,
+            Align::Right => missing,
+            Align::Center => missing / 2,
+        };
+        if column > 0 {
+            row.push_str(&paint(true, QUIET, " │ "));
+        }
+        row.extend(std::iter::repeat_n(' ', left));
+        row.extend(cell.iter().map(|span| paint(true, span.style, &span.text)));
+        if column + 1 < widths.len() {
+            row.extend(std::iter::repeat_n(' ', missing - left));
+        }
+    }
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(source: &str, columns: usize) -> Option<Vec<String>> {
+        render(source, columns).map(|rows| rows.iter().map(|row| crate::render::sanitize::clean(row)).collect())
+    }
+
+    #[test]
+    fn columns_line_up_whatever_the_script() {
+        let source = "| name | size |\n|:--|--:|\n| 漢字 | 12 |\n| a\\|b | `3` |\n";
+        assert_eq!(plain(source, 80).unwrap(), ["name │ size", "─────┼─────", "漢字 │   12", "a|b  │    3"]);
+    }
+
+    #[test]
+    fn what_is_no_table_or_does_not_fit_is_left_alone() {
+        assert_eq!(plain("| a | b |\n| 1 | 2 |\n", 80), None);
+        assert_eq!(plain("| a |\n", 80), None);
+        assert_eq!(plain("| a | b |\n|--|--|\n| 1 | 2 | 3 |\n", 80), None);
+        assert_eq!(plain("| name | size |\n|--|--|\n| long enough | 12 |\n", 12), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! The few colours of the client, and how wide text is.
+
+use anstyle::{AnsiColor, Style};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// What is there but should not draw the eye: tool lines, usage, reasoning.
+pub(crate) const QUIET: Style = Style::new().dimmed();
+/// What matters in a quiet line.
+pub(crate) const STRONG: Style = Style::new().bold();
+/// What went wrong.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+/// What wants attention.
+pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
+/// What went well, and what a diff adds.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+/// Code, and where in a file a diff is.
+pub(crate) const CODE: Style = AnsiColor::Cyan.on_default();
+
+/// The text in a style, or as it is where there is no colour.
+pub(crate) fn paint(color: bool, style: Style, text: &str) -> String {
+    if color && !style.is_plain() && !text.is_empty() {
+        format!("{}{text}{}", style.render(), style.render_reset())
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The columns that a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// The columns that a character takes at the most, on any terminal: characters of ambiguous width are
+/// counted as wide, and parts of a joined emoji one by one. Whoever must know on which row the cursor
+/// is breaks lines by this measure, so that no terminal breaks them anywhere else.
+pub(crate) fn widest(c: char) -> usize {
+    c.width_cjk().unwrap_or(0)
+}
+
+/// The start of a text that fits in so many columns, with an ellipsis where something was left out.
+pub(crate) fn clip(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut clipped = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used + 1 > columns {
+            break;
+        }
+        clipped.push(c);
+    }
+    clipped.truncate(clipped.trim_end().len());
+    clipped.push('…');
+    clipped
+}
+
+/// A duration for people.
+pub(crate) fn duration(millis: u64) -> String {
+    match millis {
+        0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
+        60_000..3_600_000 => format!("{} min {:02} s", millis / 60_000, millis / 1000 % 60),
+        _ => format!("{} h {:02} min", millis / 3_600_000, millis / 60_000 % 60),
+    }
+}
+
+/// A number for people, with a comma every three digits.
+pub(crate) fn number(n: u64) -> String {
+    let digits = n.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Money for people: cents, and more digits where there are no cents.
+pub(crate) fn dollars(microusd: u64) -> String {
+    if microusd >= 1_000_000 || microusd == 0 {
+        format!("${}.{:02}", microusd / 1_000_000, microusd % 1_000_000 / 10_000)
+    } else {
+        format!("$0.{:04}", microusd.div_ceil(100))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_well() {
+        let durations: Vec<_> = [0, 999, 1_000, 61_500, 3_660_000].into_iter().map(duration).collect();
+        assert_eq!(durations, ["0 ms", "999 ms", "1.0 s", "1 min 01 s", "1 h 01 min"]);
+        let numbers: Vec<_> = [0, 999, 1_000, 1_234_567].into_iter().map(number).collect();
+        assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
+        let money: Vec<_> = [0, 40, 12_345, 1_239_999].into_iter().map(dollars).collect();
+        assert_eq!(money, ["$0.00", "$0.0001", "$0.0124", "$1.23"]);
+    }
+
+    #[test]
+    fn clipping_counts_columns() {
+        assert_eq!(clip("short", 5), "short");
+        assert_eq!(clip("longer than that", 8), "longer…");
+        assert_eq!(clip("漢字漢字", 5), "漢字…");
+        assert_eq!(clip("漢字", 0), "…");
+    }
+}

@@ -1,0 +1,85 @@
+//! A terminal of the tests' own: rows that scroll away, and the few sequences that the client uses.
+
+use unicode_width::UnicodeWidthChar as _;
+
+pub(crate) struct Screen {
+    columns: usize,
+    rows: usize,
+    lines: Vec<Vec<char>>,
+    row: usize,
+    column: usize,
+}
+
+impl Screen {
+    pub(crate) fn new(columns: usize, rows: usize) -> Self {
+        Self { columns, rows, lines: vec![Vec::new()], row: 0, column: 0 }
+    }
+
+    pub(crate) fn feed(mut self, text: &str) -> Self {
+        let mut rest = text.chars();
+        while let Some(c) = rest.next() {
+            match c {
+                '\n' => self.newline(),
+                '\r' => self.column = 0,
+                '\u{1b}' => {
+                    assert_eq!(rest.next(), Some('['), "only control sequences are written");
+                    let mut parameters = String::new();
+                    let last = rest.by_ref().find(|c| {
+                        parameters.push(*c);
+                        c.is_ascii_alphabetic()
+                    });
+                    parameters.pop();
+                    self.sequence(&parameters, last.expect("a sequence ends"));
+                }
+                _ => self.put(c),
+            }
+        }
+        self
+    }
+
+    fn sequence(&mut self, parameters: &str, last: char) {
+        match last {
+            'm' => {}
+            // The cursor stops at the top of the screen, which is where repainting goes wrong.
+            'A' => {
+                let top = self.lines.len().saturating_sub(self.rows);
+                self.row = self.row.saturating_sub(parameters.parse().expect("a number")).max(top);
+            }
+            'J' => {
+                self.lines.truncate(self.row + 1);
+                self.lines[self.row].truncate(self.column);
+            }
+            'K' => self.lines[self.row].truncate(self.column),
+            other => panic!("the client does not write CSI {parameters}{other}"),
+        }
+    }
+
+    fn newline(&mut self) {
+        self.row += 1;
+        self.column = 0;
+        if self.row == self.lines.len() {
+            self.lines.push(Vec::new());
+        }
+    }
+
+    fn put(&mut self, c: char) {
+        let width = c.width().unwrap_or(0);
+        if self.column + width > self.columns {
+            self.newline();
+        }
+        let line = &mut self.lines[self.row];
+        line.resize(self.column, ' ');
+        line.push(c);
+        // The second half of a wide character.
+        line.extend(std::iter::repeat_n('\0', width.saturating_sub(1)));
+        self.column += width;
+    }
+
+    /// Everything that was shown, without the row that the cursor waits on.
+    pub(crate) fn lines(mut self) -> Vec<String> {
+        if self.lines.last().is_some_and(Vec::is_empty) {
+            self.lines.pop();
+        }
+        self.lines.iter().map(|line| line.iter().filter(|c| **c != '\0').collect()).collect()
+    }
+}
