@@ -1,1 +1,30 @@
-//! agentd-engine
+//! Sessions and turns.
+//!
+//! The engine knows no adapter: models, tools, the journal and the files come in through the ports of
+//! [`agentd_core::ports`].
+//!
+//! - [`engine`]: the front. [`Engine`] finds and loads sessions; [`SessionHandle`] speaks to one.
+//! - `session/`: one actor a session, the only writer of its facts. `journal` numbers, stores and then
+//!   publishes them; `subscribers` lets any number of readers follow without ever stalling the turn;
+//!   `interrupts` is the one map of questions that wait for a person.
+//! - `turn/`: one turn. `run` is the product in eighty lines, `step` decides purely, `sample` asks the model,
+//!   `dispatch` runs tool calls, `finalize` writes the last answer.
+//! - `chain/`: the capabilities that surround a turn, one link a file, their order and its reason in `order.rs`.
+//! - `prompt/`: what the model sees, one fragment a file.
+//! - `policy/`: whether a call may run, pure.
+//! - `recovery`: what a crash left behind, and the facts that say so, pure.
+
+mod chain;
+pub mod config;
+pub mod engine;
+pub mod error;
+mod policy;
+mod prompt;
+pub mod recovery;
+mod session;
+mod turn;
+
+pub use config::EngineConfig;
+pub use engine::{Engine, EngineParts, EngineStats};
+pub use error::EngineError;
+pub use session::{SessionHandle, SessionView, StartedTurn, subscribers::Subscription};

@@ -1,0 +1,11 @@
+//! The capabilities that surround a turn, each an independent link in a file of its own.
+//!
+//! [`order`] has the trait, the order and the reason for the order.
+
+mod approvals;
+mod order;
+mod questions;
+mod repair;
+mod todos;
+
+pub(crate) use self::order::{Chain, Invocation, Link, Next};

@@ -1,0 +1,108 @@
+//! What a link is, and in which order links stand.
+
+use std::sync::{Arc, OnceLock};
+
+use agentd_core::{
+    ids::ItemId,
+    model::ModelRequest,
+    session::Todo,
+    tool::{ToolCall, ToolOutput, ToolSpec},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use super::{approvals::Approvals, questions::Questions, repair::Repair, todos::Todos};
+use crate::turn::{Stop, TurnContext, TurnState, dispatch};
+
+/// A capability with hooks before the turn, before each model call and around each tool call.
+pub(crate) trait Link: Send + Sync {
+    /// The link's name, for people who want to see the chain.
+    fn name(&self) -> &'static str;
+
+    /// The tools that the link answers itself.
+    fn tools(&self) -> Vec<ToolSpec> {
+        Vec::new()
+    }
+
+    /// Called once, before the first step.
+    fn before_turn<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), Stop>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    /// May change what the model is sent.
+    fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut ModelRequest) {}
+
+    /// May answer a call itself, change it, or let it through and look at what comes back.
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        next.run(call)
+    }
+}
+
+/// One call on its way through the chain.
+#[derive(Clone, Copy)]
+pub(crate) struct Invocation<'a> {
+    pub(crate) context: &'a TurnContext,
+    pub(crate) call: &'a ToolCall,
+    /// The session's todo list.
+    pub(crate) todos: &'a [Todo],
+    /// The item of the result, once the tool has started.
+    pub(crate) started: &'a OnceLock<ItemId>,
+}
+
+/// The rest of the chain.
+pub(crate) struct Next<'a> {
+    links: &'a [Arc<dyn Link>],
+}
+
+impl<'a> Next<'a> {
+    /// Passes the call on.
+    pub(crate) fn run(self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        match self.links.split_first() {
+            Some((link, links)) => link.around_tool(call, Next { links }),
+            None => dispatch::execute(call).boxed(),
+        }
+    }
+}
+
+/// All links, in order.
+pub(crate) struct Chain {
+    links: Vec<Arc<dyn Link>>,
+}
+
+impl Chain {
+    /// The shipped order. For requests it runs from first to last, so that what comes later sees what was
+    /// added before; for tool calls the first is the outermost.
+    ///
+    /// 1. `todos`, `questions`: they answer their own tools, which never need an approval.
+    /// 2. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+    /// 3. `approvals`: innermost, so that what a person is asked about is exactly what will run.
+    pub(crate) fn standard() -> Self {
+        Self { links: vec![Arc::new(Todos), Arc::new(Questions), Arc::new(Repair), Arc::new(Approvals)] }
+    }
+
+    /// The tools that links answer themselves.
+    pub(crate) fn tools(&self) -> Vec<ToolSpec> {
+        self.links.iter().flat_map(|link| link.tools()).collect()
+    }
+
+    /// The links' names, in order.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.links.iter().map(|link| link.name()).collect()
+    }
+
+    pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+        for link in &self.links {
+            link.before_turn(context, state).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn before_model(&self, context: &TurnContext, state: &TurnState, request: &mut ModelRequest) {
+        for link in &self.links {
+            link.before_model(context, state, request);
+        }
+    }
+
+    pub(crate) async fn around_tool(&self, call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+        Next { links: &self.links }.run(call).await
+    }
+}

@@ -1,0 +1,53 @@
+//! What can be set about sessions and turns.
+
+use std::time::Duration;
+
+use agentd_core::{interrupt::Answer, session::SessionSettings};
+
+/// What can be set about sessions and turns.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// The instructions that every session starts with.
+    pub system_prompt: String,
+    /// The settings of a new session.
+    pub session_defaults: SessionSettings,
+    /// The messages of history that a model sees at the most; from 10 to 100.
+    pub max_message_history: usize,
+    /// The steps that a turn may take where its client names no number; the model's default where absent.
+    pub max_steps: Option<u32>,
+    /// How long a turn may work, waiting for people not included.
+    pub turn_time_limit: Option<Duration>,
+    /// How many tokens (requests and answers) a turn may take.
+    pub turn_token_budget: Option<u64>,
+    /// How many read-only calls of one step run at once.
+    pub parallel_calls: usize,
+    /// How long a person has to answer an interrupt; for ever where absent.
+    pub interrupt_deadline: Option<Duration>,
+    /// The answer that is taken when the deadline passes.
+    pub interrupt_default: Answer,
+    /// How many turns may wait behind the one that runs.
+    pub queue_limit: usize,
+    /// How long a session without turn and readers stays in memory.
+    pub idle_unload: Duration,
+    /// The size of an input at the most, in bytes.
+    pub max_input_bytes: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            system_prompt: "You are a helpful assistant.".to_owned(),
+            session_defaults: SessionSettings::default(),
+            max_message_history: 40,
+            max_steps: None,
+            turn_time_limit: None,
+            turn_token_budget: None,
+            parallel_calls: 8,
+            interrupt_deadline: None,
+            interrupt_default: Answer::Reject { reason: Some("nobody answered in time".to_owned()) },
+            queue_limit: 16,
+            idle_unload: Duration::from_secs(300),
+            max_input_bytes: 8 << 20,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The front of the engine: finds and loads sessions.
+
+pub(crate) mod gauges;
+mod registry;
+
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{
+    error::ErrorKind,
+    ids::{InterruptId, SessionId},
+    interrupt::{Answer, Interrupt},
+    model::SlotInfo,
+    ports::{Clock, Models, Store, Toolbox, Workspaces},
+    session::{SessionSettings, SessionSummary},
+    tool::ToolSpec,
+};
+use tokio::sync::{OnceCell, watch};
+
+use self::gauges::Gauges;
+use crate::{chain::Chain, config::EngineConfig, error::EngineError, recovery::RecoveredTurn, session::SessionHandle};
+
+/// What the engine needs of the world.
+pub struct EngineParts {
+    /// The models.
+    pub models: Arc<dyn Models>,
+    /// The tools.
+    pub toolbox: Arc<dyn Toolbox>,
+    /// The journal.
+    pub store: Arc<dyn Store>,
+    /// The sessions' files.
+    pub workspaces: Arc<dyn Workspaces>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What can be set.
+    pub config: EngineConfig,
+}
+
+/// What all sessions share.
+pub(crate) struct Shared {
+    pub(crate) parts: Ports,
+    /// All tools, those of the chain's links included, sorted by name.
+    pub(crate) tools: Arc<[ToolSpec]>,
+    pub(crate) chain: Arc<Chain>,
+    pub(crate) gauges: Arc<Gauges>,
+    config: watch::Receiver<Arc<EngineConfig>>,
+}
+
+/// The ports, without the configuration, which may change.
+pub(crate) struct Ports {
+    pub(crate) models: Arc<dyn Models>,
+    pub(crate) toolbox: Arc<dyn Toolbox>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) workspaces: Arc<dyn Workspaces>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Shared {
+    /// The configuration that is in force now.
+    pub(crate) fn config(&self) -> Arc<EngineConfig> {
+        Arc::clone(&self.config.borrow())
+    }
+}
+
+/// The front of the engine. Cloneable; all clones speak to the same sessions.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    registry: registry::RegistryHandle,
+    config: watch::Sender<Arc<EngineConfig>>,
+    recovered: Arc<OnceCell<Vec<RecoveredTurn>>>,
+}
+
+/// Figures about what is going on.
+#[derive(Debug, Clone, Default)]
+pub struct EngineStats {
+    /// Sessions in memory.
+    pub live_sessions: usize,
+    /// Turns that are open.
+    pub running_turns: usize,
+    /// Those of them that wait for a person.
+    pub waiting_turns: usize,
+    /// What the last stop of the daemon had left behind.
+    pub recovered: Vec<RecoveredTurn>,
+}
+
+impl Engine {
+    /// An engine on these parts. Must be called inside a tokio runtime.
+    #[must_use]
+    pub fn new(parts: EngineParts) -> Self {
+        let EngineParts { models, toolbox, store, workspaces, clock, config } = parts;
+        let chain = Arc::new(Chain::standard());
+        let mut tools = toolbox.specs().to_vec();
+        tools.extend(chain.tools());
+        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        let (sender, receiver) = watch::channel(Arc::new(config));
+        let shared = Arc::new(Shared {
+            parts: Ports { models, toolbox, store, workspaces, clock },
+            tools: tools.into(),
+            chain,
+            gauges: Arc::default(),
+            config: receiver,
+        });
+        let registry = registry::spawn(Arc::clone(&shared));
+        Self { shared, registry, config: sender, recovered: Arc::new(OnceCell::new()) }
+    }
+
+    /// Settles every turn that was open when the daemon last stopped: tells what finished, what never ran and what
+    /// is unknown; leaves those open that wait for a person. Called once, at start.
+    ///
+    /// # Errors
+    /// When the journal cannot be read. A session that cannot be settled is logged and left for its next use.
+    pub async fn recover(&self) -> Result<Vec<RecoveredTurn>, EngineError> {
+        let mut recovered = Vec::new();
+        for id in self.shared.parts.store.open_turns().await? {
+            match self.session(id).await?.recovered().await {
+                Ok(report) => recovered.extend(report),
+                Err(error) => {
+                    tracing::error!(session = %id, "what the last stop left behind could not be settled: {error}")
+                }
+            }
+        }
+        let _ = self.recovered.set(recovered.clone());
+        Ok(recovered)
+    }
+
+    /// Creates a session.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub async fn create_session(
+        &self,
+        settings: SessionSettings,
+        title: Option<String>,
+    ) -> Result<SessionHandle, EngineError> {
+        let id = SessionId::generate();
+        self.shared.parts.store.create_session(id, self.shared.parts.clock.now(), settings).await?;
+        let handle = self.registry.get(id).await?;
+        if let Some(title) = title {
+            handle.rename(title).await?;
+        }
+        Ok(handle)
+    }
+
+    /// The settings of a new session where nobody says otherwise.
+    #[must_use]
+    pub fn session_defaults(&self) -> SessionSettings {
+        self.shared.config().session_defaults.clone()
+    }
+
+    /// One session. That there is none shows at the first question to the handle.
+    ///
+    /// # Errors
+    /// When the engine is stopping.
+    pub async fn session(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
+        self.registry.get(id).await
+    }
+
+    /// The session that an id or the unique start of one means.
+    ///
+    /// # Errors
+    /// When none or several are meant.
+    pub async fn find_session(&self, id_or_prefix: &str) -> Result<SessionId, EngineError> {
+        let shown: String = id_or_prefix.chars().take(80).collect();
+        let found = self.shared.parts.store.find_sessions(id_or_prefix.to_owned(), 3).await?;
+        match found.as_slice() {
+            [id] => Ok(*id),
+            [] => Err(EngineError::new(ErrorKind::NotFound, format!("there is no session {shown:?}"))
+                .with_hint("agentctl sessions list shows all")),
+            several => {
+                let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
+                Err(EngineError::new(ErrorKind::InvalidInput, format!("{shown:?} could mean several sessions"))
+                    .with_hint(format!("give more of the id, such as {}", ids.join(" or "))))
+            }
+        }
+    }
+
+    /// Sessions, last used first.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, EngineError> {
+        Ok(self.shared.parts.store.sessions(limit).await?)
+    }
+
+    /// Removes a session and its files for good.
+    ///
+    /// # Errors
+    /// When a turn of it is open, or the journal or the files cannot be changed.
+    pub async fn delete_session(&self, id: SessionId) -> Result<(), EngineError> {
+        self.session(id).await?.close().await?;
+        self.shared.parts.store.delete_session(id).await?;
+        Ok(self.shared.parts.workspaces.remove(id).await?)
+    }
+
+    /// What waits for an answer, in one session or in all.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn interrupts(&self, session: Option<SessionId>) -> Result<Vec<Interrupt>, EngineError> {
+        Ok(self.shared.parts.store.pending_interrupts(session).await?)
+    }
+
+    /// Answers an interrupt of any session, once.
+    ///
+    /// # Errors
+    /// When there is no such interrupt, it was answered before, or the answer does not fit.
+    pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
+        let stored = self.shared.parts.store.interrupt(id).await?.ok_or_else(|| {
+            EngineError::new(ErrorKind::NotFound, format!("there is no interrupt {id}"))
+                .with_hint("agentctl interrupts shows what waits")
+        })?;
+        self.session(stored.interrupt.session_id).await?.answer(id, answer, client).await
+    }
+
+    /// Puts a file into a session's `uploads/` and returns the path under which tools find it.
+    ///
+    /// # Errors
+    /// When there is no such session or the file cannot be written.
+    pub async fn upload(&self, session: SessionId, name: String, content: Vec<u8>) -> Result<String, EngineError> {
+        let view = self.session(session).await?.show().await?;
+        self.shared.parts.workspaces.open(session, view.session.settings.project).await?;
+        Ok(self.shared.parts.workspaces.add_upload(session, name, content).await?)
+    }
+
+    /// All model slots.
+    #[must_use]
+    pub fn models(&self) -> Vec<SlotInfo> {
+        self.shared.parts.models.list()
+    }
+
+    /// All tools, sorted by name.
+    #[must_use]
+    pub fn tools(&self) -> Vec<ToolSpec> {
+        self.shared.tools.to_vec()
+    }
+
+    /// The links of the chain, in order.
+    #[must_use]
+    pub fn chain(&self) -> Vec<&'static str> {
+        self.shared.chain.names()
+    }
+
+    /// Changes the configuration, for turns that start from now on.
+    pub fn reconfigure(&self, config: EngineConfig) {
+        self.config.send_replace(Arc::new(config));
+    }
+
+    /// Figures about what is going on.
+    #[must_use]
+    pub fn stats(&self) -> EngineStats {
+        let (live_sessions, running_turns, waiting_turns) = self.shared.gauges.read();
+        let recovered = self.recovered.get().cloned().unwrap_or_default();
+        EngineStats { live_sessions, running_turns, waiting_turns, recovered }
+    }
+
+    /// Asks the journal for something small, so that a watchdog knows that the daemon can work.
+    ///
+    /// # Errors
+    /// When the journal does not answer.
+    pub async fn probe(&self) -> Result<(), EngineError> {
+        self.shared.parts.store.sessions(1).await.map(drop).map_err(EngineError::from)
+    }
+
+    /// Takes no more turns, gives those that run until the deadline, suspends the rest, and unloads everything.
+    /// Turns that wait for a person are left as they are: their answers find them after the next start.
+    pub async fn drain(&self, deadline: Duration) {
+        self.registry.drain(deadline).await;
+    }
+}

@@ -1,0 +1,114 @@
+//! Which sessions are in memory: an actor that owns the map. It never waits for a session, so that one slow load
+//! holds nobody else up.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use agentd_core::ids::SessionId;
+use futures_util::future::join_all;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+
+use super::Shared;
+use crate::{
+    error::EngineError,
+    session::{self, SessionHandle},
+};
+
+/// Requests that wait for the registry at the most.
+const QUEUE: usize = 256;
+/// Entries after which those of unloaded sessions are looked for and forgotten.
+const SWEEP_AT: usize = 64;
+
+enum Command {
+    Get(SessionId, oneshot::Sender<SessionHandle>),
+    Drain(Duration, oneshot::Sender<()>),
+}
+
+/// The front of the registry.
+#[derive(Clone)]
+pub(super) struct RegistryHandle {
+    commands: mpsc::Sender<Command>,
+}
+
+impl RegistryHandle {
+    pub(super) async fn get(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Get(id, reply)).await.map_err(|_| EngineError::stopping())?;
+        answer.await.map_err(|_| EngineError::stopping())
+    }
+
+    /// Drains all sessions at once; afterwards the registry is gone.
+    pub(super) async fn drain(&self, deadline: Duration) {
+        let (reply, done) = oneshot::channel();
+        if self.commands.send(Command::Drain(deadline, reply)).await.is_ok() {
+            let _ = done.await;
+        }
+    }
+}
+
+pub(super) fn spawn(shared: Arc<Shared>) -> RegistryHandle {
+    let (sender, commands) = mpsc::channel(QUEUE);
+    tokio::spawn(Registry { shared, commands, sessions: HashMap::new(), sweep_at: SWEEP_AT }.run());
+    RegistryHandle { commands: sender }
+}
+
+struct Registry {
+    shared: Arc<Shared>,
+    commands: mpsc::Receiver<Command>,
+    sessions: HashMap<SessionId, (SessionHandle, JoinHandle<()>)>,
+    sweep_at: usize,
+}
+
+impl Registry {
+    async fn run(mut self) {
+        while let Some(command) = self.commands.recv().await {
+            match command {
+                Command::Get(id, reply) => {
+                    let _ = reply.send(self.get(id));
+                }
+                Command::Drain(deadline, reply) => {
+                    self.commands.close();
+                    self.drain(deadline).await;
+                    let _ = reply.send(());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn get(&mut self, id: SessionId) -> SessionHandle {
+        self.sweep();
+        let predecessor = match self.sessions.remove(&id) {
+            Some((handle, task)) if !handle.is_gone() => {
+                self.sessions.insert(id, (handle.clone(), task));
+                return handle;
+            }
+            Some((_, task)) => Some(task),
+            None => None,
+        };
+        let (handle, task) = session::spawn(id, Arc::clone(&self.shared), predecessor);
+        self.sessions.insert(id, (handle.clone(), task));
+        handle
+    }
+
+    /// Forgets sessions that are unloaded. The map is looked through only after it has doubled, so that the cost
+    /// of a request does not grow with it.
+    fn sweep(&mut self) {
+        if self.sessions.len() >= self.sweep_at {
+            self.sessions.retain(|_, (_, task)| !task.is_finished());
+            self.sweep_at = (2 * self.sessions.len()).max(SWEEP_AT);
+        }
+    }
+
+    async fn drain(&mut self, deadline: Duration) {
+        let sessions = std::mem::take(&mut self.sessions);
+        join_all(sessions.into_values().map(|(handle, task)| async move {
+            // A session that is gone already has nothing to drain.
+            let _ = handle.drain(deadline).await;
+            let _ = task.await;
+        }))
+        .await;
+    }
+}

@@ -1,0 +1,62 @@
+//! What can go wrong between a client and a session.
+
+use agentd_core::error::{ErrorKind, StoreError, WorkspaceError};
+
+/// A request could not be carried out. Failures inside a turn are no such errors: they end the turn with a
+/// reason and an explanation of their own.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct EngineError {
+    kind: ErrorKind,
+    message: String,
+    hint: Option<String>,
+}
+
+impl EngineError {
+    /// An error of that kind; the message says what was attempted and what came of it.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), hint: None }
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// What kind of failure it was.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What to do about it, where something can be done.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    pub(crate) fn unloaded() -> Self {
+        Self::new(ErrorKind::ShuttingDown, "the session was closed while it was asked").with_hint("try again")
+    }
+
+    pub(crate) fn stopping() -> Self {
+        Self::new(ErrorKind::ShuttingDown, "the daemon is stopping")
+            .with_hint("start it again and go on where you were")
+    }
+}
+
+/// A port's error reaches the client as it is; the cause behind it goes to the log where it happened.
+macro_rules! from_port_error {
+    ($($port:ty),*) => {$(
+        impl From<$port> for EngineError {
+            fn from(error: $port) -> Self {
+                Self { kind: error.kind(), message: error.to_string(), hint: error.hint().map(str::to_owned) }
+            }
+        }
+    )*};
+}
+
+from_port_error!(StoreError, WorkspaceError);

@@ -1,0 +1,62 @@
+//! Whether a call may run. Pure.
+
+use agentd_core::{
+    policy::{Risk, Verdict},
+    session::SessionSettings,
+    tool::{Effect, ToolCall, ToolSpec},
+};
+use serde_json::Value;
+
+/// The verdict on one call.
+pub(crate) fn judge(tool: &ToolSpec, call: &ToolCall, settings: &SessionSettings) -> Verdict {
+    let (confirm, risk, reason) = match tool.effect {
+        Effect::Read | Effect::State => return Verdict::Allow,
+        Effect::Write => (settings.confirm_write, Risk::Medium, "it changes files"),
+        Effect::Execute => (settings.confirm_exec, Risk::High, "it runs a command"),
+    };
+    if !confirm || settings.grants.contains(&grant(&tool.name, call)) {
+        return Verdict::Allow;
+    }
+    Verdict::Ask { risk, reason: reason.to_owned() }
+}
+
+/// The exact rule that an `always` would keep: a command is granted to the letter, any other tool by its name.
+pub(crate) fn grant(tool: &str, call: &ToolCall) -> String {
+    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+    match arguments.get("command").and_then(Value::as_str) {
+        Some(command) => format!("{tool}: {command}"),
+        None => tool.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::ids::CallId;
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(effect: Effect, arguments: &Value, settings: &SessionSettings, asks: bool) {
+        let tool = ToolSpec { name: "t".to_owned(), description: String::new(), parameters: json!({}), effect };
+        let call = ToolCall { call_id: CallId::generate(), name: "t".to_owned(), arguments: arguments.to_string() };
+        let verdict = judge(&tool, &call, settings);
+        assert_eq!(matches!(verdict, Verdict::Ask { .. }), asks, "{effect:?} {arguments} {settings:?}");
+    }
+
+    #[test]
+    fn writes_and_commands_ask_unless_the_session_allows_them() {
+        let cautious = SessionSettings::default();
+        let trusting = SessionSettings { confirm_write: false, confirm_exec: false, ..SessionSettings::default() };
+        let granted =
+            SessionSettings { grants: vec!["t".to_owned(), "t: make".to_owned()], ..SessionSettings::default() };
+        check(Effect::Read, &json!({}), &cautious, false);
+        check(Effect::State, &json!({}), &cautious, false);
+        check(Effect::Write, &json!({"path": "a"}), &cautious, true);
+        check(Effect::Execute, &json!({"command": "make"}), &cautious, true);
+        check(Effect::Write, &json!({"path": "a"}), &trusting, false);
+        check(Effect::Execute, &json!({"command": "make"}), &trusting, false);
+        check(Effect::Write, &json!({"path": "a"}), &granted, false);
+        check(Effect::Execute, &json!({"command": "make"}), &granted, false);
+        check(Effect::Execute, &json!({"command": "make && rm -rf ."}), &granted, true);
+    }
+}

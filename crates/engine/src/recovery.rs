@@ -1,0 +1,197 @@
+//! What a crash left behind.
+//!
+//! [`recover`] reads the events of a turn that has begun and not ended and says what to add to the journal, so
+//! that the story is whole and honest: which calls finished, which never ran, which are unknown. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+use agentd_core::{
+    event::{Event, EventKind},
+    ids::{CallId, InterruptId, ItemId, SessionId, TurnId},
+    interrupt::{Answer, Interrupt},
+    item::{Item, ItemBody, ItemStatus},
+    tool::{ToolCall, ToolErrorCode, ToolResult},
+};
+use serde::{Deserialize, Serialize};
+
+/// What a crash left behind, for the person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveredTurn {
+    /// The session.
+    pub session_id: SessionId,
+    /// The turn.
+    pub turn_id: TurnId,
+    /// Calls that ran to their end and are not run again.
+    pub finished: Vec<String>,
+    /// Calls that never ran.
+    pub never_ran: Vec<String>,
+    /// Calls that ran when the daemon stopped: they may have taken effect or not.
+    pub unknown: Vec<String>,
+    /// Whether the turn still waits for an answer, or goes on with one that was given, instead of being ended.
+    pub goes_on: bool,
+}
+
+/// What to do with the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    /// It waits for a person: leave it open until the answer comes.
+    Park,
+    /// A person has answered and the call has not run: go on at once, the answer was acknowledged.
+    Resume,
+    /// End it; a client may continue.
+    End,
+}
+
+/// What recovery decided.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    pub(crate) disposition: Disposition,
+    /// To be added to the journal; the turn's end, which needs the turn's whole result, not included.
+    pub(crate) facts: Vec<EventKind>,
+    pub(crate) report: RecoveredTurn,
+    pub(crate) pending: Vec<Interrupt>,
+    pub(crate) answered: HashMap<CallId, Answer>,
+}
+
+/// The ledger of one turn: what its events say of items, calls and interrupts.
+#[derive(Default)]
+struct Ledger {
+    open: Vec<Item>,
+    calls: Vec<ToolCall>,
+    results: BTreeMap<CallId, ToolResult>,
+    pending: BTreeMap<InterruptId, Interrupt>,
+    answered: HashMap<CallId, Answer>,
+}
+
+impl Ledger {
+    fn read(events: &[impl AsRef<Event>]) -> Self {
+        let mut ledger = Self::default();
+        for event in events {
+            ledger.note(&event.as_ref().kind);
+        }
+        ledger
+    }
+
+    fn note(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::ItemStarted { item } => self.open.push(item.clone()),
+            EventKind::ItemCompleted { item, .. } => {
+                self.close(item.id);
+                match &item.body {
+                    ItemBody::ToolCall(call) => self.calls.push(call.clone()),
+                    ItemBody::ToolResult(result) => {
+                        self.results.insert(result.call_id.clone(), result.clone());
+                    }
+                    _ => {}
+                }
+            }
+            EventKind::InterruptRaised { interrupt } => {
+                self.pending.insert(interrupt.id, (**interrupt).clone());
+            }
+            EventKind::InterruptResolved { interrupt_id, call_id, answer, .. } => {
+                self.pending.remove(interrupt_id);
+                if let Some(call) = call_id {
+                    self.answered.insert(call.clone(), answer.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, id: ItemId) {
+        self.open.retain(|item| item.id != id);
+    }
+}
+
+/// Reads the stored events of one open turn, from its `TurnStarted` on.
+pub(crate) fn recover(session_id: SessionId, turn_id: TurnId, events: &[impl AsRef<Event>]) -> Recovery {
+    let ledger = Ledger::read(events);
+    let mut facts = Vec::new();
+    let mut unknown = Vec::new();
+    let mut ran = Vec::new();
+    for item in &ledger.open {
+        let (item, status) = close_honestly(item);
+        if let ItemBody::ToolResult(result) = &item.body {
+            unknown.push(result.name.clone());
+            ran.push(result.call_id.clone());
+        }
+        facts.push(EventKind::ItemCompleted { item, status });
+    }
+    let never_ran: Vec<&ToolCall> = ledger
+        .calls
+        .iter()
+        .filter(|call| !ledger.results.contains_key(&call.call_id) && !ran.contains(&call.call_id))
+        .collect();
+    let disposition = if !ledger.pending.is_empty() {
+        Disposition::Park
+    } else if never_ran.iter().any(|call| ledger.answered.contains_key(&call.call_id)) {
+        Disposition::Resume
+    } else {
+        Disposition::End
+    };
+    let finished = ledger
+        .calls
+        .iter()
+        .filter(|call| ledger.results.contains_key(&call.call_id))
+        .map(|call| call.name.clone())
+        .collect();
+    let report = RecoveredTurn {
+        session_id,
+        turn_id,
+        finished,
+        never_ran: never_ran.iter().map(|call| call.name.clone()).collect(),
+        unknown,
+        goes_on: disposition != Disposition::End,
+    };
+    if disposition == Disposition::End {
+        for call in never_ran {
+            facts.extend(never_ran_result(turn_id, call));
+        }
+    }
+    if disposition == Disposition::End || !report.unknown.is_empty() {
+        facts.extend(notice(turn_id, &report));
+    }
+    Recovery { disposition, facts, report, pending: ledger.pending.into_values().collect(), answered: ledger.answered }
+}
+
+/// An item that was under way gets its end: a tool's is unknown, a text's is cut.
+fn close_honestly(item: &Item) -> (Item, ItemStatus) {
+    let mut item = item.clone();
+    let status = if let ItemBody::ToolResult(result) = &mut item.body {
+        result.error = Some(ToolErrorCode::UnknownOutcome);
+        "the daemon stopped while this ran: it may have taken effect or not; look before you run it again"
+            .clone_into(&mut result.text);
+        ItemStatus::Unknown
+    } else {
+        ItemStatus::Cut
+    };
+    (item, status)
+}
+
+fn never_ran_result(turn_id: TurnId, call: &ToolCall) -> [EventKind; 2] {
+    let result = ToolResult {
+        call_id: call.call_id.clone(),
+        name: call.name.clone(),
+        text: "the daemon stopped before this ran: it never ran; call it again if it is still wanted".to_owned(),
+        error: Some(ToolErrorCode::NotRun),
+        files: Vec::new(),
+        duration_ms: 0,
+    };
+    let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolResult(result) };
+    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+}
+
+fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
+    let mut text = "The daemon stopped while this turn ran.".to_owned();
+    for (what, names) in [
+        ("Finished and not run again", &report.finished),
+        ("Never ran", &report.never_ran),
+        ("Unknown, may have taken effect or not", &report.unknown),
+    ] {
+        if !names.is_empty() {
+            text.push_str(&format!(" {what}: {}.", names.join(", ")));
+        }
+    }
+    let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::Notice { text } };
+    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+}

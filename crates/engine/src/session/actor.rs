@@ -1,0 +1,338 @@
+//! The actor of a session: one `select!`, one `match`.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock},
+};
+
+use agentd_core::{
+    Timestamp,
+    error::ErrorKind,
+    event::{EventKind, StateChange},
+    ids::{SessionId, TraceId, TurnId},
+    item::Item,
+    model::Slot,
+    ports::Workspace,
+    turn::{OnInterrupt, StartTurn, StopReason},
+};
+use tokio::{
+    sync::mpsc,
+    task::{JoinError, JoinHandle},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Command, QUEUE, SessionHandle, SessionView, interrupts::Interrupts, journal::Journal, load, state::SessionState,
+};
+use crate::{
+    engine::{Shared, gauges::Share},
+    error::EngineError,
+    recovery::RecoveredTurn,
+    turn::recorder::TurnMessage,
+};
+
+/// Messages of a turn that are taken at once, and then stored with one commit.
+const BATCH: usize = 128;
+
+/// The only writer of one session's facts.
+pub(super) struct Actor {
+    pub(super) id: SessionId,
+    pub(super) shared: Arc<Shared>,
+    pub(super) journal: Journal,
+    pub(super) state: SessionState,
+    pub(super) interrupts: Interrupts,
+    /// The turn that has begun and not ended.
+    pub(super) open: Option<OpenTurn>,
+    /// Turns that wait behind it.
+    pub(super) queue: VecDeque<(TurnId, StartTurn)>,
+    /// The session's files, opened by its first turn.
+    pub(super) workspace: Option<Arc<Workspace>>,
+    pub(super) recovered: Option<RecoveredTurn>,
+    pub(super) draining: bool,
+    commands: mpsc::Receiver<Command>,
+    share: Share,
+}
+
+/// A turn that has begun and not ended.
+pub(super) struct OpenTurn {
+    pub(super) turn_id: TurnId,
+    pub(super) trace_id: TraceId,
+    pub(super) started_at: Timestamp,
+    /// The number of its first event.
+    pub(super) first_seq: u64,
+    pub(super) slot: Slot,
+    pub(super) max_steps: u32,
+    pub(super) on_interrupt: OnInterrupt,
+    /// The task that runs it; none while it waits for an answer after a restart.
+    pub(super) running: Option<Running>,
+}
+
+/// The task of a turn.
+pub(super) struct Running {
+    pub(super) cancel: CancellationToken,
+    /// Why it was cancelled, where it was.
+    pub(super) cancelled_for: Option<StopReason>,
+    pub(super) messages: mpsc::Receiver<TurnMessage>,
+    pub(super) task: JoinHandle<()>,
+    /// Items added to the turn that it has not looked at.
+    pub(super) steers: Vec<Arc<Item>>,
+}
+
+/// Whether the actor lives on.
+pub(super) enum Next {
+    Go,
+    /// It ends in good order.
+    Leave,
+}
+
+/// What happened.
+enum Input {
+    Command(Option<Command>),
+    Messages(Vec<TurnMessage>),
+    TaskEnded(Result<(), JoinError>),
+    Deadline,
+    Idle,
+}
+
+/// Starts a session's actor. It first waits for its predecessor to be gone: there is one writer per session.
+pub(crate) fn spawn(
+    id: SessionId,
+    shared: Arc<Shared>,
+    predecessor: Option<JoinHandle<()>>,
+) -> (SessionHandle, JoinHandle<()>) {
+    let (sender, commands) = mpsc::channel(QUEUE);
+    let fate = Arc::new(OnceLock::new());
+    let handle = SessionHandle { id, commands: sender, fate: Arc::clone(&fate) };
+    let task = tokio::spawn(async move {
+        if let Some(predecessor) = predecessor {
+            // Whether it ended well or not, it is gone.
+            let _ = predecessor.await;
+        }
+        let ended = match load::load(id, shared, commands).await {
+            Ok(actor) => actor.live().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ended {
+            tracing::error!(session = %id, "the session was closed: {error}");
+            let _ = fate.set(error);
+        }
+    });
+    (handle, task)
+}
+
+impl Actor {
+    pub(super) fn new(
+        id: SessionId,
+        shared: Arc<Shared>,
+        journal: Journal,
+        state: SessionState,
+        commands: mpsc::Receiver<Command>,
+    ) -> Self {
+        Self {
+            id,
+            share: shared.gauges.enter(),
+            shared,
+            journal,
+            state,
+            interrupts: Interrupts::default(),
+            open: None,
+            queue: VecDeque::new(),
+            workspace: None,
+            recovered: None,
+            draining: false,
+            commands,
+        }
+    }
+
+    /// Lives until nobody needs the session, or its journal cannot be written. Then readers are told why.
+    async fn live(mut self) -> Result<(), EngineError> {
+        let ended = self.run().await;
+        if let Err(error) = &ended {
+            if let Some(running) = self.open.take().and_then(|open| open.running) {
+                running.task.abort();
+            }
+            self.journal.close(error.clone());
+        } else if self.draining {
+            self.journal.close(EngineError::stopping());
+        }
+        ended
+    }
+
+    async fn run(&mut self) -> Result<(), EngineError> {
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            let next = match self.next_input(&mut batch).await {
+                Input::Command(Some(command)) => self.command(command).await?,
+                // Nobody can ask any more: the registry is gone, and the daemon with it.
+                Input::Command(None) => Next::Leave,
+                Input::Messages(messages) => self.turn_messages(messages).await?,
+                Input::TaskEnded(ended) => self.task_ended(ended).await?,
+                Input::Deadline => self.deadline_passed().await?,
+                Input::Idle => {
+                    // What was sent before the channel closed is still answered.
+                    self.commands.close();
+                    if self.commands.is_empty() { Next::Leave } else { Next::Go }
+                }
+            };
+            self.share.set(self.open.is_some(), !self.interrupts.is_empty());
+            if matches!(next, Next::Leave) {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn next_input(&mut self, batch: &mut Vec<TurnMessage>) -> Input {
+        let deadline = self.interrupts.next_deadline().map(|at| self.until(at));
+        let idle = self.is_idle().then(|| Instant::now() + self.shared.config().idle_unload);
+        let running = self.open.as_mut().and_then(|open| open.running.as_mut());
+        let (messages, task) = running.map(|running| (&mut running.messages, &mut running.task)).unzip();
+        tokio::select! {
+            command = self.commands.recv() => Input::Command(command),
+            count = receive(messages, batch) => match count {
+                // The turn's end of the line is gone; its task says why.
+                0 => Input::TaskEnded(match task { Some(task) => task.await, None => Ok(()) }),
+                _ => Input::Messages(std::mem::replace(batch, Vec::with_capacity(BATCH))),
+            },
+            () = at(deadline) => Input::Deadline,
+            () = at(idle) => Input::Idle,
+        }
+    }
+
+    async fn command(&mut self, command: Command) -> Result<Next, EngineError> {
+        match command {
+            Command::Start { start, reply } => reply_to(reply, self.start(start).await)?,
+            Command::Steer { turn, text, reply } => reply_to(reply, self.steer(turn, text).await)?,
+            Command::Cancel { turn, reply } => reply_to(reply, self.cancel(turn).await)?,
+            Command::Answer { id, answer, client, reply } => reply_to(reply, self.answer(id, answer, client).await)?,
+            Command::Subscribe { after, reply } => {
+                let live_turn = self.open.as_ref().map(|open| open.turn_id);
+                reply_to(reply, Ok(self.journal.subscribe(after, live_turn)))?;
+            }
+            Command::Show { reply } => reply_to(reply, self.show().await)?,
+            Command::Rename { title, reply } => reply_to(reply, self.rename(title).await)?,
+            Command::Configure { settings, reply } => {
+                let change = StateChange::Settings { settings };
+                // The project may have changed with the settings.
+                self.workspace = None;
+                reply_to(reply, self.change(change).await)?;
+            }
+            Command::Reset { reply } => reply_to(reply, self.reset().await)?,
+            Command::Recovered { reply } => reply_to(reply, Ok(self.recovered.clone()))?,
+            Command::Drain { deadline, reply } => {
+                reply_to(reply, self.drain(deadline).await)?;
+                return Ok(Next::Leave);
+            }
+            Command::Close { reply } => return self.close(reply),
+        }
+        Ok(Next::Go)
+    }
+
+    /// Stores and shows facts of the open turn, or of the session where none is open.
+    pub(super) async fn commit(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> Result<(), Fault> {
+        for event in self.journal.commit(turn, facts).await.map_err(Fault::Fatal)? {
+            self.state.apply(&event);
+        }
+        Ok(())
+    }
+
+    async fn change(&mut self, change: StateChange) -> Result<(), Fault> {
+        self.commit(None, vec![EventKind::StateChanged { change }]).await
+    }
+
+    async fn rename(&mut self, title: String) -> Result<(), Fault> {
+        let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
+        if title.is_empty() {
+            return Err(EngineError::new(ErrorKind::InvalidInput, "a session's name cannot be empty").into());
+        }
+        self.change(StateChange::Title { title }).await
+    }
+
+    async fn reset(&mut self) -> Result<(), Fault> {
+        if self.open.is_some() {
+            return Err(EngineError::new(ErrorKind::Conflict, "the session cannot be reset while a turn is open")
+                .with_hint("cancel the turn first")
+                .into());
+        }
+        self.shared.parts.workspaces.clear_temp(self.id).await.map_err(EngineError::from)?;
+        self.change(StateChange::Reset).await?;
+        self.change(StateChange::Todos { todos: Vec::new() }).await
+    }
+
+    async fn show(&mut self) -> Result<SessionView, Fault> {
+        let stored = self.shared.parts.store.session(self.id).await.map_err(EngineError::from)?;
+        let session = stored.ok_or_else(|| load::not_found(self.id))?;
+        let live_turn = self.open.as_ref().map(|open| open.turn_id);
+        Ok(SessionView { session, pending: self.interrupts.pending(), live_turn })
+    }
+
+    fn close(&mut self, reply: super::Reply<()>) -> Result<Next, EngineError> {
+        if self.open.is_some() {
+            let busy = EngineError::new(ErrorKind::Conflict, "a turn of this session is open")
+                .with_hint("cancel it first: agentctl attach and Ctrl-C, or answer what it waits for");
+            let _ = reply.send(Err(busy));
+            return Ok(Next::Go);
+        }
+        self.commands.close();
+        let _ = reply.send(Ok(()));
+        Ok(Next::Leave)
+    }
+
+    /// Whether the session could be unloaded: nothing runs, nothing is due, nobody reads.
+    fn is_idle(&mut self) -> bool {
+        let runs = self.open.as_ref().is_some_and(|open| open.running.is_some());
+        !runs && self.queue.is_empty() && self.interrupts.next_deadline().is_none() && !self.journal.has_readers()
+    }
+
+    fn until(&self, at: Timestamp) -> Instant {
+        let wait = at.duration_since(self.shared.parts.clock.now());
+        Instant::now() + std::time::Duration::try_from(wait).unwrap_or_default()
+    }
+}
+
+/// Why a command was not carried out.
+pub(super) enum Fault {
+    /// The request is at fault; the session goes on.
+    Request(EngineError),
+    /// The journal could not be written: the actor must end and be loaded again, because nobody knows what is
+    /// stored.
+    Fatal(EngineError),
+}
+
+impl From<EngineError> for Fault {
+    fn from(error: EngineError) -> Self {
+        Self::Request(error)
+    }
+}
+
+fn reply_to<T>(reply: super::Reply<T>, outcome: Result<T, Fault>) -> Result<(), EngineError> {
+    // A caller that went away does not need the answer.
+    match outcome {
+        Ok(value) => {
+            let _ = reply.send(Ok(value));
+            Ok(())
+        }
+        Err(Fault::Request(error)) => {
+            let _ = reply.send(Err(error));
+            Ok(())
+        }
+        Err(Fault::Fatal(error)) => {
+            let _ = reply.send(Err(error.clone()));
+            Err(error)
+        }
+    }
+}
+
+async fn receive(messages: Option<&mut mpsc::Receiver<TurnMessage>>, batch: &mut Vec<TurnMessage>) -> usize {
+    match messages {
+        Some(messages) => messages.recv_many(batch, BATCH).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,125 @@
+//! The one writer of a session's facts: number, store, publish, in that order.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    event::{Event, EventKind},
+    ids::{ItemId, SessionId, TurnId},
+    item::{Item, ItemBody, ItemStatus},
+    ports::{Clock, Store},
+};
+
+use super::subscribers::{Origin, Subscribers, Subscription};
+use crate::error::EngineError;
+
+/// Numbers, stores and publishes the events of one session.
+pub(crate) struct Journal {
+    session: SessionId,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    subscribers: Subscribers,
+    /// The number of the last stored event.
+    head: u64,
+    /// Items that were started and not completed, with the text they hold so far. Each must be completed
+    /// before its turn ends, whatever happens to the turn.
+    open: Vec<Item>,
+}
+
+impl Journal {
+    pub(crate) fn new(session: SessionId, head: u64, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self { session, store, clock, subscribers: Subscribers::new(head), head, open: Vec::new() }
+    }
+
+    /// Stores the facts, all or none, and then shows them. After an error the session must be loaded again:
+    /// nobody knows whether the facts are in the journal.
+    pub(crate) async fn commit(
+        &mut self,
+        turn: Option<TurnId>,
+        facts: Vec<EventKind>,
+    ) -> Result<Vec<Arc<Event>>, EngineError> {
+        if facts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let at = self.clock.now();
+        let events: Vec<Arc<Event>> = facts
+            .into_iter()
+            .zip(self.head + 1..)
+            .map(|(kind, seq)| Arc::new(Event { session_id: self.session, turn_id: turn, seq, at, kind }))
+            .collect();
+        self.store.append(events.clone()).await?;
+        for event in &events {
+            self.head = event.seq;
+            self.track(&event.kind);
+            self.subscribers.publish(event);
+        }
+        Ok(events)
+    }
+
+    /// Shows text that was added to an open item. It is stored when the item is completed.
+    pub(crate) fn publish_delta(&mut self, turn: TurnId, item_id: ItemId, text: String) {
+        let Some(held) = self.open.iter_mut().find(|item| item.id == item_id).and_then(text_of) else { return };
+        let offset = held.len() as u64;
+        held.push_str(&text);
+        let event = self.delta(turn, item_id, offset, text);
+        self.subscribers.publish(&event);
+    }
+
+    /// The completions of all items that are still open.
+    pub(crate) fn close_open(&self, status: ItemStatus) -> Vec<EventKind> {
+        self.open.iter().map(|item| EventKind::ItemCompleted { item: item.clone(), status }).collect()
+    }
+
+    /// A reader of everything after `seen`.
+    pub(crate) fn subscribe(&mut self, seen: u64, live_turn: Option<TurnId>) -> Subscription {
+        let catch_up = match live_turn {
+            None => Vec::new(),
+            Some(turn) => self
+                .open
+                .iter()
+                .filter_map(|item| Some((item.id, text_of(&mut item.clone())?.clone())))
+                .filter(|(_, text)| !text.is_empty())
+                .map(|(id, text)| self.delta(turn, id, 0, text))
+                .collect(),
+        };
+        let origin = Origin { session: self.session, live_turn, store: Arc::clone(&self.store) };
+        self.subscribers.add(origin, seen.min(self.head), catch_up)
+    }
+
+    pub(crate) fn head(&self) -> u64 {
+        self.head
+    }
+
+    pub(crate) fn has_readers(&mut self) -> bool {
+        self.subscribers.any()
+    }
+
+    /// Ends all readers, with a reason.
+    pub(crate) fn close(&mut self, error: EngineError) {
+        self.subscribers.close(error);
+    }
+
+    fn delta(&self, turn: TurnId, item_id: ItemId, offset: u64, text: String) -> Arc<Event> {
+        let kind = EventKind::ItemDelta { item_id, offset, text };
+        Arc::new(Event { session_id: self.session, turn_id: Some(turn), seq: self.head, at: self.clock.now(), kind })
+    }
+
+    fn track(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::ItemStarted { item } => self.open.push(item.clone()),
+            EventKind::ItemCompleted { item, .. } => self.open.retain(|open| open.id != item.id),
+            _ => {}
+        }
+    }
+}
+
+/// The text that deltas add to.
+fn text_of(item: &mut Item) -> Option<&mut String> {
+    match &mut item.body {
+        ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => Some(text),
+        ItemBody::ToolResult(result) => Some(&mut result.text),
+        ItemBody::UserMessage { .. }
+        | ItemBody::ToolCall(_)
+        | ItemBody::Compaction { .. }
+        | ItemBody::Notice { .. } => None,
+    }
+}

@@ -1,0 +1,110 @@
+//! Restores a session's actor from the journal, and tells what a crash left behind.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::ErrorKind,
+    event::{Event, EventKind},
+    ids::{SessionId, TurnId},
+    turn::{OnInterrupt, StopReason},
+};
+use tokio::sync::mpsc;
+
+use super::{
+    Command,
+    actor::{Actor, Fault, OpenTurn},
+    interrupts::Interrupts,
+    journal::Journal,
+    state::{KEPT_ITEMS, SessionState},
+};
+use crate::{
+    engine::Shared,
+    error::EngineError,
+    recovery::{self, Disposition},
+};
+
+/// Events that are read from the journal at once.
+const PAGE: usize = 1000;
+
+pub(super) fn not_found(id: SessionId) -> EngineError {
+    EngineError::new(ErrorKind::NotFound, format!("there is no session {id}"))
+        .with_hint("agentctl sessions list shows all")
+}
+
+pub(super) async fn load(
+    id: SessionId,
+    shared: Arc<Shared>,
+    commands: mpsc::Receiver<Command>,
+) -> Result<Actor, EngineError> {
+    let store = &shared.parts.store;
+    let stored = store.session(id).await?.ok_or_else(|| not_found(id))?;
+    let items = store.recent_items(id, stored.reset_seq, KEPT_ITEMS).await?;
+    let journal = Journal::new(id, stored.summary.last_seq, Arc::clone(store), Arc::clone(&shared.parts.clock));
+    let state = SessionState::restore(&stored, items);
+    let mut actor = Actor::new(id, shared, journal, state, commands);
+    match stored.open_turn {
+        Some((turn_id, first_seq)) => actor.recover(turn_id, first_seq).await.map_err(|fault| match fault {
+            Fault::Request(error) | Fault::Fatal(error) => error,
+        })?,
+        None => actor.state.last_stop = last_stop(&stored),
+    }
+    Ok(actor)
+}
+
+/// How the last turn ended, as far as the projections tell: only an interrupted one leaves a mark.
+fn last_stop(stored: &agentd_core::session::StoredSession) -> Option<StopReason> {
+    use agentd_core::session::SessionStatus;
+    match stored.summary.status {
+        SessionStatus::Interrupted => Some(StopReason::Interrupted),
+        SessionStatus::Idle | SessionStatus::Running | SessionStatus::Waiting => None,
+    }
+}
+
+impl Actor {
+    /// Settles a turn that was open when the daemon stopped.
+    async fn recover(&mut self, turn_id: TurnId, first_seq: u64) -> Result<(), Fault> {
+        let events = self.turn_events(turn_id, first_seq).await?;
+        self.open = Some(open_turn(turn_id, first_seq, &events)?);
+        let recovery = recovery::recover(self.id, turn_id, &events);
+        self.interrupts = Interrupts::restore(recovery.pending, recovery.answered);
+        self.commit(Some(turn_id), recovery.facts).await?;
+        self.recovered = Some(recovery.report);
+        match recovery.disposition {
+            Disposition::Park => Ok(()),
+            Disposition::Resume => self.resume().await,
+            Disposition::End => self.end_idle_turn(StopReason::Interrupted).await,
+        }
+    }
+
+    /// All stored events of a turn.
+    pub(super) async fn turn_events(&self, turn_id: TurnId, first_seq: u64) -> Result<Vec<Arc<Event>>, Fault> {
+        let mut events = Vec::new();
+        let mut after = first_seq.saturating_sub(1);
+        loop {
+            let page = self.shared.parts.store.events(self.id, after, PAGE).await.map_err(EngineError::from)?;
+            let Some(last) = page.last() else { return Ok(events) };
+            after = last.seq;
+            events.extend(page.into_iter().filter(|event| event.turn_id == Some(turn_id)));
+        }
+    }
+}
+
+fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<OpenTurn, EngineError> {
+    match events.first().map(|event| (event.at, &event.kind)) {
+        Some((started_at, EventKind::TurnStarted { trace_id, slot, max_steps, .. })) => Ok(OpenTurn {
+            turn_id,
+            trace_id: *trace_id,
+            started_at,
+            first_seq,
+            slot: *slot,
+            max_steps: *max_steps,
+            // Whoever had said otherwise would have had the turn refused or ended, not waiting.
+            on_interrupt: OnInterrupt::Wait,
+            running: None,
+        }),
+        _ => Err(EngineError::new(
+            ErrorKind::Storage,
+            format!("the journal does not begin turn {turn_id} with its start"),
+        )),
+    }
+}

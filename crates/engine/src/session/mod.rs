@@ -1,0 +1,192 @@
+//! A session: one actor, the only writer of its facts, and the handle through which everybody speaks to it.
+//!
+//! - [`SessionHandle`]: cloneable, plain async methods; the commands behind them are private.
+//! - `actor`: the loop; one `select!`, one `match`. `load` restores it from the journal, `turns` begins, resumes
+//!   and ends turns, `asks` raises interrupts and takes answers, `drain` stops in good order.
+//! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
+
+mod actor;
+mod asks;
+mod drain;
+mod interrupts;
+mod journal;
+mod load;
+mod state;
+pub(crate) mod subscribers;
+mod turns;
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use agentd_core::{
+    ids::{InterruptId, SessionId, TurnId},
+    interrupt::{Answer, Interrupt},
+    session::{SessionSettings, StoredSession},
+    turn::StartTurn,
+};
+use tokio::sync::{mpsc, oneshot};
+
+pub(crate) use self::actor::spawn;
+use self::subscribers::Subscription;
+use crate::{error::EngineError, recovery::RecoveredTurn};
+
+/// Commands that wait for a session at the most.
+const QUEUE: usize = 64;
+
+type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
+
+/// What a session can be asked.
+enum Command {
+    Start { start: StartTurn, reply: Reply<StartedTurn> },
+    Steer { turn: Option<TurnId>, text: String, reply: Reply<()> },
+    Cancel { turn: Option<TurnId>, reply: Reply<()> },
+    Answer { id: InterruptId, answer: Answer, client: String, reply: Reply<()> },
+    Subscribe { after: u64, reply: Reply<Subscription> },
+    Show { reply: Reply<SessionView> },
+    Rename { title: String, reply: Reply<()> },
+    Configure { settings: SessionSettings, reply: Reply<()> },
+    Reset { reply: Reply<()> },
+    Recovered { reply: Reply<Option<RecoveredTurn>> },
+    Drain { deadline: Duration, reply: Reply<()> },
+    Close { reply: Reply<()> },
+}
+
+/// A turn that was accepted.
+pub struct StartedTurn {
+    /// Its id.
+    pub turn_id: TurnId,
+    /// Its events, from the first. A turn that waits behind another has none until its time comes.
+    pub events: Subscription,
+}
+
+/// A session, as a person wants to see it.
+#[derive(Debug, Clone)]
+pub struct SessionView {
+    /// What the journal has.
+    pub session: StoredSession,
+    /// What waits for an answer.
+    pub pending: Vec<Interrupt>,
+    /// The turn that runs or waits.
+    pub live_turn: Option<TurnId>,
+}
+
+/// The front of a session. Cloneable; all clones speak to the same actor.
+#[derive(Clone)]
+pub struct SessionHandle {
+    id: SessionId,
+    commands: mpsc::Sender<Command>,
+    /// Why the actor is gone, where there was a reason.
+    fate: Arc<OnceLock<EngineError>>,
+}
+
+impl SessionHandle {
+    /// The session.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Starts a turn; it is stored when this returns. It lives on its own: nothing that happens to the caller
+    /// ends it.
+    ///
+    /// # Errors
+    /// When the input makes no sense, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal
+    /// cannot be written.
+    pub async fn start_turn(&self, start: StartTurn) -> Result<StartedTurn, EngineError> {
+        self.ask(|reply| Command::Start { start, reply }).await
+    }
+
+    /// Adds to the running turn, or to the one named if it still runs.
+    ///
+    /// # Errors
+    /// When no such turn runs.
+    pub async fn steer(&self, turn: Option<TurnId>, text: String) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Steer { turn, text, reply }).await
+    }
+
+    /// Cancels the running turn, or the one named if it still runs or waits. Returns when the turn was told;
+    /// its `TurnEnded` follows.
+    ///
+    /// # Errors
+    /// When no such turn runs.
+    pub async fn cancel(&self, turn: Option<TurnId>) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Cancel { turn, reply }).await
+    }
+
+    /// Answers an interrupt, once. The answer is stored when this returns, and the turn goes on with it, also
+    /// when the daemon was started anew since it asked.
+    ///
+    /// # Errors
+    /// When there is no such interrupt, it was answered before, or the answer does not fit.
+    pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Answer { id, answer, client, reply }).await
+    }
+
+    /// A reader of all events with numbers above `after`, those to come included.
+    ///
+    /// # Errors
+    /// When the session cannot be loaded.
+    pub async fn subscribe(&self, after: u64) -> Result<Subscription, EngineError> {
+        self.ask(|reply| Command::Subscribe { after, reply }).await
+    }
+
+    /// What there is to see.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn show(&self) -> Result<SessionView, EngineError> {
+        self.ask(|reply| Command::Show { reply }).await
+    }
+
+    /// Names the session.
+    ///
+    /// # Errors
+    /// When the name is empty or the journal cannot be written.
+    pub async fn rename(&self, title: String) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Rename { title, reply }).await
+    }
+
+    /// Changes the settings, for later turns.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub async fn configure(&self, settings: SessionSettings) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Configure { settings, reply }).await
+    }
+
+    /// Sets the history aside and empties `temp/`; the other files stay.
+    ///
+    /// # Errors
+    /// When a turn is running or the journal cannot be written.
+    pub async fn reset(&self) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Reset { reply }).await
+    }
+
+    /// What a crash had left behind when the session was loaded.
+    pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>, EngineError> {
+        self.ask(|reply| Command::Recovered { reply }).await
+    }
+
+    /// Takes no more turns, gives the running one until the deadline, leaves what waits for a person as it is.
+    pub(crate) async fn drain(&self, deadline: Duration) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Drain { deadline, reply }).await
+    }
+
+    /// Unloads the session, unless a turn is open.
+    pub(crate) async fn close(&self) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Close { reply }).await
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.commands.is_closed()
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, EngineError> {
+        let gone = || self.fate.get().cloned().unwrap_or_else(EngineError::unloaded);
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(command(reply)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}

@@ -1,0 +1,432 @@
+//! Turns of a session: begun, queued, added to, resumed, cancelled and ended.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::ErrorKind,
+    event::{EventKind, StateChange},
+    ids::{ItemId, TraceId, TurnId},
+    item::{Item, ItemBody, ItemStatus},
+    model::Slot,
+    turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
+};
+use tokio::task::JoinError;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    StartedTurn,
+    actor::{Actor, Fault, Next, OpenTurn, Running},
+};
+use crate::{
+    error::EngineError,
+    prompt,
+    turn::{
+        Limits, TurnContext, TurnOutcome, TurnState,
+        recorder::{EndVerdict, Recorder, TurnMessage},
+        route::route,
+        run::run,
+        stopwatch::Stopwatch,
+    },
+};
+
+impl Actor {
+    pub(super) async fn start(&mut self, start: StartTurn) -> Result<StartedTurn, Fault> {
+        if self.draining {
+            return Err(EngineError::stopping().into());
+        }
+        self.check_input(&start)?;
+        match (&self.open, start.if_busy) {
+            (None, _) => self.begin(TurnId::generate(), start).await,
+            (Some(open), IfBusy::Steer) => {
+                let turn_id = open.turn_id;
+                let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
+                self.steer(Some(turn_id), start.text.unwrap_or_default()).await?;
+                Ok(StartedTurn { turn_id, events })
+            }
+            (Some(_), IfBusy::Queue) => self.enqueue(start).await,
+            (Some(open), IfBusy::Refuse) => Err(self.busy(open).into()),
+        }
+    }
+
+    fn check_input(&self, start: &StartTurn) -> Result<(), EngineError> {
+        let limit = self.shared.config().max_input_bytes;
+        match &start.text {
+            Some(text) if text.len() > limit => Err(EngineError::new(
+                ErrorKind::InvalidInput,
+                format!("the input has {} bytes; {limit} are allowed", text.len()),
+            )
+            .with_hint("put it into a file and name the file: agentctl run --file PATH")),
+            Some(text) if text.trim().is_empty() => {
+                Err(EngineError::new(ErrorKind::InvalidInput, "the input is empty").with_hint("say what you want"))
+            }
+            None if self.open.is_none() && !self.state.last_stop.is_some_and(StopReason::can_continue) => Err(
+                EngineError::new(ErrorKind::InvalidInput, "there is no turn to continue: the last one came to its end")
+                    .with_hint("give an input"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn busy(&self, open: &OpenTurn) -> EngineError {
+        let id = self.id;
+        if open.running.is_none() || !self.interrupts.is_empty() {
+            EngineError::new(ErrorKind::Conflict, format!("turn {} of this session waits for an answer", open.turn_id))
+                .with_hint(format!("agentctl interrupts shows the question; agentctl attach {id} shows the turn"))
+        } else {
+            EngineError::new(ErrorKind::Conflict, format!("turn {} of this session is running", open.turn_id))
+                .with_hint(format!("agentctl attach {id} shows it; wait, cancel it, or start with queue or steer"))
+        }
+    }
+
+    async fn enqueue(&mut self, start: StartTurn) -> Result<StartedTurn, Fault> {
+        let limit = self.shared.config().queue_limit;
+        if self.queue.len() >= limit {
+            return Err(EngineError::new(ErrorKind::Conflict, format!("{limit} turns wait already"))
+                .with_hint("wait until one has run")
+                .into());
+        }
+        let turn_id = TurnId::generate();
+        let events = self.journal.subscribe(self.journal.head(), None).only(turn_id);
+        self.queue.push_back((turn_id, start));
+        self.tell_queue().await?;
+        Ok(StartedTurn { turn_id, events })
+    }
+
+    async fn tell_queue(&mut self) -> Result<(), Fault> {
+        let length = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        self.commit(None, vec![EventKind::StateChanged { change: StateChange::Queue { length } }]).await
+    }
+
+    /// Begins a turn. The model is asked while the start is being stored: nothing of the answer is shown before
+    /// the start is, and the person does not wait for the disk.
+    async fn begin(&mut self, turn_id: TurnId, start: StartTurn) -> Result<StartedTurn, Fault> {
+        let (slot, reason) = route(start.slot, self.state.settings.slot);
+        let model = self.shared.parts.models.get(slot);
+        let configured = self.shared.config().max_steps;
+        let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
+        self.open = Some(OpenTurn {
+            turn_id,
+            trace_id: TraceId::generate(),
+            started_at: self.shared.parts.clock.now(),
+            first_seq: self.journal.head() + 1,
+            slot,
+            max_steps,
+            on_interrupt: start.on_interrupt,
+            running: None,
+        });
+        let input = start.text.map(|text| user_item(turn_id, text, false));
+        let mut state = self.fresh_state();
+        if let Some(item) = &input {
+            state.note(Arc::new(item.clone()));
+        }
+        if let Err(fault) = self.launch(state).await {
+            self.open = None;
+            return Err(fault);
+        }
+        let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
+        let trace_id = self.open.as_ref().map_or_else(TraceId::generate, |open| open.trace_id);
+        let model = model.info().id.clone();
+        let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason: reason.to_owned(), max_steps }];
+        facts.extend(input.into_iter().flat_map(whole));
+        self.commit(Some(turn_id), facts).await?;
+        Ok(StartedTurn { turn_id, events })
+    }
+
+    fn fresh_state(&self) -> TurnState {
+        TurnState {
+            history: self.state.history.iter().cloned().collect(),
+            todos: self.state.todos.clone(),
+            ..TurnState::default()
+        }
+    }
+
+    /// Starts the task of the open turn.
+    async fn launch(&mut self, state: TurnState) -> Result<(), Fault> {
+        let workspace = match &self.workspace {
+            Some(workspace) => Arc::clone(workspace),
+            None => {
+                let project = self.state.settings.project.clone();
+                let opened = self.shared.parts.workspaces.open(self.id, project).await.map_err(EngineError::from)?;
+                Arc::clone(self.workspace.insert(Arc::new(opened)))
+            }
+        };
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let (shared, config) = (&self.shared, self.shared.config());
+        let model = shared.parts.models.get(open.slot);
+        let known_paths = if model.info().embedded {
+            shared.parts.workspaces.paths(&workspace, 200).await.map_err(EngineError::from)?
+        } else {
+            Vec::new()
+        };
+        let (recorder, messages) = Recorder::new(open.turn_id);
+        let cancel = CancellationToken::new();
+        let context = TurnContext {
+            session_id: self.id,
+            turn_id: open.turn_id,
+            settings: self.state.settings.clone(),
+            on_interrupt: open.on_interrupt,
+            slot: open.slot,
+            model,
+            chat: shared.parts.models.get(chat_slot(open.slot)),
+            tools: Arc::clone(&shared.tools),
+            toolbox: Arc::clone(&shared.parts.toolbox),
+            known_paths,
+            chain: Arc::clone(&shared.chain),
+            limits: Limits {
+                max_steps: open.max_steps,
+                time: config.turn_time_limit,
+                tokens: config.turn_token_budget,
+                parallel_calls: config.parallel_calls,
+            },
+            system_prompt: prompt::system(&config.system_prompt, &workspace, self.state.created_at),
+            max_message_history: config.max_message_history,
+            workspace,
+            recorder,
+            clock: Arc::clone(&shared.parts.clock),
+            cancel: cancel.clone(),
+            stopwatch: Stopwatch::start(),
+        };
+        let span = tracing::info_span!("turn", session = %self.id, turn = %open.turn_id, trace = %open.trace_id);
+        let task = tokio::spawn(tracing::Instrument::instrument(run(Arc::new(context), state), span));
+        open.running = Some(Running { cancel, cancelled_for: None, messages, task, steers: Vec::new() });
+        Ok(())
+    }
+
+    /// Goes on with the open turn after a restart, from what the journal has of it.
+    pub(super) async fn resume(&mut self) -> Result<(), Fault> {
+        let state = self.replayed_state().await?;
+        self.launch(state).await
+    }
+
+    /// The state of the open turn, from the journal.
+    async fn replayed_state(&self) -> Result<TurnState, Fault> {
+        let mut state = self.fresh_state();
+        if let Some(open) = &self.open {
+            state.history.retain(|item| item.turn_id != open.turn_id);
+            for event in self.turn_events(open.turn_id, open.first_seq).await? {
+                state.replay(&event);
+            }
+        }
+        Ok(state)
+    }
+
+    pub(super) async fn steer(&mut self, turn: Option<TurnId>, text: String) -> Result<(), Fault> {
+        let turn_id = self.open_turn(turn)?;
+        if text.trim().is_empty() {
+            return Err(EngineError::new(ErrorKind::InvalidInput, "there is nothing to add: the text is empty").into());
+        }
+        let item = user_item(turn_id, text, true);
+        self.commit(Some(turn_id), whole(item.clone()).into()).await?;
+        if let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) {
+            running.steers.push(Arc::new(item));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn cancel(&mut self, turn: Option<TurnId>) -> Result<(), Fault> {
+        if let Some(index) = turn.and_then(|turn| self.queue.iter().position(|(queued, _)| *queued == turn)) {
+            if let Some((turn_id, start)) = self.queue.remove(index) {
+                self.stillborn(turn_id, &start, StopReason::Cancelled, None).await?;
+            }
+            return self.tell_queue().await;
+        }
+        self.open_turn(turn)?;
+        match self.open.as_mut().and_then(|open| open.running.as_mut()) {
+            Some(running) => {
+                running.cancelled_for.get_or_insert(StopReason::Cancelled);
+                running.cancel.cancel();
+                Ok(())
+            }
+            None => self.end_idle_turn(StopReason::Cancelled).await,
+        }
+    }
+
+    /// The open turn, if it is the one that is meant.
+    fn open_turn(&self, wanted: Option<TurnId>) -> Result<TurnId, EngineError> {
+        match (&self.open, wanted) {
+            (Some(open), None) => Ok(open.turn_id),
+            (Some(open), Some(wanted)) if open.turn_id == wanted => Ok(wanted),
+            (_, Some(wanted)) => Err(EngineError::new(ErrorKind::Conflict, format!("turn {wanted} is not running"))
+                .with_hint("it has ended, or never was")),
+            (None, None) => Err(EngineError::new(ErrorKind::Conflict, "no turn of this session is running")),
+        }
+    }
+
+    /// Takes in what the turn tells: neighbouring facts are stored with one commit.
+    pub(super) async fn turn_messages(&mut self, messages: Vec<TurnMessage>) -> Result<Next, EngineError> {
+        match self.take_messages(messages).await {
+            Ok(()) => Ok(Next::Go),
+            Err(Fault::Fatal(error) | Fault::Request(error)) => Err(error),
+        }
+    }
+
+    async fn take_messages(&mut self, messages: Vec<TurnMessage>) -> Result<(), Fault> {
+        let Some(turn_id) = self.open.as_ref().map(|open| open.turn_id) else { return Ok(()) };
+        let mut facts = Vec::new();
+        for message in messages {
+            if let TurnMessage::Fact(fact) = message {
+                facts.push(fact);
+                continue;
+            }
+            self.commit(Some(turn_id), std::mem::take(&mut facts)).await?;
+            match message {
+                TurnMessage::Fact(_) => {}
+                TurnMessage::Delta { item_id, text } => self.journal.publish_delta(turn_id, item_id, text),
+                TurnMessage::Flush(done) => {
+                    let _ = done.send(());
+                }
+                TurnMessage::Ask { call_id, ask, answer } => self.ask(turn_id, call_id, *ask, answer).await?,
+                TurnMessage::TakeSteers(reply) => {
+                    let running = self.open.as_mut().and_then(|open| open.running.as_mut());
+                    let _ = reply.send(running.map(|running| std::mem::take(&mut running.steers)).unwrap_or_default());
+                }
+                TurnMessage::End { outcome, verdict } => {
+                    let _ = verdict.send(self.turn_wants_to_end(*outcome).await?);
+                }
+            }
+        }
+        self.commit(Some(turn_id), facts).await
+    }
+
+    async fn turn_wants_to_end(&mut self, mut outcome: TurnOutcome) -> Result<EndVerdict, Fault> {
+        if let Some(running) = self.open.as_ref().and_then(|open| open.running.as_ref()) {
+            if outcome.reason == StopReason::Completed && !running.steers.is_empty() {
+                return Ok(EndVerdict::NewInput);
+            }
+            if let (StopReason::Cancelled, Some(reason)) = (outcome.reason, running.cancelled_for) {
+                outcome.reason = reason;
+            }
+        }
+        self.end(outcome).await?;
+        Ok(EndVerdict::Ended)
+    }
+
+    /// The turn's task is gone. If it told no end, it broke.
+    pub(super) async fn task_ended(&mut self, ended: Result<(), JoinError>) -> Result<Next, EngineError> {
+        let why = match ended {
+            Ok(()) => "the turn's task left without a word".to_owned(),
+            Err(error) => format!("the turn's task broke: {error}"),
+        };
+        tracing::error!(session = %self.id, "{why}");
+        let error = TurnError {
+            kind: ErrorKind::Internal,
+            message: "a defect in the daemon ended the turn".to_owned(),
+            hint: Some("what was done so far is kept; the log has the details".to_owned()),
+        };
+        if let Some(open) = &mut self.open {
+            open.running = None;
+        }
+        let ended = async {
+            let state = self.replayed_state().await?;
+            self.end(state.outcome(StopReason::Failed, Some(error))).await
+        };
+        match ended.await {
+            Ok(()) => Ok(Next::Go),
+            Err(Fault::Fatal(error) | Fault::Request(error)) => Err(error),
+        }
+    }
+
+    /// Ends an open turn that no task runs.
+    pub(super) async fn end_idle_turn(&mut self, reason: StopReason) -> Result<(), Fault> {
+        let state = self.replayed_state().await?;
+        self.end(state.outcome(reason, None)).await
+    }
+
+    /// Stores the end of the open turn: every question withdrawn, every item completed, and the end last.
+    async fn end(&mut self, outcome: TurnOutcome) -> Result<(), Fault> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let mut facts = self.withdraw_all();
+        facts.extend(self.journal.close_open(ItemStatus::Cut));
+        let took = self.shared.parts.clock.now().duration_since(open.started_at);
+        facts.push(EventKind::TurnEnded {
+            result: Box::new(TurnResult {
+                turn_id: open.turn_id,
+                trace_id: open.trace_id,
+                text: outcome.text,
+                tool_used: outcome.tool_used,
+                stop_reason: outcome.reason,
+                error: outcome.error,
+                steps: outcome.steps,
+                usage: outcome.usage,
+                denials: outcome.denials,
+                files: outcome.files,
+                duration_ms: u64::try_from(took.as_millis()).unwrap_or_default(),
+            }),
+        });
+        self.interrupts.clear();
+        self.commit(Some(open.turn_id), facts).await?;
+        self.begin_next().await
+    }
+
+    async fn begin_next(&mut self) -> Result<(), Fault> {
+        while let Some((turn_id, start)) = self.queue.pop_front() {
+            self.tell_queue().await?;
+            match Box::pin(self.begin(turn_id, start.clone())).await {
+                Ok(_) => return Ok(()),
+                Err(Fault::Fatal(error)) => return Err(Fault::Fatal(error)),
+                Err(Fault::Request(error)) => {
+                    let error = TurnError {
+                        kind: error.kind(),
+                        message: error.to_string(),
+                        hint: error.hint().map(str::to_owned),
+                    };
+                    self.stillborn(turn_id, &start, StopReason::Failed, Some(error)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every turn that waits is cancelled, because the daemon stops.
+    pub(super) async fn drop_queue(&mut self) -> Result<(), Fault> {
+        while let Some((turn_id, start)) = self.queue.pop_front() {
+            self.stillborn(turn_id, &start, StopReason::Suspended, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells of a turn that was accepted and never ran: what was acknowledged is not lost without a word.
+    async fn stillborn(
+        &mut self,
+        turn_id: TurnId,
+        start: &StartTurn,
+        stop_reason: StopReason,
+        error: Option<TurnError>,
+    ) -> Result<(), Fault> {
+        let trace_id = TraceId::generate();
+        let slot = start.slot.or(self.state.settings.slot).unwrap_or(Slot::Base);
+        let model = self.shared.parts.models.get(slot).info().id.clone();
+        let reason = "it waited and never ran".to_owned();
+        let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps: 0 }];
+        facts.extend(start.text.clone().into_iter().flat_map(|text| whole(user_item(turn_id, text, false))));
+        facts.push(EventKind::TurnEnded {
+            result: Box::new(TurnResult {
+                turn_id,
+                trace_id,
+                text: String::new(),
+                tool_used: false,
+                stop_reason,
+                error,
+                steps: 0,
+                usage: Default::default(),
+                denials: Vec::new(),
+                files: Vec::new(),
+                duration_ms: 0,
+            }),
+        });
+        self.commit(Some(turn_id), facts).await
+    }
+}
+
+/// The slot of the last answer: the chat slot, unless the turn was given a slot of its own.
+fn chat_slot(slot: Slot) -> Slot {
+    if slot == Slot::Base { Slot::Chat } else { slot }
+}
+
+fn user_item(turn_id: TurnId, text: String, steered: bool) -> Item {
+    Item { id: ItemId::generate(), turn_id, body: ItemBody::UserMessage { text, steered } }
+}
+
+fn whole(item: Item) -> [EventKind; 2] {
+    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+}

@@ -1,0 +1,124 @@
+//! Runs the calls of one step: independent read-only ones at once, the rest in the model's order.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use agentd_core::{
+    event::{EventKind, StateChange},
+    ids::ItemId,
+    item::{Item, ItemBody, ItemStatus},
+    session::Todo,
+    tool::{Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
+    turn::StopReason,
+};
+use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use tokio::time::Instant;
+
+use super::{Stop, TurnContext, TurnState};
+use crate::chain::Invocation;
+
+/// How long a tool has to end its processes after a cancel before it is dropped.
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
+
+/// Runs every call that has no result.
+pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+    let calls = std::mem::take(&mut state.pending_calls);
+    state.pending_calls.clone_from(&calls);
+    let mut rest = calls.as_slice();
+    while !rest.is_empty() {
+        let (batch, later) = rest.split_at(independent(context, rest));
+        let todos = state.todos.clone();
+        let running: Vec<_> = batch.iter().map(|call| run_call(context, call, &todos).boxed()).collect();
+        let outcomes: Vec<Outcome> =
+            stream::iter(running).buffer_unordered(context.limits.parallel_calls.max(1)).try_collect().await?;
+        for outcome in outcomes {
+            take_in(context, state, outcome).await?;
+        }
+        if context.cancel.is_cancelled() {
+            return Err(Stop::Ended(StopReason::Cancelled));
+        }
+        rest = later;
+    }
+    Ok(())
+}
+
+/// How many calls from the front may run at once: all leading ones that only look, or the first alone.
+fn independent(context: &TurnContext, calls: &[ToolCall]) -> usize {
+    let looks = |call: &&ToolCall| context.tool(&call.name).is_some_and(|tool| tool.effect == Effect::Read);
+    calls.iter().take_while(looks).count().max(1)
+}
+
+/// What came of one call.
+struct Outcome {
+    item: Arc<Item>,
+    todos: Option<Vec<Todo>>,
+}
+
+async fn run_call(context: &TurnContext, call: &ToolCall, todos: &[Todo]) -> Result<Outcome, Stop> {
+    let begun = Instant::now();
+    let started = OnceLock::new();
+    let invocation = Invocation { context, call, todos, started: &started };
+    let output = context.chain.around_tool(&invocation).await?;
+    let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let ToolOutput { text, error, files, todos } = output;
+    let result = ToolResult { call_id: call.call_id.clone(), name: call.name.clone(), text, error, files, duration_ms };
+    let id = match started.get() {
+        Some(id) => *id,
+        None => start_result(context, call).await?,
+    };
+    let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
+    let item = context.recorder.complete(id, ItemBody::ToolResult(result), status).await?;
+    Ok(Outcome { item, todos })
+}
+
+async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome) -> Result<(), Stop> {
+    if let ItemBody::ToolResult(ToolResult { call_id, name, text, error: Some(ToolErrorCode::Denied), .. }) =
+        &outcome.item.body
+    {
+        state.note_denial(call_id.clone(), name.clone(), text.clone());
+    }
+    state.note(outcome.item);
+    if let Some(todos) = outcome.todos {
+        state.todos.clone_from(&todos);
+        let change = StateChange::Todos { todos };
+        context.recorder.fact(EventKind::StateChanged { change }).await?;
+    }
+    Ok(())
+}
+
+/// Tells that the tool starts to run, or that it has an outcome without having run.
+async fn start_result(context: &TurnContext, call: &ToolCall) -> Result<ItemId, Stop> {
+    let result = ToolResult {
+        call_id: call.call_id.clone(),
+        name: call.name.clone(),
+        text: String::new(),
+        error: None,
+        files: Vec::new(),
+        duration_ms: 0,
+    };
+    context.recorder.start(ItemBody::ToolResult(result)).await
+}
+
+/// The innermost end of the chain: the tool itself. That it starts is in the journal before it does, so that a
+/// crash can be told honestly.
+pub(crate) async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+    let Invocation { context, call, started, .. } = invocation;
+    if context.cancel.is_cancelled() {
+        return Err(Stop::Ended(StopReason::Cancelled));
+    }
+    let id = start_result(context, call).await?;
+    let _ = started.set(id);
+    context.recorder.flush().await?;
+    let tool_context = context.tool_context(call);
+    let given_up = async {
+        context.cancel.cancelled().await;
+        tokio::time::sleep(CANCEL_GRACE).await;
+    };
+    tokio::select! {
+        biased;
+        output = context.toolbox.call(&tool_context, call) => Ok(output),
+        () = given_up => Ok(ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled while this ran")),
+    }
+}

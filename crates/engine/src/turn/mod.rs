@@ -1,0 +1,131 @@
+//! One turn: from an input to its `TurnEnded`.
+//!
+//! [`run::run`] is the loop. Each round, [`step::next`] decides purely what comes next from the [`TurnState`],
+//! and one of `sample` (ask the model), `dispatch` (run its calls) and `finalize` (write the last answer) does
+//! it. What is fixed for the turn is its [`TurnContext`]; everything that happened goes to the session through
+//! the [`recorder::Recorder`].
+
+pub(crate) mod dispatch;
+pub(crate) mod finalize;
+pub(crate) mod recorder;
+pub(crate) mod route;
+pub(crate) mod run;
+pub(crate) mod sample;
+pub(crate) mod state;
+pub(crate) mod step;
+pub(crate) mod stopwatch;
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use agentd_core::{
+    error::ModelError,
+    ids::{CallId, SessionId, TurnId},
+    interrupt::{Answer, Ask},
+    model::Slot,
+    ports::{Clock, Model, ToolContext, Toolbox, Workspace},
+    session::SessionSettings,
+    tool::ToolSpec,
+    turn::{Denial, OnInterrupt, StopReason, TurnError},
+};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::state::{TurnOutcome, TurnState};
+use self::{recorder::Recorder, stopwatch::Stopwatch};
+use crate::chain::Chain;
+
+/// What is fixed while a turn runs: a reload of the configuration changes later turns, never this one.
+pub(crate) struct TurnContext {
+    pub(crate) session_id: SessionId,
+    pub(crate) turn_id: TurnId,
+    pub(crate) settings: SessionSettings,
+    pub(crate) on_interrupt: OnInterrupt,
+    pub(crate) slot: Slot,
+    pub(crate) model: Arc<dyn Model>,
+    /// The model that writes the last answer.
+    pub(crate) chat: Arc<dyn Model>,
+    /// The visible tools, sorted by name.
+    pub(crate) tools: Arc<[ToolSpec]>,
+    pub(crate) toolbox: Arc<dyn Toolbox>,
+    pub(crate) workspace: Arc<Workspace>,
+    /// Paths for models whose arguments are constrained; empty for all others.
+    pub(crate) known_paths: Vec<String>,
+    pub(crate) chain: Arc<Chain>,
+    pub(crate) limits: Limits,
+    pub(crate) system_prompt: String,
+    pub(crate) max_message_history: usize,
+    pub(crate) recorder: Recorder,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) stopwatch: Stopwatch,
+}
+
+/// What a turn may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) max_steps: u32,
+    pub(crate) time: Option<Duration>,
+    pub(crate) tokens: Option<u64>,
+    pub(crate) parallel_calls: usize,
+}
+
+impl TurnContext {
+    /// Waits for the future or for the turn's cancel, whichever comes first. Dropping the future is its cancel.
+    pub(crate) async fn or_cancelled<T>(&self, future: impl Future<Output = T>) -> Result<T, Stop> {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(Stop::Ended(StopReason::Cancelled)),
+            output = future => Ok(output),
+        }
+    }
+
+    /// Asks a person and waits for the answer or the turn's cancel. The wait is not counted as work.
+    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answer, Stop> {
+        let waiting = self.stopwatch.pause();
+        let answer = self.or_cancelled(self.recorder.ask(call_id, ask)).await?;
+        drop(waiting);
+        answer
+    }
+
+    /// The visible tool of that name or alias.
+    pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
+        let name = self.toolbox.canonical_name(name);
+        self.tools.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok().map(|index| &self.tools[index])
+    }
+
+    /// Where one call of this turn works.
+    pub(crate) fn tool_context(&self, call: &agentd_core::tool::ToolCall) -> ToolContext {
+        ToolContext {
+            session_id: self.session_id,
+            turn_id: self.turn_id,
+            call_id: call.call_id.clone(),
+            workspace: Arc::clone(&self.workspace),
+            now: self.clock.now(),
+            cancel: self.cancel.clone(),
+        }
+    }
+}
+
+/// Why a turn cannot go on.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// It ends for a reason that is no failure.
+    Ended(StopReason),
+    /// A call needed an answer, and the client had said to fail then.
+    Refused(Denial),
+    /// It failed.
+    Failed(TurnError),
+    /// The session cannot store what the turn does. Nothing more may be done, not even an end be told.
+    Lost,
+}
+
+impl From<ModelError> for Stop {
+    fn from(error: ModelError) -> Self {
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        tracing::warn!(kind = ?error.kind(), source, "the model call failed: {error}");
+        Self::Failed(TurnError {
+            kind: error.kind(),
+            message: error.to_string(),
+            hint: error.hint().map(str::to_owned),
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! A turn's line to its session: facts go up, in order; answers come down.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    event::EventKind,
+    ids::{CallId, ItemId, TurnId},
+    interrupt::{Answer, Ask},
+    item::{Item, ItemBody, ItemStatus},
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Stop, TurnOutcome};
+
+/// Facts that wait for the session's writer at the most.
+const QUEUE: usize = 256;
+
+/// What a turn tells its session.
+pub(crate) enum TurnMessage {
+    /// To be stored and then shown.
+    Fact(EventKind),
+    /// To be shown.
+    Delta { item_id: ItemId, text: String },
+    /// Answered when all facts before it are stored.
+    Flush(oneshot::Sender<()>),
+    /// A person is needed. The answer comes when there is one, perhaps in another life of the daemon.
+    Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<Answer> },
+    /// What was added to the turn since it last asked.
+    TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
+    /// The turn is over, unless something was added meanwhile.
+    End { outcome: Box<TurnOutcome>, verdict: oneshot::Sender<EndVerdict> },
+}
+
+/// The session's answer to a turn that wants to end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum EndVerdict {
+    /// The end is stored.
+    Ended,
+    /// Something was added: look at it first.
+    NewInput,
+}
+
+/// A turn's line to its session. All of it fails with [`Stop::Lost`] when the session could not store what it
+/// was told: then the turn must not do anything more.
+#[derive(Clone)]
+pub(crate) struct Recorder {
+    turn_id: TurnId,
+    session: mpsc::Sender<TurnMessage>,
+}
+
+impl Recorder {
+    pub(crate) fn new(turn_id: TurnId) -> (Self, mpsc::Receiver<TurnMessage>) {
+        let (session, messages) = mpsc::channel(QUEUE);
+        (Self { turn_id, session }, messages)
+    }
+
+    /// Tells a fact. It is stored some time after this returns; see [`Self::flush`].
+    pub(crate) async fn fact(&self, kind: EventKind) -> Result<(), Stop> {
+        self.send(TurnMessage::Fact(kind)).await
+    }
+
+    /// Starts an item and returns its id.
+    pub(crate) async fn start(&self, body: ItemBody) -> Result<ItemId, Stop> {
+        let item = Item { id: ItemId::generate(), turn_id: self.turn_id, body };
+        let id = item.id;
+        self.fact(EventKind::ItemStarted { item }).await?;
+        Ok(id)
+    }
+
+    /// Adds text to an item under way.
+    pub(crate) async fn delta(&self, item_id: ItemId, text: String) -> Result<(), Stop> {
+        self.send(TurnMessage::Delta { item_id, text }).await
+    }
+
+    /// Completes an item that was started.
+    pub(crate) async fn complete(&self, id: ItemId, body: ItemBody, status: ItemStatus) -> Result<Arc<Item>, Stop> {
+        let item = Item { id, turn_id: self.turn_id, body };
+        self.fact(EventKind::ItemCompleted { item: item.clone(), status }).await?;
+        Ok(Arc::new(item))
+    }
+
+    /// Starts and completes an item at once.
+    pub(crate) async fn whole(&self, body: ItemBody) -> Result<Arc<Item>, Stop> {
+        let id = self.start(body.clone()).await?;
+        self.complete(id, body, ItemStatus::Done).await
+    }
+
+    /// Waits until everything told so far is stored.
+    pub(crate) async fn flush(&self) -> Result<(), Stop> {
+        self.ask_session(TurnMessage::Flush).await
+    }
+
+    /// Asks a person and waits, for days if need be.
+    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answer, Stop> {
+        let ask = Box::new(ask);
+        self.ask_session(|answer| TurnMessage::Ask { call_id, ask, answer }).await
+    }
+
+    /// What was added to the turn since this was last asked.
+    pub(crate) async fn take_steers(&self) -> Result<Vec<Arc<Item>>, Stop> {
+        self.ask_session(TurnMessage::TakeSteers).await
+    }
+
+    /// Ends the turn, unless something was added to it meanwhile.
+    pub(crate) async fn end(&self, outcome: TurnOutcome) -> Result<EndVerdict, Stop> {
+        let outcome = Box::new(outcome);
+        self.ask_session(|verdict| TurnMessage::End { outcome, verdict }).await
+    }
+
+    async fn ask_session<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> TurnMessage) -> Result<T, Stop> {
+        let (sender, receiver) = oneshot::channel();
+        self.send(message(sender)).await?;
+        receiver.await.map_err(|_| Stop::Lost)
+    }
+
+    async fn send(&self, message: TurnMessage) -> Result<(), Stop> {
+        self.session.send(message).await.map_err(|_| Stop::Lost)
+    }
+}

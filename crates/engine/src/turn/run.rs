@@ -1,0 +1,55 @@
+//! The loop of a turn.
+
+use std::sync::Arc;
+
+use agentd_core::turn::StopReason;
+
+use super::{
+    Stop, TurnContext, TurnState, dispatch, finalize,
+    recorder::EndVerdict,
+    sample,
+    step::{self, Step},
+};
+
+/// Runs a turn to its end. Whatever happens inside, its session is told exactly one end; the only turn that
+/// tells none is one whose session cannot store it.
+pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
+    let mut prepared = context.chain.before_turn(&context, &mut state).await;
+    loop {
+        let rounds = match prepared {
+            Ok(()) => rounds(&context, &mut state).await,
+            Err(stop) => Err(stop),
+        };
+        let outcome = match rounds {
+            Ok(reason) | Err(Stop::Ended(reason)) => state.outcome(reason, None),
+            Err(Stop::Refused(denial)) => {
+                state.note_denial(denial.call_id, denial.tool, denial.reason);
+                state.outcome(StopReason::Denied, None)
+            }
+            Err(Stop::Failed(error)) => state.outcome(StopReason::Failed, Some(error)),
+            Err(Stop::Lost) => return,
+        };
+        match context.recorder.end(outcome).await {
+            Ok(EndVerdict::NewInput) => prepared = Ok(()),
+            Ok(EndVerdict::Ended) | Err(_) => return,
+        }
+    }
+}
+
+/// Goes round until there is an answer, a limit or a failure.
+async fn rounds(context: &TurnContext, state: &mut TurnState) -> Result<StopReason, Stop> {
+    loop {
+        for steer in context.recorder.take_steers().await? {
+            state.note(steer);
+        }
+        match step::next(state, context.limits, context.stopwatch.worked()) {
+            Step::Dispatch => dispatch::dispatch(context, state).await?,
+            Step::Sample => sample::sample(context, state).await?,
+            Step::Finalize(reason) => {
+                finalize::finalize(context, state).await?;
+                return Ok(reason);
+            }
+            Step::End(reason) => return Ok(reason),
+        }
+    }
+}

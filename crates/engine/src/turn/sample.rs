@@ -1,0 +1,179 @@
+//! Asks the model once and turns its stream into items.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::{ErrorKind, ModelError},
+    event::EventKind,
+    ids::{CallId, ItemId},
+    item::{Item, ItemBody, ItemStatus},
+    model::{Finish, ModelChunk, ModelRequest, Slot},
+    ports::Model,
+    tool::ToolCall,
+    usage::Usage,
+};
+use futures_util::StreamExt as _;
+
+use super::{Stop, TurnContext, TurnState, recorder::Recorder};
+use crate::prompt;
+
+/// Calls of one answer that are run at the most. A model that asks for more has lost its way.
+const MAX_CALLS: usize = 64;
+
+/// Asks the turn's model with its tools.
+pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+    let mut request = prompt::assemble(context, state, &context.tools);
+    context.chain.before_model(context, state, &mut request);
+    ask(context, state, context.slot, &*context.model, request).await
+}
+
+/// Sends one request and takes in the whole answer.
+pub(crate) async fn ask(
+    context: &TurnContext,
+    state: &mut TurnState,
+    slot: Slot,
+    model: &dyn Model,
+    request: ModelRequest,
+) -> Result<(), Stop> {
+    state.steps += 1;
+    let may_call = !request.tools.is_empty();
+    let mut answer = Answer::new(&context.recorder);
+    let mut chunks = model.stream(request);
+    let end = loop {
+        match context.or_cancelled(chunks.next()).await? {
+            Some(Ok(ModelChunk::End(finish))) => break Ok(finish),
+            Some(Ok(chunk)) => answer.take(chunk).await?,
+            Some(Err(error)) => break Err(error),
+            None => {
+                break Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a word"));
+            }
+        }
+    };
+    drop(chunks);
+    let Answer { usage, words, calls, .. } = answer;
+    if let Some(usage) = usage {
+        state.usage += usage;
+        let model = model.info().id.clone();
+        let kind = EventKind::UsageUpdated { step: state.steps, slot, model, usage, turn: state.usage };
+        context.recorder.fact(kind).await?;
+    }
+    let finish = match end {
+        Ok(finish) => finish,
+        Err(error) => {
+            words.complete(&context.recorder, state, ItemStatus::Cut).await?;
+            return Err(error.into());
+        }
+    };
+    let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
+    words.complete(&context.recorder, state, status).await?;
+    warn_of_cut(context, finish).await?;
+    if may_call {
+        record_calls(context, state, calls).await?;
+    }
+    state.silent = state.answer.is_none() && state.pending_calls.is_empty();
+    Ok(())
+}
+
+async fn warn_of_cut(context: &TurnContext, finish: Finish) -> Result<(), Stop> {
+    let (code, message) = match finish {
+        Finish::Stop | Finish::Runaway => return Ok(()),
+        Finish::Length => {
+            ("answer_cut", "the answer reached the token limit and is cut; raise max_tokens of this slot for more")
+        }
+        Finish::Filtered => ("answer_filtered", "the provider withheld the rest of the answer"),
+    };
+    context.recorder.fact(EventKind::Warning { code: code.to_owned(), message: message.to_owned() }).await
+}
+
+async fn record_calls(context: &TurnContext, state: &mut TurnState, calls: Vec<(String, String)>) -> Result<(), Stop> {
+    let asked = calls.len();
+    for (name, arguments) in calls.into_iter().take(MAX_CALLS) {
+        let call = ToolCall { call_id: CallId::generate(), name, arguments };
+        state.note(context.recorder.whole(ItemBody::ToolCall(call)).await?);
+    }
+    if asked > MAX_CALLS {
+        let message = format!("the model asked for {asked} tool calls at once; only the first {MAX_CALLS} are run");
+        context.recorder.fact(EventKind::Warning { code: "too_many_calls".to_owned(), message }).await?;
+    }
+    Ok(())
+}
+
+/// An answer on its way in.
+struct Answer<'a> {
+    recorder: &'a Recorder,
+    words: Words,
+    calls: Vec<(String, String)>,
+    usage: Option<Usage>,
+}
+
+/// The items of an answer that hold text. Models may think, speak and think again.
+#[derive(Default)]
+struct Words {
+    /// Those that are whole.
+    done: Vec<Arc<Item>>,
+    /// The one under way.
+    open: Option<(ItemId, ItemBody)>,
+}
+
+impl<'a> Answer<'a> {
+    fn new(recorder: &'a Recorder) -> Self {
+        Self { recorder, words: Words::default(), calls: Vec::new(), usage: None }
+    }
+
+    async fn take(&mut self, chunk: ModelChunk) -> Result<(), Stop> {
+        match chunk {
+            ModelChunk::Text(text) => self.words.add(self.recorder, text, false).await?,
+            ModelChunk::Reasoning(text) => self.words.add(self.recorder, text, true).await?,
+            ModelChunk::ToolCall { name, arguments } => self.calls.push((name, arguments)),
+            ModelChunk::Usage(usage) => self.usage = Some(usage),
+            ModelChunk::Retry { attempt, delay_ms, reason } => {
+                let message = format!("try {attempt} of the model call in {delay_ms} ms: {reason}");
+                self.warn("model_retry", message).await?;
+            }
+            ModelChunk::Runaway { what } => {
+                self.warn("answer_runaway", format!("the answer was cut: it repeated {what:?} without end")).await?;
+            }
+            ModelChunk::End(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn warn(&self, code: &str, message: String) -> Result<(), Stop> {
+        self.recorder.fact(EventKind::Warning { code: code.to_owned(), message }).await
+    }
+}
+
+impl Words {
+    async fn add(&mut self, recorder: &Recorder, more: String, thought: bool) -> Result<(), Stop> {
+        if more.is_empty() {
+            return Ok(());
+        }
+        let goes_on = self.open.as_ref().is_some_and(|(_, body)| matches!(body, ItemBody::Reasoning { .. }) == thought);
+        if !goes_on {
+            self.close(recorder, ItemStatus::Done).await?;
+            let text = String::new();
+            let body = if thought { ItemBody::Reasoning { text } } else { ItemBody::AgentMessage { text } };
+            self.open = Some((recorder.start(body.clone()).await?, body));
+        }
+        if let Some((id, ItemBody::AgentMessage { text } | ItemBody::Reasoning { text })) = &mut self.open {
+            text.push_str(&more);
+            recorder.delta(*id, more).await?;
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self, recorder: &Recorder, status: ItemStatus) -> Result<(), Stop> {
+        if let Some((id, body)) = self.open.take() {
+            self.done.push(recorder.complete(id, body, status).await?);
+        }
+        Ok(())
+    }
+
+    async fn complete(mut self, recorder: &Recorder, state: &mut TurnState, status: ItemStatus) -> Result<(), Stop> {
+        self.close(recorder, status).await?;
+        for item in self.done {
+            state.note(item);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! What a turn has come to so far. Rebuilt from the journal when a turn goes on after a restart.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use agentd_core::{
+    event::{Event, EventKind},
+    ids::CallId,
+    item::{Item, ItemBody},
+    session::Todo,
+    tool::{FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
+    turn::{Denial, StopReason, TurnError},
+    usage::Usage,
+};
+
+/// What a turn has come to so far.
+#[derive(Debug, Default)]
+pub(crate) struct TurnState {
+    /// The session's items that a model may see, this turn's included, in the order in which they came.
+    pub(crate) history: Vec<Arc<Item>>,
+    /// The session's todo list.
+    pub(crate) todos: Vec<Todo>,
+    /// Calls that have no result yet, in the model's order.
+    pub(crate) pending_calls: Vec<ToolCall>,
+    /// Model calls so far.
+    pub(crate) steps: u32,
+    /// What they took.
+    pub(crate) usage: Usage,
+    /// What was refused.
+    pub(crate) denials: Vec<Denial>,
+    /// The files that were changed, each once.
+    pub(crate) files: BTreeMap<String, FileChangeKind>,
+    /// Whether any tool ran.
+    pub(crate) tool_used: bool,
+    /// What the model last said, if it said it after the last input and the last tool result: the answer.
+    pub(crate) answer: Option<String>,
+    /// Whether the model's last answer had neither words nor calls.
+    pub(crate) silent: bool,
+}
+
+/// What a turn came to, as its session needs it to write the end.
+#[derive(Debug)]
+pub(crate) struct TurnOutcome {
+    pub(crate) reason: StopReason,
+    pub(crate) error: Option<TurnError>,
+    pub(crate) text: String,
+    pub(crate) tool_used: bool,
+    pub(crate) steps: u32,
+    pub(crate) usage: Usage,
+    pub(crate) denials: Vec<Denial>,
+    pub(crate) files: Vec<FileChange>,
+}
+
+impl TurnState {
+    /// Takes note of an item that came into the history.
+    pub(crate) fn note(&mut self, item: Arc<Item>) {
+        match &item.body {
+            ItemBody::UserMessage { .. } => self.answer = None,
+            ItemBody::AgentMessage { text } => self.answer = Some(text.clone()).filter(|text| !text.trim().is_empty()),
+            ItemBody::ToolCall(call) => {
+                self.answer = None;
+                self.pending_calls.push(call.clone());
+            }
+            ItemBody::ToolResult(result) => self.note_result(result),
+            ItemBody::Reasoning { .. } | ItemBody::Compaction { .. } | ItemBody::Notice { .. } => {}
+        }
+        self.history.push(item);
+    }
+
+    fn note_result(&mut self, result: &ToolResult) {
+        self.answer = None;
+        self.pending_calls.retain(|call| call.call_id != result.call_id);
+        self.tool_used |=
+            !matches!(result.error, Some(ToolErrorCode::Denied | ToolErrorCode::NotRun | ToolErrorCode::UnknownTool));
+        for file in &result.files {
+            self.note_file(file);
+        }
+    }
+
+    /// A file is listed once: what was created and then modified was created.
+    fn note_file(&mut self, file: &FileChange) {
+        self.files
+            .entry(file.path.clone())
+            .and_modify(|known| {
+                *known = match (*known, file.change) {
+                    (FileChangeKind::Created, FileChangeKind::Modified) => FileChangeKind::Created,
+                    (FileChangeKind::Deleted, FileChangeKind::Created) => FileChangeKind::Modified,
+                    (_, change) => change,
+                }
+            })
+            .or_insert(file.change);
+    }
+
+    /// Takes note of a refusal, once a call.
+    pub(crate) fn note_denial(&mut self, call_id: CallId, tool: String, reason: String) {
+        if !self.denials.iter().any(|denial| denial.call_id == call_id) {
+            self.denials.push(Denial { call_id, tool, reason });
+        }
+    }
+
+    /// Takes note of what a stored event of this turn says beyond its items.
+    pub(crate) fn replay(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::ItemCompleted { item, .. } => {
+                if let ItemBody::ToolResult(ToolResult {
+                    call_id,
+                    name,
+                    text,
+                    error: Some(ToolErrorCode::Denied),
+                    ..
+                }) = &item.body
+                {
+                    self.note_denial(call_id.clone(), name.clone(), text.clone());
+                }
+                self.note(Arc::new(item.clone()));
+            }
+            EventKind::UsageUpdated { step, turn, .. } => {
+                self.steps = *step;
+                self.usage = *turn;
+            }
+            _ => {}
+        }
+    }
+
+    /// What the turn came to.
+    pub(crate) fn outcome(&self, reason: StopReason, error: Option<TurnError>) -> TurnOutcome {
+        TurnOutcome {
+            reason,
+            error,
+            text: self.last_words(),
+            tool_used: self.tool_used,
+            steps: self.steps,
+            usage: self.usage,
+            denials: self.denials.clone(),
+            files: self.files.iter().map(|(path, change)| FileChange { path: path.clone(), change: *change }).collect(),
+        }
+    }
+
+    /// The answer, or what the model last said in this turn.
+    fn last_words(&self) -> String {
+        if let Some(answer) = &self.answer {
+            return answer.clone();
+        }
+        let of_this_turn = self
+            .history
+            .iter()
+            .rev()
+            .take_while(|item| !matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
+        for item in of_this_turn {
+            if let ItemBody::AgentMessage { text } = &item.body {
+                return text.clone();
+            }
+        }
+        String::new()
+    }
+}

@@ -1,0 +1,84 @@
+//! What a turn does next. Pure.
+
+use std::time::Duration;
+
+use agentd_core::turn::StopReason;
+
+use super::{Limits, TurnState};
+
+/// What a turn does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Run the calls that have no result.
+    Dispatch,
+    /// Ask the model.
+    Sample,
+    /// Ask for the last answer, without tools, and end for this reason.
+    Finalize(StopReason),
+    /// The turn is over.
+    End(StopReason),
+}
+
+/// Decides what comes next, from what there is and from how long the turn has worked.
+pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step {
+    if !state.pending_calls.is_empty() {
+        return Step::Dispatch;
+    }
+    if state.answer.is_some() {
+        return Step::End(StopReason::Completed);
+    }
+    if state.silent {
+        // Asking the same again would give the same nothing; asked without tools, most models find words.
+        return Step::Finalize(StopReason::Completed);
+    }
+    match reached(state, limits, worked) {
+        Some(reason) => Step::Finalize(reason),
+        None => Step::Sample,
+    }
+}
+
+/// The limit that was reached, if one was.
+fn reached(state: &TurnState, limits: Limits, worked: Duration) -> Option<StopReason> {
+    let tokens = state.usage.prompt_tokens.saturating_add(state.usage.completion_tokens);
+    if state.steps >= limits.max_steps {
+        Some(StopReason::MaxSteps)
+    } else if limits.time.is_some_and(|limit| worked >= limit) {
+        Some(StopReason::TimeLimit)
+    } else if limits.tokens.is_some_and(|limit| tokens >= limit) {
+        Some(StopReason::Budget)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{ids::CallId, tool::ToolCall, usage::Usage};
+
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { max_steps: 3, time: Some(Duration::from_secs(60)), tokens: Some(1000), parallel_calls: 8 };
+
+    fn check(state: TurnState, worked_s: u64, expected: Step) {
+        assert_eq!(next(&state, LIMITS, Duration::from_secs(worked_s)), expected, "{state:?}");
+    }
+
+    #[test]
+    fn the_next_step() {
+        let call = ToolCall { call_id: CallId::generate(), name: "now".to_owned(), arguments: "{}".to_owned() };
+        let spent = Usage { prompt_tokens: 900, completion_tokens: 100, ..Usage::default() };
+        check(TurnState::default(), 0, Step::Sample);
+        check(TurnState { steps: 2, ..TurnState::default() }, 0, Step::Sample);
+        check(TurnState { steps: 3, ..TurnState::default() }, 0, Step::Finalize(StopReason::MaxSteps));
+        check(TurnState::default(), 60, Step::Finalize(StopReason::TimeLimit));
+        check(TurnState { usage: spent, ..TurnState::default() }, 0, Step::Finalize(StopReason::Budget));
+        check(
+            TurnState { answer: Some("42".to_owned()), steps: 3, ..TurnState::default() },
+            0,
+            Step::End(StopReason::Completed),
+        );
+        check(TurnState { silent: true, ..TurnState::default() }, 0, Step::Finalize(StopReason::Completed));
+        check(TurnState { pending_calls: vec![call], steps: 3, ..TurnState::default() }, 99, Step::Dispatch);
+    }
+}
