@@ -101,5 +101,8 @@ async fn opening_time(folder: &Path, session: SessionId) -> Result<(), StoreErro
         let items = store.recent_items(session, stored.map_or(0, |stored| stored.reset_seq), RECENT).await?;
         println!("open: a session of {ITEMS} items in {:.1?} ({what}, {} items read)", start.elapsed(), items.len());
     }
+    let start = Instant::now();
+    store.delete_session(session).await?;
+    println!("delete: a session of {ITEMS} items in {:.1?}", start.elapsed());
     store.close().await
 }

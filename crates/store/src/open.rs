@@ -117,6 +117,8 @@ fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), F
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    // What a person deletes is overwritten, not only forgotten.
+    connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     // What a burst made large is given back at the next move of the log.
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     if let Some(pages) = config.max_pages {

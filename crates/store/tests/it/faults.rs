@@ -227,6 +227,29 @@ async fn nobody_else_can_read_the_journal() {
     assert_eq!(mode(&journal(&data)), 0o600);
 }
 
+#[tokio::test]
+async fn what_was_deleted_is_not_left_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut kept = new_session(&store).await;
+    let mut script = new_session(&store).await;
+    let long = "my secret plan; ".repeat(2000);
+    store.append(vec![script.turn_started(), script.input("my secret plan"), script.input(&long)]).await.unwrap();
+    store.append(vec![kept.input("no matter")]).await.unwrap();
+    let holds = |text: &str| {
+        let bytes = std::fs::read(journal(folder.path())).unwrap();
+        bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    };
+    store.close().await.unwrap();
+    assert!(holds("secret plan"));
+    let store = open(folder.path());
+    store.delete_session(script.session).await.unwrap();
+    store.close().await.unwrap();
+    assert!(!holds("secret plan"));
+    assert!(!holds(&script.session.as_uuid().simple().to_string()));
+    assert!(holds("no matter"));
+}
+
 /// One stored value that cannot be read fails its own question, and says neither more nor less.
 #[tokio::test]
 async fn an_unreadable_event_is_an_error_that_quotes_nothing() {
