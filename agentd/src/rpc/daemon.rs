@@ -1,0 +1,82 @@
+//! The daemon itself.
+
+use std::{process, time::Duration};
+
+use agentd_proto::{
+    PROTOCOL_VERSION,
+    client::{DaemonStatus, RecoveredTurn},
+    v1::{self, daemon_server::Daemon},
+};
+use tonic::{Request, Response, Status};
+
+use super::Context;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[tonic::async_trait]
+impl Daemon for Context {
+    async fn hello(&self, request: Request<v1::HelloRequest>) -> Result<Response<v1::HelloResponse>, Status> {
+        let caller = request.into_inner();
+        tracing::debug!(client = caller.client, version = caller.version, "a client connected");
+        Ok(Response::new(v1::HelloResponse {
+            protocol_version: PROTOCOL_VERSION,
+            version: VERSION.to_owned(),
+            pid: process::id(),
+        }))
+    }
+
+    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
+        let stats = self.engine.stats();
+        let status = DaemonStatus {
+            version: VERSION.to_owned(),
+            pid: process::id(),
+            uptime: self.info.started.elapsed(),
+            resident_bytes: resident_bytes().await,
+            live_sessions: stats.live_sessions as u64,
+            running_turns: stats.running_turns as u64,
+            waiting_turns: stats.waiting_turns as u64,
+            recovered: stats.recovered.iter().map(recovered).collect(),
+            socket: self.info.socket.clone(),
+            data_dir: self.info.data_dir.clone(),
+            config_sources: self.control.config_sources(),
+        };
+        Ok(Response::new((&status).into()))
+    }
+
+    async fn models(&self, _: Request<v1::ModelsRequest>) -> Result<Response<v1::ModelsResponse>, Status> {
+        Ok(Response::new(v1::ModelsResponse { slots: self.engine.models().iter().map(Into::into).collect() }))
+    }
+
+    async fn tools(&self, _: Request<v1::ToolsRequest>) -> Result<Response<v1::ToolsResponse>, Status> {
+        Ok(Response::new(v1::ToolsResponse { tools: self.engine.tools().iter().map(Into::into).collect() }))
+    }
+
+    async fn stop(&self, request: Request<v1::StopRequest>) -> Result<Response<v1::StopResponse>, Status> {
+        self.control.stop(request.into_inner().drain_ms.map(Duration::from_millis));
+        Ok(Response::new(v1::StopResponse { pid: process::id() }))
+    }
+
+    async fn reload(&self, _: Request<v1::ReloadRequest>) -> Result<Response<v1::ReloadResponse>, Status> {
+        let reloaded = self.control.reload().await?;
+        Ok(Response::new(v1::ReloadResponse { config_sources: reloaded.config_sources, notes: reloaded.notes }))
+    }
+}
+
+fn recovered(turn: &agentd_engine::recovery::RecoveredTurn) -> RecoveredTurn {
+    RecoveredTurn {
+        session_id: turn.session_id,
+        turn_id: turn.turn_id,
+        finished: turn.finished.clone(),
+        never_ran: turn.never_ran.clone(),
+        unknown: turn.unknown.clone(),
+        goes_on: turn.goes_on,
+    }
+}
+
+/// The memory that this process holds, where the system has a file that says so.
+async fn resident_bytes() -> Option<u64> {
+    let status = tokio::fs::read_to_string("/proc/self/status").await.ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}

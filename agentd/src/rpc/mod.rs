@@ -1,0 +1,134 @@
+//! The services that clients speak to: decode, hand to the engine, encode. Nothing is decided here.
+//!
+//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
+//! - `sessions`, `upload`: sessions and their files. `interrupts`: what waits for an answer. `daemon`: the daemon itself.
+//! - `refusal`: how the engine's errors become statuses.
+//!
+//! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
+//! token is cancelled. The daemon drains its turns first and cancels then, so that every stream can show its turn's
+//! end before it ends itself.
+
+mod daemon;
+mod feed;
+mod interrupts;
+mod refusal;
+mod sessions;
+mod turns;
+mod upload;
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agentd_engine::Engine;
+use agentd_proto::{
+    FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
+    client::Reloaded,
+    socket::Incoming,
+    v1::{
+        daemon_server::DaemonServer, interrupts_server::InterruptsServer, sessions_server::SessionsServer,
+        turns_server::TurnsServer,
+    },
+};
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Server, server::Router};
+
+pub use refusal::Refusal;
+
+/// How much of an upload may be under way on a connection, in bytes.
+const RECEIVE_WINDOW: u32 = 1024 * 1024;
+
+/// What the daemon knows of itself when it begins to serve.
+#[derive(Debug, Clone)]
+pub struct DaemonInfo {
+    /// When it started.
+    pub started: Instant,
+    /// The socket that it listens on.
+    pub socket: PathBuf,
+    /// The folder that holds the journal and the workspaces.
+    pub data_dir: PathBuf,
+}
+
+/// What a client can make the daemon do.
+pub trait Control: Send + Sync + 'static {
+    /// Begins to stop, and returns at once. Running turns may take `drain`, or the configured time, to end.
+    fn stop(&self, drain: Option<Duration>);
+
+    /// Reads the configuration again. A configuration with a mistake changes nothing.
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Refusal>>;
+
+    /// The configuration that holds, weakest first: `built-in` and the paths of files.
+    fn config_sources(&self) -> Vec<String>;
+}
+
+/// What all services share.
+#[derive(Clone)]
+pub(crate) struct Context {
+    engine: Engine,
+    info: Arc<DaemonInfo>,
+    control: Arc<dyn Control>,
+    /// Cancelled when streams shall end.
+    shutdown: CancellationToken,
+}
+
+/// All services. Their streams end with `UNAVAILABLE` when `shutdown` is cancelled.
+///
+/// # Errors
+/// When the descriptors that reflection serves cannot be read, which is a defect of the build.
+pub async fn router(
+    engine: Engine,
+    info: DaemonInfo,
+    control: Arc<dyn Control>,
+    shutdown: CancellationToken,
+) -> Result<Router, tonic_reflection::server::Error> {
+    let context = Context { engine, info: Arc::new(info), control, shutdown };
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<TurnsServer<Context>>().await;
+    health.set_serving::<SessionsServer<Context>>().await;
+    health.set_serving::<InterruptsServer<Context>>().await;
+    health.set_serving::<DaemonServer<Context>>().await;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    Ok(Server::builder()
+        .initial_stream_window_size(RECEIVE_WINDOW)
+        .initial_connection_window_size(4 * RECEIVE_WINDOW)
+        .add_service(TurnsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(SessionsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(InterruptsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(health_service)
+        .add_service(reflection().build_v1()?)
+        // Many ready-made clients ask for the older name of the same service.
+        .add_service(reflection().build_v1alpha()?))
+}
+
+/// Serves until `shutdown` is cancelled. Then no new connection is taken, and the ones there are may take `grace` to
+/// close: one with a reader that has stopped reading would never.
+///
+/// # Errors
+/// When the transport breaks; single connections do not count.
+pub async fn serve(
+    router: Router,
+    incoming: Incoming,
+    shutdown: CancellationToken,
+    grace: Duration,
+) -> Result<(), tonic::transport::Error> {
+    let serving = router.serve_with_incoming_shutdown(incoming.into_stream(), shutdown.clone().cancelled_owned());
+    let overdue = async {
+        shutdown.cancelled().await;
+        tokio::time::sleep(grace).await;
+    };
+    tokio::select! {
+        served = serving => served,
+        () = overdue => {
+            tracing::warn!("connections were still open at the end and are abandoned");
+            Ok(())
+        }
+    }
+}

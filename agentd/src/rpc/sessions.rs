@@ -1,0 +1,154 @@
+//! Sessions.
+
+use std::collections::VecDeque;
+
+use agentd_core::{event::EventKind, item::Item};
+use agentd_engine::SessionHandle;
+use agentd_proto::{
+    client::{NumberedItem, SessionView},
+    convert::WireError,
+    v1::{self, sessions_server::Sessions},
+};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Context, Refusal};
+
+/// How many sessions are listed where the client names no number.
+const DEFAULT_SESSIONS: usize = 100;
+
+/// How many items are read where the client names no number.
+const DEFAULT_ITEMS: usize = 1000;
+
+/// How many items are read at the most.
+const MAX_ITEMS: usize = 10_000;
+
+/// How large an answer with items may grow, in bytes of text: below what readers take in one message.
+const MAX_ITEMS_BYTES: usize = 12 * 1024 * 1024;
+
+#[tonic::async_trait]
+impl Sessions for Context {
+    async fn create(&self, request: Request<v1::CreateSessionRequest>) -> Result<Response<v1::Session>, Status> {
+        let request = request.into_inner();
+        let session = self.new_session(request.settings, request.title).await?;
+        Ok(Response::new(show(&session).await?))
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListSessionsRequest>,
+    ) -> Result<Response<v1::ListSessionsResponse>, Status> {
+        let limit = given(request.into_inner().limit).unwrap_or(DEFAULT_SESSIONS);
+        let sessions = self.engine.sessions(limit).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::ListSessionsResponse { sessions: sessions.iter().map(Into::into).collect() }))
+    }
+
+    async fn get(&self, request: Request<v1::GetSessionRequest>) -> Result<Response<v1::Session>, Status> {
+        let session = self.session(&request.into_inner().session).await?;
+        Ok(Response::new(show(&session).await?))
+    }
+
+    async fn find(
+        &self,
+        request: Request<v1::FindSessionRequest>,
+    ) -> Result<Response<v1::FindSessionResponse>, Status> {
+        let session_id = self.session_id(&request.into_inner().prefix).await?.to_string();
+        Ok(Response::new(v1::FindSessionResponse { session_id }))
+    }
+
+    async fn rename(
+        &self,
+        request: Request<v1::RenameSessionRequest>,
+    ) -> Result<Response<v1::RenameSessionResponse>, Status> {
+        let request = request.into_inner();
+        self.session(&request.session).await?.rename(request.title).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::RenameSessionResponse {}))
+    }
+
+    async fn reset(
+        &self,
+        request: Request<v1::ResetSessionRequest>,
+    ) -> Result<Response<v1::ResetSessionResponse>, Status> {
+        self.session(&request.into_inner().session).await?.reset().await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::ResetSessionResponse {}))
+    }
+
+    async fn delete(
+        &self,
+        request: Request<v1::DeleteSessionRequest>,
+    ) -> Result<Response<v1::DeleteSessionResponse>, Status> {
+        let id = self.session_id(&request.into_inner().session).await?;
+        self.engine.delete_session(id).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::DeleteSessionResponse {}))
+    }
+
+    async fn configure(
+        &self,
+        request: Request<v1::ConfigureSessionRequest>,
+    ) -> Result<Response<v1::ConfigureSessionResponse>, Status> {
+        let request = request.into_inner();
+        let settings = request.settings.ok_or(WireError::Missing("what to configure"))?.try_into()?;
+        self.session(&request.session).await?.configure(settings).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::ConfigureSessionResponse {}))
+    }
+
+    async fn items(&self, request: Request<v1::ListItemsRequest>) -> Result<Response<v1::ListItemsResponse>, Status> {
+        let request = request.into_inner();
+        let limit = given(request.limit).unwrap_or(DEFAULT_ITEMS).min(MAX_ITEMS);
+        let session = self.session(&request.session).await?;
+        let items = last_items(&session, request.after_seq, limit).await?;
+        Ok(Response::new(v1::ListItemsResponse { items: newest_that_fit(items) }))
+    }
+
+    async fn upload(
+        &self,
+        request: Request<Streaming<v1::UploadChunk>>,
+    ) -> Result<Response<v1::UploadResponse>, Status> {
+        let upload = super::upload::receive(request.into_inner()).await?;
+        let session = self.session_id(&upload.session).await?;
+        let path = self.engine.upload(session, upload.name, upload.content).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::UploadResponse { path }))
+    }
+}
+
+async fn show(session: &SessionHandle) -> Result<v1::Session, Refusal> {
+    let view = session.show().await?;
+    let view = SessionView { session: view.session, pending: view.pending, live_turn: view.live_turn };
+    Ok((&view).into())
+}
+
+/// The last items that were completed above an event number, read off the session's own story.
+async fn last_items(session: &SessionHandle, after: u64, limit: usize) -> Result<Vec<(u64, Item)>, Refusal> {
+    let mut events = session.subscribe(after).await?;
+    let mut items = VecDeque::new();
+    while !events.is_current() {
+        let Some(event) = events.next().await.transpose()? else { break };
+        if let EventKind::ItemCompleted { item, .. } = &event.kind {
+            if items.len() == limit {
+                items.pop_front();
+            }
+            items.push_back((event.seq, item.clone()));
+        }
+    }
+    Ok(items.into())
+}
+
+/// Zero stands for "not said" in the protocol's numbers.
+fn given(limit: u32) -> Option<usize> {
+    (limit > 0).then_some(usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// The newest items that one message can carry, oldest first.
+fn newest_that_fit(items: Vec<(u64, Item)>) -> Vec<v1::NumberedItem> {
+    let mut room = MAX_ITEMS_BYTES;
+    let mut kept: Vec<v1::NumberedItem> = items
+        .into_iter()
+        .rev()
+        .map(|(seq, item)| v1::NumberedItem::from(&NumberedItem { seq, item }))
+        .map_while(|item| {
+            room = room.checked_sub(prost::Message::encoded_len(&item))?;
+            Some(item)
+        })
+        .collect();
+    kept.reverse();
+    kept
+}

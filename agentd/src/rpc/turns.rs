@@ -1,0 +1,242 @@
+//! Starting, driving and watching turns.
+
+use agentd_core::{
+    ids::{SessionId, TurnId},
+    turn::StartTurn,
+};
+use agentd_engine::{Engine, SessionHandle};
+use agentd_proto::{
+    MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
+    convert::{WireError, settings_over},
+    v1::{
+        self,
+        turn_request::{AnswerInterrupt, Command, Start},
+        turns_server::Turns,
+    },
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming, metadata::MetadataValue};
+
+use super::{
+    Context, Refusal,
+    feed::{EventStream, Feed, Remark, Until},
+};
+
+/// Remarks that may wait for a client that does not read; more are dropped, for it does not read them either.
+const REMARK_QUEUE: usize = 16;
+
+#[tonic::async_trait]
+impl Turns for Context {
+    type TurnStream = EventStream;
+    type SubscribeStream = EventStream;
+
+    async fn turn(&self, request: Request<Streaming<v1::TurnRequest>>) -> Result<Response<EventStream>, Status> {
+        let mut frames = request.into_inner();
+        let first = tokio::select! {
+            frame = frames.message() => frame?,
+            () = self.shutdown.cancelled() => return Err(Refusal::stopping().into()),
+        };
+        let start = start_of(first)?;
+        let session = self.session_of(&start).await?;
+        let start = StartTurn::try_from(start)?;
+        let client = start.client.clone();
+        let started = session.start_turn(start).await.map_err(Refusal::from)?;
+
+        let (session_id, turn_id) = (session.id(), started.turn_id);
+        let (remarks, heard) = mpsc::channel(REMARK_QUEUE);
+        let gone = CancellationToken::new();
+        let reader = CommandReader { engine: self.engine.clone(), session, turn_id, client, remarks };
+        tokio::spawn(reader.run(frames, gone.clone()));
+        let feed = Feed {
+            subscription: started.events,
+            until: Until::TurnEnds(turn_id),
+            turn_id: Some(turn_id),
+            remarks: heard,
+            shutdown: self.shutdown.clone(),
+            _reader: Some(gone.drop_guard()),
+            seen: 0,
+        };
+        Ok(named(Response::new(feed.into_stream()), session_id, turn_id))
+    }
+
+    async fn subscribe(&self, request: Request<v1::SubscribeRequest>) -> Result<Response<EventStream>, Status> {
+        let request = request.into_inner();
+        let session = self.session(&request.session).await?;
+        let subscription = session.subscribe(request.after_seq).await.map_err(Refusal::from)?;
+        let until = match (request.until_idle, subscription.live_turn()) {
+            (false, _) => Until::Forever,
+            (true, Some(turn)) => Until::TurnEnds(turn),
+            (true, None) => Until::Current,
+        };
+        let feed = Feed::of_reader(subscription, until, request.after_seq, self.shutdown.clone());
+        Ok(Response::new(feed.into_stream()))
+    }
+
+    async fn steer_turn(
+        &self,
+        request: Request<v1::SteerTurnRequest>,
+    ) -> Result<Response<v1::SteerTurnResponse>, Status> {
+        let request = request.into_inner();
+        check_length(&request.text)?;
+        let turn = optional_turn(request.turn_id)?;
+        self.session(&request.session).await?.steer(turn, request.text).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::SteerTurnResponse {}))
+    }
+
+    async fn cancel_turn(
+        &self,
+        request: Request<v1::CancelTurnRequest>,
+    ) -> Result<Response<v1::CancelTurnResponse>, Status> {
+        let request = request.into_inner();
+        let turn = optional_turn(request.turn_id)?;
+        self.session(&request.session).await?.cancel(turn).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::CancelTurnResponse {}))
+    }
+}
+
+impl Context {
+    /// The session with this id or unique prefix.
+    pub(super) async fn session(&self, id_or_prefix: &str) -> Result<SessionHandle, Refusal> {
+        let id = self.session_id(id_or_prefix).await?;
+        Ok(self.engine.session(id).await?)
+    }
+
+    /// The id of the session with this id or unique prefix.
+    pub(super) async fn session_id(&self, id_or_prefix: &str) -> Result<SessionId, Refusal> {
+        if id_or_prefix.is_empty() {
+            return Err(Refusal::invalid("the request names no session")
+                .with_hint("give its id, or the start of it, as `agentctl sessions list` shows it"));
+        }
+        Ok(self.engine.find_session(id_or_prefix).await?)
+    }
+
+    /// The session that a turn is started in: the one that it names, or a new one.
+    async fn session_of(&self, start: &Start) -> Result<SessionHandle, Refusal> {
+        if start.session.is_empty() {
+            // A start that cannot be read must not leave an empty session behind.
+            StartTurn::try_from(start.clone())?;
+            return self.new_session(start.settings.clone(), start.title.clone()).await;
+        }
+        if start.settings.is_some() || start.title.is_some() {
+            return Err(Refusal::invalid("settings and a title are for a new session, and this start names one")
+                .with_hint("leave `session` empty, or call Sessions.Configure and Sessions.Rename"));
+        }
+        self.session(&start.session).await
+    }
+
+    /// A new session, as the daemon is configured where the client says nothing.
+    pub(super) async fn new_session(
+        &self,
+        settings: Option<v1::SessionSettings>,
+        title: Option<String>,
+    ) -> Result<SessionHandle, Refusal> {
+        let settings = settings_over(self.engine.session_defaults(), settings.unwrap_or_default())?;
+        Ok(self.engine.create_session(settings, title).await?)
+    }
+}
+
+/// Carries out what a client sends into its turn. It ends with the client's half of the stream or with the feed; a
+/// command that has begun is carried out to its end either way.
+struct CommandReader {
+    engine: Engine,
+    session: SessionHandle,
+    turn_id: TurnId,
+    client: String,
+    remarks: mpsc::Sender<Remark>,
+}
+
+impl CommandReader {
+    async fn run(self, mut frames: Streaming<v1::TurnRequest>, gone: CancellationToken) {
+        loop {
+            let frame = tokio::select! {
+                frame = frames.message() => frame,
+                () = gone.cancelled() => return,
+            };
+            // An error is the connection's end. It cancels nothing.
+            let Ok(Some(frame)) = frame else { return };
+            let remark = match self.carry_out(frame.command).await {
+                Ok(()) => continue,
+                Err(remark) => remark,
+            };
+            let broken = matches!(remark, Remark::Broken(_));
+            if self.remarks.try_send(remark).is_err() {
+                tracing::debug!(turn = %self.turn_id, "a refused command could not be told to its client");
+            }
+            if broken {
+                return;
+            }
+        }
+    }
+
+    async fn carry_out(&self, command: Option<Command>) -> Result<(), Remark> {
+        let carried_out = match command {
+            Some(Command::Answer(answer)) => self.answer(answer).await,
+            Some(Command::Steer(steer)) => self.steer(steer.text).await,
+            Some(Command::Cancel(_)) => self.session.cancel(Some(self.turn_id)).await.map_err(Refusal::from),
+            Some(Command::Start(_)) => {
+                let refusal = Refusal::invalid("a turn stream takes one start, and this is the second")
+                    .with_hint("open another stream for another turn");
+                return Err(Remark::Broken(refusal));
+            }
+            None => return Err(Remark::Broken(unknown_command())),
+        };
+        carried_out.map_err(Remark::Refused)
+    }
+
+    async fn answer(&self, command: AnswerInterrupt) -> Result<(), Refusal> {
+        let (id, answer) = super::interrupts::read_answer(&command.interrupt_id, command.answer)?;
+        Ok(self.engine.answer(id, answer, self.client.clone()).await?)
+    }
+
+    async fn steer(&self, text: String) -> Result<(), Refusal> {
+        check_length(&text)?;
+        Ok(self.session.steer(Some(self.turn_id), text).await?)
+    }
+}
+
+fn start_of(first: Option<v1::TurnRequest>) -> Result<Start, Refusal> {
+    let first = first.ok_or_else(|| Refusal::invalid("the turn stream ended before its start"))?;
+    let start = match first.command {
+        Some(Command::Start(start)) => start,
+        Some(_) => {
+            return Err(Refusal::invalid("the first frame of a turn stream must be a start")
+                .with_hint("answer, steer or cancel a turn of another stream with Interrupts.Answer, Turns.SteerTurn or Turns.CancelTurn"));
+        }
+        None => return Err(unknown_command()),
+    };
+    if let Some(text) = &start.text {
+        check_length(text)?;
+    }
+    Ok(start)
+}
+
+fn unknown_command() -> Refusal {
+    Refusal::invalid("the turn stream has a frame with no command that is known here")
+        .with_hint("the commands are start, answer, steer and cancel")
+}
+
+fn check_length(text: &str) -> Result<(), Refusal> {
+    if text.len() <= MAX_PROMPT_BYTES {
+        return Ok(());
+    }
+    let limit = MAX_PROMPT_BYTES / 1024 / 1024;
+    Err(Refusal::invalid(format!("the input has {} bytes; a turn takes at most {limit} MiB", text.len()))
+        .with_hint("upload it with Sessions.Upload and let the tools read it"))
+}
+
+fn optional_turn(turn: Option<String>) -> Result<Option<TurnId>, Refusal> {
+    turn.map(|turn| turn.parse()).transpose().map_err(|error| Refusal::from(WireError::Id(error)))
+}
+
+/// Names what was started in the headers, which arrive before the first event: a turn in the queue may have none for
+/// a long time.
+fn named<T>(mut response: Response<T>, session: SessionId, turn: TurnId) -> Response<T> {
+    for (header, id) in [(SESSION_ID_HEADER, session.to_string()), (TURN_ID_HEADER, turn.to_string())] {
+        // An id is hexadecimal digits and hyphens, which every header can hold.
+        if let Ok(value) = MetadataValue::try_from(id) {
+            response.metadata_mut().insert(header, value);
+        }
+    }
+    response
+}
