@@ -1,1 +1,23 @@
-//! agentd-tools
+//! The core tools, the workspaces they are kept in, and the processes they start.
+//!
+//! - [`toolbox`]: [`BuiltinToolbox`], the port that the engine calls: finds the tool, checks the arguments, runs the
+//!   call where it may block, and turns every failure into an output.
+//! - `builtin/`: one tool a file, each with its schema, its arguments and what it does.
+//! - [`workspace`]: [`WorkspaceFolders`] makes and removes the folders of sessions; the jail opens files in them and
+//!   in nothing else.
+//! - `process/`: commands in a clean environment, ended with all their children.
+//! - `arguments`, `failure`, `text`, `diff`: what a model wrote, checked; what it is told when a call fails; what it
+//!   reads, bounded; what a person is shown before a file changes.
+
+mod arguments;
+mod builtin;
+mod diff;
+mod failure;
+mod job;
+mod process;
+mod text;
+pub mod toolbox;
+pub mod workspace;
+
+pub use toolbox::{BuiltinToolbox, Limits, ToolboxConfig};
+pub use workspace::WorkspaceFolders;

@@ -1,0 +1,140 @@
+//! `find_files`: files by a glob on their paths, newest first.
+
+use std::{ops::ControlFlow, time::SystemTime};
+
+use agentd_core::tool::ToolOutput;
+use globset::{GlobBuilder, GlobMatcher};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    failure::Failure,
+    job::Job,
+    text,
+    workspace::{
+        path::ToolPath,
+        walk::{Kind, Left, Walk},
+    },
+};
+
+pub(crate) const DESCRIPTION: &str = "Finds files by name, newest first. A pattern without a slash matches names in all \
+    folders (*.pdf, *report*, *.{md,txt}); one with a slash matches paths (src/**/*.rs). Hidden files are left out. To \
+    search inside files use grep.";
+
+pub(crate) fn parameters() -> Value {
+    super::object(
+        json!({
+            "pattern": {"type": "string", "description": "The glob, such as *.pdf or **/*.{py,rs}."},
+            "path": {"type": "string", "description": "The folder to search. Leave it out for the whole workspace."},
+            "include_ignored": {"type": "boolean", "description": "Also find what .gitignore excludes."}
+        }),
+        &["pattern"],
+    )
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Args {
+    pattern: String,
+    path: Option<String>,
+    #[serde(default)]
+    include_ignored: bool,
+}
+
+/// A glob as the tools understand it.
+pub(crate) struct PathGlob {
+    matcher: GlobMatcher,
+    names_only: bool,
+}
+
+impl PathGlob {
+    pub(crate) fn new(field: &str, pattern: &str) -> Result<Self, Failure> {
+        const MAX_PATTERN: usize = 1000;
+        if pattern.trim().is_empty() || pattern.len() > MAX_PATTERN {
+            return Err(Failure::arguments(format!(
+                "`{field}` must be a glob of at most {MAX_PATTERN} bytes, such as *.pdf or src/**/*.rs"
+            )));
+        }
+        let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
+        let glob = GlobBuilder::new(pattern).literal_separator(true).empty_alternates(true).build();
+        let glob = glob.map_err(|error| {
+            Failure::arguments(format!(
+                "`{field}` is no glob: {}; write it like *.pdf, **/*.{{md,txt}} or report-[0-9].txt",
+                error.kind()
+            ))
+        })?;
+        Ok(Self { matcher: glob.compile_matcher(), names_only: !pattern.contains('/') })
+    }
+
+    /// Whether it matches the name, or the path as seen from the workspace, from its place or from `start`.
+    pub(crate) fn matches(&self, path: &ToolPath, start: &ToolPath) -> bool {
+        if self.names_only {
+            return self.matcher.is_match(path.name());
+        }
+        let from_start = path.rest().strip_prefix(start.rest()).map(|below| below.trim_start_matches('/'));
+        self.matcher.is_match(path.flat())
+            || self.matcher.is_match(path.rest())
+            || from_start.is_some_and(|below| self.matcher.is_match(below))
+    }
+}
+
+pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+    let glob = PathGlob::new("pattern", &args.pattern)?;
+    let start = job.jail.locate(args.path.as_deref().unwrap_or("."))?;
+    if !job.jail.is_folder(&start)? {
+        return Err(Failure::path(format!("{start} is a file, not a folder; name the folder to search")));
+    }
+    let mut newest = Newest { files: Vec::new(), total: 0, max: job.limits.found_files };
+    let mut left = Left::default();
+    for place in job.jail.places(&start) {
+        Walk::whole(args.include_ignored).run(job, &place, &mut left, &mut |found| {
+            if found.kind == Kind::File && glob.matches(&found.path, &start) {
+                let modified = found.modified.unwrap_or(SystemTime::UNIX_EPOCH);
+                newest.add(modified, found.path.to_string(), found.size);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(ToolOutput::ok(newest.render(&args.pattern, &start, &left)))
+}
+
+/// The newest files of many.
+struct Newest {
+    files: Vec<(SystemTime, String, u64)>,
+    total: usize,
+    max: usize,
+}
+
+impl Newest {
+    fn add(&mut self, modified: SystemTime, path: String, size: u64) {
+        self.total += 1;
+        self.files.push((modified, path, size));
+        if self.files.len() >= self.max * 4 {
+            self.keep_newest();
+        }
+    }
+
+    fn keep_newest(&mut self) {
+        self.files.sort_by(|left, right| right.0.cmp(&left.0).then_with(|| left.1.cmp(&right.1)));
+        self.files.truncate(self.max);
+    }
+
+    fn render(mut self, pattern: &str, start: &ToolPath, left: &Left) -> String {
+        self.keep_newest();
+        let mut lines: Vec<String> =
+            self.files.iter().map(|(_, path, size)| format!("{path} ({})", text::size(*size))).collect();
+        if lines.is_empty() {
+            let within = if start.is_root() { "the workspace".to_owned() } else { start.to_string() };
+            lines.push(format!("No file matches {} in {within}.", text::quoted(pattern)));
+            if left.ignored > 0 {
+                lines.push("[what .gitignore excludes was left out; set include_ignored to find it]".to_owned());
+            }
+        }
+        if self.total > self.files.len() {
+            lines.push(format!("[{} match; the newest {} are shown]", self.total, self.files.len()));
+        }
+        if let Some(cut) = left.cut {
+            lines.push(format!("[the search is not complete: {cut}; search a smaller folder]"));
+        }
+        lines.join("\n")
+    }
+}

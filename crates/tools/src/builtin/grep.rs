@@ -1,0 +1,268 @@
+//! `grep`: lines that match a regular expression, in a time that is linear in what is searched.
+
+use std::{
+    io::{self, Read},
+    ops::ControlFlow,
+};
+
+use agentd_core::tool::ToolOutput;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::find_files::PathGlob;
+use crate::{
+    failure::Failure,
+    job::Job,
+    text,
+    workspace::{
+        path::ToolPath,
+        walk::{Kind, Left, Walk},
+    },
+};
+
+pub(crate) const DESCRIPTION: &str = "Searches the content of text files with a regular expression, line by line, and \
+    shows hits as path:line: text. Look-around and back-references are not supported. Hidden files, binary files and \
+    what .gitignore excludes are left out. To find files by name use find_files.";
+
+/// A line longer than this is no text that anyone wrote; its file is passed over from there on.
+const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
+const MAX_LINE_CHARS: usize = 400;
+
+pub(crate) fn parameters() -> Value {
+    super::object(
+        json!({
+            "pattern": {"type": "string", "description": "The regular expression, such as fn \\w+_test or TODO|FIXME."},
+            "path": {"type": "string", "description": "The folder or file to search. Leave it out for the whole workspace."},
+            "include": {"type": "string", "description": "Search only files that match this glob, such as *.{rs,toml}."},
+            "ignore_case": {"type": "boolean", "description": "Make no difference between A and a."},
+            "literal": {"type": "boolean", "description": "Take the pattern as plain text."},
+            "context": {
+                "type": "integer", "minimum": 0, "maximum": 10,
+                "description": "How many lines to show before and after each hit."
+            },
+            "include_ignored": {"type": "boolean", "description": "Also search what .gitignore excludes."}
+        }),
+        &["pattern"],
+    )
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Args {
+    pattern: String,
+    path: Option<String>,
+    include: Option<String>,
+    #[serde(default)]
+    ignore_case: bool,
+    #[serde(default)]
+    literal: bool,
+    #[serde(default)]
+    context: usize,
+    #[serde(default)]
+    include_ignored: bool,
+}
+
+pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+    let matcher = matcher(&args)?;
+    let include = args.include.as_deref().map(|glob| PathGlob::new("include", glob)).transpose()?;
+    let start = job.jail.locate(args.path.as_deref().unwrap_or("."))?;
+    let searcher = SearcherBuilder::new()
+        .line_number(true)
+        .before_context(args.context)
+        .after_context(args.context)
+        .binary_detection(BinaryDetection::quit(0))
+        .heap_limit(Some(MAX_LINE_BYTES))
+        // A file that shrinks while it is mapped ends the whole daemon.
+        .memory_map(MmapChoice::never())
+        .build();
+    let mut search = Search { job, matcher, searcher, hits: Hits::new(job, args.context > 0) };
+    let mut left = Left::default();
+    if !job.jail.is_folder(&start)? {
+        job.jail.open_file(&start)?;
+        let _only_file = search.file(&start)?;
+    } else {
+        for place in job.jail.places(&start) {
+            Walk::whole(args.include_ignored).run(job, &place, &mut left, &mut |found| {
+                let wanted = include.as_ref().is_none_or(|glob| glob.matches(&found.path, &start));
+                if found.kind == Kind::File && wanted {
+                    search.file(&found.path)
+                } else {
+                    Ok(ControlFlow::Continue(()))
+                }
+            })?;
+        }
+    }
+    job.check()?;
+    Ok(ToolOutput::ok(search.hits.render(&args, &left)))
+}
+
+fn matcher(args: &Args) -> Result<RegexMatcher, Failure> {
+    const MAX_PATTERN: usize = 2000;
+    const MAX_PROGRAM: usize = 4 * 1024 * 1024;
+    if args.pattern.is_empty() || args.pattern.len() > MAX_PATTERN {
+        return Err(Failure::arguments(format!("`pattern` of grep must have from 1 to {MAX_PATTERN} bytes")));
+    }
+    RegexMatcherBuilder::new()
+        .case_insensitive(args.ignore_case)
+        .fixed_strings(args.literal)
+        .line_terminator(Some(b'\n'))
+        .size_limit(MAX_PROGRAM)
+        .dfa_size_limit(MAX_PROGRAM)
+        .build(&args.pattern)
+        .map_err(|error| {
+            let reason = error.to_string();
+            let reason = text::first_chars(reason.lines().last().unwrap_or(&reason), 300).0.to_owned();
+            Failure::arguments(format!(
+                "`pattern` of grep does not work: {reason}; escape special characters with a backslash, or set literal \
+                 to true (each line is matched by itself)"
+            ))
+        })
+}
+
+struct Search<'a> {
+    job: &'a Job,
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    hits: Hits,
+}
+
+impl Search<'_> {
+    fn file(&mut self, path: &ToolPath) -> Result<ControlFlow<()>, Failure> {
+        // A file that went away or may not be read is no reason to end the search.
+        let Ok(opened) = self.job.jail.open_file(path) else {
+            self.hits.skipped += 1;
+            return Ok(ControlFlow::Continue(()));
+        };
+        self.hits.path = path.to_string();
+        self.hits.files += 1;
+        let before = self.hits.count;
+        let reader = Stoppable { file: opened.file, job: self.job };
+        if self.searcher.search_reader(&self.matcher, reader, &mut self.hits).is_err() {
+            self.job.check()?;
+            self.hits.skipped += 1;
+        }
+        if self.hits.count > before {
+            self.hits.files_hit += 1;
+        }
+        self.hits.late = self.job.is_late();
+        Ok(if self.hits.full || self.hits.late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+}
+
+/// A file that ends when the turn is cancelled or time is up.
+struct Stoppable<'a> {
+    file: std::fs::File,
+    job: &'a Job,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.job.is_cancelled() || self.job.is_late() {
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        self.file.read(buffer)
+    }
+}
+
+/// What was found so far.
+struct Hits {
+    shown: String,
+    path: String,
+    count: usize,
+    files: usize,
+    files_hit: usize,
+    skipped: usize,
+    max_hits: usize,
+    max_chars: usize,
+    /// Whether groups of lines are set apart.
+    grouped: bool,
+    full: bool,
+    late: bool,
+}
+
+impl Hits {
+    fn new(job: &Job, grouped: bool) -> Self {
+        Self {
+            shown: String::new(),
+            path: String::new(),
+            count: 0,
+            files: 0,
+            files_hit: 0,
+            skipped: 0,
+            max_hits: job.limits.grep_hits,
+            max_chars: job.limits.page_chars,
+            grouped,
+            full: false,
+            late: false,
+        }
+    }
+
+    fn line(&mut self, mark: char, number: Option<u64>, bytes: &[u8]) {
+        let line = String::from_utf8_lossy(bytes);
+        let (start, more) = text::first_chars(line.trim_end_matches(['\r', '\n']), MAX_LINE_CHARS);
+        let number = number.unwrap_or_default();
+        self.shown.push_str(&format!("{}{mark}{number}{mark} {start}{}\n", self.path, if more { "…" } else { "" }));
+    }
+
+    fn render(mut self, args: &Args, left: &Left) -> String {
+        let searched = text::count(self.files, "file");
+        if self.count == 0 {
+            self.shown = format!("No line matches {} in {searched}.\n", text::quoted(&args.pattern));
+            if left.ignored > 0 {
+                self.shown.push_str("[what .gitignore excludes was left out; set include_ignored to search it]\n");
+            }
+        } else if self.full {
+            self.shown.push_str(&format!(
+                "[the first {} are shown; narrow the pattern, the path or include]\n",
+                text::count(self.count, "match")
+            ));
+        } else {
+            let (matches, files) = (text::count(self.count, "match"), text::count(self.files_hit, "file"));
+            self.shown.push_str(&format!("[{matches} in {files}]\n"));
+        }
+        if self.late || left.cut.is_some() {
+            let cut = left.cut.unwrap_or("it took too long");
+            self.shown.push_str(&format!("[the search is not complete: {cut}; search a smaller folder]\n"));
+        }
+        if self.skipped > 0 {
+            let skipped = text::count(self.skipped, "file");
+            self.shown.push_str(&format!("[{skipped} could not be searched to the end]\n"));
+        }
+        self.shown.truncate(self.shown.trim_end().len());
+        self.shown
+    }
+}
+
+impl Sink for Hits {
+    type Error = io::Error;
+
+    fn matched(&mut self, _searcher: &Searcher, hit: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        if self.count == self.max_hits || self.shown.len() >= self.max_chars {
+            self.full = true;
+            return Ok(false);
+        }
+        self.count += 1;
+        self.line(':', hit.line_number(), hit.bytes());
+        Ok(true)
+    }
+
+    fn context(&mut self, _searcher: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
+        if self.shown.len() < self.max_chars {
+            self.line('-', context.line_number(), context.bytes());
+        }
+        Ok(true)
+    }
+
+    fn context_break(&mut self, _searcher: &Searcher) -> Result<bool, io::Error> {
+        self.shown.push_str("--\n");
+        Ok(true)
+    }
+
+    fn begin(&mut self, _searcher: &Searcher) -> Result<bool, io::Error> {
+        if self.grouped && !self.shown.is_empty() && !self.shown.ends_with("--\n") {
+            self.shown.push_str("--\n");
+        }
+        Ok(true)
+    }
+}

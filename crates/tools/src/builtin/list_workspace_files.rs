@@ -1,0 +1,110 @@
+//! `list_workspace_files`: what is there, with sizes.
+
+use std::ops::ControlFlow;
+
+use agentd_core::tool::ToolOutput;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    failure::Failure,
+    job::Job,
+    text,
+    workspace::{
+        path::{Place, ToolPath},
+        walk::{Found, Kind, Left, Walk},
+    },
+};
+
+pub(crate) const DESCRIPTION: &str = "Lists the files and folders of the workspace with their sizes. uploads/ holds the \
+    user's files, outputs/ results, temp/ scratch files, skills/ instructions; /project is the user's folder where one \
+    is mounted. Hidden files are left out.";
+
+const DEFAULT_DEPTH: usize = 3;
+
+pub(crate) fn parameters() -> Value {
+    super::object(
+        json!({
+            "path": {"type": "string", "description": "The folder to list. Leave it out for the whole workspace."},
+            "depth": {
+                "type": "integer", "minimum": 1, "maximum": 20,
+                "description": "How many levels of folders to show. The default is 3."
+            }
+        }),
+        &[],
+    )
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Args {
+    path: Option<String>,
+    depth: Option<usize>,
+}
+
+pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+    let start = job.jail.locate(args.path.as_deref().unwrap_or("."))?;
+    if !job.jail.is_folder(&start)? {
+        let opened = job.jail.open_file(&start)?;
+        return Ok(ToolOutput::ok(format!("{start} ({})", text::size(opened.size))));
+    }
+    let mut left = Left::default();
+    let mut listing = Listing { lines: Vec::new(), max: job.limits.list_entries, full: false };
+    for place in job.jail.places(&start) {
+        // Of a project that nobody asked for in particular, the first level tells enough.
+        let aside = place != start;
+        let max_depth = args.depth.unwrap_or(if aside { 1 } else { DEFAULT_DEPTH });
+        if aside || place == ToolPath::root(Place::Project) {
+            listing.lines.push(format!("{place}/"));
+        }
+        let walk = Walk { max_depth, include_ignored: false };
+        walk.run(job, &place, &mut left, &mut |found| Ok(listing.entry(found)))?;
+    }
+    Ok(ToolOutput::ok(listing.render(&start, &left)))
+}
+
+struct Listing {
+    lines: Vec<String>,
+    max: usize,
+    full: bool,
+}
+
+impl Listing {
+    fn entry(&mut self, found: &Found) -> ControlFlow<()> {
+        let path = &found.path;
+        match found.kind {
+            Kind::Folder => self.add(format!("{path}/")),
+            Kind::File => self.add(format!("{path} ({})", text::size(found.size))),
+            Kind::Link => self.add(format!("{path} (link)")),
+            Kind::Other => self.add(format!("{path} (no regular file)")),
+        }
+    }
+
+    fn add(&mut self, line: String) -> ControlFlow<()> {
+        if self.lines.len() == self.max {
+            self.full = true;
+            return ControlFlow::Break(());
+        }
+        self.lines.push(line);
+        ControlFlow::Continue(())
+    }
+
+    fn render(self, start: &ToolPath, left: &Left) -> String {
+        let mut shown = self.lines;
+        if shown.is_empty() {
+            shown.push(format!("[{start} is empty]"));
+        }
+        if self.full {
+            shown.push(format!("[only the first {} entries are shown; list a folder of them]", self.max));
+        }
+        if let Some(cut) = left.cut {
+            shown.push(format!("[the list is not complete: {cut}; list a folder of it]"));
+        }
+        if left.ignored > 0 {
+            shown.push(format!("[{} left out, as .gitignore says]", text::count(left.ignored, "entry")));
+        }
+        if left.unreadable > 0 {
+            shown.push(format!("[{} left out: unreadable, or with names that are not text]", left.unreadable));
+        }
+        shown.join("\n")
+    }
+}

@@ -1,0 +1,114 @@
+//! The core tools, one a file: its schema, its arguments, what it does, and what a person is shown beforehand.
+
+use std::sync::Arc;
+
+use agentd_core::tool::{Effect, ToolSpec};
+use serde_json::{Value, json};
+
+pub(crate) mod edit_file;
+pub(crate) mod find_files;
+pub(crate) mod grep;
+pub(crate) mod list_workspace_files;
+pub(crate) mod now;
+pub(crate) mod read_file;
+pub(crate) mod run_bash_command;
+pub(crate) mod write_file;
+
+/// The tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Builtin {
+    EditFile,
+    FindFiles,
+    Grep,
+    ListWorkspaceFiles,
+    Now,
+    ReadFile,
+    RunBashCommand,
+    WriteFile,
+}
+
+impl Builtin {
+    /// All of them, sorted by name, because prompts repeat this order.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::EditFile,
+        Self::FindFiles,
+        Self::Grep,
+        Self::ListWorkspaceFiles,
+        Self::Now,
+        Self::ReadFile,
+        Self::RunBashCommand,
+        Self::WriteFile,
+    ];
+
+    /// The name that calls use.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::EditFile => "edit_file",
+            Self::FindFiles => "find_files",
+            Self::Grep => "grep",
+            Self::ListWorkspaceFiles => "list_workspace_files",
+            Self::Now => "now",
+            Self::ReadFile => "read_file",
+            Self::RunBashCommand => "run_bash_command",
+            Self::WriteFile => "write_file",
+        }
+    }
+
+    /// Names under which models of other systems know it.
+    fn aliases(self) -> &'static [&'static str] {
+        match self {
+            Self::EditFile => &["edit", "str_replace", "string_replace", "replace_in_file", "search_replace"],
+            Self::FindFiles => &["glob", "glob_file_search", "file_search", "find"],
+            Self::Grep => &["grep_files", "grep_search", "rg", "ripgrep", "search_files"],
+            Self::ListWorkspaceFiles => &["list_dir", "list_directory", "list_files", "ls"],
+            Self::Now => &["current_time", "date", "get_current_time", "get_time"],
+            Self::ReadFile => &["cat", "fs_read", "open_file", "read", "view_file"],
+            Self::RunBashCommand => {
+                &["bash", "execute_command", "run_cmd", "run_command", "run_shell", "run_shell_command", "shell"]
+            }
+            Self::WriteFile => &["create_file", "fs_write", "save_file", "write"],
+        }
+    }
+
+    /// What a model is told of it. `command_seconds` are the default and the longest time of a command.
+    pub(crate) fn spec(self, command_seconds: (u64, u64)) -> ToolSpec {
+        let (description, parameters, effect) = match self {
+            Self::EditFile => (edit_file::DESCRIPTION.to_owned(), edit_file::parameters(), Effect::Write),
+            Self::FindFiles => (find_files::DESCRIPTION.to_owned(), find_files::parameters(), Effect::Read),
+            Self::Grep => (grep::DESCRIPTION.to_owned(), grep::parameters(), Effect::Read),
+            Self::ListWorkspaceFiles => {
+                (list_workspace_files::DESCRIPTION.to_owned(), list_workspace_files::parameters(), Effect::Read)
+            }
+            Self::Now => (now::DESCRIPTION.to_owned(), now::parameters(), Effect::Read),
+            Self::ReadFile => (read_file::DESCRIPTION.to_owned(), read_file::parameters(), Effect::Read),
+            Self::RunBashCommand => (
+                run_bash_command::description(command_seconds.0),
+                run_bash_command::parameters(command_seconds),
+                Effect::Execute,
+            ),
+            Self::WriteFile => (write_file::DESCRIPTION.to_owned(), write_file::parameters(), Effect::Write),
+        };
+        ToolSpec { name: self.name().to_owned(), description, parameters, effect }
+    }
+
+    /// The tool of this name or alias. Case and the prefixes that some models add make no difference.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let name = name.trim();
+        let bare = ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
+        let bare = bare.unwrap_or(name);
+        Self::ALL.into_iter().find(|tool| {
+            tool.name().eq_ignore_ascii_case(bare)
+                || tool.aliases().iter().any(|alias| alias.eq_ignore_ascii_case(bare))
+        })
+    }
+}
+
+/// The specs of all tools.
+pub(crate) fn specs(command_seconds: (u64, u64)) -> Arc<[ToolSpec]> {
+    Builtin::ALL.into_iter().map(|tool| tool.spec(command_seconds)).collect()
+}
+
+/// The schema of an object with these properties and no others.
+fn object(properties: Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+}

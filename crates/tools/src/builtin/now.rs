@@ -1,0 +1,66 @@
+//! `now`: the date and time where the person is.
+
+use agentd_core::{Timestamp, tool::ToolOutput};
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{failure::Failure, text};
+
+pub(crate) const DESCRIPTION: &str = "Tells the current date, weekday and time in the user's time zone. Use it whenever \
+    an answer depends on what day or time it is.";
+
+pub(crate) fn parameters() -> Value {
+    super::object(
+        json!({
+            "timezone": {
+                "type": "string",
+                "description": "IANA name of another time zone, such as Asia/Tokyo. Leave it out for the user's own."
+            }
+        }),
+        &[],
+    )
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Args {
+    timezone: Option<String>,
+}
+
+pub(crate) fn run(now: Timestamp, local: &TimeZone, args: &Args) -> Result<ToolOutput, Failure> {
+    let zone = match args.timezone.as_deref().map(str::trim) {
+        None | Some("") => local.clone(),
+        Some(name) => TimeZone::get(name).map_err(|_| {
+            Failure::arguments(format!(
+                "{} is no time zone; use an IANA name such as Europe/Berlin or UTC",
+                text::quoted(name)
+            ))
+        })?,
+    };
+    let here = now.to_zoned(zone);
+    let name = match here.time_zone().iana_name() {
+        Some(name) => format!(" ({name})"),
+        None => String::new(),
+    };
+    Ok(ToolOutput::ok(format!("{}{name}", here.strftime("%A, %Y-%m-%dT%H:%M:%S%:z"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(timezone: Option<&str>) -> Result<String, String> {
+        let now = "2026-11-21T08:31:05.9Z".parse().unwrap();
+        let args = Args { timezone: timezone.map(str::to_owned) };
+        let local = TimeZone::get("Europe/Berlin").unwrap();
+        run(now, &local, &args).map(|output| output.text).map_err(|failure| failure.text)
+    }
+
+    #[test]
+    fn time_is_told_with_day_and_zone() {
+        assert_eq!(at(None).unwrap(), "Saturday, 2026-11-21T09:31:05+01:00 (Europe/Berlin)");
+        assert_eq!(at(Some("Asia/Tokyo")).unwrap(), "Saturday, 2026-11-21T17:31:05+09:00 (Asia/Tokyo)");
+        assert_eq!(at(Some(" ")).unwrap(), at(None).unwrap());
+        assert!(at(Some("Mars/Base")).unwrap_err().starts_with("\"Mars/Base\" is no time zone"));
+    }
+}

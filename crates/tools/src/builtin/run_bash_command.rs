@@ -1,0 +1,155 @@
+//! `run_bash_command`: a command in the workspace.
+
+use std::{collections::BTreeMap, os::fd::OwnedFd, time::Duration};
+
+use agentd_core::{
+    ports::ToolContext,
+    tool::{ToolErrorCode, ToolOutput},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    failure::Failure,
+    job::Job,
+    process::{self, Captured, Ended, Finished, Script},
+    text,
+    workspace::path::ToolPath,
+};
+
+/// The kernel takes no argument above 128 KiB.
+const MAX_COMMAND: usize = 100 * 1024;
+
+pub(crate) fn description(default_seconds: u64) -> String {
+    format!(
+        "Runs a bash command in the workspace and returns its exit code, standard output and standard error. It has no \
+         standard input and no terminal, is ended after timeout_s seconds (default {default_seconds}), and everything \
+         it left running is ended with it. It starts in the workspace root, which holds uploads/, outputs/ and temp/; \
+         give directory to start elsewhere. Inside commands the user's project folder is $PROJECT. To read, write or \
+         search files use the other tools."
+    )
+}
+
+pub(crate) fn parameters((_, longest): (u64, u64)) -> Value {
+    super::object(
+        json!({
+            "command": {"type": "string", "description": "The command, as for `bash -c`."},
+            "timeout_s": {
+                "type": "integer", "minimum": 1, "maximum": longest,
+                "description": "After how many seconds it is ended."
+            },
+            "directory": {"type": "string", "description": "The folder to start in, such as /project or outputs/app."}
+        }),
+        &["command"],
+    )
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Args {
+    command: String,
+    timeout_s: Option<u64>,
+    directory: Option<String>,
+}
+
+/// What the configuration says of commands.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) timeout: Duration,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) output_bytes: usize,
+}
+
+impl Args {
+    fn timeout(&self, settings: &Settings) -> Duration {
+        self.timeout_s.map_or(settings.timeout, Duration::from_secs)
+    }
+}
+
+/// Where a command would start, if it can be started at all. It opens files, so it may block.
+pub(crate) fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd), Failure> {
+    if args.command.trim().is_empty() {
+        return Err(Failure::arguments("`command` of run_bash_command is empty; give the command to run"));
+    }
+    if args.command.contains('\0') {
+        return Err(Failure::arguments("`command` contains a NUL character; write it without"));
+    }
+    if args.command.len() > MAX_COMMAND {
+        return Err(Failure::arguments(format!(
+            "`command` has {}; write it to temp/script.sh and run `bash temp/script.sh`",
+            text::size(args.command.len() as u64)
+        )));
+    }
+    let directory = job.jail.locate(args.directory.as_deref().unwrap_or("."))?;
+    let folder = job.jail.open_folder(&directory)?;
+    Ok((args, directory, folder.into_std_file().into()))
+}
+
+/// The command line and where it runs.
+pub(crate) fn preview(job: &Job, args: Args, settings: &Settings) -> Result<String, Failure> {
+    let (args, directory, _) = prepare(job, args)?;
+    let seconds = args.timeout(settings).as_secs();
+    let place = if directory.is_root() && directory.to_string() == "." {
+        "the workspace".to_owned()
+    } else {
+        directory.to_string()
+    };
+    Ok(format!("$ {}\n(in {place}, at most {seconds} s)", args.command))
+}
+
+pub(crate) async fn run(
+    context: &ToolContext,
+    prepared: (Args, ToolPath, OwnedFd),
+    settings: &Settings,
+    cancel: &CancellationToken,
+) -> Result<ToolOutput, Failure> {
+    let (args, _, folder) = prepared;
+    let timeout = args.timeout(settings);
+    let script = Script {
+        text: args.command,
+        folder,
+        environment: process::environment::clean(&context.workspace, &settings.environment),
+        timeout,
+        output_cap: settings.output_bytes,
+    };
+    let finished = process::run(script, cancel).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::tool("bash is not installed where the daemon looks for programs"),
+        _ => Failure::tool(format!("could not start the command: {error}")),
+    })?;
+    Ok(report(&finished, timeout))
+}
+
+fn report(finished: &Finished, timeout: Duration) -> ToolOutput {
+    let seconds = finished.duration.as_secs_f64();
+    let (first, code) = match finished.ended {
+        Ended::Code(code) => (format!("exit code {code} after {seconds:.1} s"), None),
+        Ended::Signal(signal) => (format!("ended by signal {signal} after {seconds:.1} s"), None),
+        Ended::TimedOut => (
+            format!(
+                "ended at its limit of {} s, with all its children; give a larger timeout_s, or do less at once",
+                timeout.as_secs()
+            ),
+            Some(ToolErrorCode::Timeout),
+        ),
+        Ended::Cancelled => {
+            (format!("ended after {seconds:.1} s, because the turn was cancelled"), Some(ToolErrorCode::Cancelled))
+        }
+    };
+    let mut text = first;
+    if finished.strays > 0 && code.is_none() {
+        let noun = if finished.strays == 1 { "process" } else { "processes" };
+        text.push_str(&format!("\n[{} background {noun} ended with the command]", finished.strays));
+    }
+    stream(&mut text, "stdout", &finished.stdout);
+    stream(&mut text, "stderr", &finished.stderr);
+    if finished.stdout.total == 0 && finished.stderr.total == 0 {
+        text.push_str("\n[no output]");
+    }
+    ToolOutput { text, error: code, ..ToolOutput::default() }
+}
+
+fn stream(text: &mut String, name: &str, captured: &Captured) {
+    if captured.total > 0 {
+        text.push_str(&format!("\n{name}:\n{}", captured.text.trim_end_matches('\n')));
+    }
+}

@@ -1,0 +1,44 @@
+//! One call at work on a thread that may block.
+
+use std::{sync::Arc, time::Instant};
+
+use agentd_core::ports::{ToolContext, Workspace};
+use tokio_util::sync::CancellationToken;
+
+use crate::{failure::Failure, toolbox::Limits, workspace::jail::Jail};
+
+/// What a tool needs while it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    /// The only way to files.
+    pub(crate) jail: Jail,
+    /// How much it may read, write, visit and return.
+    pub(crate) limits: Limits,
+    /// When it has to stop looking.
+    pub(crate) deadline: Instant,
+    cancel: CancellationToken,
+}
+
+impl Job {
+    pub(crate) fn new(workspace: Arc<Workspace>, limits: Limits, cancel: CancellationToken) -> Self {
+        let deadline = Instant::now() + limits.search_time;
+        Self { jail: Jail::new(workspace), limits, deadline, cancel }
+    }
+
+    pub(crate) fn of(context: &ToolContext, limits: &Limits, cancel: CancellationToken) -> Self {
+        Self::new(Arc::clone(&context.workspace), limits.clone(), cancel)
+    }
+
+    /// Fails once the turn is cancelled; asked between files.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.cancel.is_cancelled() { Err(Failure::cancelled()) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    pub(crate) fn is_late(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+}

@@ -1,0 +1,70 @@
+//! What a command sees of the world. The daemon's own environment holds keys, so none of it is passed on.
+
+use std::{collections::BTreeMap, ffi::OsString, path::Path};
+
+use agentd_core::ports::Workspace;
+
+/// Where programs are looked for unless the configuration says otherwise.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Names that are never passed, whatever the configuration says: they load code into every program.
+const FORBIDDEN_PREFIXES: [&str; 2] = ["LD_", "DYLD_"];
+
+/// The name of the mark by which children of a command are found.
+pub(super) const MARK: &str = "AGENTD_COMMAND";
+
+/// The environment of a command in this workspace. `configured` overrides the defaults.
+pub(crate) fn clean(workspace: &Workspace, configured: &BTreeMap<String, String>) -> BTreeMap<OsString, OsString> {
+    let temp = workspace.root.join("temp");
+    let mut environment: BTreeMap<OsString, OsString> = BTreeMap::new();
+    let mut set = |name: &str, value: &dyn AsRef<std::ffi::OsStr>| {
+        environment.insert(name.into(), value.as_ref().to_owned());
+    };
+    set("PATH", &PATH);
+    set("HOME", &temp);
+    set("TMPDIR", &temp);
+    set("LANG", &"C.UTF-8");
+    set("TERM", &"dumb");
+    set("SHELL", &"/bin/bash");
+    // Nobody sits at the keyboard, and a pager or an editor would wait for someone.
+    set("PAGER", &"cat");
+    set("GIT_PAGER", &"cat");
+    set("GIT_TERMINAL_PROMPT", &"0");
+    set("EDITOR", &"true");
+    set("WORKSPACE", &workspace.root);
+    if let Some(project) = &workspace.project {
+        set("PROJECT", &project.path);
+    }
+    for (name, value) in configured {
+        if is_allowed(name) && !value.contains('\0') {
+            set(name, &Path::new(value));
+        }
+    }
+    environment
+}
+
+fn is_allowed(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_configured_wins_and_what_loads_code_is_left_out() {
+        let workspace = Workspace { root: "/w".into(), project: None };
+        let configured = BTreeMap::from(
+            [("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        let clean = clean(&workspace, &configured);
+        let get = |name: &str| clean.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str());
+        assert_eq!(get("PATH"), Some("/opt/bin"));
+        assert_eq!(get("RUST_LOG"), Some("info"));
+        assert_eq!(get("HOME"), Some("/w/temp"));
+        assert_eq!(get("LD_PRELOAD"), None);
+        assert_eq!(get("A=B"), None);
+        assert_eq!(get("PROJECT"), None);
+    }
+}

@@ -1,0 +1,17 @@
+//! Commands: started in a clean environment and a session of their own, ended with all their children.
+//!
+//! - `environment`: what a command sees of the world: a short list, nothing of the daemon's.
+//! - `capture`: the head and the tail of a stream; the rest is read and dropped, so that no command ever blocks on
+//!   a full pipe.
+//! - `group`: the process group of a command, killed when it goes out of scope.
+//! - `strays`: children that left the group, found by a mark in their environment.
+//! - `run`: start, read, wait, end.
+
+mod capture;
+pub(crate) mod environment;
+mod group;
+mod run;
+mod strays;
+
+pub(crate) use capture::Captured;
+pub(crate) use run::{Ended, Finished, Script, run};

@@ -1,0 +1,302 @@
+//! The core tools behind the port that the engine calls.
+
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use agentd_core::{
+    ports::{ToolContext, Toolbox},
+    tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use jiff::tz::TimeZone;
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    arguments,
+    builtin::{
+        self, Builtin, edit_file, find_files, grep, list_workspace_files, now, read_file, run_bash_command, write_file,
+    },
+    failure::Failure,
+    job::Job,
+    text,
+};
+
+/// How the tools are set up.
+#[derive(Debug, Clone)]
+pub struct ToolboxConfig {
+    /// Tells the time zone of the person, asked anew at each call because people travel. The composition root passes
+    /// `TimeZone::system`; nothing below it reads the environment.
+    pub time_zone: fn() -> TimeZone,
+    /// After how long a command is ended that names no limit.
+    pub command_timeout: Duration,
+    /// The longest limit that a command may name.
+    pub command_timeout_max: Duration,
+    /// What commands see of the environment besides the defaults, which it overrides (`PATH`, `LANG`, …).
+    pub environment: BTreeMap<String, String>,
+    /// How many calls work on files at once, in all sessions together.
+    pub parallel_file_calls: usize,
+    /// How much a call may read, write, visit and return.
+    pub limits: Limits,
+}
+
+impl ToolboxConfig {
+    /// The defaults: commands end after 30 s and may ask for up to 10 minutes.
+    #[must_use]
+    pub fn new(time_zone: fn() -> TimeZone) -> Self {
+        Self {
+            time_zone,
+            command_timeout: Duration::from_secs(30),
+            command_timeout_max: Duration::from_secs(600),
+            environment: BTreeMap::new(),
+            parallel_file_calls: 8,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// How much a call may read, write, visit and return.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Files up to this many bytes are read whole.
+    pub whole_file_bytes: u64,
+    /// How many characters of a larger file come at once; also bounds what `grep` returns, in bytes.
+    pub page_chars: usize,
+    /// The largest file that is written or edited, in bytes.
+    pub write_bytes: u64,
+    /// How many entries of folders one call visits.
+    pub walk_entries: usize,
+    /// How long a search or a long read may take.
+    pub search_time: Duration,
+    /// How many entries a listing shows.
+    pub list_entries: usize,
+    /// How many files `find_files` shows.
+    pub found_files: usize,
+    /// How many hits `grep` shows.
+    pub grep_hits: usize,
+    /// How many bytes of each stream of a command are kept.
+    pub output_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            whole_file_bytes: 100 * 1024,
+            page_chars: 50_000,
+            write_bytes: 10 * 1024 * 1024,
+            walk_entries: 100_000,
+            search_time: Duration::from_secs(20),
+            list_entries: 300,
+            found_files: 100,
+            grep_hits: 200,
+            output_bytes: 64 * 1024,
+        }
+    }
+}
+
+/// The core tools that work on the workspace: files, search, commands, and the time.
+#[derive(Debug)]
+pub struct BuiltinToolbox {
+    specs: Arc<[ToolSpec]>,
+    time_zone: fn() -> TimeZone,
+    commands: run_bash_command::Settings,
+    limits: Limits,
+    /// Bounds how many threads are busy with files.
+    workers: Arc<Semaphore>,
+}
+
+/// What a tool does on a thread that may block.
+type Work<A, T> = fn(&Job, A) -> Result<T, Failure>;
+
+impl BuiltinToolbox {
+    /// The tools, set up so.
+    #[must_use]
+    pub fn new(config: ToolboxConfig) -> Self {
+        let seconds = (config.command_timeout.as_secs(), config.command_timeout_max.as_secs().max(1));
+        Self {
+            specs: builtin::specs(seconds),
+            time_zone: config.time_zone,
+            commands: run_bash_command::Settings {
+                timeout: config.command_timeout,
+                environment: config.environment,
+                output_bytes: config.limits.output_bytes,
+            },
+            limits: config.limits,
+            workers: Arc::new(Semaphore::new(config.parallel_file_calls.max(1))),
+        }
+    }
+
+    async fn run(&self, context: &ToolContext, call: &ToolCall) -> Result<ToolOutput, Failure> {
+        let tool = self.find(call)?;
+        match tool {
+            Builtin::EditFile => self.work(context, self.read(tool, call)?, edit_file::run).await,
+            Builtin::FindFiles => self.work(context, self.read(tool, call)?, find_files::run).await,
+            Builtin::Grep => self.work(context, self.read(tool, call)?, grep::run).await,
+            Builtin::ListWorkspaceFiles => self.work(context, self.read(tool, call)?, list_workspace_files::run).await,
+            Builtin::Now => now::run(context.now, &(self.time_zone)(), &self.read(tool, call)?),
+            Builtin::ReadFile => self.work(context, self.read(tool, call)?, read_file::run).await,
+            Builtin::RunBashCommand => {
+                let prepared = self.work(context, self.read(tool, call)?, run_bash_command::prepare).await?;
+                run_bash_command::run(context, prepared, &self.commands, &context.cancel).await
+            }
+            Builtin::WriteFile => self.work(context, self.read(tool, call)?, write_file::run).await,
+        }
+    }
+
+    async fn foresee(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<String>, Failure> {
+        let tool = self.find(call)?;
+        match tool {
+            Builtin::EditFile => self.work(context, self.read(tool, call)?, edit_file::preview).await.map(Some),
+            Builtin::WriteFile => self.work(context, self.read(tool, call)?, write_file::preview).await.map(Some),
+            Builtin::RunBashCommand => {
+                let settings = self.commands.clone();
+                let args = self.read(tool, call)?;
+                self.work_with(context, move |job| run_bash_command::preview(job, args, &settings)).await.map(Some)
+            }
+            Builtin::FindFiles => self.read::<find_files::Args>(tool, call).map(|_| None),
+            Builtin::Grep => self.read::<grep::Args>(tool, call).map(|_| None),
+            Builtin::ListWorkspaceFiles => self.read::<list_workspace_files::Args>(tool, call).map(|_| None),
+            Builtin::Now => self.read::<now::Args>(tool, call).map(|_| None),
+            Builtin::ReadFile => self.read::<read_file::Args>(tool, call).map(|_| None),
+        }
+    }
+
+    fn find(&self, call: &ToolCall) -> Result<Builtin, Failure> {
+        Builtin::of(&call.name).ok_or_else(|| {
+            let names = || self.specs.iter().map(|spec| spec.name.as_str());
+            let hint = match text::nearest(&call.name, names()) {
+                Some(near) => format!("did you mean {near}? "),
+                None => String::new(),
+            };
+            let all: Vec<&str> = names().collect();
+            Failure::new(
+                ToolErrorCode::UnknownTool,
+                format!("there is no tool {}; {hint}these exist: {}", text::quoted(&call.name), all.join(", ")),
+            )
+        })
+    }
+
+    fn read<A: DeserializeOwned>(&self, tool: Builtin, call: &ToolCall) -> Result<A, Failure> {
+        let schema = self.specs.iter().find(|spec| spec.name == tool.name()).map(|spec| &spec.parameters);
+        arguments::parse(tool.name(), &call.arguments, schema.unwrap_or(&serde_json::Value::Null))
+    }
+
+    async fn work<A: Send + 'static, T: Send + 'static>(
+        &self,
+        context: &ToolContext,
+        args: A,
+        work: Work<A, T>,
+    ) -> Result<T, Failure> {
+        self.work_with(context, move |job| work(job, args)).await
+    }
+
+    /// Runs work on a thread that may block, once there is a free one. Work that nobody waits for any more is told.
+    async fn work_with<T: Send + 'static>(
+        &self,
+        context: &ToolContext,
+        work: impl FnOnce(&Job) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let cancel: CancellationToken = context.cancel.child_token();
+        let _abandoned = cancel.clone().drop_guard();
+        let permit = tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => return Err(Failure::cancelled()),
+            permit = Arc::clone(&self.workers).acquire_owned() => permit,
+        };
+        let context = context.clone();
+        let limits = self.limits.clone();
+        let worked = tokio::task::spawn_blocking(move || {
+            // The permit is held until the thread is free, also when nobody waits.
+            let _permit = permit;
+            work(&Job::of(&context, &limits, cancel))
+        });
+        worked.await.unwrap_or_else(|_| Err(defect()))
+    }
+}
+
+impl Toolbox for BuiltinToolbox {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        Arc::clone(&self.specs)
+    }
+
+    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
+        match Builtin::of(name) {
+            Some(tool) => tool.name(),
+            None => name,
+        }
+    }
+
+    fn preview<'a>(
+        &'a self,
+        context: &'a ToolContext,
+        call: &'a ToolCall,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
+        async move {
+            let foreseen = AssertUnwindSafe(self.foresee(context, call)).catch_unwind().await;
+            match foreseen.unwrap_or_else(|_| Err(defect())) {
+                Ok(shown) => Ok(shown.map(text::without_nul)),
+                Err(failure) => Err(fit_for_models(failure.into())),
+            }
+        }
+        .boxed()
+    }
+
+    fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
+        async move {
+            let ran = AssertUnwindSafe(self.run(context, call)).catch_unwind().await;
+            fit_for_models(ran.unwrap_or_else(|_| Err(defect())).unwrap_or_else(ToolOutput::from))
+        }
+        .boxed()
+    }
+}
+
+fn defect() -> Failure {
+    tracing::error!("a tool panicked");
+    Failure::tool("the tool failed because of a defect in it; try another way")
+}
+
+fn fit_for_models(mut output: ToolOutput) -> ToolOutput {
+    output.text = text::without_nul(output.text);
+    output
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentd_core::{
+        Timestamp,
+        ids::{CallId, SessionId, TurnId},
+        ports::Workspace,
+    };
+
+    fn context() -> ToolContext {
+        ToolContext {
+            session_id: SessionId::generate(),
+            turn_id: TurnId::generate(),
+            call_id: CallId::generate(),
+            workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None }),
+            now: Timestamp::UNIX_EPOCH,
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    fn toolbox(parallel_file_calls: usize) -> BuiltinToolbox {
+        BuiltinToolbox::new(ToolboxConfig { parallel_file_calls, ..ToolboxConfig::new(|| TimeZone::UTC) })
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_output() {
+        let failed = toolbox(1).work_with::<()>(&context(), |_| panic!("as a defect would")).await;
+        assert_eq!(failed.unwrap_err().code, ToolErrorCode::Tool);
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_call_does_not_wait_for_a_thread() {
+        let toolbox = toolbox(1);
+        let _busy = Arc::clone(&toolbox.workers).acquire_owned().await.unwrap();
+        let context = context();
+        context.cancel.cancel();
+        let failed = toolbox.work_with(&context, |_| Ok(())).await;
+        assert_eq!(failed.unwrap_err().code, ToolErrorCode::Cancelled);
+    }
+}

@@ -1,0 +1,299 @@
+//! Makes, empties and removes the folders of sessions, and takes uploads.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use agentd_core::{
+    error::{ErrorKind, WorkspaceError},
+    ids::SessionId,
+    ports::{Workspace, Workspaces},
+    session::Mount,
+};
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    AREAS, jail,
+    path::{Place, ToolPath},
+    remove, target,
+    walk::{Kind, Left, Walk},
+};
+use crate::{job::Job, toolbox::Limits};
+
+const METADATA: &str = ".metadata.json";
+const MAX_UPLOAD_NAME: usize = 200;
+
+/// The workspaces of all sessions, `{base}/{session}/` each.
+#[derive(Debug, Clone)]
+pub struct WorkspaceFolders {
+    base: PathBuf,
+}
+
+impl WorkspaceFolders {
+    /// Workspaces below `base`, which is made when the first is opened.
+    #[must_use]
+    pub fn new(base: PathBuf) -> Self {
+        Self { base }
+    }
+
+    /// Runs file work on a thread that may block.
+    fn work<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&Path) -> Result<T, WorkspaceError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
+        let base = self.base.clone();
+        async move {
+            tokio::task::spawn_blocking(move || work(&base)).await.unwrap_or_else(|error| {
+                Err(WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error))
+            })
+        }
+        .boxed()
+    }
+}
+
+impl Workspaces for WorkspaceFolders {
+    fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        self.work("open the workspace", move |base| {
+            let root = make(base, session).map_err(|error| storage("make the session's workspace", error))?;
+            let project = project.map(|mount| check_mount(base, mount)).transpose()?;
+            Ok(Workspace { root, project })
+        })
+    }
+
+    fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        self.work("empty temp/", move |base| {
+            let emptied = jail::own_root(&base.join(session.to_string()))
+                .and_then(|root| jail::open_real_folder(&root, "temp"))
+                .and_then(|temp| remove::empty(&temp));
+            missing_is_fine(emptied).map_err(|error| storage("empty the session's temp/", error))
+        })
+    }
+
+    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        self.work("remove the workspace", move |base| {
+            missing_is_fine(remove_session(base, session))
+                .map_err(|error| storage("remove the session's workspace", error))
+        })
+    }
+
+    fn add_upload(
+        &self,
+        session: SessionId,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        self.work("keep the upload", move |base| {
+            let name = upload_name(&name);
+            make(base, session)
+                .and_then(|root| jail::own_root(&root))
+                .and_then(|root| jail::open_real_folder(&root, "uploads"))
+                .and_then(|uploads| put(&uploads, &name, &content))
+                .map(|name| format!("uploads/{name}"))
+                .map_err(|error| storage(&format!("keep the upload {name}"), error))
+        })
+    }
+
+    fn paths<'a>(
+        &'a self,
+        workspace: &'a Workspace,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {
+        let workspace = Arc::new(workspace.clone());
+        // The walk ends when nobody waits for it any more.
+        let cancel = CancellationToken::new();
+        let abandoned = cancel.clone().drop_guard();
+        let listed = self.work("list the workspace", move |_| {
+            let job = Job::new(workspace, Limits::default(), cancel);
+            newest(&job, limit)
+                .map_err(|failure| WorkspaceError::new(ErrorKind::Storage, format!("could not list files: {failure}")))
+        });
+        async move {
+            let listed = listed.await;
+            drop(abandoned);
+            listed
+        }
+        .boxed()
+    }
+}
+
+fn newest(job: &Job, limit: usize) -> Result<Vec<String>, crate::failure::Failure> {
+    let mut files: Vec<(SystemTime, String)> = Vec::new();
+    let mut left = Left::default();
+    for place in job.jail.places(&ToolPath::root(Place::Own)) {
+        Walk::whole(false).run(job, &place, &mut left, &mut |found| {
+            if found.kind == Kind::File {
+                files.push((found.modified.unwrap_or(SystemTime::UNIX_EPOCH), found.path.to_string()));
+            }
+            Ok(std::ops::ControlFlow::Continue(()))
+        })?;
+    }
+    files.sort_by(|left, right| right.0.cmp(&left.0).then_with(|| left.1.cmp(&right.1)));
+    Ok(files.into_iter().take(limit).map(|(_, path)| path).collect())
+}
+
+/// Makes a session's folders where they are missing, and returns its root.
+fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(base)?;
+    // The real path, because commands print it and the jail knows it again.
+    let root = base.canonicalize()?.join(session.to_string());
+    match fs::DirBuilder::new().mode(0o700).create(&root) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let folder = jail::own_root(&root)?;
+    for area in AREAS {
+        let mut private = DirBuilder::new();
+        private.mode(0o700);
+        match folder.create_dir_with(area, &private) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    write_metadata(&folder, session)?;
+    Ok(root)
+}
+
+fn write_metadata(folder: &Dir, session: SessionId) -> io::Result<()> {
+    let mut metadata = serde_json::json!({ "session_id": session });
+    // The id is made when the session is, and says when.
+    if let Some((seconds, nanos)) = session.as_uuid().get_timestamp().map(|timestamp| timestamp.to_unix()) {
+        let born = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos);
+        if let Ok(born) = jiff::Timestamp::try_from(born) {
+            metadata["created_at"] = born.to_string().into();
+        }
+    }
+    match folder.open_with(METADATA, OpenOptions::new().write(true).create_new(true)) {
+        Ok(mut file) => file.write_all(format!("{metadata:#}\n").as_bytes()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn check_mount(base: &Path, mount: Mount) -> Result<Mount, WorkspaceError> {
+    let shown = mount.path.display();
+    let path = mount.path.canonicalize().map_err(|error| {
+        let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::InvalidInput };
+        WorkspaceError::new(kind, format!("the project folder {shown} cannot be opened"))
+            .with_hint("name a folder that exists and can be read")
+            .with_source(error)
+    })?;
+    if !path.is_dir() {
+        return Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("the project {shown} is not a folder"))
+            .with_hint("name the folder, and add single files as uploads"));
+    }
+    let base = base.canonicalize().map_err(|error| storage("look at the workspaces", error))?;
+    if base.starts_with(&path) || path.starts_with(&base) {
+        return Err(WorkspaceError::new(
+            ErrorKind::InvalidInput,
+            format!("the project folder {shown} holds the workspaces of all sessions, or is one of them"),
+        )
+        .with_hint("choose a folder that does not contain the daemon's own data"));
+    }
+    Ok(Mount { path, writable: mount.writable })
+}
+
+/// Takes the session's name away first, so that half a removal is never seen, then removes what it held.
+fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
+    let base = Dir::open_ambient_dir(base, cap_std::ambient_authority())?;
+    let doomed = format!(".removed-{session}-{}", uuid::Uuid::new_v4().simple());
+    base.rename(session.to_string(), &base, &doomed)?;
+    let folder = jail::open_real_folder(&base, &doomed)?;
+    remove::empty(&folder)?;
+    base.remove_dir(&doomed)
+}
+
+/// The last part of the name, as a visible file name of bearable length.
+fn upload_name(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or("");
+    let clean: String = last.chars().filter(|character| !character.is_control()).collect();
+    let clean = clean.trim().trim_start_matches(['.', '~']).trim();
+    if clean.is_empty() {
+        return "upload".to_owned();
+    }
+    let (stem, extension) = split_extension(clean);
+    let room = MAX_UPLOAD_NAME.saturating_sub(extension.len());
+    let end = (0..=stem.len().min(room)).rev().find(|end| stem.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}{extension}", &stem[..end])
+}
+
+/// `("report", ".pdf")`; an extension longer than any real one belongs to the name.
+fn split_extension(name: &str) -> (&str, &str) {
+    match name.rfind('.') {
+        Some(dot) if dot > 0 && name.len() - dot <= 20 => name.split_at(dot),
+        _ => (name, ""),
+    }
+}
+
+/// Puts a new file into a folder, under the first free name.
+fn put(folder: &Dir, name: &str, content: &[u8]) -> io::Result<String> {
+    const MAX_TRIES: usize = 10_000;
+    let (stem, extension) = split_extension(name);
+    for number in 1..MAX_TRIES {
+        let candidate = if number == 1 { name.to_owned() } else { format!("{stem}-{number}{extension}") };
+        let mut file = match folder.open_with(&candidate, OpenOptions::new().write(true).create_new(true)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) => return Err(error),
+        };
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // Half an upload must not look like a whole one.
+            let _ = folder.remove_file(&candidate);
+            return Err(error);
+        }
+        target::sync(folder)?;
+        return Ok(candidate);
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("too many uploads are named {name}")))
+}
+
+fn missing_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn storage(doing: &str, error: io::Error) -> WorkspaceError {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full; make room",
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            "the data folder must be writable for the daemon's user"
+        }
+        _ => "look at the data folder of the daemon",
+    };
+    WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}")).with_hint(hint).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upload_names_are_plain() {
+        for (given, expected) in [
+            ("notes.txt", "notes.txt"),
+            ("/home/me/notes.txt", "notes.txt"),
+            ("C:\\files\\notes.txt", "notes.txt"),
+            ("../../etc/passwd", "passwd"),
+            (".env", "env"),
+            ("..", "upload"),
+            ("", "upload"),
+            ("/", "upload"),
+            ("a\nb\0.txt", "ab.txt"),
+            ("报告.pdf", "报告.pdf"),
+        ] {
+            assert_eq!(upload_name(given), expected, "{given:?}");
+        }
+        let long = upload_name(&format!("{}.pdf", "ä".repeat(500)));
+        assert!(long.len() <= MAX_UPLOAD_NAME && long.ends_with("ä.pdf"), "{long}");
+    }
+}

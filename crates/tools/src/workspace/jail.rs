@@ -1,0 +1,246 @@
+//! Opens what a path names, and nothing else.
+//!
+//! Each call opens the workspace root afresh and resolves the whole path beneath it in one step of the kernel, so
+//! that neither a symlink nor a rename under way can lead outside. What was opened is then looked at, not its name:
+//! only regular files and folders pass.
+//!
+//! Hard links cannot be told from the file they share. In the session's own tree nothing needs them, so they are
+//! refused there; in a project they can be read, because package managers make them, but never written.
+
+use std::{
+    fs, io,
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt as _},
+    path::Path,
+    sync::Arc,
+};
+
+use agentd_core::{ports::Workspace, session::Mount};
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use nix::fcntl::OFlag;
+
+use super::path::{Place, ToolPath};
+use crate::{failure::Failure, text};
+
+/// The way into one workspace.
+#[derive(Debug, Clone)]
+pub(crate) struct Jail {
+    workspace: Arc<Workspace>,
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) file: fs::File,
+    pub(crate) size: u64,
+}
+
+impl Jail {
+    pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
+        Self { workspace }
+    }
+
+    /// Reads a path. Besides the forms of [`ToolPath::parse`] it takes the real paths of the workspace and the
+    /// project, because commands print them.
+    pub(crate) fn locate(&self, written: &str) -> Result<ToolPath, Failure> {
+        let project = self.workspace.project.as_ref().map(|mount| mount.path.as_path());
+        let real = [(Some(self.workspace.root.as_path()), "./"), (project, "/project/")];
+        for (root, shown) in real {
+            let below = root.and_then(Path::to_str).and_then(|root| written.strip_prefix(root));
+            match below {
+                Some("") => return ToolPath::parse(shown),
+                Some(below) if below.starts_with('/') => return ToolPath::parse(&format!("{shown}{below}")),
+                _ => {}
+            }
+        }
+        ToolPath::parse(written)
+    }
+
+    /// Where a search from `start` looks: the root of the workspace includes the project.
+    pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
+        let mut places = vec![start.clone()];
+        if self.workspace.project.is_some() && *start == ToolPath::root(Place::Own) {
+            places.push(ToolPath::root(Place::Project));
+        }
+        places
+    }
+
+    /// Opens a regular file for reading.
+    pub(crate) fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
+        let (file, metadata) = self.open(path)?;
+        if metadata.is_dir() {
+            return Err(Failure::path(format!("{path} is a folder; list_workspace_files shows what it holds")));
+        }
+        if metadata.nlink() > 1 && path.place() == Place::Own {
+            return Err(hard_link(path));
+        }
+        Ok(OpenFile { file, size: metadata.len() })
+    }
+
+    /// Opens a folder.
+    pub(crate) fn open_folder(&self, path: &ToolPath) -> Result<Dir, Failure> {
+        let (file, metadata) = self.open(path)?;
+        if !metadata.is_dir() {
+            return Err(Failure::path(format!("{path} is a file, not a folder")));
+        }
+        Ok(Dir::from_std_file(file))
+    }
+
+    /// Whether it is a folder.
+    pub(crate) fn is_folder(&self, path: &ToolPath) -> Result<bool, Failure> {
+        Ok(self.open(path)?.1.is_dir())
+    }
+
+    fn open(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
+        let root = self.root(path.place())?;
+        let file = root.open_with(path.below_place(), &reading()).map_err(|error| self.refused(path, &error))?;
+        let file = file.into_std();
+        let metadata = file.metadata().map_err(|error| Failure::io(&format!("look at {path}"), &error))?;
+        if metadata.is_dir() || metadata.is_file() {
+            Ok((file, metadata))
+        } else {
+            Err(not_regular(path, metadata.file_type()))
+        }
+    }
+
+    /// The folder that a path is resolved beneath when it is read.
+    pub(crate) fn root(&self, place: Place) -> Result<Dir, Failure> {
+        match place {
+            Place::Own => own_root(&self.workspace.root)
+                .map_err(|error| Failure::tool(format!("the session's workspace cannot be opened: {error}"))),
+            Place::Project => {
+                let mount = self.project()?;
+                Dir::open_ambient_dir(&mount.path, cap_std::ambient_authority())
+                    .map_err(|error| Failure::path(format!("the project folder cannot be opened: {error}")))
+            }
+        }
+    }
+
+    /// The folder that a path is resolved beneath when it is written, and the path below it: one of the writable
+    /// areas or the project, so that no link leads from a writable folder into one that is not.
+    pub(super) fn writable_root<'p>(&self, path: &'p ToolPath) -> Result<(Dir, &'p Path), Failure> {
+        if path.place() == Place::Project {
+            if !self.project()?.writable {
+                return Err(Failure::path(format!(
+                    "{path} cannot be changed: the project is mounted read-only; write to outputs/ instead"
+                )));
+            }
+            return Ok((self.root(Place::Project)?, path.below_place()));
+        }
+        let (area, below) = path.rest().split_once('/').unwrap_or((path.rest(), "."));
+        if !super::WRITABLE.contains(&area) {
+            return Err(Failure::path(format!(
+                "{path} cannot be written: only uploads/, outputs/, temp/ and a writable /project can; write to \
+                 outputs/{} instead",
+                path.name()
+            )));
+        }
+        let root = self.root(Place::Own)?;
+        let folder = match open_real_folder(&root, area) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                root.create_dir(area).and_then(|()| open_real_folder(&root, area))
+            }
+            opened => opened,
+        };
+        let folder = folder
+            .map_err(|error| Failure::path(format!("{area}/ of the workspace is not a folder any more: {error}")))?;
+        Ok((folder, Path::new(below)))
+    }
+
+    fn project(&self) -> Result<&Mount, Failure> {
+        self.workspace.project.as_ref().ok_or_else(|| {
+            Failure::path("no project folder is mounted in this session; use uploads/, outputs/ and temp/")
+        })
+    }
+
+    /// Why a path could not be opened, in words for the model.
+    pub(super) fn refused(&self, path: &ToolPath, error: &io::Error) -> Failure {
+        use nix::errno::Errno;
+        let escaped = error.raw_os_error().is_none() && error.kind() == io::ErrorKind::PermissionDenied;
+        if escaped {
+            return Failure::path(format!(
+                "{path} leads outside its folder through a link, which is not followed; work on a copy below uploads/, \
+                 outputs/ or temp/"
+            ));
+        }
+        match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ENOENT) => self.missing(path),
+            Some(Errno::ENOTDIR) => {
+                Failure::path(format!("{path} cannot be there: a part before the last is a file, not a folder"))
+            }
+            Some(Errno::ELOOP) => Failure::path(format!("{path} is a link in a circle, or one that is not followed")),
+            Some(Errno::ENAMETOOLONG) => Failure::path("the path is too long; shorten its names"),
+            Some(Errno::EACCES | Errno::EPERM) => {
+                Failure::path(format!("{path} may not be opened: its permissions do not allow it"))
+            }
+            Some(Errno::ENXIO | Errno::ENODEV) => {
+                Failure::path(format!("{path} is no regular file (a pipe, socket or device); use a regular file"))
+            }
+            Some(Errno::EISDIR) => Failure::path(format!("{path} is a folder; name a file in it")),
+            _ => Failure::io(&format!("open {path}"), error),
+        }
+    }
+
+    fn missing(&self, path: &ToolPath) -> Failure {
+        let hint = match self.near(path) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "list_workspace_files shows what is".to_owned(),
+        };
+        Failure::path(format!("{path} is not there; {hint}"))
+    }
+
+    /// An entry of the same folder, or an upload or output of the same name, that could be meant.
+    fn near(&self, path: &ToolPath) -> Option<ToolPath> {
+        const MAX_NAMES: usize = 2000;
+        let folders =
+            path.parent().into_iter().chain(super::WRITABLE.iter().map(|area| ToolPath::root(Place::Own).entry(area)));
+        folders.into_iter().find_map(|folder| {
+            let root = self.root(folder.place()).ok()?;
+            let entries = root.read_dir(folder.below_place()).ok()?;
+            let names: Vec<String> = entries
+                .take(MAX_NAMES)
+                .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+                .filter(|name| !name.starts_with('.') && !name.chars().any(char::is_control))
+                .collect();
+            let near = text::nearest(path.name(), names.iter().map(String::as_str))?;
+            Some(folder.entry(near))
+        })
+    }
+}
+
+pub(super) fn hard_link(path: &ToolPath) -> Failure {
+    Failure::path(format!(
+        "{path} is a hard link: the same content has another name that may be outside the workspace; copy it to a new \
+         file (`cp a b`) and use the copy"
+    ))
+}
+
+pub(super) fn not_regular(path: &ToolPath, kind: fs::FileType) -> Failure {
+    let what = match kind {
+        kind if kind.is_fifo() => "a named pipe",
+        kind if kind.is_socket() => "a socket",
+        kind if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => "no regular file",
+    };
+    Failure::path(format!("{path} is {what}; only regular files can be used"))
+}
+
+/// Opens without waiting for the other end of a pipe and without taking a terminal.
+pub(super) fn reading() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+    options
+}
+
+/// Opens the session's own root, refusing a link in its place.
+pub(super) fn own_root(root: &Path) -> io::Result<Dir> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits()).open(root)?;
+    Ok(Dir::from_std_file(file))
+}
+
+/// Opens a folder, refusing a link in its place.
+pub(super) fn open_real_folder(parent: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits());
+    Ok(Dir::from_std_file(parent.open_with(name, &options)?.into_std()))
+}

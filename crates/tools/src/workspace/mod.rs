@@ -1,0 +1,24 @@
+//! The folders of sessions, and the one way into them.
+//!
+//! - [`folders`]: [`WorkspaceFolders`] makes, empties and removes `{base}/{session}/`, and takes uploads.
+//! - `path`: what a model wrote as a path, taken apart without touching the disk.
+//! - `jail`: opens what a path names. Every check is made at open time by the kernel (`openat2` beneath a folder)
+//!   or on the opened file, never on a name beforehand.
+//! - `target`: a file about to be written: replaced whole or not at all.
+//! - `walk`: visits files below a folder, through the jail, within bounds.
+//! - `remove`: empties a folder whatever it holds.
+
+pub mod folders;
+pub(crate) mod jail;
+pub(crate) mod path;
+mod remove;
+pub(crate) mod target;
+pub(crate) mod walk;
+
+pub use folders::WorkspaceFolders;
+
+/// The folders of a workspace, in the order in which they are shown.
+const AREAS: [&str; 4] = ["uploads", "outputs", "temp", "skills"];
+
+/// Those that tools may write to.
+const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];

@@ -1,0 +1,249 @@
+//! What a model wrote as a path, taken apart without touching the disk.
+//!
+//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/` and, where a folder is mounted, `/project`. A
+//! leading slash is optional, since that tree has its own root: `/uploads/a.txt` is `uploads/a.txt`. Everything else
+//! that is absolute is refused, as is whatever has two meanings: `..`, `~`, backslashes, control characters.
+
+use std::path::Path;
+
+use crate::{failure::Failure, text};
+
+const MAX_PATH: usize = 4096;
+const MAX_NAME: usize = 255;
+
+/// Which of the two real folders a path is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Place {
+    /// The session's own tree.
+    Own,
+    /// The mounted project.
+    Project,
+}
+
+/// A path that names something in the workspace, if it is there at all. It has no `..`, no empty and no `.` parts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ToolPath {
+    place: Place,
+    /// The parts below the place's root, joined by `/`; empty for the root itself.
+    rest: String,
+}
+
+impl ToolPath {
+    /// Reads a path.
+    ///
+    /// # Errors
+    /// `E_PATH`, saying how to write it.
+    pub(crate) fn parse(written: &str) -> Result<Self, Failure> {
+        refuse_ambiguous(written)?;
+        let parts: Vec<&str> = written.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+        for part in &parts {
+            if *part == ".." {
+                return Err(Failure::path(format!(
+                    "{} contains `..`; write the path from the workspace root, such as outputs/report.md",
+                    text::quoted(written)
+                )));
+            }
+            if part.len() > MAX_NAME {
+                return Err(Failure::path(format!(
+                    "a name in the path has {} bytes; names have at most {MAX_NAME}",
+                    part.len()
+                )));
+            }
+        }
+        match parts.split_first() {
+            Some((&"project", below)) => Ok(Self { place: Place::Project, rest: below.join("/") }),
+            Some((first, _)) if written.starts_with('/') && !super::AREAS.contains(first) => {
+                Err(Failure::path(format!(
+                    "{} is an absolute path outside the workspace; use a path below uploads/, outputs/, temp/, skills/ \
+                     or /project",
+                    text::quoted(written)
+                )))
+            }
+            _ => Ok(Self { place: Place::Own, rest: parts.join("/") }),
+        }
+    }
+
+    /// The root of a place.
+    pub(crate) fn root(place: Place) -> Self {
+        Self { place, rest: String::new() }
+    }
+
+    /// An entry of this folder. The name comes from the file system, not from a model.
+    pub(crate) fn entry(&self, name: &str) -> Self {
+        let rest = if self.rest.is_empty() { name.to_owned() } else { format!("{}/{name}", self.rest) };
+        Self { place: self.place, rest }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The path below its place, `.` for the place itself.
+    pub(crate) fn below_place(&self) -> &Path {
+        Path::new(if self.rest.is_empty() { "." } else { &self.rest })
+    }
+
+    /// The path below its place as text, empty for the place itself.
+    pub(crate) fn rest(&self) -> &str {
+        &self.rest
+    }
+
+    /// The folder that holds it, if it is not a root.
+    pub(crate) fn parent(&self) -> Option<Self> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let rest = self.rest.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+        Some(Self { place: self.place, rest })
+    }
+
+    /// The last part, empty for a root.
+    pub(crate) fn name(&self) -> &str {
+        self.rest.rsplit('/').next().unwrap_or("")
+    }
+
+    /// The path without a leading slash, so that globs meet own and project files alike.
+    pub(crate) fn flat(&self) -> String {
+        self.to_string().trim_start_matches('/').to_owned()
+    }
+}
+
+impl std::fmt::Display for ToolPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.place, self.rest.is_empty()) {
+            (Place::Own, true) => f.write_str("."),
+            (Place::Own, false) => f.write_str(&self.rest),
+            (Place::Project, true) => f.write_str("/project"),
+            (Place::Project, false) => write!(f, "/project/{}", self.rest),
+        }
+    }
+}
+
+fn refuse_ambiguous(written: &str) -> Result<(), Failure> {
+    if written.len() > MAX_PATH {
+        return Err(Failure::path(format!("the path has {} bytes; paths have at most {MAX_PATH}", written.len())));
+    }
+    if let Some(character) = written.chars().find(|character| character.is_control()) {
+        return Err(Failure::path(format!(
+            "the path contains the control character {:?}; write it without",
+            character.to_string()
+        )));
+    }
+    if written.contains('\\') {
+        return Err(Failure::path(format!(
+            "{} contains a backslash; put `/` between folders, such as uploads/notes.txt",
+            text::quoted(written)
+        )));
+    }
+    if written.starts_with('~') {
+        return Err(Failure::path(format!(
+            "{} starts with `~`, and home folders cannot be reached; use a path below uploads/, outputs/, temp/ or \
+             /project (a file really named so is written ./~name)",
+            text::quoted(written)
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn shown(written: &str) -> Result<String, String> {
+        ToolPath::parse(written).map(|path| path.to_string()).map_err(|failure| failure.text)
+    }
+
+    #[test]
+    fn paths_of_the_one_tree_are_taken() {
+        for (written, expected) in [
+            ("", "."),
+            (".", "."),
+            ("/", "."),
+            ("./", "."),
+            ("uploads", "uploads"),
+            ("uploads/", "uploads"),
+            ("/uploads/a.txt", "uploads/a.txt"),
+            ("./uploads//a.txt", "uploads/a.txt"),
+            ("uploads/./x/./a.txt", "uploads/x/a.txt"),
+            ("/project", "/project"),
+            ("project/src/main.rs", "/project/src/main.rs"),
+            ("/project//src/./main.rs", "/project/src/main.rs"),
+            ("uploads/...", "uploads/..."),
+            ("uploads/..a", "uploads/..a"),
+            ("uploads/a..", "uploads/a.."),
+            ("./~draft", "~draft"),
+            ("uploads/~", "uploads/~"),
+            ("uploads/报告 1.txt", "uploads/报告 1.txt"),
+            ("projects/x", "projects/x"),
+            ("uploads/．．/x", "uploads/．．/x"),
+        ] {
+            assert_eq!(shown(written), Ok(expected.to_owned()), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn parents_and_names() {
+        let path = ToolPath::parse("/project/src/main.rs").unwrap();
+        assert_eq!(path.name(), "main.rs");
+        assert_eq!(path.flat(), "project/src/main.rs");
+        assert_eq!(path.parent().unwrap().to_string(), "/project/src");
+        assert_eq!(path.parent().unwrap().parent().unwrap(), ToolPath::root(Place::Project));
+        assert_eq!(ToolPath::root(Place::Project).parent(), None);
+    }
+
+    /// Text made of the pieces that matter, so that the generator meets them often.
+    fn hostile() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            Just("..".to_owned()),
+            Just(".".to_owned()),
+            Just("/".to_owned()),
+            Just("//".to_owned()),
+            Just("\\".to_owned()),
+            Just("~".to_owned()),
+            Just("\0".to_owned()),
+            Just("project".to_owned()),
+            Just("uploads".to_owned()),
+            Just("etc".to_owned()),
+            Just(". ".to_owned()),
+            Just("．．".to_owned()),
+            "[a-z./~\\\\ ]{0,6}",
+            any::<String>(),
+        ];
+        proptest::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        /// The model: a stack machine that follows the path from the root of its place, as the kernel does.
+        #[test]
+        fn no_accepted_path_climbs(written in hostile()) {
+            if let Ok(path) = ToolPath::parse(&written) {
+                let mut depth = 0;
+                for part in path.rest().split('/').filter(|part| !part.is_empty()) {
+                    prop_assert_ne!(part, "..");
+                    prop_assert_ne!(part, ".");
+                    prop_assert!(!part.contains('\0') && part.len() <= MAX_NAME);
+                    depth += 1;
+                }
+                prop_assert!(path.below_place().is_relative());
+                prop_assert_eq!(path.below_place().components().count(), depth.max(1));
+                prop_assert!(!written.contains('\\') && !written.contains('\0'));
+                // What is shown names the same thing again.
+                let again = ToolPath::parse(&path.to_string());
+                if !path.rest().starts_with('~') {
+                    prop_assert_eq!(again, Ok(path));
+                }
+            }
+        }
+
+        #[test]
+        fn dot_dot_is_refused_wherever_it_stands(before in "[a-z/]{0,8}", after in "[a-z/]{0,8}") {
+            let written = format!("{before}/../{after}");
+            prop_assert!(ToolPath::parse(&written).is_err());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Visits what is below a folder: through the jail, sorted by name, hidden entries left out, links not followed.
+//!
+//! Every folder is opened beneath the root again, so that nothing swapped under way leads outside; ignore files are
+//! read through the jail too, since a pipe of that name would stop a reader for ever.
+
+use std::{io::Read as _, ops::ControlFlow, rc::Rc, time::SystemTime};
+
+use cap_std::fs::{DirEntry, ReadDir};
+use ignore::{
+    Match,
+    gitignore::{Gitignore, GitignoreBuilder},
+};
+
+use super::path::ToolPath;
+use crate::{failure::Failure, job::Job};
+
+const MAX_DEPTH: usize = 64;
+const MAX_IGNORE_FILE: u64 = 256 * 1024;
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Folder,
+    Link,
+    Other,
+}
+
+/// An entry.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) path: ToolPath,
+    pub(crate) kind: Kind,
+    /// In bytes; 0 for folders.
+    pub(crate) size: u64,
+    pub(crate) modified: Option<SystemTime>,
+    /// 1 for the entries of the folder that the walk began at.
+    pub(crate) depth: usize,
+}
+
+/// How to walk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Walk {
+    /// Entries deeper than this are not visited.
+    pub(crate) max_depth: usize,
+    /// Whether entries that ignore files exclude are visited.
+    pub(crate) include_ignored: bool,
+}
+
+/// What a walk could not show.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// It ended early, and why.
+    pub(crate) cut: Option<&'static str>,
+    /// Entries that ignore files exclude.
+    pub(crate) ignored: usize,
+    /// Names that are no text, folders that may not be opened.
+    pub(crate) unreadable: usize,
+}
+
+impl Walk {
+    pub(crate) fn whole(include_ignored: bool) -> Self {
+        Self { max_depth: MAX_DEPTH, include_ignored }
+    }
+
+    /// Visits everything below `start`, until `visit` breaks or a bound is met. What could not be shown is added to
+    /// `left`.
+    pub(crate) fn run(
+        self,
+        job: &Job,
+        start: &ToolPath,
+        left: &mut Left,
+        visit: &mut dyn FnMut(&Found) -> Result<ControlFlow<()>, Failure>,
+    ) -> Result<(), Failure> {
+        let mut walker = Walker { walk: self, job, left, budget: job.limits.walk_entries };
+        let top = walker.opened(start)?;
+        let mut stack = walker.children(start, top, 1, &Rc::default());
+        while let Some(Pending { found, ignores }) = stack.pop() {
+            job.check()?;
+            if job.is_late() {
+                walker.left.cut = Some("it took too long");
+                return Ok(());
+            }
+            if visit(&found)?.is_break() {
+                return Ok(());
+            }
+            if found.kind == Kind::Folder && found.depth < self.max_depth {
+                match walker.opened(&found.path) {
+                    Ok(folder) => stack.extend(walker.children(&found.path, folder, found.depth + 1, &ignores)),
+                    // Folders without permission, or gone since they were seen, are no reason to end the walk.
+                    Err(_) => walker.left.unreadable += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An entry that was seen and not visited yet, with the ignore files that speak of what is below it.
+struct Pending {
+    found: Found,
+    ignores: Rc<Vec<Gitignore>>,
+}
+
+struct Walker<'a> {
+    walk: Walk,
+    job: &'a Job,
+    left: &'a mut Left,
+    /// How many more entries are looked at.
+    budget: usize,
+}
+
+impl Walker<'_> {
+    fn opened(&self, folder: &ToolPath) -> Result<ReadDir, Failure> {
+        let opened = self.job.jail.open_folder(folder)?;
+        opened.entries().map_err(|error| Failure::io(&format!("list {folder}"), &error))
+    }
+
+    /// The entries of a folder, last first, as the stack wants them.
+    fn children(
+        &mut self,
+        folder: &ToolPath,
+        entries: ReadDir,
+        depth: usize,
+        above: &Rc<Vec<Gitignore>>,
+    ) -> Vec<Pending> {
+        let ignores =
+            if self.walk.include_ignored { Rc::clone(above) } else { with_ignores_of(self.job, folder, above) };
+        let mut children = Vec::new();
+        for entry in entries {
+            if self.budget == 0 {
+                self.left.cut = Some("there are too many files");
+                break;
+            }
+            self.budget -= 1;
+            let Some(name) = entry.as_ref().ok().map(DirEntry::file_name) else {
+                self.left.unreadable += 1;
+                continue;
+            };
+            if name.as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let Some(found) = entry.ok().and_then(|entry| found(folder, &entry, depth)) else {
+                self.left.unreadable += 1;
+                continue;
+            };
+            if is_ignored(&ignores, &found.path, found.kind == Kind::Folder) {
+                self.left.ignored += 1;
+                continue;
+            }
+            children.push(Pending { found, ignores: Rc::clone(&ignores) });
+        }
+        children.sort_by(|left, right| right.found.path.cmp(&left.found.path));
+        children
+    }
+}
+
+/// The entry, if its name is plain text and it can be looked at.
+fn found(folder: &ToolPath, entry: &DirEntry, depth: usize) -> Option<Found> {
+    let name = entry.file_name();
+    let name = name.to_str().filter(|name| !name.contains(|letter: char| letter.is_control() || letter == '\\'))?;
+    let metadata = entry.metadata().ok()?;
+    let kind = match metadata.file_type() {
+        kind if kind.is_dir() => Kind::Folder,
+        kind if kind.is_file() => Kind::File,
+        kind if kind.is_symlink() => Kind::Link,
+        _ => Kind::Other,
+    };
+    Some(Found {
+        path: folder.entry(name),
+        kind,
+        size: if kind == Kind::File { metadata.len() } else { 0 },
+        modified: metadata.modified().ok().map(cap_std::time::SystemTime::into_std),
+        depth,
+    })
+}
+
+/// Ignore files think in absolute paths; the place is their root.
+fn absolute(path: &ToolPath) -> String {
+    format!("/{}", path.rest())
+}
+
+fn with_ignores_of(job: &Job, folder: &ToolPath, above: &Rc<Vec<Gitignore>>) -> Rc<Vec<Gitignore>> {
+    let mut builder = GitignoreBuilder::new(absolute(folder));
+    let mut lines = 0;
+    for name in IGNORE_FILES {
+        let Ok(opened) = job.jail.open_file(&folder.entry(name)) else { continue };
+        let mut content = Vec::new();
+        if opened.file.take(MAX_IGNORE_FILE).read_to_end(&mut content).is_err() {
+            continue;
+        }
+        for line in String::from_utf8_lossy(&content).lines() {
+            // A line that makes no sense excludes nothing, as in git.
+            if builder.add_line(None, line).is_ok() {
+                lines += 1;
+            }
+        }
+    }
+    match builder.build() {
+        Ok(ignore) if lines > 0 => {
+            let mut all = above.as_ref().clone();
+            all.push(ignore);
+            Rc::new(all)
+        }
+        _ => Rc::clone(above),
+    }
+}
+
+/// The ignore file that is nearest decides.
+fn is_ignored(ignores: &[Gitignore], path: &ToolPath, is_folder: bool) -> bool {
+    let path = absolute(path);
+    for ignore in ignores.iter().rev() {
+        match ignore.matched(&path, is_folder) {
+            Match::Ignore(_) => return true,
+            Match::Whitelist(_) => return false,
+            Match::None => {}
+        }
+    }
+    false
+}
