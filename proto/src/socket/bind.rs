@@ -1,7 +1,7 @@
 //! The listening end: binding a socket of our own, or adopting one that was passed to us.
 
 use std::{
-    fs::{self, DirBuilder, Metadata},
+    fs::{self, DirBuilder, File},
     io,
     os::{
         fd::OwnedFd,
@@ -14,7 +14,11 @@ use interprocess::{
     local_socket::{GenericFilePath, ListenerOptions, ToFsName as _},
     os::unix::{local_socket::ListenerOptionsExt as _, uds_local_socket::tokio::Listener as UnixListener},
 };
-use nix::unistd::geteuid;
+use nix::{
+    fcntl::{OFlag, open},
+    sys::stat::Mode,
+    unistd::geteuid,
+};
 
 use super::{Incoming, SocketError, connect::raw_connect, path::check_length};
 
@@ -22,7 +26,9 @@ use super::{Incoming, SocketError, connect::raw_connect, path::check_length};
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    identity: (u64, u64),
+    /// Our socket's inode, held open: an inode number is given away again as soon as nobody holds it, and then a
+    /// successor's socket would look like ours.
+    inode: File,
 }
 
 impl SocketFile {
@@ -37,8 +43,9 @@ impl SocketFile {
     /// # Errors
     /// When the file is ours and cannot be removed.
     pub fn remove(self) -> Result<(), SocketError> {
+        let ours = self.inode.metadata().map_err(SocketError::io("look at", &self.path))?;
         match fs::symlink_metadata(&self.path) {
-            Ok(found) if identity(&found) == self.identity => remove_file(&self.path),
+            Ok(found) if (found.dev(), found.ino()) == (ours.dev(), ours.ino()) => remove_file(&self.path),
             _ => Ok(()),
         }
     }
@@ -62,8 +69,10 @@ pub async fn bind(path: &Path) -> Result<(Incoming, SocketFile), SocketError> {
         .reclaim_name(false)
         .create_tokio()
         .map_err(SocketError::io("bind", &path))?;
-    let bound = fs::symlink_metadata(&path).map_err(SocketError::io("look at", &path))?;
-    Ok((Incoming::new(listener), SocketFile { identity: identity(&bound), path }))
+    // A socket cannot be opened, but a handle on its place can.
+    let handle = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let inode = open(&path, handle, Mode::empty()).map_err(|errno| SocketError::io("look at", &path)(errno.into()))?;
+    Ok((Incoming::new(listener), SocketFile { inode: inode.into(), path }))
 }
 
 /// Takes over a listening socket that a supervisor made. Its name, mode and end are the supervisor's business.
@@ -123,8 +132,4 @@ fn remove_file(path: &Path) -> Result<(), SocketError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(SocketError::io("remove", path)(error)),
         _ => Ok(()),
     }
-}
-
-fn identity(found: &Metadata) -> (u64, u64) {
-    (found.dev(), found.ino())
 }

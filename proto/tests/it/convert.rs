@@ -1,0 +1,238 @@
+//! Every word there and back.
+
+use std::{collections::HashSet, fmt::Debug};
+
+use agentd_core::{
+    Timestamp,
+    event::{Event, EventKind},
+    interrupt::Answer,
+    item::{Item, ItemBody},
+    model::{ModelInfo, Slot, SlotInfo},
+    session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
+    tool::{Effect, ToolSpec},
+    turn::{IfBusy, OnInterrupt, StartTurn},
+};
+use agentd_proto::{
+    client::{DaemonStatus, NewSession, RecoveredTurn, SessionView},
+    convert::{WireError, settings_over},
+    v1::{self, turn_request::Start},
+};
+use proptest::prelude::*;
+use prost::Message;
+
+use crate::samples;
+
+/// There and back, through the bytes.
+fn check<W, T>(value: &T)
+where
+    W: for<'a> From<&'a T> + Message + Default,
+    T: TryFrom<W> + PartialEq + Debug,
+    T::Error: Debug,
+{
+    let bytes = W::from(value).encode_to_vec();
+    let back = T::try_from(W::decode(bytes.as_slice()).unwrap()).unwrap();
+    assert_eq!(&back, value);
+}
+
+#[test]
+fn every_event_survives() {
+    let kinds = samples::kinds();
+    let names: HashSet<_> = kinds.iter().map(EventKind::name).collect();
+    assert_eq!(names.len(), 10, "a kind of event has no sample: {names:?}");
+    for kind in kinds {
+        let event = samples::event(kind);
+        check::<v1::Event, _>(&event);
+        check::<v1::Event, _>(&Event { turn_id: None, ..event });
+    }
+}
+
+#[test]
+fn every_item_survives() {
+    let kinds: HashSet<_> = samples::items().iter().map(|item| item.body.kind()).collect();
+    assert_eq!(kinds.len(), 7, "a kind of item has no sample: {kinds:?}");
+    samples::items().iter().for_each(check::<v1::Item, Item>);
+}
+
+#[test]
+fn sessions_survive() {
+    for status in [SessionStatus::Idle, SessionStatus::Running, SessionStatus::Waiting, SessionStatus::Interrupted] {
+        check::<v1::SessionSummary, _>(&SessionSummary { status, ..samples::summary() });
+    }
+    check::<v1::SessionSettings, _>(&samples::settings());
+    check::<v1::SessionSettings, _>(&SessionSettings::default());
+    let turn = samples::results().remove(0).turn_id;
+    for live_turn in [None, Some(turn)] {
+        check::<v1::Session, _>(&SessionView {
+            session: StoredSession {
+                summary: samples::summary(),
+                settings: samples::settings(),
+                todos: samples::todos(),
+                open_turn: live_turn.map(|turn| (turn, 12)),
+                reset_seq: 5,
+            },
+            pending: samples::interrupts(),
+            live_turn,
+        });
+    }
+}
+
+#[test]
+fn models_and_tools_survive() {
+    let model = |base_url| ModelInfo {
+        id: "m".into(),
+        wire: "openai".into(),
+        base_url,
+        context_window: 1 << 20,
+        native_tools: true,
+        embedded: false,
+    };
+    check::<v1::SlotInfo, _>(&SlotInfo { slot: Slot::Base, falls_back_to: None, model: model(None) });
+    check::<v1::SlotInfo, _>(&SlotInfo {
+        slot: Slot::Vision,
+        falls_back_to: Some(Slot::Base),
+        model: model(Some("http://127.0.0.1:1/v1".into())),
+    });
+    for effect in [Effect::Read, Effect::State, Effect::Write, Effect::Execute] {
+        let parameters = serde_json::json!({"type": "object", "properties": {"z": {}, "a": {}}});
+        check::<v1::ToolSpec, _>(&ToolSpec { name: "now".into(), description: "Tells.".into(), parameters, effect });
+    }
+}
+
+#[test]
+fn starts_survive() {
+    for on_interrupt in [OnInterrupt::Wait, OnInterrupt::Approve, OnInterrupt::Deny, OnInterrupt::Fail] {
+        for if_busy in [IfBusy::Refuse, IfBusy::Queue, IfBusy::Steer] {
+            for text in [None, Some(String::new()), Some("do it".to_owned())] {
+                check::<Start, _>(&StartTurn {
+                    text,
+                    slot: Some(Slot::Reasoning),
+                    max_steps: Some(3),
+                    on_interrupt,
+                    if_busy,
+                    client: "agentctl".into(),
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_start_has_the_defaults() {
+    let start = StartTurn::try_from(Start::default()).unwrap();
+    assert_eq!((start.text, start.slot, start.max_steps), (None, None, None));
+    assert_eq!((start.on_interrupt, start.if_busy), (OnInterrupt::Wait, IfBusy::Refuse));
+}
+
+#[test]
+fn the_state_of_the_daemon_survives() {
+    let result = samples::results().remove(0);
+    check::<v1::StatusResponse, _>(&DaemonStatus {
+        version: "1.2.3".into(),
+        pid: 42,
+        uptime: std::time::Duration::from_millis(1234),
+        resident_bytes: Some(1),
+        live_sessions: 2,
+        running_turns: 3,
+        waiting_turns: 4,
+        recovered: vec![RecoveredTurn {
+            session_id: samples::summary().id,
+            turn_id: result.turn_id,
+            finished: vec!["a".into()],
+            never_ran: vec!["b".into()],
+            unknown: vec!["c".into()],
+            goes_on: true,
+        }],
+        socket: "/s".into(),
+        data_dir: "/d".into(),
+        config_sources: vec!["built-in".into()],
+    });
+}
+
+#[test]
+fn approvals_never_vanish_by_omission() {
+    let silent = v1::SessionSettings::default();
+    let settings = SessionSettings::try_from(silent.clone()).unwrap();
+    assert!(settings.confirm_write && settings.confirm_exec);
+    // A new session is as the daemon is configured, unless its client says otherwise.
+    assert_eq!(settings_over(samples::settings(), silent), Ok(samples::settings()));
+    let said = v1::SessionSettings::from(&NewSession { confirm_write: Some(true), ..NewSession::default() });
+    let settings = settings_over(samples::settings(), said).unwrap();
+    assert_eq!(settings, SessionSettings { confirm_write: true, ..samples::settings() });
+}
+
+#[test]
+fn a_newer_peer_is_told_from_a_broken_one() {
+    let known = v1::Event::from(&samples::event(samples::delta("x")));
+    let unknown = |event: v1::Event| Event::try_from(event).unwrap_err().is_unknown_kind();
+    assert!(unknown(v1::Event { kind: None, ..known.clone() }));
+    let change = v1::event::Kind::StateChanged(v1::event::StateChanged { change: None });
+    assert!(unknown(v1::Event { kind: Some(change), ..known.clone() }));
+    let item = v1::Item { body: None, ..v1::Item::from(&samples::items().remove(0)) };
+    let started = v1::event::Kind::ItemStarted(v1::event::ItemStarted { item: Some(item) });
+    assert!(unknown(v1::Event { kind: Some(started), ..known.clone() }));
+    assert!(!unknown(v1::Event { session_id: "x".into(), ..known.clone() }));
+    assert!(!unknown(v1::Event { at: None, ..known }));
+}
+
+#[test]
+fn nonsense_is_refused_with_its_reason() {
+    let check = |error: WireError, expected: &str| {
+        assert!(error.to_string().contains(expected), "{error} lacks {expected:?}");
+    };
+    let slot = Start { slot: 77, ..Start::default() };
+    check(StartTurn::try_from(slot).unwrap_err(), "the model slot is of a kind that is not known");
+    check(Answer::try_from(v1::Answer { answer: None }).unwrap_err(), "an answer is of a kind");
+    let edit = v1::answer::Answer::Edit(v1::answer::Edit { args_json: "{".into() });
+    check(Answer::try_from(v1::Answer { answer: Some(edit) }).unwrap_err(), "arguments of an answer is no valid JSON");
+    let project = Some(v1::Mount { path: "relative".into(), writable: false });
+    let settings = v1::SessionSettings { project, ..Default::default() };
+    check(SessionSettings::try_from(settings).unwrap_err(), "must be absolute");
+    for (seconds, nanos) in [(0, -1), (0, 1_000_000_000), (i64::MAX, 0), (i64::MIN, 5)] {
+        let at = Some(prost_types::Timestamp { seconds, nanos });
+        let event = v1::Event { at, ..(&samples::event(samples::delta("x"))).into() };
+        check(Event::try_from(event).unwrap_err(), "the time of an event");
+    }
+}
+
+fn any_json() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        any::<String>().prop_map(Into::into),
+    ];
+    leaf.prop_recursive(4, 32, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Into::into),
+            prop::collection::vec((any::<String>(), inner), 0..5)
+                .prop_map(|fields| serde_json::Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_moment_and_text_survive(
+        nanosecond in Timestamp::MIN.as_nanosecond()..=Timestamp::MAX.as_nanosecond(),
+        seq in any::<u64>(),
+        text in any::<String>(),
+    ) {
+        let at = Timestamp::from_nanosecond(nanosecond).unwrap();
+        check::<v1::Event, _>(&Event { at, seq, ..samples::event(samples::delta(&text)) });
+        let mut item = samples::items().remove(0);
+        item.body = ItemBody::Notice { text };
+        check::<v1::Item, _>(&item);
+    }
+
+    #[test]
+    fn any_arguments_survive(args in any_json()) {
+        check::<v1::Answer, _>(&Answer::Edit { args });
+    }
+
+    #[test]
+    fn any_bytes_are_taken_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(event) = v1::Event::decode(bytes.as_slice()) {
+            let _taken_or_refused = Event::try_from(event);
+        }
+    }
+}

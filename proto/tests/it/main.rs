@@ -1,0 +1,9 @@
+//! The wire through its public faces: every word there and back, the socket on a real disk, and the client against a
+//! small server over a real socket.
+
+mod client;
+mod convert;
+mod fake;
+mod samples;
+mod socket;
+mod status;

@@ -1,0 +1,243 @@
+//! One of everything that travels.
+
+use agentd_core::{
+    Timestamp,
+    error::ErrorKind,
+    event::{Event, EventKind, StateChange},
+    ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
+    interrupt::{Answer, AnsweredBy, Ask, Interrupt},
+    item::{Item, ItemBody, ItemStatus},
+    model::Slot,
+    policy::Risk,
+    session::{Mount, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
+    tool::{FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
+    turn::{Denial, StopReason, TurnError, TurnResult},
+    usage::Usage,
+};
+use serde_json::json;
+
+pub(crate) fn usage() -> Usage {
+    Usage {
+        prompt_tokens: 10,
+        cached_tokens: 4,
+        completion_tokens: u64::MAX,
+        reasoning_tokens: 1,
+        cost_microusd: Some(0),
+    }
+}
+
+pub(crate) fn event(kind: EventKind) -> Event {
+    Event {
+        session_id: SessionId::generate(),
+        turn_id: Some(TurnId::generate()),
+        seq: 7,
+        at: "2026-01-02T03:04:05.678901234Z".parse().unwrap(),
+        kind,
+    }
+}
+
+pub(crate) fn settings() -> SessionSettings {
+    SessionSettings {
+        confirm_write: false,
+        confirm_exec: true,
+        slot: Some(Slot::Code),
+        project: Some(Mount { path: "/home/me/日本 語".into(), writable: true }),
+        grants: vec!["run_bash_command: git status".into()],
+    }
+}
+
+pub(crate) fn summary() -> SessionSummary {
+    SessionSummary {
+        id: SessionId::generate(),
+        title: "A title".into(),
+        created_at: Timestamp::UNIX_EPOCH,
+        updated_at: "1969-12-31T23:59:59.5Z".parse().unwrap(),
+        turns: 3,
+        last_seq: 99,
+        status: SessionStatus::Waiting,
+        usage: usage(),
+    }
+}
+
+pub(crate) fn interrupts() -> Vec<Interrupt> {
+    let interrupt = |ask, on_deadline| Interrupt {
+        id: InterruptId::generate(),
+        session_id: SessionId::generate(),
+        turn_id: TurnId::generate(),
+        call_id: Some(CallId::generate()),
+        ask,
+        raised_at: Timestamp::UNIX_EPOCH,
+        deadline: Some(Timestamp::MAX),
+        on_deadline,
+    };
+    let approval = |risk, args| Ask::Approval {
+        tool: "write_file".into(),
+        args,
+        risk,
+        reason: "it changes a file".into(),
+        preview: Some("--- a\n+++ b\n".into()),
+        grant: Some("write_file *.md".into()),
+    };
+    let question = |required, default| Ask::Question { question: "Which?".into(), context: None, default, required };
+    vec![
+        interrupt(approval(Risk::Low, json!({"path": "a", "n": [1, null, true, {"deep": "x"}]})), None),
+        interrupt(approval(Risk::Medium, json!("no { json")), Some(Answer::Approve)),
+        interrupt(approval(Risk::High, json!(null)), Some(Answer::Reject { reason: Some(String::new()) })),
+        interrupt(approval(Risk::Critical, json!({})), Some(Answer::Edit { args: json!({"z": 1, "a": 2}) })),
+        interrupt(question(true, None), Some(Answer::Text { text: "this".into() })),
+        Interrupt {
+            call_id: None,
+            deadline: None,
+            ..interrupt(question(false, Some("that".into())), Some(Answer::Always))
+        },
+    ]
+}
+
+pub(crate) fn items() -> Vec<Item> {
+    let text = || "words\u{0} and \u{1F600}".to_owned();
+    let call_id = CallId::generate();
+    let result = |error| {
+        ItemBody::ToolResult(ToolResult {
+            call_id: call_id.clone(),
+            name: "grep".into(),
+            text: text(),
+            error,
+            files: [FileChangeKind::Created, FileChangeKind::Modified, FileChangeKind::Deleted]
+                .map(|change| FileChange { path: "a/b".into(), change })
+                .to_vec(),
+            duration_ms: 12,
+        })
+    };
+    let codes = [
+        ToolErrorCode::InvalidArgs,
+        ToolErrorCode::UnknownTool,
+        ToolErrorCode::Tool,
+        ToolErrorCode::Timeout,
+        ToolErrorCode::Denied,
+        ToolErrorCode::Path,
+        ToolErrorCode::Cancelled,
+        ToolErrorCode::NotRun,
+        ToolErrorCode::UnknownOutcome,
+    ];
+    let mut bodies = vec![
+        ItemBody::UserMessage { text: text(), steered: true },
+        ItemBody::AgentMessage { text: String::new() },
+        ItemBody::Reasoning { text: text() },
+        ItemBody::ToolCall(ToolCall { call_id: call_id.clone(), name: "grep".into(), arguments: "{\"a\": 1 ".into() }),
+        ItemBody::Compaction { summary: text() },
+        ItemBody::Notice { text: text() },
+        result(None),
+    ];
+    bodies.extend(codes.into_iter().map(|code| result(Some(code))));
+    bodies.into_iter().map(|body| Item { id: ItemId::generate(), turn_id: TurnId::generate(), body }).collect()
+}
+
+pub(crate) fn results() -> Vec<TurnResult> {
+    let reasons = [
+        StopReason::Completed,
+        StopReason::Cancelled,
+        StopReason::MaxSteps,
+        StopReason::TimeLimit,
+        StopReason::Budget,
+        StopReason::Denied,
+        StopReason::Failed,
+        StopReason::Interrupted,
+        StopReason::Suspended,
+    ];
+    let result = |stop_reason, error| TurnResult {
+        turn_id: TurnId::generate(),
+        trace_id: TraceId::generate(),
+        text: "the answer".into(),
+        tool_used: true,
+        stop_reason,
+        error,
+        steps: 4,
+        usage: usage(),
+        denials: vec![Denial { call_id: CallId::generate(), tool: "write_file".into(), reason: "no".into() }],
+        files: vec![FileChange { path: "x".into(), change: FileChangeKind::Created }],
+        duration_ms: 5,
+    };
+    let failed = |kind| {
+        let error = TurnError { kind, message: "it broke".into(), hint: Some("mend it".into()) };
+        result(StopReason::Failed, Some(error))
+    };
+    reasons.map(|reason| result(reason, None)).into_iter().chain(ERROR_KINDS.map(failed)).collect()
+}
+
+pub(crate) const ERROR_KINDS: [ErrorKind; 16] = [
+    ErrorKind::Auth,
+    ErrorKind::RateLimited,
+    ErrorKind::Unreachable,
+    ErrorKind::Timeout,
+    ErrorKind::CutStream,
+    ErrorKind::Protocol,
+    ErrorKind::ContextOverflow,
+    ErrorKind::Rejected,
+    ErrorKind::Provider,
+    ErrorKind::Storage,
+    ErrorKind::NotFound,
+    ErrorKind::InvalidInput,
+    ErrorKind::Conflict,
+    ErrorKind::ShuttingDown,
+    ErrorKind::Configuration,
+    ErrorKind::Internal,
+];
+
+pub(crate) fn todos() -> Vec<Todo> {
+    [
+        (TodoStatus::Pending, TodoPriority::High),
+        (TodoStatus::InProgress, TodoPriority::Medium),
+        (TodoStatus::Completed, TodoPriority::Low),
+    ]
+    .map(|(status, priority)| Todo { id: "1".into(), content: "do it".into(), status, priority })
+    .to_vec()
+}
+
+pub(crate) fn delta(text: &str) -> EventKind {
+    EventKind::ItemDelta { item_id: ItemId::generate(), offset: 3, text: text.into() }
+}
+
+pub(crate) fn kinds() -> Vec<EventKind> {
+    let mut kinds: Vec<EventKind> = Slot::ALL
+        .map(|slot| EventKind::TurnStarted {
+            trace_id: TraceId::generate(),
+            slot,
+            model: "m".into(),
+            reason: "asked for".into(),
+            max_steps: 100,
+        })
+        .to_vec();
+    kinds.extend(items().into_iter().map(|item| EventKind::ItemStarted { item }));
+    for status in [ItemStatus::Done, ItemStatus::Cut, ItemStatus::Unknown] {
+        kinds.push(EventKind::ItemCompleted { item: items().remove(0), status });
+    }
+    kinds.push(delta("text"));
+    kinds.extend(interrupts().into_iter().map(|it| EventKind::InterruptRaised { interrupt: Box::new(it) }));
+    for by in [AnsweredBy::Client("agentctl".into()), AnsweredBy::Deadline, AnsweredBy::Daemon] {
+        kinds.push(EventKind::InterruptResolved {
+            interrupt_id: InterruptId::generate(),
+            call_id: Some(CallId::generate()),
+            answer: Answer::Reject { reason: None },
+            by,
+        });
+    }
+    kinds.push(EventKind::UsageUpdated {
+        step: 2,
+        slot: Slot::Chat,
+        model: "m".into(),
+        usage: usage(),
+        turn: Usage::default(),
+    });
+    for change in [
+        StateChange::Todos { todos: todos() },
+        StateChange::Title { title: "named".into() },
+        StateChange::Settings { settings: settings() },
+        StateChange::Queue { length: 2 },
+        StateChange::Reset,
+    ] {
+        kinds.push(EventKind::StateChanged { change });
+    }
+    kinds.push(EventKind::Warning { code: "model_retry".into(), message: "again".into() });
+    kinds.extend(results().into_iter().map(|result| EventKind::TurnEnded { result: Box::new(result) }));
+    kinds
+}

@@ -1,0 +1,123 @@
+//! The socket on a real disk.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+};
+
+use agentd_core::error::ErrorKind;
+use agentd_proto::socket::{SocketError, adopt, bind, connect};
+use futures_util::StreamExt as _;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+fn place() -> (TempDir, PathBuf) {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("run/agentd.sock");
+    (home, path)
+}
+
+async fn refused_bind(path: &Path) -> SocketError {
+    let error = bind(path).await.map(|_| ()).unwrap_err();
+    assert!(!error.hint().is_empty());
+    error
+}
+
+#[tokio::test]
+async fn what_is_bound_is_for_its_owner() {
+    let (_home, path) = place();
+    let (incoming, file) = bind(&path).await.unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+
+    let mut accepted = Box::pin(incoming.into_stream());
+    let (caller, taken) = tokio::join!(connect(&path), accepted.next());
+    let (mut caller, mut taken) = (caller.unwrap(), taken.unwrap().unwrap());
+    assert_eq!(taken.peer().uid, fs::metadata(&path).unwrap().uid());
+    caller.write_all(b"hello").await.unwrap();
+    drop(caller);
+    let mut heard = String::new();
+    taken.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "hello");
+
+    file.remove().unwrap();
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn a_live_socket_is_never_stolen() {
+    let (_home, path) = place();
+    let (incoming, _file) = bind(&path).await.unwrap();
+    let error = refused_bind(&path).await;
+    assert!(matches!(error, SocketError::Live { .. }), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let mut accepted = Box::pin(incoming.into_stream());
+    let (caller, taken) = tokio::join!(connect(&path), accepted.next());
+    assert!(caller.is_ok() && taken.is_some(), "the first listener still listens");
+}
+
+#[tokio::test]
+async fn a_dead_socket_is_replaced() {
+    let (_home, path) = place();
+    let (incoming, file) = bind(&path).await.unwrap();
+    drop(incoming);
+    assert!(path.exists(), "closing the listener leaves the name alone");
+    assert!(matches!(connect(&path).await, Err(SocketError::NobodyThere { .. })));
+    let (_incoming, successor) = bind(&path).await.unwrap();
+    file.remove().unwrap();
+    assert!(path.exists(), "a successor's socket is not ours to remove");
+    successor.remove().unwrap();
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn what_is_no_socket_is_left_alone() {
+    let (_home, path) = place();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(&path, "mine").unwrap();
+    assert!(matches!(refused_bind(&path).await, SocketError::NotASocket { .. }));
+    assert!(matches!(connect(&path).await, Err(SocketError::NotASocket { .. })));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    fs::remove_file(&path).unwrap();
+    symlink("/nowhere", &path).unwrap();
+    assert!(matches!(refused_bind(&path).await, SocketError::NotASocket { .. }));
+}
+
+#[tokio::test]
+async fn a_folder_that_others_can_write_to_is_refused() {
+    let (_home, path) = place();
+    let folder = path.parent().unwrap();
+    fs::create_dir_all(folder).unwrap();
+    for (mode, safe) in [(0o777, false), (0o1777, false), (0o770, false), (0o755, true), (0o700, true)] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        let bound = bind(&path).await;
+        assert_eq!(bound.is_ok(), safe, "{mode:o}");
+        match bound {
+            Ok((_, file)) => file.remove().unwrap(),
+            Err(error) => assert!(matches!(error, SocketError::UnsafeFolder { .. }), "{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_not_an_unusable_socket() {
+    let (_home, path) = place();
+    assert!(matches!(connect(&path).await, Err(SocketError::NobodyThere { .. })));
+    let long = PathBuf::from(format!("/{}", "x".repeat(200)));
+    assert!(matches!(connect(&long).await, Err(SocketError::TooLong { .. })));
+    assert!(matches!(refused_bind(&long).await, SocketError::TooLong { .. }));
+}
+
+#[tokio::test]
+async fn an_inherited_socket_is_listened_to() {
+    let (home, _) = place();
+    let path = home.path().join("inherited.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let mut accepted = Box::pin(adopt(listener.into()).unwrap().into_stream());
+    let (caller, taken) = tokio::join!(connect(&path), accepted.next());
+    assert!(caller.is_ok() && taken.is_some_and(|io| io.is_ok()));
+    drop(accepted);
+    assert!(path.exists(), "the name is the supervisor's");
+}

@@ -1,0 +1,49 @@
+//! Failures there and back.
+
+use agentd_core::error::ErrorKind;
+use agentd_proto::{
+    client::{ClientError, ClientErrorKind},
+    status::{code, to_status},
+};
+use tonic::{Code, Status};
+
+use crate::samples;
+
+#[test]
+fn kind_message_and_hint_survive() {
+    for kind in samples::ERROR_KINDS {
+        for hint in [None, Some("do this: 日本")] {
+            // Through the headers, as on the wire.
+            let headers = to_status(kind, "could not do it: ü", hint).into_http::<()>().into_parts().0.headers;
+            let error = ClientError::from(Status::from_header_map(&headers).unwrap());
+            assert_eq!(error.kind, ClientErrorKind::Answered(kind));
+            assert_eq!((error.message.as_str(), error.hint.as_deref()), ("could not do it: ü", hint));
+            assert!(!error.is_unreachable());
+        }
+    }
+}
+
+#[test]
+fn codes_say_what_clients_that_know_only_codes_expect() {
+    let check = |kind, expected| assert_eq!(code(kind), expected, "{kind:?}");
+    check(ErrorKind::NotFound, Code::NotFound);
+    check(ErrorKind::InvalidInput, Code::InvalidArgument);
+    check(ErrorKind::Conflict, Code::FailedPrecondition);
+    check(ErrorKind::ShuttingDown, Code::Unavailable);
+    check(ErrorKind::Storage, Code::ResourceExhausted);
+    let retried = samples::ERROR_KINDS.into_iter().filter(|kind| code(*kind) == Code::Unavailable);
+    assert_eq!(retried.collect::<Vec<_>>(), [ErrorKind::ShuttingDown], "clients retry UNAVAILABLE on their own");
+}
+
+#[test]
+fn a_status_without_details_is_read_by_its_code() {
+    let check = |code, expected| {
+        let error = ClientError::from(Status::new(code, "as it is"));
+        assert_eq!(error.kind, expected, "{code:?}");
+    };
+    check(Code::InvalidArgument, ClientErrorKind::Answered(ErrorKind::InvalidInput));
+    check(Code::OutOfRange, ClientErrorKind::Answered(ErrorKind::InvalidInput));
+    check(Code::Unimplemented, ClientErrorKind::Answered(ErrorKind::Protocol));
+    check(Code::Unavailable, ClientErrorKind::Lost);
+    check(Code::Unknown, ClientErrorKind::Lost);
+}
