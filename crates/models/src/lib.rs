@@ -1,1 +1,36 @@
-//! agentd-models
+//! The models that are reached over HTTP: what agentd asks, in their dialects, and what they stream back.
+//!
+//! The way of one call, from the outside in:
+//!
+//! - [`config`]: what stands in `models.yaml` of one model; [`router`]: which model serves which slot.
+//! - `call`: one call from the request to its end. It opens, retries, reads, and turns what a dialect's reader
+//!   found into chunks. All robustness lives here once, for every dialect.
+//! - `http`: clients, addresses and requests; `failure`: what went wrong, and whether trying again can help;
+//!   `retry`: when to try again; `deadline`: how long to wait for what.
+//! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
+//! - `openai`, `llamacpp`: the dialects. Their wire structs never leave their folders.
+//! - `text_protocol`: tool calls for models whose wire carries none.
+
+mod answer;
+mod call;
+pub mod config;
+mod deadline;
+mod failure;
+mod http;
+mod llamacpp;
+mod openai;
+mod retry;
+pub mod router;
+mod runaway;
+mod sse;
+mod text_protocol;
+
+pub use config::{ChatTemplate, Frame, ModelConfig, ModelConfigError, Wire};
+pub use router::{ModelRouter, SlotError, connect};
+
+/// Installs the process's TLS cryptography. Building a client without it would fail, so the router and every test
+/// call it first; calling it again, or after somebody else did, changes nothing.
+pub fn init_crypto() {
+    // An error only says that a provider is there already, which is all that is wanted.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

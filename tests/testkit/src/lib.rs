@@ -1,4 +1,6 @@
-//! agentd-testkit
+//! What tests are made with: fakes that keep the real ports' contracts, and real servers on loopback.
 
 pub mod memory_store;
+pub mod model_server;
+pub mod scripted;
 pub mod store_contract;

@@ -1,0 +1,94 @@
+//! What has been read of an answer so far. The dialects' readers fill it; the call empties it into chunks.
+
+use std::collections::VecDeque;
+
+use agentd_core::{
+    model::Finish,
+    usage::{Prices, Usage},
+};
+
+use crate::failure::Failure;
+
+/// The calls that one answer may have.
+pub(crate) const MAX_CALLS: usize = 128;
+
+/// The bytes that the arguments of all calls of one answer may have together.
+pub(crate) const MAX_ARGUMENT_BYTES: usize = 1 << 20;
+
+/// The bytes of words that one answer may have.
+const MAX_TEXT_BYTES: usize = 64 << 20;
+
+/// What words are meant to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Reasoning,
+}
+
+/// Words of one kind that came one after another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) kind: Kind,
+    pub(crate) words: String,
+}
+
+/// A call as it was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RawCall {
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+}
+
+impl RawCall {
+    /// Whether the arguments are whole, as far as can be told.
+    pub(crate) fn is_whole(&self) -> bool {
+        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
+    }
+}
+
+/// What has been read.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pieces: VecDeque<Piece>,
+    text_bytes: usize,
+    /// Whether anything of the answer itself has come: from here on, nothing is tried again.
+    pub(crate) began: bool,
+    pub(crate) usage: Option<Usage>,
+    /// Why it ended, once it has.
+    pub(crate) finish: Option<Finish>,
+    /// What repeated itself without end outside of the words, if anything did.
+    pub(crate) runaway: Option<String>,
+    /// Nothing more will come.
+    pub(crate) done: bool,
+}
+
+impl Answer {
+    pub(crate) fn push(&mut self, kind: Kind, words: &str) -> Result<(), Failure> {
+        if words.is_empty() {
+            return Ok(());
+        }
+        self.began = true;
+        self.text_bytes += words.len();
+        if self.text_bytes > MAX_TEXT_BYTES {
+            return Err(Failure::protocol("read an answer of more than 64 MiB, which no model writes"));
+        }
+        match self.pieces.back_mut() {
+            Some(last) if last.kind == kind => last.words.push_str(words),
+            _ => self.pieces.push_back(Piece { kind, words: words.to_owned() }),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn next_piece(&mut self) -> Option<Piece> {
+        self.pieces.pop_front()
+    }
+
+    /// The usage with what it costs.
+    pub(crate) fn priced_usage(&self, prices: Option<&Prices>) -> Option<Usage> {
+        let usage = self.usage?;
+        Some(Usage {
+            cost_microusd: prices.map(|prices| prices.cost_microusd(&usage)).or(usage.cost_microusd),
+            ..usage
+        })
+    }
+}

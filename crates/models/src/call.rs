@@ -1,0 +1,200 @@
+//! One call, from the request to its end: it opens, tries again while nothing has come, reads, and turns what the
+//! dialect's reader found into chunks. Dropping it closes the request, for everything lives in this one value.
+
+mod reading;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use agentd_core::{
+    error::ModelError,
+    model::{ModelChunk, ModelInfo, ModelRequest},
+    ports::Model,
+    usage::Prices,
+};
+use futures_util::{
+    StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+
+use self::reading::{Progress, Reading};
+use crate::{
+    answer::{Answer, RawCall},
+    config::ModelConfig,
+    deadline::Deadline,
+    failure::Failure,
+    http::Target,
+    retry::{Retries, Retry},
+    text_protocol,
+};
+
+/// A dialect: writes requests and makes readers of answers.
+pub(crate) trait Dialect: Send + Sync + 'static {
+    /// The path below the base address and the body. May ask the server for what it must know first.
+    fn outgoing<'a>(
+        &'a self,
+        target: &'a Target,
+        request: &'a ModelRequest,
+        deadline: &'a Deadline,
+    ) -> BoxFuture<'a, Result<Outgoing, Failure>>;
+
+    /// A reader for one answer.
+    fn reader(&self) -> Box<dyn AnswerReader>;
+
+    /// Looks at what a server said when it refused a request. Where it helps to ask in another form, the dialect
+    /// keeps that in mind for all further requests, and says what it changed.
+    fn adapt(&self, refusal: &str) -> Option<String>;
+}
+
+/// A request, ready to be posted.
+pub(crate) struct Outgoing {
+    pub(crate) path: &'static str,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Reads one answer.
+pub(crate) trait AnswerReader: Send {
+    /// One event, or a whole answer in one object.
+    fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure>;
+
+    /// The calls of an answer that has ended.
+    fn calls(&mut self) -> Vec<RawCall>;
+}
+
+/// A model behind HTTP.
+pub(crate) struct HttpModel {
+    info: ModelInfo,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    dialect: Box<dyn Dialect>,
+    target: Target,
+    config: ModelConfig,
+    text_tools: bool,
+}
+
+impl HttpModel {
+    pub(crate) fn new(dialect: Box<dyn Dialect>, target: Target, config: ModelConfig) -> Self {
+        let info = ModelInfo {
+            id: if config.id.is_empty() { "default".to_owned() } else { config.id.clone() },
+            wire: config.wire.as_str().to_owned(),
+            base_url: Some(target.shown().to_owned()),
+            context_window: config.context_window,
+            native_tools: config.uses_native_tools(),
+            embedded: false,
+        };
+        let text_tools = !info.native_tools;
+        Self { info, inner: Arc::new(Inner { dialect, target, config, text_tools }) }
+    }
+}
+
+impl Model for HttpModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+        let call = Box::new(Call::new(self.inner.clone(), request));
+        stream::unfold(call, |mut call| async move {
+            let chunk = call.next().await?;
+            Some((chunk, call))
+        })
+        .boxed()
+    }
+}
+
+/// What a call is doing.
+enum Phase {
+    Opening,
+    Waiting(Duration),
+    Reading(Box<Reading>),
+    /// Failed for good; told once all that came before it has been told.
+    Failed(ModelError),
+    Ended,
+}
+
+struct Call {
+    model: Arc<Inner>,
+    request: ModelRequest,
+    retries: Retries,
+    phase: Phase,
+    chunks: VecDeque<ModelChunk>,
+}
+
+impl Call {
+    fn new(model: Arc<Inner>, request: ModelRequest) -> Self {
+        let retries = Retries::new(&model.config);
+        Self { model, request, retries, phase: Phase::Opening, chunks: VecDeque::new() }
+    }
+
+    async fn next(&mut self) -> Option<Result<ModelChunk, ModelError>> {
+        loop {
+            if let Some(chunk) = self.chunks.pop_front() {
+                return Some(Ok(chunk));
+            }
+            let outcome = match &mut self.phase {
+                Phase::Opening => {
+                    let reading = open(&self.model, &self.request).await;
+                    reading.map(|reading| Some(Phase::Reading(Box::new(reading))))
+                }
+                Phase::Waiting(wait) => {
+                    tokio::time::sleep(*wait).await;
+                    Ok(Some(Phase::Opening))
+                }
+                Phase::Reading(reading) => match reading.advance(&self.model.target, &mut self.chunks).await {
+                    Ok(Progress::More) => Ok(None),
+                    Ok(Progress::Ended) => Ok(Some(Phase::Ended)),
+                    Err(failure) => Err(failure),
+                },
+                Phase::Failed(_) => match std::mem::replace(&mut self.phase, Phase::Ended) {
+                    Phase::Failed(error) => return Some(Err(error)),
+                    _ => return None,
+                },
+                Phase::Ended => return None,
+            };
+            match outcome {
+                Ok(Some(phase)) => self.phase = phase,
+                Ok(None) => {}
+                Err(failure) => self.phase = self.recover(failure),
+            }
+        }
+    }
+
+    /// What follows a failure: another attempt while nothing of an answer has come, or the end.
+    fn recover(&mut self, mut failure: Failure) -> Phase {
+        if matches!(&self.phase, Phase::Reading(reading) if reading.began()) {
+            return Phase::Failed(failure.error);
+        }
+        if let Some(change) = failure.refusal.take().and_then(|refusal| self.model.dialect.adapt(&refusal)) {
+            let retry = self.retries.at_once(change);
+            return self.wait_for(retry);
+        }
+        match self.retries.after(failure) {
+            Ok(retry) => self.wait_for(retry),
+            Err(failure) => Phase::Failed(failure.error),
+        }
+    }
+
+    fn wait_for(&mut self, retry: Retry) -> Phase {
+        tracing::debug!(announcement = ?retry.announcement, "a model call is tried again");
+        self.chunks.push_back(retry.announcement);
+        Phase::Waiting(retry.wait)
+    }
+}
+
+/// One attempt, up to the head of the answer. The deadline of the first byte goes on into reading it.
+async fn open(model: &Inner, request: &ModelRequest) -> Result<Reading, Failure> {
+    let deadline = model.target.deadlines.first_byte();
+    let outgoing = model.dialect.outgoing(&model.target, request, &deadline).await?;
+    let response = model.target.post(outgoing.path, outgoing.body, &deadline).await?;
+    let text_calls =
+        (model.text_tools && !request.tools.is_empty()).then(|| text_protocol::Scanner::new(request.tools.clone()));
+    Ok(Reading::new(response, deadline, model.dialect.reader(), text_calls, model.prices().copied()))
+}
+
+impl Inner {
+    fn prices(&self) -> Option<&Prices> {
+        self.config.prices.as_ref()
+    }
+}

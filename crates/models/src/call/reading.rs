@@ -1,0 +1,328 @@
+//! Reading one answer: bytes to events to pieces to chunks.
+
+use std::collections::VecDeque;
+
+use agentd_core::{
+    model::{Finish, ModelChunk},
+    usage::Prices,
+};
+use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt, stream::BoxStream};
+use reqwest::{
+    Response,
+    header::{CONTENT_TYPE, HeaderMap},
+};
+
+use super::AnswerReader;
+use crate::{
+    answer::{Answer, Kind, Piece},
+    deadline::Deadline,
+    failure::{Failure, excerpt},
+    http::Target,
+    runaway::{self, Guard},
+    sse::{Decoder, EventTooLarge},
+    text_protocol::Scanner,
+};
+
+/// The bytes of an answer in one JSON object.
+const MAX_WHOLE_BODY: usize = 16 << 20;
+
+/// The bytes of something that is no event stream after which it is given up.
+const MAX_STRAY_BYTES: usize = 64 << 10;
+
+/// The bytes that are taken at once, when the network has more than a reader can keep up with.
+const MAX_GULP: usize = 256 << 10;
+
+/// Whether there is more to read.
+pub(super) enum Progress {
+    More,
+    Ended,
+}
+
+/// How the body is to be understood; known from its first byte.
+enum Form {
+    Unknown,
+    Events(Decoder),
+    /// One JSON object, from a server that does not stream.
+    Whole(Vec<u8>),
+}
+
+/// An answer that is being read.
+pub(super) struct Reading {
+    body: BoxStream<'static, reqwest::Result<Bytes>>,
+    says_html: bool,
+    first_byte: Deadline,
+    /// Once the answer has ended: until when the rest of the transfer is waited for.
+    tail: Option<Deadline>,
+    form: Form,
+    reader: Box<dyn AnswerReader>,
+    answer: Answer,
+    text_calls: Option<Scanner>,
+    guard: Guard,
+    prices: Option<Prices>,
+}
+
+impl Reading {
+    pub(super) fn new(
+        response: Response,
+        first_byte: Deadline,
+        reader: Box<dyn AnswerReader>,
+        text_calls: Option<Scanner>,
+        prices: Option<Prices>,
+    ) -> Self {
+        Self {
+            says_html: says_html(response.headers()),
+            body: response.bytes_stream().boxed(),
+            first_byte,
+            tail: None,
+            form: Form::Unknown,
+            reader,
+            answer: Answer::default(),
+            text_calls,
+            guard: Guard::new(runaway::PROSE),
+            prices,
+        }
+    }
+
+    /// Whether anything of the answer itself has come.
+    pub(super) fn began(&self) -> bool {
+        self.answer.began
+    }
+
+    /// Reads what the network has, and puts what it means into `chunks`. Words that came before a failure are there
+    /// when the failure is returned.
+    pub(super) async fn advance(
+        &mut self,
+        target: &Target,
+        chunks: &mut VecDeque<ModelChunk>,
+    ) -> Result<Progress, Failure> {
+        let read = self.gulp(target).await;
+        if let Some(what) = self.tell_pieces(chunks) {
+            return Ok(self.end_runaway(what, chunks));
+        }
+        if read? && !self.tail.is_some_and(|tail| tail.has_passed()) {
+            return Ok(Progress::More);
+        }
+        self.end(target)?;
+        // The end of the body may have held one more event.
+        if let Some(what) = self.tell_pieces(chunks) {
+            return Ok(self.end_runaway(what, chunks));
+        }
+        self.tell_end(chunks);
+        Ok(Progress::Ended)
+    }
+
+    /// Waits for bytes and takes all that are there, so that what came together is told together. False at the end.
+    async fn gulp(&mut self, target: &Target) -> Result<bool, Failure> {
+        let mut taken = 0;
+        let mut next = match self.wait(target).await {
+            Ok(next) => next,
+            // Nothing more came after the answer had ended, which is no failure.
+            Err(_) if self.answer.finish.is_some() => return Ok(false),
+            Err(failure) => return Err(failure),
+        };
+        loop {
+            match next {
+                None => return Ok(false),
+                Some(Err(_)) if self.answer.finish.is_some() => return Ok(false),
+                Some(Err(error)) => return Err(cut(target, error)),
+                Some(Ok(bytes)) => {
+                    taken += bytes.len();
+                    self.take(target, &bytes)?;
+                }
+            }
+            if taken > MAX_GULP {
+                return Ok(true);
+            }
+            next = match self.body.next().now_or_never() {
+                Some(next) => next,
+                None => return Ok(true),
+            };
+        }
+    }
+
+    async fn wait(&mut self, target: &Target) -> Result<Option<reqwest::Result<Bytes>>, Failure> {
+        let deadlines = &target.deadlines;
+        let deadline = if self.answer.done {
+            let soon = deadlines.last_bytes();
+            *self.tail.insert(self.tail.map_or(soon, |tail| tail.sooner(soon)))
+        } else if self.answer.finish.is_some() {
+            *self.tail.get_or_insert_with(|| deadlines.usage_tail())
+        } else if matches!(self.form, Form::Unknown) {
+            self.first_byte
+        } else {
+            deadlines.idle()
+        };
+        deadline.run(target, self.body.next()).await
+    }
+
+    fn take(&mut self, target: &Target, bytes: &[u8]) -> Result<(), Failure> {
+        if matches!(self.form, Form::Unknown) {
+            self.form = match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+                None => return Ok(()),
+                Some(b'<') => return Err(Failure::html(target)),
+                Some(_) if self.says_html => return Err(Failure::html(target)),
+                Some(b'{') => Form::Whole(Vec::new()),
+                Some(_) => Form::Events(Decoder::default()),
+            };
+        }
+        match &mut self.form {
+            Form::Unknown => Ok(()),
+            Form::Whole(body) if body.len() + bytes.len() > MAX_WHOLE_BODY => {
+                Err(Failure::protocol(format!("the model at {target} answered with more than 16 MiB at once")))
+            }
+            Form::Whole(body) => {
+                body.extend_from_slice(bytes);
+                Ok(())
+            }
+            Form::Events(decoder) => {
+                let (reader, answer) = (&mut self.reader, &mut self.answer);
+                let fed = decoder.feed(bytes, &mut |data| {
+                    if answer.done { Ok(()) } else { reader.event(target, data, answer).map_err(Trouble::Failure) }
+                });
+                match fed {
+                    Err(Trouble::Failure(failure)) => Err(failure),
+                    Err(Trouble::TooLarge) => {
+                        Err(Failure::protocol(format!("the model at {target} sent an event of more than 4 MiB")))
+                    }
+                    Ok(()) if decoder.events() == 0 && decoder.stray_bytes() > MAX_STRAY_BYTES => {
+                        Err(no_events(target))
+                    }
+                    Ok(()) => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Reads what can be read only at the end, and refuses an answer that did not come to its proper end.
+    fn end(&mut self, target: &Target) -> Result<(), Failure> {
+        let mut nothing_readable = false;
+        match &mut self.form {
+            Form::Unknown => {}
+            Form::Whole(body) => {
+                let text = String::from_utf8_lossy(body);
+                self.reader.event(target, &text, &mut self.answer)?;
+                if self.answer.finish.is_none() {
+                    return Err(Failure::protocol(format!(
+                        "the model at {target} answered with JSON that is no answer: {}",
+                        excerpt(target, &text)
+                    )));
+                }
+            }
+            Form::Events(decoder) => {
+                nothing_readable = decoder.events() == 0 && decoder.stray_bytes() > 0;
+                if let Some(rest) = decoder.finish()
+                    && self.answer.finish.is_none()
+                {
+                    // A last event without its empty line counts if it is whole; half an event is a cut stream.
+                    nothing_readable = false;
+                    let whole = rest == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(&rest).is_ok();
+                    if whole {
+                        self.reader.event(target, &rest, &mut self.answer)?;
+                    }
+                }
+            }
+        }
+        if self.answer.finish.is_some() {
+            return Ok(());
+        }
+        if nothing_readable {
+            return Err(no_events(target));
+        }
+        Err(Failure::cut(format!("the answer of the model at {target} ended before it was complete"))
+            .hint("the server or something on the way to it closed the connection; try again"))
+    }
+
+    /// Tells the words that were read. If they repeat something without end, they are cut there, and what was
+    /// repeated is returned.
+    fn tell_pieces(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Option<String> {
+        while let Some(piece) = self.answer.next_piece() {
+            let Piece { kind, mut words } = piece;
+            let runaway = self.guard.check(&words);
+            if let Some(runaway) = &runaway {
+                words.truncate(runaway.keep);
+            }
+            match (kind, &mut self.text_calls) {
+                (Kind::Reasoning, _) => chunks.push_back(ModelChunk::Reasoning(words)),
+                (Kind::Text, Some(scanner)) => push_text(chunks, scanner.push(&words)),
+                (Kind::Text, None) => push_text(chunks, words),
+            }
+            if let Some(runaway) = runaway {
+                return Some(runaway.what);
+            }
+        }
+        self.answer.runaway.take()
+    }
+
+    fn end_runaway(&mut self, what: String, chunks: &mut VecDeque<ModelChunk>) -> Progress {
+        if let Some(scanner) = &mut self.text_calls {
+            push_text(chunks, scanner.give_up());
+        }
+        chunks.push_back(ModelChunk::Runaway { what });
+        self.tell_usage(chunks);
+        chunks.push_back(ModelChunk::End(Finish::Runaway));
+        Progress::Ended
+    }
+
+    fn tell_end(&mut self, chunks: &mut VecDeque<ModelChunk>) {
+        let finish = self.answer.finish.unwrap_or(Finish::Stop);
+        let mut calls = self.reader.calls();
+        if let Some(scanner) = &mut self.text_calls {
+            let (text, call) = scanner.finish();
+            push_text(chunks, text);
+            calls.extend(call);
+        }
+        match finish {
+            Finish::Stop => {}
+            // The limit has cut the last call, unless it can be seen that it is whole.
+            Finish::Length => {
+                if calls.last().is_some_and(|call| !call.is_whole()) {
+                    calls.pop();
+                }
+            }
+            Finish::Filtered | Finish::Runaway => calls.clear(),
+        }
+        chunks
+            .extend(calls.into_iter().map(|call| ModelChunk::ToolCall { name: call.name, arguments: call.arguments }));
+        self.tell_usage(chunks);
+        chunks.push_back(ModelChunk::End(finish));
+    }
+
+    fn tell_usage(&self, chunks: &mut VecDeque<ModelChunk>) {
+        chunks.extend(self.answer.priced_usage(self.prices.as_ref()).map(ModelChunk::Usage));
+    }
+}
+
+/// Why a piece of the body could not be taken.
+enum Trouble {
+    Failure(Failure),
+    TooLarge,
+}
+
+impl From<EventTooLarge> for Trouble {
+    fn from(_: EventTooLarge) -> Self {
+        Self::TooLarge
+    }
+}
+
+fn push_text(chunks: &mut VecDeque<ModelChunk>, text: String) {
+    if !text.is_empty() {
+        chunks.push_back(ModelChunk::Text(text));
+    }
+}
+
+fn says_html(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/html"))
+}
+
+fn no_events(target: &Target) -> Failure {
+    Failure::protocol(format!("the model at {target} answered with something that is no event stream"))
+        .hint("is base_url right, and is wire the dialect that this server speaks?")
+}
+
+fn cut(target: &Target, error: reqwest::Error) -> Failure {
+    let mut failure = Failure::cut(format!("the answer of the model at {target} was cut off"))
+        .hint("the server or something on the way to it closed the connection; try again");
+    failure.error = failure.error.with_source(error.without_url());
+    failure
+}

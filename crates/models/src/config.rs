@@ -1,0 +1,234 @@
+//! What is configured of one model.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use agentd_core::usage::Prices;
+use secrecy::SecretString;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// The dialect in which a server is spoken to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wire {
+    /// Chat completions, as most servers offer them.
+    #[default]
+    #[serde(alias = "openai_compat")]
+    OpenAi,
+    /// llama.cpp's own `/completion`, with tools in the text.
+    #[serde(alias = "llama.cpp", alias = "completion")]
+    LlamaCpp,
+}
+
+impl Wire {
+    /// The dialect's name in configuration.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::LlamaCpp => "llamacpp",
+        }
+    }
+}
+
+/// One model of `models.yaml`. Only `base_url` is needed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// The dialect.
+    #[serde(default)]
+    pub wire: Wire,
+    /// Where the server is: for `openai` usually up to and with `/v1`, for `llamacpp` the server's root.
+    pub base_url: String,
+    /// The key; an empty one counts as none.
+    #[serde(default, deserialize_with = "secret")]
+    pub api_key: Option<SecretString>,
+    /// The model's id at the server. Where it is empty, the first model that the server lists is used.
+    #[serde(default)]
+    pub id: String,
+    /// Randomness, 0 to 2; the server's own where absent.
+    #[serde(default)]
+    pub temperature: Option<f64>,
+    /// The tokens that an answer may have; the server's own limit where absent.
+    #[serde(default)]
+    pub max_tokens: Option<u64>,
+    /// The tokens that request and answer may have together.
+    #[serde(default = "default_context_window")]
+    pub context_window: u64,
+    /// Whether tool calls travel in the wire's own fields. Where not, they are written into and read from the text.
+    /// The default is what the dialect can do; `llamacpp` never can.
+    #[serde(default)]
+    pub native_tools: Option<bool>,
+    /// Whether earlier reasoning is sent back: some providers demand it, others refuse it.
+    #[serde(default)]
+    pub echo_reasoning: bool,
+    /// What tokens cost.
+    #[serde(default)]
+    pub prices: Option<Prices>,
+    /// How long a connection may take, in milliseconds.
+    #[serde(default = "default_connect_timeout_ms")]
+    pub connect_timeout_ms: u64,
+    /// How long the first byte of an answer may take, counted from the request, in milliseconds.
+    #[serde(default = "default_first_byte_timeout_ms")]
+    pub first_byte_timeout_ms: u64,
+    /// How long an answer may fall silent, in milliseconds.
+    #[serde(default = "default_idle_timeout_ms")]
+    pub idle_timeout_ms: u64,
+    /// How often a call is tried again before its first token.
+    #[serde(default = "default_retries")]
+    pub retries: u32,
+    /// The wait before the first retry, in milliseconds; it doubles each time and varies by chance.
+    #[serde(default = "default_retry_delay_ms")]
+    pub retry_delay_ms: u64,
+    /// The longest wait before a retry, in milliseconds. A server that asks for a longer one ends the call.
+    #[serde(default = "default_max_retry_delay_ms")]
+    pub max_retry_delay_ms: u64,
+    /// Headers to send besides the usual ones. Their values are kept as secrets.
+    #[serde(default, deserialize_with = "secrets")]
+    pub headers: BTreeMap<String, SecretString>,
+    /// Fields to add to every request's body; they win over ours.
+    #[serde(default)]
+    pub body: Map<String, Value>,
+    /// How `llamacpp` writes a conversation into a prompt.
+    #[serde(default)]
+    pub chat_template: ChatTemplate,
+}
+
+impl ModelConfig {
+    /// A model of which only the address and the dialect are known.
+    #[must_use]
+    pub fn new(wire: Wire, base_url: impl Into<String>) -> Self {
+        Self {
+            wire,
+            base_url: base_url.into(),
+            api_key: None,
+            id: String::new(),
+            temperature: None,
+            max_tokens: None,
+            context_window: default_context_window(),
+            native_tools: None,
+            echo_reasoning: false,
+            prices: None,
+            connect_timeout_ms: default_connect_timeout_ms(),
+            first_byte_timeout_ms: default_first_byte_timeout_ms(),
+            idle_timeout_ms: default_idle_timeout_ms(),
+            retries: default_retries(),
+            retry_delay_ms: default_retry_delay_ms(),
+            max_retry_delay_ms: default_max_retry_delay_ms(),
+            headers: BTreeMap::new(),
+            body: Map::new(),
+            chat_template: ChatTemplate::default(),
+        }
+    }
+
+    /// Whether tool calls travel in the wire's own fields.
+    #[must_use]
+    pub fn uses_native_tools(&self) -> bool {
+        match self.wire {
+            Wire::OpenAi => self.native_tools.unwrap_or(true),
+            Wire::LlamaCpp => false,
+        }
+    }
+
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.connect_timeout_ms)
+    }
+}
+
+/// The words around each message of a prompt. The default is ChatML.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ChatTemplate {
+    /// Around the system message.
+    pub system: Frame,
+    /// Around a message of the person.
+    pub user: Frame,
+    /// Around the model's words; its `before` opens the answer.
+    pub assistant: Frame,
+    /// What ends an answer.
+    pub stop: Vec<String>,
+}
+
+/// The words before and after a message.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Frame {
+    /// Before it.
+    pub before: String,
+    /// After it.
+    pub after: String,
+}
+
+impl Default for ChatTemplate {
+    fn default() -> Self {
+        let frame = |role: &str| Frame { before: format!("<|im_start|>{role}\n"), after: "<|im_end|>\n".to_owned() };
+        Self {
+            system: frame("system"),
+            user: frame("user"),
+            assistant: frame("assistant"),
+            stop: vec!["<|im_end|>".to_owned(), "<|im_start|>".to_owned()],
+        }
+    }
+}
+
+/// A configured model that cannot be spoken to.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelConfigError {
+    /// The address is none.
+    #[error("the base_url {base_url:?} cannot be used: {reason}; write it like http://127.0.0.1:8080/v1")]
+    BaseUrl {
+        /// The address, shortened, without a password.
+        base_url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A header cannot be sent.
+    #[error("the header {name:?} cannot be sent: {reason}")]
+    Header {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The HTTP client could not be made.
+    #[error("could not set up the HTTP client")]
+    Client(#[source] reqwest::Error),
+}
+
+fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.filter(|text| !text.trim().is_empty()).map(|text| SecretString::from(text.trim())))
+}
+
+fn secrets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, SecretString>, D::Error> {
+    let texts = BTreeMap::<String, String>::deserialize(deserializer)?;
+    Ok(texts.into_iter().map(|(name, value)| (name, SecretString::from(value))).collect())
+}
+
+fn default_context_window() -> u64 {
+    32_768
+}
+
+fn default_connect_timeout_ms() -> u64 {
+    10_000
+}
+
+fn default_first_byte_timeout_ms() -> u64 {
+    120_000
+}
+
+fn default_idle_timeout_ms() -> u64 {
+    60_000
+}
+
+fn default_retries() -> u32 {
+    3
+}
+
+fn default_retry_delay_ms() -> u64 {
+    500
+}
+
+fn default_max_retry_delay_ms() -> u64 {
+    60_000
+}

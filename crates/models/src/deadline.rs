@@ -1,0 +1,110 @@
+//! How long a call waits for what. Connecting is limited by the client itself; the rest is here.
+
+use std::{future::Future, time::Duration};
+
+use agentd_core::error::ErrorKind;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{config::ModelConfig, failure::Failure, http::Target};
+
+/// How long the usage may follow after the answer has ended, where it has not come yet.
+const USAGE_TAIL: Duration = Duration::from_millis(1_500);
+
+/// How long the end of the transfer may follow once all is there. Waiting for it lets the connection be used again.
+const LAST_BYTES: Duration = Duration::from_millis(100);
+
+/// How long a list of models may take.
+const LISTING: Duration = Duration::from_secs(3);
+
+/// The limits of one model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadlines {
+    first_byte: Duration,
+    idle: Duration,
+}
+
+/// A point in time, and what it means to miss it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline {
+    at: Instant,
+    limit: Duration,
+    missed: Missed,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Missed {
+    FirstByte,
+    Idle,
+    Tail,
+}
+
+impl Deadlines {
+    pub(crate) fn new(config: &ModelConfig) -> Self {
+        Self {
+            first_byte: Duration::from_millis(config.first_byte_timeout_ms),
+            idle: Duration::from_millis(config.idle_timeout_ms),
+        }
+    }
+
+    /// Until the first byte of the answer, counted from now.
+    pub(crate) fn first_byte(&self) -> Deadline {
+        Deadline::new(self.first_byte, Missed::FirstByte)
+    }
+
+    /// Until the next bytes of the answer, counted from now.
+    pub(crate) fn idle(&self) -> Deadline {
+        Deadline::new(self.idle, Missed::Idle)
+    }
+
+    /// Until the usage that follows an answer, counted from now.
+    pub(crate) fn usage_tail(&self) -> Deadline {
+        Deadline::new(USAGE_TAIL.min(self.idle), Missed::Tail)
+    }
+
+    /// Until the end of the transfer once nothing more is expected, counted from now.
+    pub(crate) fn last_bytes(&self) -> Deadline {
+        Deadline::new(LAST_BYTES.min(self.idle), Missed::Tail)
+    }
+
+    /// For a list of models, counted from now.
+    pub(crate) fn listing(&self) -> Deadline {
+        Deadline::new(LISTING.min(self.first_byte), Missed::FirstByte)
+    }
+}
+
+impl Deadline {
+    fn new(limit: Duration, missed: Missed) -> Self {
+        Self { at: Instant::now() + limit, limit, missed }
+    }
+
+    /// Whether it lies in the past.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.at <= Instant::now()
+    }
+
+    /// The sooner of two.
+    pub(crate) fn sooner(self, other: Self) -> Self {
+        if other.at < self.at { other } else { self }
+    }
+
+    /// Runs a future for as long as the deadline allows.
+    pub(crate) async fn run<T>(&self, target: &Target, future: impl Future<Output = T>) -> Result<T, Failure> {
+        timeout_at(self.at, future).await.map_err(|_| self.failure(target))
+    }
+
+    fn failure(&self, target: &Target) -> Failure {
+        let limit = self.limit;
+        match self.missed {
+            Missed::FirstByte => Failure::new(
+                ErrorKind::Timeout,
+                format!("the model at {target} did not begin to answer within {limit:?}"),
+            )
+            .hint("a slow model may need a higher first_byte_timeout_ms"),
+            Missed::Idle | Missed::Tail => Failure::new(
+                ErrorKind::Timeout,
+                format!("the model at {target} stopped in the middle of its answer for {limit:?}"),
+            )
+            .hint("a slow model may need a higher idle_timeout_ms"),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What went wrong with a call, and whether trying again can help.
+
+use std::time::Duration;
+
+use agentd_core::error::{ErrorKind, ModelError};
+use jiff::{Timestamp, fmt::rfc2822};
+use reqwest::{
+    StatusCode,
+    header::{DATE, HeaderMap, LOCATION, RETRY_AFTER},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::http::Target;
+
+/// The longest part of a server's words that a message carries, in characters.
+const MAX_EXCERPT: usize = 400;
+
+/// A failed attempt.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: ModelError,
+    pub(crate) again: Again,
+    /// What the server said when it refused the request, for dialects that can ask in another form.
+    pub(crate) refusal: Option<String>,
+}
+
+/// Whether another attempt can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    Never,
+    /// After the usual wait.
+    Later,
+    /// After the wait that the server asked for.
+    After(Duration),
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let again = match kind {
+            ErrorKind::RateLimited
+            | ErrorKind::Unreachable
+            | ErrorKind::Timeout
+            | ErrorKind::CutStream
+            | ErrorKind::Provider => Again::Later,
+            _ => Again::Never,
+        };
+        Self { error: ModelError::new(kind, message), again, refusal: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: &str) -> Self {
+        self.error = self.error.with_hint(hint);
+        self
+    }
+
+    pub(crate) fn protocol(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Protocol, message)
+    }
+
+    pub(crate) fn cut(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::CutStream, message)
+    }
+
+    pub(crate) fn html(target: &Target) -> Self {
+        Self::protocol(format!("asked the model at {target}: the server answered with HTML, is base_url right?"))
+            .hint("base_url must lead to the model's API, such as http://127.0.0.1:8080/v1, not to a web page")
+    }
+
+    /// A request that got no answer.
+    pub(crate) fn unsent(target: &Target, error: reqwest::Error) -> Self {
+        // The address may carry a password or a key; the target's own text does not.
+        let error = error.without_url();
+        if error.is_connect() && error.is_timeout() {
+            return Self::new(ErrorKind::Timeout, format!("connecting to the model at {target} took too long"))
+                .hint("is base_url right, and is the server reachable from here?");
+        }
+        if error.is_connect() {
+            let cause = innermost(&error);
+            let mut failure = Self::new(
+                ErrorKind::Unreachable,
+                format!("could not connect to the model at {target}: {}", excerpt(target, &cause)),
+            )
+            .hint("is the model server running, and is base_url right?");
+            failure.error = failure.error.with_source(error);
+            return failure;
+        }
+        if error.is_builder() {
+            return Self::new(ErrorKind::Configuration, format!("could not write the request to {target}: {error}"));
+        }
+        let cause = innermost(&error);
+        let mut failure = Self::new(
+            ErrorKind::CutStream,
+            format!("the model at {target} closed the connection without an answer: {}", excerpt(target, &cause)),
+        );
+        failure.error = failure.error.with_source(error);
+        failure
+    }
+
+    /// An answer with a status other than success.
+    pub(crate) fn status(target: &Target, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+        let said = said(target, body);
+        let refused = |kind| Self::new(kind, format!("the model at {target} refused the request ({status}): {said}"));
+        match status.as_u16() {
+            300..=399 => {
+                let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("another address");
+                refused(ErrorKind::Rejected)
+                    .hint(&format!("the server redirects to {}; set base_url to it", excerpt(target, location)))
+            }
+            401 | 403 => refused(ErrorKind::Auth).hint("check the api_key of this model"),
+            402 => refused(ErrorKind::Rejected).hint("the provider wants to be paid: check the account's balance"),
+            429 => {
+                let mut failure =
+                    Self::new(ErrorKind::RateLimited, format!("the model at {target} is rate limited: {said}"));
+                failure.again = retry_after(headers).map_or(Again::Later, Again::After);
+                if said.contains("insufficient_quota") || said.contains("exceeded your current quota") {
+                    failure.again = Again::Never;
+                    return failure.hint("the account's quota is used up: check its plan and balance");
+                }
+                failure.hint("wait a little, or ask less at once")
+            }
+            408 | 409 | 500..=599 => {
+                if speaks_of_context(&said) {
+                    return Self::overflow(target, &said);
+                }
+                let mut failure =
+                    Self::new(ErrorKind::Provider, format!("the model at {target} failed ({status}): {said}"));
+                failure.again = retry_after(headers).map_or(Again::Later, Again::After);
+                failure
+            }
+            413 => Self::overflow(target, &said),
+            400 | 422 if speaks_of_context(&said) => Self::overflow(target, &said),
+            404 => refused(ErrorKind::Rejected)
+                .hint("is the model's id right, and does base_url end where the API begins (often in /v1)?"),
+            _ => {
+                let mut failure = refused(ErrorKind::Rejected);
+                failure.refusal = Some(String::from_utf8_lossy(body).to_lowercase());
+                failure
+            }
+        }
+    }
+
+    /// An error that came inside of an answer that had begun well.
+    pub(crate) fn reported(target: &Target, error: &str) -> Self {
+        let said = said(target, error.as_bytes());
+        let code = serde_json::from_str::<Value>(error).ok().and_then(|value| {
+            let code = value.get("code").or_else(|| value.get("status"))?;
+            code.as_u64().or_else(|| code.as_str()?.parse().ok())
+        });
+        if speaks_of_context(&said) {
+            return Self::overflow(target, &said);
+        }
+        let kind = match code {
+            Some(401 | 403) => ErrorKind::Auth,
+            Some(429) => ErrorKind::RateLimited,
+            Some(408 | 409) => ErrorKind::Provider,
+            Some(400..=499) => ErrorKind::Rejected,
+            _ => ErrorKind::Provider,
+        };
+        Self::new(kind, format!("the model at {target} reported an error: {said}"))
+    }
+
+    fn overflow(target: &Target, said: &str) -> Self {
+        Self::new(
+            ErrorKind::ContextOverflow,
+            format!("the conversation does not fit the context window of the model at {target}: {said}"),
+        )
+        .hint("start a new session, or set context_window to what the server really has")
+    }
+}
+
+/// What a server said, out of the many shapes of error bodies, in one short line.
+fn said(target: &Target, body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let text = text.trim();
+    if text.is_empty() {
+        return "it said nothing more".to_owned();
+    }
+    if text.starts_with('<') {
+        return "it sent an HTML page".to_owned();
+    }
+    let words = serde_json::from_str::<ErrorBody>(text).ok().and_then(ErrorBody::words);
+    excerpt(target, words.as_deref().unwrap_or(text))
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: Option<Value>,
+    message: Option<Value>,
+    detail: Option<Value>,
+    code: Option<Value>,
+    r#type: Option<Value>,
+}
+
+impl ErrorBody {
+    fn words(self) -> Option<String> {
+        let (message, code, kind) = match self.error {
+            Some(Value::Object(mut error)) => (error.remove("message"), error.remove("code"), error.remove("type")),
+            Some(error) => (Some(error), self.code, self.r#type),
+            None => (self.message.or(self.detail), self.code, self.r#type),
+        };
+        let text = |value: Value| match value {
+            Value::Null => None,
+            Value::String(text) if text.is_empty() => None,
+            Value::String(text) => Some(text),
+            other => Some(other.to_string()),
+        };
+        let message = message.and_then(text);
+        let label = code.and_then(text).or_else(|| kind.and_then(text));
+        match (message, label) {
+            (Some(message), Some(label)) => Some(format!("{message} ({label})")),
+            (message, label) => message.or(label),
+        }
+    }
+}
+
+/// A short, printable, single line of what somebody else wrote, without our key in it.
+pub(crate) fn excerpt(target: &Target, text: &str) -> String {
+    let mut out = String::new();
+    let text: String = text.chars().take(MAX_EXCERPT * 4).collect();
+    let text = target.redact(&text);
+    for (count, character) in text.trim().chars().enumerate() {
+        if count == MAX_EXCERPT {
+            out.push('…');
+            break;
+        }
+        out.push(if character.is_control() { ' ' } else { character });
+    }
+    out
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+fn speaks_of_context(said: &str) -> bool {
+    const WORDS: [&str; 14] = [
+        "context length",
+        "context_length",
+        "context window",
+        "context size",
+        "exceed_context",
+        "maximum context",
+        "max_model_len",
+        "too many tokens",
+        "token limit",
+        "prompt is too long",
+        "input is too long",
+        "prompt too long",
+        "reduce the length",
+        "maximum prompt length",
+    ];
+    let said = said.to_lowercase();
+    WORDS.iter().any(|word| said.contains(word))
+}
+
+/// The wait that a server asked for: seconds, milliseconds, or a date that is compared with the server's own clock.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let seconds = |text: &str| text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    if let Some(wait) = text("retry-after-ms").and_then(seconds) {
+        return Some(wait / 1000);
+    }
+    let value = text(RETRY_AFTER.as_str())?;
+    seconds(value).or_else(|| {
+        let parser = rfc2822::DateTimeParser::new();
+        let until = parser.parse_timestamp(value).ok()?;
+        let now = text(DATE.as_str()).and_then(|now| parser.parse_timestamp(now).ok()).unwrap_or_else(Timestamp::now);
+        Some(Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn waits_are_read_in_all_their_forms() {
+        let check = |headers: &[(&'static str, &str)], wait: Option<u64>| {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.insert(*name, HeaderValue::from_str(value).unwrap());
+            }
+            assert_eq!(retry_after(&map), wait.map(Duration::from_millis), "{headers:?}");
+        };
+        check(&[], None);
+        check(&[("retry-after", "7")], Some(7_000));
+        check(&[("retry-after", "0.25")], Some(250));
+        check(&[("retry-after-ms", "125"), ("retry-after", "7")], Some(125));
+        check(&[("retry-after", "-3")], None);
+        check(&[("retry-after", "soon")], None);
+        let date = "Sun, 06 Nov 1994 08:49:30 GMT";
+        check(&[("date", date), ("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], Some(7_000));
+        check(&[("date", date), ("retry-after", "Sun, 06 Nov 1994 08:49:20 GMT")], Some(0));
+    }
+
+    #[test]
+    fn error_bodies_are_read_in_all_their_shapes() {
+        let target = Target::for_tests("http://user:pa55word@host/v1", "sk-secret");
+        let check = |body: &str, expected: &str| assert_eq!(said(&target, body.as_bytes()), expected, "{body}");
+        check("", "it said nothing more");
+        check("<html>", "it sent an HTML page");
+        check("plain\nwords", "plain words");
+        check(r#"{"error":{"message":"no","code":null,"type":"bad"}}"#, "no (bad)");
+        check(r#"{"error":{"message":"no","code":"c1","type":"bad"}}"#, "no (c1)");
+        check(r#"{"error":"no"}"#, "no");
+        check(r#"{"message":"no","code":40}"#, "no (40)");
+        check(r#"{"detail":[{"loc":["x"]}]}"#, r#"[{"loc":["x"]}]"#);
+        check(r#"{"other":1}"#, r#"{"other":1}"#);
+        check("Incorrect API key: sk-secret.", "Incorrect API key: [key].");
+        assert_eq!(said(&target, "x".repeat(10_000).as_bytes()).chars().count(), MAX_EXCERPT + 1);
+    }
+
+    #[test]
+    fn statuses_become_kinds() {
+        let target = Target::for_tests("http://host/v1", "");
+        let check = |status: u16, body: &str, kind: ErrorKind, again: bool| {
+            let status = StatusCode::from_u16(status).unwrap();
+            let failure = Failure::status(&target, status, &HeaderMap::new(), body.as_bytes());
+            assert_eq!((failure.error.kind(), failure.again != Again::Never), (kind, again), "{status} {body}");
+        };
+        check(307, "", ErrorKind::Rejected, false);
+        check(400, "bad", ErrorKind::Rejected, false);
+        check(400, r#"{"error":{"message":"maximum context length is 4096"}}"#, ErrorKind::ContextOverflow, false);
+        check(400, r#"{"error":{"type":"exceed_context_size_error"}}"#, ErrorKind::ContextOverflow, false);
+        check(401, "", ErrorKind::Auth, false);
+        check(403, "", ErrorKind::Auth, false);
+        check(404, "<html>", ErrorKind::Rejected, false);
+        check(408, "", ErrorKind::Provider, true);
+        check(409, "", ErrorKind::Provider, true);
+        check(413, "", ErrorKind::ContextOverflow, false);
+        check(429, "", ErrorKind::RateLimited, true);
+        check(429, r#"{"error":{"code":"insufficient_quota"}}"#, ErrorKind::RateLimited, false);
+        check(500, "", ErrorKind::Provider, true);
+        check(529, "", ErrorKind::Provider, true);
+    }
+}

@@ -1,0 +1,265 @@
+//! HTTP: clients, addresses, and requests that become answers or failures.
+
+use std::{collections::HashMap, fmt, time::Duration};
+
+use agentd_core::error::ErrorKind;
+use reqwest::{
+    Certificate, Client, Response, Url,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    config::{ModelConfig, ModelConfigError},
+    deadline::{Deadline, Deadlines},
+    failure::Failure,
+    init_crypto,
+};
+
+/// The bytes of an error's body that are read.
+const MAX_ERROR_BODY: usize = 64 << 10;
+
+/// One client for all models that connect alike, so that they share connections and certificates.
+#[derive(Default)]
+pub(crate) struct Clients(HashMap<(Duration, bool), Client>);
+
+impl Clients {
+    pub(crate) fn get(&mut self, url: &Url, connect_timeout: Duration) -> Result<Client, ModelConfigError> {
+        let tls = url.scheme() == "https";
+        if let Some(client) = self.0.get(&(connect_timeout, tls)) {
+            return Ok(client.clone());
+        }
+        let client = build(connect_timeout, tls).map_err(ModelConfigError::Client)?;
+        self.0.insert((connect_timeout, tls), client.clone());
+        Ok(client)
+    }
+}
+
+fn build(connect_timeout: Duration, tls: bool) -> reqwest::Result<Client> {
+    init_crypto();
+    let builder = || {
+        Client::builder()
+            .user_agent(concat!("agentd/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(connect_timeout)
+            .tcp_nodelay(true)
+            // A redirected POST would lose its body or its key without a word; the address is corrected instead.
+            .redirect(redirect::Policy::none())
+    };
+    if !tls {
+        // Reading the system's certificates costs milliseconds and fails where there are none, for nothing.
+        return builder().tls_certs_only([]).build();
+    }
+    builder().build().or_else(|error| {
+        tracing::warn!(%error, "the system's certificates cannot be read, using the built-in ones");
+        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+        builder().tls_certs_only(roots.iter().filter_map(|root| Certificate::from_der(root).ok())).build()
+    })
+}
+
+/// Where a model is and how its server is addressed. Its text is safe to show: no password, no query, no key.
+pub(crate) struct Target {
+    base: Url,
+    shown: String,
+    client: Client,
+    headers: HeaderMap,
+    secrets: Vec<SecretString>,
+    pub(crate) deadlines: Deadlines,
+}
+
+impl Target {
+    pub(crate) fn new(config: &ModelConfig, clients: &mut Clients) -> Result<Self, ModelConfigError> {
+        let base = parse(&config.base_url)?;
+        let mut secrets: Vec<SecretString> = config.headers.values().cloned().collect();
+        secrets.extend(config.api_key.clone());
+        secrets.extend(base.password().map(SecretString::from));
+        Ok(Self {
+            shown: shown(&base),
+            client: clients.get(&base, config.connect_timeout())?,
+            headers: headers(config)?,
+            secrets,
+            deadlines: Deadlines::new(config),
+            base,
+        })
+    }
+
+    /// The address that people may see.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// The path of the address, without a slash at its end.
+    pub(crate) fn path(&self) -> &str {
+        self.base.path()
+    }
+
+    /// Replaces what is secret in what a server sent.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        // Very short secrets would only make the text unreadable.
+        let secrets = self.secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| secret.len() >= 4);
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
+    }
+
+    /// Posts a JSON body and returns the answer once its head is there and says that all is well.
+    pub(crate) async fn post(&self, path: &str, body: Vec<u8>, deadline: &Deadline) -> Result<Response, Failure> {
+        let request = self
+            .client
+            .post(self.at(path))
+            .headers(self.headers.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "text/event-stream, application/json")
+            .body(body);
+        let response = deadline.run(self, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let headers = response.headers().clone();
+        let body = capped_body(response, deadline, self).await;
+        Err(Failure::status(self, status, &headers, &body))
+    }
+
+    /// Gets a small JSON document; nothing where anything goes wrong.
+    pub(crate) async fn get(&self, path: &str, deadline: &Deadline) -> Option<Vec<u8>> {
+        let request = self.client.get(self.at(path)).headers(self.headers.clone()).header(ACCEPT, "application/json");
+        let response = deadline.run(self, request.send()).await.ok()?.ok()?;
+        if !response.status().is_success() {
+            return None;
+        }
+        Some(capped_body(response, deadline, self).await)
+    }
+
+    fn at(&self, path: &str) -> Url {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        url
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(base_url: &str, key: &str) -> Self {
+        let mut config = ModelConfig::new(crate::config::Wire::OpenAi, base_url);
+        config.api_key = Some(SecretString::from(key)).filter(|_| !key.is_empty());
+        Self::new(&config, &mut Clients::default()).unwrap()
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// Writes a body as JSON, with the configured fields over its own.
+pub(crate) fn json_body(body: &impl Serialize, configured: &Map<String, Value>) -> Result<Vec<u8>, Failure> {
+    let written = if configured.is_empty() {
+        serde_json::to_vec(body)
+    } else {
+        serde_json::to_value(body).and_then(|mut value| {
+            if let Value::Object(fields) = &mut value {
+                fields.extend(configured.clone());
+            }
+            serde_json::to_vec(&value)
+        })
+    };
+    written.map_err(|error| Failure::new(ErrorKind::Internal, format!("could not write the request: {error}")))
+}
+
+/// What there is of a body within the deadline and the limit. A failure in the middle keeps what came before it.
+async fn capped_body(mut response: Response, deadline: &Deadline, target: &Target) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < MAX_ERROR_BODY {
+        match deadline.run(target, response.chunk()).await {
+            Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
+            _ => break,
+        }
+    }
+    body.truncate(MAX_ERROR_BODY);
+    body
+}
+
+fn parse(base_url: &str) -> Result<Url, ModelConfigError> {
+    let refuse = |reason: &str| {
+        // What is before an @ may be a password.
+        let tail = base_url.rsplit('@').next().unwrap_or_default();
+        ModelConfigError::BaseUrl { base_url: tail.chars().take(200).collect(), reason: reason.to_owned() }
+    };
+    let mut url = Url::parse(base_url.trim()).map_err(|error| refuse(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refuse("it is neither http nor https"));
+    }
+    if url.host_str().is_none() {
+        return Err(refuse("it names no host"));
+    }
+    let path = url.path().trim_end_matches('/');
+    // People paste the whole address of the call; what follows the base is added by us.
+    let path = path.strip_suffix("/chat/completions").or_else(|| path.strip_suffix("/completion")).unwrap_or(path);
+    let path = path.to_owned();
+    url.set_path(&path);
+    url.set_fragment(None);
+    Ok(url)
+}
+
+fn shown(base: &Url) -> String {
+    let mut url = base.clone();
+    // These fail only for addresses without a host, which are refused before.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.as_str().trim_end_matches('/').to_owned()
+}
+
+fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
+    let mut headers = HeaderMap::new();
+    let value = |name: &str, text: &str| {
+        let mut value = HeaderValue::from_str(text).map_err(|_| ModelConfigError::Header {
+            name: name.chars().take(80).collect(),
+            reason: "its value has characters that a header cannot carry",
+        })?;
+        value.set_sensitive(true);
+        Ok(value)
+    };
+    if let Some(key) = &config.api_key {
+        headers.insert(AUTHORIZATION, value("api_key", &format!("Bearer {}", key.expose_secret()))?);
+    }
+    for (name, text) in &config.headers {
+        let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| ModelConfigError::Header {
+            name: name.chars().take(80).collect(),
+            reason: "its name has characters that a header cannot carry",
+        })?;
+        headers.insert(parsed, value(name, text.expose_secret())?);
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_understood_and_shown_without_secrets() {
+        let check = |base_url: &str, call: &str, shown: &str| {
+            let target = Target::for_tests(base_url, "");
+            assert_eq!((target.at("/x").as_str(), target.to_string().as_str()), (call, shown), "{base_url}");
+        };
+        check("http://h:1/v1", "http://h:1/v1/x", "http://h:1/v1");
+        check(" http://h:1/v1/ ", "http://h:1/v1/x", "http://h:1/v1");
+        check("http://h:1", "http://h:1/x", "http://h:1");
+        check("https://h/v1/chat/completions", "https://h/v1/x", "https://h/v1");
+        check("http://u:p@h/d?api-version=1#f", "http://u:p@h/d/x?api-version=1", "http://h/d");
+    }
+
+    #[test]
+    fn nonsense_addresses_are_refused_without_their_password() {
+        let check = |base_url: &str, words: &str| {
+            let error = parse(base_url).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("hunter2"), "{error}");
+        };
+        check("", "relative URL without a base");
+        check("localhost:8080", "neither http nor https");
+        check("ftp://u:hunter2@h", "neither http nor https");
+        check("unix:/run/x", "neither http nor https");
+        check("http://", "host");
+    }
+}

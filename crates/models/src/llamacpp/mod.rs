@@ -1,0 +1,85 @@
+//! llama.cpp's own `/completion`: the conversation as one prompt, tools in the text.
+//!
+//! - `template`: the conversation as a prompt; `reader`: events into the answer.
+
+mod reader;
+mod template;
+
+use agentd_core::model::ModelRequest;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+
+use crate::{
+    call::{AnswerReader, Dialect, Outgoing},
+    config::ModelConfig,
+    deadline::Deadline,
+    failure::Failure,
+    http::{Target, json_body},
+    text_protocol,
+};
+
+/// The dialect of one model.
+pub(crate) struct LlamaCpp {
+    config: ModelConfig,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    prompt: String,
+    stream: bool,
+    /// Keeps the repeated prefix of the conversation computed.
+    cache_prompt: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n_predict: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stop: Vec<&'a str>,
+}
+
+impl LlamaCpp {
+    pub(crate) fn new(config: ModelConfig) -> Self {
+        Self { config }
+    }
+
+    fn body(&self, request: &ModelRequest) -> Result<Vec<u8>, Failure> {
+        let template = &self.config.chat_template;
+        let messages = text_protocol::conversation(&request.messages, &request.tools);
+        let mut stop: Vec<&str> = template.stop.iter().map(String::as_str).filter(|stop| !stop.is_empty()).collect();
+        if !request.tools.is_empty() {
+            stop.push(text_protocol::STOP);
+        }
+        let body = Body {
+            prompt: template::prompt(template, &messages),
+            stream: true,
+            cache_prompt: true,
+            temperature: self.config.temperature,
+            n_predict: self.config.max_tokens,
+            stop,
+        };
+        json_body(&body, &self.config.body)
+    }
+}
+
+impl Dialect for LlamaCpp {
+    fn outgoing<'a>(
+        &'a self,
+        target: &'a Target,
+        request: &'a ModelRequest,
+        _deadline: &'a Deadline,
+    ) -> BoxFuture<'a, Result<Outgoing, Failure>> {
+        Box::pin(async move {
+            // `/completion` lives at the server's root; beside `/v1` there is only a namesake of another form.
+            let path = if target.path().ends_with("/v1") { "/../completion" } else { "/completion" };
+            Ok(Outgoing { path, body: self.body(request)? })
+        })
+    }
+
+    fn reader(&self) -> Box<dyn AnswerReader> {
+        Box::new(reader::Reader)
+    }
+
+    fn adapt(&self, _refusal: &str) -> Option<String> {
+        None
+    }
+}

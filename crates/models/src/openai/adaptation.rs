@@ -1,0 +1,68 @@
+//! What a server refused. Each field is dropped or renamed once, and stays so for the life of the model, so that a
+//! server that does not know it costs one refused request and no more.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What has been learnt of a server.
+#[derive(Debug, Default)]
+pub(super) struct Adaptation {
+    without_stream_options: AtomicBool,
+    max_completion_tokens: AtomicBool,
+    without_temperature: AtomicBool,
+}
+
+impl Adaptation {
+    /// Whether the usage is asked for.
+    pub(super) fn asks_for_usage(&self) -> bool {
+        !self.without_stream_options.load(Ordering::Relaxed)
+    }
+
+    /// Whether the limit of the answer goes by its newer name.
+    pub(super) fn renames_max_tokens(&self) -> bool {
+        self.max_completion_tokens.load(Ordering::Relaxed)
+    }
+
+    /// Whether the temperature may be sent.
+    pub(super) fn sends_temperature(&self) -> bool {
+        !self.without_temperature.load(Ordering::Relaxed)
+    }
+
+    /// Learns from what a server said, in lower case, when it refused a request; says what is changed, if anything.
+    pub(super) fn adapt(&self, refusal: &str) -> Option<String> {
+        let names_a_field = |fields: &[&str]| fields.iter().any(|field| refusal.contains(field));
+        if names_a_field(&["max_completion_tokens"]) && learn(&self.max_completion_tokens) {
+            return Some("the server wants max_completion_tokens instead of max_tokens".to_owned());
+        }
+        if names_a_field(&["temperature"]) && learn(&self.without_temperature) {
+            return Some("the server refuses the temperature, asking without it".to_owned());
+        }
+        let vague = ["unknown", "unrecognized", "unsupported", "not supported", "not permitted", "extra", "unexpected"];
+        if (names_a_field(&["stream_options", "include_usage"]) || names_a_field(&vague))
+            && learn(&self.without_stream_options)
+        {
+            return Some("the server refuses stream_options, asking without them".to_owned());
+        }
+        None
+    }
+}
+
+/// Whether this is new.
+fn learn(flag: &AtomicBool) -> bool {
+    !flag.swap(true, Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_is_learnt_once() {
+        let adaptation = Adaptation::default();
+        let refusal = "unsupported parameter: 'max_tokens'. use 'max_completion_tokens' instead.";
+        assert!(adaptation.adapt(refusal).is_some() && adaptation.renames_max_tokens());
+        assert!(adaptation.adapt("'temperature' does not support 0.2").is_some() && !adaptation.sends_temperature());
+        assert!(adaptation.adapt("extra inputs: stream_options").is_some() && !adaptation.asks_for_usage());
+        assert_eq!(adaptation.adapt(refusal), None);
+        assert_eq!(adaptation.adapt("the model is on fire"), None);
+    }
+}

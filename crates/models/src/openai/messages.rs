@@ -1,0 +1,252 @@
+//! The conversation in the form that the strictest chat templates accept: one system message at the front, then the
+//! person and the model in turns, results only behind their calls.
+
+use std::borrow::Cow;
+
+use agentd_core::{model::Message, tool::ToolCall};
+use serde::Serialize;
+use serde_json::json;
+
+/// The longest tool name that providers accept.
+const MAX_NAME: usize = 64;
+
+/// Stands where a template demands words that nobody said.
+const GO_ON: &str = "(go on)";
+const NO_ANSWER: &str = "(no answer)";
+const NO_OUTPUT: &str = "(no output)";
+
+#[derive(Debug, Serialize, PartialEq)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub(super) enum WireMessage<'a> {
+    System {
+        content: Cow<'a, str>,
+    },
+    User {
+        content: Cow<'a, str>,
+    },
+    Assistant {
+        /// Null beside calls that came without words.
+        content: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_content: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<WireCall<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: &'a str,
+    },
+}
+
+#[derive(Debug, Serialize, PartialEq)]
+pub(super) struct WireCall<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: WireCallFunction<'a>,
+}
+
+#[derive(Debug, Serialize, PartialEq)]
+struct WireCallFunction<'a> {
+    name: Cow<'a, str>,
+    arguments: Cow<'a, str>,
+}
+
+/// Writes the messages.
+pub(super) fn wire_messages(messages: &[Message], echo_reasoning: bool) -> Vec<WireMessage<'_>> {
+    let mut wire = Vec::with_capacity(messages.len());
+    for message in messages {
+        match message {
+            Message::System { text } => add_system(&mut wire, text),
+            Message::User { text } => add_user(&mut wire, text),
+            Message::Assistant { text, reasoning, tool_calls } => {
+                let reasoning = reasoning.as_deref().filter(|_| echo_reasoning);
+                add_assistant(&mut wire, text, reasoning, tool_calls);
+            }
+            Message::Tool { call_id, name: _, text } => {
+                let content = if text.is_empty() { NO_OUTPUT } else { text };
+                wire.push(WireMessage::Tool { tool_call_id: call_id.as_str(), content });
+            }
+        }
+    }
+    wire
+}
+
+/// System messages after the first are told as the daemon's words to the model, which every template knows.
+fn add_system<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
+    match wire.last_mut() {
+        None => wire.push(WireMessage::System { content: text.into() }),
+        Some(WireMessage::System { content }) => join(content, text),
+        Some(_) => add_user(wire, text),
+    }
+}
+
+fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
+    match wire.last_mut() {
+        Some(WireMessage::User { content }) => return join(content, text),
+        // A turn that was stopped behind its tools: templates want the model's words between.
+        Some(WireMessage::Tool { .. }) => wire.push(WireMessage::Assistant {
+            content: Some(NO_ANSWER.into()),
+            reasoning_content: None,
+            tool_calls: Vec::new(),
+        }),
+        _ => {}
+    }
+    wire.push(WireMessage::User { content: text.into() });
+}
+
+fn add_assistant<'a>(
+    wire: &mut Vec<WireMessage<'a>>,
+    text: &'a str,
+    reasoning: Option<&'a str>,
+    calls: &'a [ToolCall],
+) {
+    if text.is_empty() && calls.is_empty() {
+        return;
+    }
+    match wire.last_mut() {
+        None | Some(WireMessage::System { .. }) => wire.push(WireMessage::User { content: GO_ON.into() }),
+        Some(WireMessage::Assistant { content, reasoning_content, tool_calls }) => {
+            match content {
+                Some(content) => join(content, text),
+                None => *content = some_words(text),
+            }
+            if let Some(reasoning) = reasoning {
+                join(reasoning_content.get_or_insert_default(), reasoning);
+            }
+            tool_calls.extend(calls.iter().map(wire_call));
+            return;
+        }
+        Some(_) => {}
+    }
+    wire.push(WireMessage::Assistant {
+        content: some_words(text),
+        reasoning_content: reasoning.map(Cow::Borrowed),
+        tool_calls: calls.iter().map(wire_call).collect(),
+    });
+}
+
+fn some_words(text: &str) -> Option<Cow<'_, str>> {
+    (!text.is_empty()).then_some(Cow::Borrowed(text))
+}
+
+fn join(content: &mut Cow<'_, str>, text: &str) {
+    if text.is_empty() {
+        return;
+    }
+    let content = content.to_mut();
+    if !content.is_empty() {
+        content.push_str("\n\n");
+    }
+    content.push_str(text);
+}
+
+/// A call as it was, except for what would make servers refuse the whole conversation for good: names with foreign
+/// characters, and arguments that are no JSON.
+fn wire_call(call: &ToolCall) -> WireCall<'_> {
+    let function = WireCallFunction { name: wire_name(&call.name), arguments: wire_arguments(&call.arguments) };
+    WireCall { id: call.call_id.as_str(), r#type: "function", function }
+}
+
+fn wire_name(name: &str) -> Cow<'_, str> {
+    let fine = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
+    if name.is_empty() {
+        return "unknown".into();
+    }
+    if name.len() <= MAX_NAME && name.chars().all(fine) {
+        return name.into();
+    }
+    name.chars().take(MAX_NAME).map(|character| if fine(character) { character } else { '_' }).collect()
+}
+
+fn wire_arguments(arguments: &str) -> Cow<'_, str> {
+    if arguments.trim().is_empty() {
+        return "{}".into();
+    }
+    if serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok() {
+        return arguments.into();
+    }
+    json!({ "invalid_json": arguments }).to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::ids::CallId;
+
+    use super::*;
+
+    fn user(text: &str) -> Message {
+        Message::User { text: text.to_owned() }
+    }
+
+    fn said(text: &str) -> Message {
+        Message::Assistant { text: text.to_owned(), reasoning: Some("hm".to_owned()), tool_calls: Vec::new() }
+    }
+
+    fn called(name: &str, arguments: &str) -> Message {
+        let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: name.into(), arguments: arguments.into() };
+        Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call] }
+    }
+
+    fn result(text: &str) -> Message {
+        Message::Tool { call_id: CallId::from("c1".to_owned()), name: "now".into(), text: text.to_owned() }
+    }
+
+    fn check(messages: &[Message], expected: &serde_json::Value) {
+        assert_eq!(&serde_json::to_value(wire_messages(messages, false)).unwrap(), expected);
+    }
+
+    #[test]
+    fn roles_alternate() {
+        let system = |text: &str| Message::System { text: text.to_owned() };
+        check(
+            &[system("s"), user("a"), user("b"), said(""), said("c"), said("d"), system("e"), user("f")],
+            &json!([
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": "a\n\nb"},
+                {"role": "assistant", "content": "c\n\nd"},
+                {"role": "user", "content": "e\n\nf"},
+            ]),
+        );
+        check(
+            &[system("s"), said("a")],
+            &json!([
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": "(go on)"},
+                {"role": "assistant", "content": "a"},
+            ]),
+        );
+    }
+
+    #[test]
+    fn calls_and_results_keep_their_bytes() {
+        check(
+            &[user("a"), called("now", "{ \"a\" :1 }"), result(""), user("b")],
+            &json!([
+                {"role": "user", "content": "a"},
+                {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "{ \"a\" :1 }"}}]},
+                {"role": "tool", "tool_call_id": "c1", "content": "(no output)"},
+                {"role": "assistant", "content": "(no answer)"},
+                {"role": "user", "content": "b"},
+            ]),
+        );
+    }
+
+    #[test]
+    fn what_would_poison_the_conversation_is_made_harmless() {
+        let check = |name: &str, arguments: &str, expected: (&str, &str)| {
+            assert_eq!((wire_name(name).as_ref(), wire_arguments(arguments).as_ref()), expected);
+        };
+        check("read_file", "", ("read_file", "{}"));
+        check("", "{\"a\":", ("unknown", r#"{"invalid_json":"{\"a\":"}"#));
+        check("functions.read file", "[1]", ("functions_read_file", "[1]"));
+        assert_eq!(wire_name(&"x".repeat(100)).len(), MAX_NAME);
+    }
+
+    #[test]
+    fn reasoning_goes_back_only_where_it_is_wanted() {
+        let messages = [user("a"), said("b")];
+        let of = |echo| serde_json::to_value(wire_messages(&messages, echo)).unwrap()[1]["reasoning_content"].clone();
+        assert_eq!((of(true), of(false)), (json!("hm"), json!(null)));
+    }
+}

@@ -1,0 +1,113 @@
+//! Events into the answer.
+
+use agentd_core::model::Finish;
+use serde_json::value::RawValue;
+
+use super::{
+    calls::Calls,
+    chunk::{Choice, Chunk, Delta},
+};
+use crate::{
+    answer::{Answer, Kind, RawCall},
+    call::AnswerReader,
+    failure::{Failure, excerpt},
+    http::Target,
+};
+
+/// Reads one answer.
+#[derive(Default)]
+pub(super) struct Reader {
+    calls: Calls,
+}
+
+impl AnswerReader for Reader {
+    fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
+        let data = data.trim();
+        if data == "[DONE]" {
+            answer.finish.get_or_insert(Finish::Stop);
+            answer.done = true;
+            return Ok(());
+        }
+        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
+            Failure::protocol(format!(
+                "the model at {target} sent an event that cannot be read ({error}): {}",
+                excerpt(target, data)
+            ))
+        })?;
+        if let Some(error) = chunk.error {
+            return Err(Failure::reported(target, error.get()));
+        }
+        if chunk.object.is_some_and(is_error) {
+            return Err(Failure::reported(target, data));
+        }
+        for choice in chunk.choices.iter().flatten() {
+            // Only one answer is asked for; a server that sends more is read as if it had not.
+            if choice.index.is_none_or(|index| index.0 == 0) {
+                self.choice(target, choice, answer)?;
+            }
+        }
+        account(&chunk, answer);
+        Ok(())
+    }
+
+    fn calls(&mut self) -> Vec<RawCall> {
+        self.calls.take()
+    }
+}
+
+impl Reader {
+    fn choice(&mut self, target: &Target, choice: &Choice<'_>, answer: &mut Answer) -> Result<(), Failure> {
+        for delta in [&choice.delta, &choice.message].into_iter().flatten() {
+            self.delta(target, delta, answer)?;
+        }
+        let reason = choice.finish_reason.as_ref().map(|reason| reason.as_str()).unwrap_or_default();
+        if let Some(finish) = finish(target, reason)? {
+            answer.finish = Some(finish);
+        }
+        if choice.message.is_some() {
+            answer.finish.get_or_insert(Finish::Stop);
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, target: &Target, delta: &Delta<'_>, answer: &mut Answer) -> Result<(), Failure> {
+        answer.push(Kind::Reasoning, delta.reasoning())?;
+        for words in [&delta.content, &delta.refusal].into_iter().flatten() {
+            answer.push(Kind::Text, words.as_str())?;
+        }
+        for call in delta.tool_calls.iter().flatten() {
+            if let Some(what) = self.calls.add(target, call)? {
+                answer.runaway = Some(what);
+            }
+        }
+        answer.began |= !self.calls.is_empty();
+        Ok(())
+    }
+}
+
+fn finish(target: &Target, reason: &str) -> Result<Option<Finish>, Failure> {
+    Ok(Some(match reason {
+        "" => return Ok(None),
+        "length" | "max_tokens" | "model_length" => Finish::Length,
+        "content_filter" | "safety" | "sensitive" => Finish::Filtered,
+        "error" | "network_error" | "insufficient_system_resource" | "engine_overloaded" => {
+            return Err(Failure::reported(target, &format!("the answer broke off ({reason})")));
+        }
+        _ => Finish::Stop,
+    }))
+}
+
+fn account(chunk: &Chunk<'_>, answer: &mut Answer) {
+    let in_choice = chunk.choices.iter().flatten().find_map(|choice| choice.usage);
+    let in_extension = chunk.x_groq.as_ref().and_then(|extension| extension.usage);
+    if let Some(usage) = chunk.usage.or(in_choice).or(in_extension) {
+        answer.usage = Some(usage.usage());
+    }
+    if let Some(timings) = chunk.timings {
+        answer.usage = Some(timings.complete(answer.usage));
+    }
+}
+
+fn is_error(object: &RawValue) -> bool {
+    object.get() == "\"error\""
+}

@@ -1,0 +1,83 @@
+//! The body of a request.
+
+use agentd_core::{model::ModelRequest, tool::ToolSpec};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    adaptation::Adaptation,
+    messages::{WireMessage, wire_messages},
+};
+use crate::{config::ModelConfig, failure::Failure, http::json_body, text_protocol};
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<WireMessage<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<WireTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop: Option<[&'static str; 1]>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    function: WireFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WireFunction<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+/// Writes the body.
+pub(super) fn body(
+    config: &ModelConfig,
+    adaptation: &Adaptation,
+    model: &str,
+    request: &ModelRequest,
+) -> Result<Vec<u8>, Failure> {
+    let native = config.uses_native_tools();
+    let in_text;
+    let (messages, tools): (_, &[ToolSpec]) = if native {
+        (&request.messages, &request.tools)
+    } else {
+        in_text = text_protocol::conversation(&request.messages, &request.tools);
+        (&in_text, &[])
+    };
+    let renamed = adaptation.renames_max_tokens();
+    let body = Body {
+        model,
+        messages: wire_messages(messages, config.echo_reasoning),
+        tools: tools.iter().map(wire_tool).collect(),
+        temperature: config.temperature.filter(|_| adaptation.sends_temperature()),
+        max_tokens: config.max_tokens.filter(|_| !renamed),
+        max_completion_tokens: config.max_tokens.filter(|_| renamed),
+        stop: (!native && !request.tools.is_empty()).then_some([text_protocol::STOP]),
+        stream: true,
+        stream_options: adaptation.asks_for_usage().then_some(StreamOptions { include_usage: true }),
+    };
+    json_body(&body, &config.body)
+}
+
+fn wire_tool(spec: &ToolSpec) -> WireTool<'_> {
+    let function = WireFunction { name: &spec.name, description: &spec.description, parameters: &spec.parameters };
+    WireTool { r#type: "function", function }
+}

@@ -1,0 +1,212 @@
+//! Answers that repeat themselves without end.
+//!
+//! Small models fall into loops: one character, or one phrase, until the token limit. The guard sees every piece of
+//! an answer once and says at which byte it became hopeless, whatever the pieces are. One character is counted as it
+//! comes. Phrases are found by the shortest period of the last bytes, looked for whenever a quarter of the window is
+//! new, so that every byte is looked at a fixed number of times.
+
+/// The limits of a kind of text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// How often an opening bracket or brace may follow itself.
+    brackets: usize,
+    /// How often any other character may.
+    characters: usize,
+    /// The bytes that are looked at for phrases, and how often a phrase must fill them to be too much.
+    windows: [(usize, usize); 2],
+}
+
+/// Words for a person.
+pub(crate) const PROSE: Limits = Limits { brackets: 50, characters: 500, windows: [(2 << 10, 16), (16 << 10, 8)] };
+
+/// Arguments of a call, which may hold a file that is meant to repeat itself.
+pub(crate) const ARGUMENTS: Limits =
+    Limits { brackets: 1_000, characters: 4_000, windows: [(16 << 10, 64), (64 << 10, 16)] };
+
+/// The most of a repeated phrase that is told.
+const MAX_TOLD: usize = 60;
+
+/// Where and what was repeated too often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Runaway {
+    /// The bytes of the last piece up to which the answer is kept.
+    pub(crate) keep: usize,
+    /// What was repeated.
+    pub(crate) what: String,
+}
+
+/// Watches one text.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    limits: Limits,
+    last: Option<char>,
+    run: usize,
+    /// The last bytes; at most twice the larger window.
+    recent: Vec<u8>,
+    seen: usize,
+}
+
+impl Guard {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, last: None, run: 0, recent: Vec::new(), seen: 0 }
+    }
+
+    /// Looks at the next piece.
+    pub(crate) fn check(&mut self, piece: &str) -> Option<Runaway> {
+        let (character, phrase) = (self.check_characters(piece), self.check_phrases(piece));
+        // The earlier one, so that the cut does not depend on how the answer came in pieces.
+        match (character, phrase) {
+            (Some(character), Some(phrase)) if phrase.keep < character.keep => Some(phrase),
+            (character, phrase) => character.or(phrase),
+        }
+    }
+
+    fn check_characters(&mut self, piece: &str) -> Option<Runaway> {
+        for (at, character) in piece.char_indices() {
+            if self.last != Some(character) {
+                self.last = Some(character);
+                self.run = 1;
+                continue;
+            }
+            self.run += 1;
+            let limit = if matches!(character, '[' | '{') { self.limits.brackets } else { self.limits.characters };
+            if self.run > limit {
+                return Some(Runaway { keep: at + character.len_utf8(), what: told(&character.to_string()) });
+            }
+        }
+        None
+    }
+
+    fn check_phrases(&mut self, piece: &str) -> Option<Runaway> {
+        let step = self.limits.windows[0].0 / 4;
+        let mut rest = piece.as_bytes();
+        while !rest.is_empty() {
+            // The texts between two looks end at fixed distances from the beginning, however the pieces are cut.
+            let taken = rest.len().min(step - self.seen % step);
+            self.remember(&rest[..taken]);
+            rest = &rest[taken..];
+            if self.seen.is_multiple_of(step)
+                && let Some(phrase) = self.phrase()
+            {
+                let keep = piece.len() - rest.len();
+                let keep = (keep..=piece.len()).find(|at| piece.is_char_boundary(*at)).unwrap_or(piece.len());
+                return Some(Runaway { keep, what: told(&String::from_utf8_lossy(phrase)) });
+            }
+        }
+        None
+    }
+
+    fn remember(&mut self, bytes: &[u8]) {
+        let window = self.limits.windows[1].0;
+        if self.recent.len() + bytes.len() > 2 * window {
+            self.recent.drain(..self.recent.len() - window);
+        }
+        self.recent.extend_from_slice(bytes);
+        self.seen += bytes.len();
+    }
+
+    fn phrase(&self) -> Option<&[u8]> {
+        self.limits.windows.iter().find_map(|&(window, times)| {
+            if !self.seen.is_multiple_of(window / 4) || self.recent.len() < window {
+                return None;
+            }
+            let text = &self.recent[self.recent.len() - window..];
+            let period = shortest_period(text);
+            (period * times <= window).then(|| &text[..period])
+        })
+    }
+}
+
+/// The length of the shortest phrase whose repetition is the whole text.
+fn shortest_period(text: &[u8]) -> usize {
+    // The longest proper prefix that is also a suffix, for each prefix.
+    let mut borders = vec![0_usize; text.len()];
+    let mut border = 0;
+    for at in 1..text.len() {
+        while border > 0 && text[at] != text[border] {
+            border = borders[border - 1];
+        }
+        if text[at] == text[border] {
+            border += 1;
+        }
+        borders[at] = border;
+    }
+    text.len() - border
+}
+
+fn told(what: &str) -> String {
+    let mut told: String = what.chars().take(MAX_TOLD).collect();
+    if told.len() < what.len() {
+        told.push('…');
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn run(text: &str, piece: usize) -> Option<(usize, String)> {
+        let mut guard = Guard::new(PROSE);
+        let mut before = 0;
+        let characters: Vec<char> = text.chars().collect();
+        for piece in characters.chunks(piece) {
+            let piece: String = piece.iter().collect();
+            if let Some(runaway) = guard.check(&piece) {
+                return Some((before + runaway.keep, runaway.what));
+            }
+            before += piece.len();
+        }
+        None
+    }
+
+    #[test]
+    fn endless_answers_are_cut_and_others_are_not() {
+        let check = |text: &str, expected: Option<&str>| {
+            for piece in [1, 7, 10_000_000] {
+                let found = run(text, piece).map(|(_, what)| what);
+                assert_eq!(found.as_deref(), expected, "{:.40} in pieces of {piece}", text);
+            }
+        };
+        check(&"[".repeat(50), None);
+        check(&"[".repeat(51), Some("["));
+        check(&format!("well {}", "{".repeat(51)), Some("{"));
+        check(&"=".repeat(500), None);
+        check(&"=".repeat(501), Some("="));
+        check(&"哈".repeat(501), Some("哈"));
+        check(&"ha ".repeat(100), None);
+        check(&"ha ".repeat(1_000), Some("ha "));
+        check(&format!("Here it is. {}", "I will do it. ".repeat(1_000)), Some("it. I will do "));
+        let paragraph: String = (0..200).map(|n| format!("word{n} ")).collect();
+        check(&paragraph.repeat(4), None);
+        let found = run(&paragraph.repeat(40), 5).map(|(_, what)| what.chars().count());
+        assert_eq!(found, Some(MAX_TOLD + 1));
+        let numbers: String = (0..20_000).map(|n| format!("{n}\n")).collect();
+        check(&numbers, None);
+        check(&"| a | b |\n|---|---|\n| 1 | 2 |\n".repeat(20), None);
+    }
+
+    #[test]
+    fn the_shortest_period_is_found() {
+        let check = |text: &str, period: usize| assert_eq!(shortest_period(text.as_bytes()), period, "{text}");
+        check("a", 1);
+        check("aaaa", 1);
+        check("abab", 2);
+        check("ababa", 2);
+        check("abcd", 4);
+        check("aabaabaa", 3);
+    }
+
+    proptest! {
+        #[test]
+        fn where_it_is_cut_does_not_depend_on_the_pieces(phrase in "[a-cä]{1,40}", before in ".{0,300}", piece in 1_usize..5_000) {
+            let text = format!("{before}{}", phrase.repeat(2_000));
+            let (whole, cut) = (run(&text, usize::MAX), run(&text, piece));
+            prop_assert!(whole.is_some());
+            let near = |a: &Option<(usize, String)>| a.as_ref().map(|(at, _)| *at);
+            prop_assert_eq!(near(&whole), near(&cut));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Server-sent events out of bytes, however those were split on the way.
+//!
+//! A decoder of our own, because models are read at hundreds of thousands of events per second and are not to be
+//! trusted: whole lines are borrowed from the network's buffer, the size of an event is limited, and lines that the
+//! format does not know are skipped, as it demands, but counted, so that something else altogether is noticed.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+/// The bytes that one event may have.
+pub(crate) const MAX_EVENT_BYTES: usize = 4 << 20;
+
+/// An event that is too large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EventTooLarge;
+
+/// Reads events from bytes as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    /// The beginning of a line whose end has not come yet.
+    line: Vec<u8>,
+    /// The data lines of the event that has not ended yet, each with a line feed after it.
+    data: Vec<u8>,
+    /// The last byte was a carriage return, whose line feed may still come.
+    skip_line_feed: bool,
+    started: bool,
+    events: u64,
+    stray_bytes: usize,
+}
+
+impl Decoder {
+    /// Reads on, and hands every event's data to `on_event`.
+    pub(crate) fn feed<E: From<EventTooLarge>>(
+        &mut self,
+        mut bytes: &[u8],
+        on_event: &mut impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while let Some(first) = bytes.first() {
+            if std::mem::take(&mut self.skip_line_feed) && *first == b'\n' {
+                bytes = &bytes[1..];
+                continue;
+            }
+            let Some(end) = memchr2(b'\n', b'\r', bytes) else {
+                self.keep_line(bytes)?;
+                break;
+            };
+            let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
+            bytes = match (bytes[end], rest.first()) {
+                (b'\r', Some(b'\n')) => &rest[1..],
+                (b'\r', None) => {
+                    self.skip_line_feed = true;
+                    rest
+                }
+                _ => rest,
+            };
+            if self.line.is_empty() {
+                self.take_line(line, bytes, on_event)?;
+            } else {
+                self.keep_line(line)?;
+                let mut whole = std::mem::take(&mut self.line);
+                let taken = self.take_line(&whole, bytes, on_event);
+                whole.clear();
+                self.line = whole;
+                taken?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is left when the bytes have ended: the data of an event whose closing empty line is missing.
+    pub(crate) fn finish(&mut self) -> Option<String> {
+        let line = std::mem::take(&mut self.line);
+        if let Some(value) = data_of(&line) {
+            self.data.extend_from_slice(value);
+            self.data.push(b'\n');
+        }
+        let mut data = std::mem::take(&mut self.data);
+        data.pop()?;
+        Some(String::from_utf8_lossy(&data).into_owned())
+    }
+
+    /// How many events there have been.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// How many bytes belonged to no field that the format knows.
+    pub(crate) fn stray_bytes(&self) -> usize {
+        self.stray_bytes + self.line.len()
+    }
+
+    fn keep_line(&mut self, part: &[u8]) -> Result<(), EventTooLarge> {
+        if self.line.len() + self.data.len() + part.len() > MAX_EVENT_BYTES {
+            return Err(EventTooLarge);
+        }
+        self.line.extend_from_slice(part);
+        Ok(())
+    }
+
+    fn take_line<E: From<EventTooLarge>>(
+        &mut self,
+        line: &[u8],
+        following: &[u8],
+        on_event: &mut impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let line = if self.started { line } else { line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line) };
+        self.started = true;
+        if line.is_empty() {
+            return self.end_event(on_event);
+        }
+        let Some(value) = data_of(line) else {
+            let known = [b":".as_slice(), b"event", b"id", b"retry"];
+            if !known.iter().any(|field| line.starts_with(field)) {
+                self.stray_bytes = self.stray_bytes.saturating_add(line.len());
+            }
+            return Ok(());
+        };
+        // Nearly all events are one line whose closing empty line is there already: it is handed on without a copy,
+        // and the empty line then closes nothing.
+        if self.data.is_empty() && matches!(following.first(), Some(b'\n' | b'\r')) {
+            self.events += 1;
+            return if value.is_empty() { Ok(()) } else { on_event(&text(value)) };
+        }
+        if self.data.len() + value.len() > MAX_EVENT_BYTES {
+            return Err(EventTooLarge.into());
+        }
+        self.data.extend_from_slice(value);
+        self.data.push(b'\n');
+        Ok(())
+    }
+
+    fn end_event<E>(&mut self, on_event: &mut impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+        if self.data.pop().is_none() {
+            return Ok(());
+        }
+        self.events += 1;
+        let mut data = std::mem::take(&mut self.data);
+        let handled = if data.is_empty() { Ok(()) } else { on_event(&text(&data)) };
+        data.clear();
+        self.data = data;
+        handled
+    }
+}
+
+/// The value of a data line. Some servers send their errors in a field of that name; those are data as well.
+fn data_of(line: &[u8]) -> Option<&[u8]> {
+    let value = line.strip_prefix(b"data:").or_else(|| line.strip_prefix(b"error:"))?;
+    Some(value.strip_prefix(b" ").unwrap_or(value))
+}
+
+fn text(data: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn events(parts: &[&[u8]]) -> (Vec<String>, Option<String>) {
+        let mut decoder = Decoder::default();
+        let mut events = Vec::new();
+        for part in parts {
+            let mut keep = |data: &str| {
+                events.push(data.to_owned());
+                Ok::<(), EventTooLarge>(())
+            };
+            decoder.feed(part, &mut keep).unwrap();
+        }
+        let rest = decoder.finish();
+        (events, rest)
+    }
+
+    #[test]
+    fn events_are_read_in_all_their_forms() {
+        let check = |stream: &str, expected: &[&str], rest: Option<&str>| {
+            let (events, left) = events(&[stream.as_bytes()]);
+            assert_eq!(
+                (events, left.as_deref()),
+                (expected.iter().map(ToString::to_string).collect(), rest),
+                "{stream:?}"
+            );
+        };
+        check("", &[], None);
+        check("data: a\n\ndata: b\n\n", &["a", "b"], None);
+        check("data:a\r\n\r\ndata:  b\r\rdata: c\n\n", &["a", " b", "c"], None);
+        check("\u{feff}data: a\n\n", &["a"], None);
+        check(": hello\n\nevent: x\nid: 1\nretry: 5\ndata: a\n\n", &["a"], None);
+        check("data: a\ndata: b\n\n", &["a\nb"], None);
+        check("data: a\nnonsense\n\n", &["a"], None);
+        check("error: {}\n\n", &["{}"], None);
+        check("data: a\n\ndata: [DONE]", &["a"], Some("[DONE]"));
+        check("data: a\n\ndata: b\ndata: c\n", &["a"], Some("b\nc"));
+        check("data:\n\ndata\n\n", &[], None);
+        check("data: ä\u{1F600}\n\n", &["ä\u{1F600}"], None);
+    }
+
+    #[test]
+    fn something_else_is_noticed() {
+        let mut decoder = Decoder::default();
+        let page = b"PK\x03\x04 this is\nsomething else";
+        decoder.feed::<EventTooLarge>(page, &mut |_| Ok(())).unwrap();
+        assert_eq!((decoder.events(), decoder.stray_bytes()), (0, page.len() - 1));
+    }
+
+    #[test]
+    fn events_have_a_limit() {
+        let mut decoder = Decoder::default();
+        let part = vec![b'x'; MAX_EVENT_BYTES / 4];
+        let mut fed = 0;
+        while decoder.feed::<EventTooLarge>(&part, &mut |_| Ok(())).is_ok() {
+            fed += 1;
+            assert!(fed < 5);
+        }
+        let mut decoder = Decoder::default();
+        let line = [b"data: ".as_slice(), &part, b"\n"].concat();
+        let mut fed = 0;
+        while decoder.feed::<EventTooLarge>(&line, &mut |_| Ok(())).is_ok() {
+            fed += 1;
+            assert!(fed < 5);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_changes_nothing(
+            lines in proptest::collection::vec("(data: ?[a-zä\u{1F600}]{0,6}|: x|event: y|)(\r\n|\n|\r)", 0..12),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let stream = lines.concat().into_bytes();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+            cuts.extend([0, stream.len()]);
+            cuts.sort_unstable();
+            let parts: Vec<&[u8]> = cuts.windows(2).map(|cut| &stream[cut[0]..cut[1]]).collect();
+            prop_assert_eq!(events(&parts), events(&[&stream]));
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The stream of an answer: words go on at once, what may become a call is held back until it is one or cannot be.
+
+use std::sync::Arc;
+
+use agentd_core::tool::ToolSpec;
+
+use super::call;
+use crate::answer::RawCall;
+
+/// The bytes of an object that are waited for; a larger one is words.
+const MAX_HELD: usize = 1 << 20;
+
+/// What may stand before the object of a call, and after it.
+const OPENERS: [&str; 2] = ["```", "<tool_call>"];
+
+/// The longest word behind the opening of a fence, such as `json`.
+const MAX_LABEL: usize = 24;
+
+/// Looks for the first call of an answer. What follows a call is dropped: models that go on there invent results.
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    tools: Arc<[ToolSpec]>,
+    /// What has been held back. Empty while words go on.
+    held: String,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Words.
+    Prose,
+    /// What is held may be the beginning of a fence, with or without what follows it.
+    Opening,
+    /// What is held has an object that began at `start`, looked at up to `at`.
+    Object { start: usize, at: usize, depth: usize, in_string: bool, escaped: bool },
+    /// The call has been found.
+    Found(RawCall),
+}
+
+/// What to make of the next bytes.
+enum Step {
+    /// The held bytes up to here are words.
+    Words(usize),
+    /// More bytes are needed.
+    Wait,
+}
+
+impl Scanner {
+    pub(crate) fn new(tools: Arc<[ToolSpec]>) -> Self {
+        Self { tools, held: String::new(), state: State::Prose }
+    }
+
+    /// Takes the next piece and returns the words that can go on.
+    pub(crate) fn push(&mut self, piece: &str) -> String {
+        let mut words = String::new();
+        if matches!(self.state, State::Found(_)) {
+            return words;
+        }
+        self.held.push_str(piece);
+        while !self.held.is_empty() {
+            match self.step() {
+                Step::Words(end) => {
+                    words.extend(self.held.drain(..end));
+                    self.state = State::Prose;
+                }
+                Step::Wait => break,
+            }
+        }
+        words
+    }
+
+    /// The end of the answer: the words that are still held, and the call, if there was one.
+    pub(crate) fn finish(&mut self) -> (String, Option<RawCall>) {
+        let words = std::mem::take(&mut self.held);
+        match std::mem::replace(&mut self.state, State::Prose) {
+            State::Found(call) => (String::new(), Some(call)),
+            _ => (words, None),
+        }
+    }
+
+    /// What is held, as words, because the answer was cut.
+    pub(crate) fn give_up(&mut self) -> String {
+        self.finish().0
+    }
+
+    fn step(&mut self) -> Step {
+        match self.state {
+            State::Prose => self.prose(),
+            State::Opening => self.opening(),
+            State::Object { .. } => self.object(),
+            State::Found(_) => {
+                self.held.clear();
+                Step::Wait
+            }
+        }
+    }
+
+    /// Words up to the first character with which a call can begin.
+    fn prose(&mut self) -> Step {
+        match self.held.find(['{', '`', '<']) {
+            Some(0) => {
+                self.state = State::Opening;
+                self.opening()
+            }
+            Some(end) => Step::Words(end),
+            None => Step::Words(self.held.len()),
+        }
+    }
+
+    /// `{`, or a fence and then `{`.
+    fn opening(&mut self) -> Step {
+        let rest = if self.held.starts_with('{') {
+            Some(self.held.as_str())
+        } else {
+            match OPENERS.into_iter().find(|opener| self.held.starts_with(opener)) {
+                Some("```") => match after_label(&self.held[3..]) {
+                    Ok(rest) => Some(rest),
+                    Err(more) if more => None,
+                    Err(_) => return Step::Words(3),
+                },
+                Some(opener) => Some(&self.held[opener.len()..]),
+                None if OPENERS.iter().any(|opener| opener.starts_with(&self.held)) => None,
+                None => return Step::Words(1),
+            }
+        };
+        let Some(rest) = rest.map(str::trim_start).filter(|rest| !rest.is_empty()) else {
+            return if self.held.len() > MAX_HELD { Step::Words(self.held.len()) } else { Step::Wait };
+        };
+        let start = self.held.len() - rest.len();
+        if !rest.starts_with('{') {
+            // The fence holds something else; what follows it is looked at as words.
+            return Step::Words(start);
+        }
+        match rest[1..].trim_start().chars().next() {
+            None => Step::Wait,
+            // No object that is a call is empty or begins with anything but a key.
+            Some('"') => {
+                self.state = State::Object { start, at: start, depth: 0, in_string: false, escaped: false };
+                self.object()
+            }
+            Some(_) => Step::Words(start + 1),
+        }
+    }
+
+    /// On to the brace that closes the object.
+    fn object(&mut self) -> Step {
+        let State::Object { start, mut at, mut depth, mut in_string, mut escaped } = self.state else {
+            return Step::Wait;
+        };
+        let bytes = self.held.as_bytes();
+        while at < bytes.len() {
+            let byte = bytes[at];
+            at += 1;
+            if in_string {
+                in_string = escaped || byte != b'"';
+                escaped = !escaped && byte == b'\\';
+                continue;
+            }
+            match byte {
+                b'"' => in_string = true,
+                b'{' => depth += 1,
+                b'}' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return self.balanced(start, at);
+            }
+        }
+        if self.held.len() - start > MAX_HELD {
+            return Step::Words(self.held.len());
+        }
+        self.state = State::Object { start, at, depth, in_string, escaped };
+        Step::Wait
+    }
+
+    fn balanced(&mut self, start: usize, end: usize) -> Step {
+        match call::read(&self.held[start..end], &self.tools) {
+            Some(call) => {
+                self.state = State::Found(call);
+                self.held.clear();
+                Step::Wait
+            }
+            None => Step::Words(end),
+        }
+    }
+}
+
+/// What follows the word behind a fence. The error says whether it may still come.
+fn after_label(text: &str) -> Result<&str, bool> {
+    let label = text.find(|character: char| !(character.is_ascii_alphanumeric() || matches!(character, '_' | '-')));
+    match label {
+        Some(end) if end <= MAX_LABEL => Ok(&text[end..]),
+        None if text.len() <= MAX_LABEL => Err(true),
+        _ => Err(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::tool::Effect;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn scanner() -> Scanner {
+        let tool = |name: &str| ToolSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            parameters: json!({}),
+            effect: Effect::Read,
+        };
+        Scanner::new(Arc::new([tool("now"), tool("read_file")]))
+    }
+
+    fn run(pieces: &[&str]) -> (String, Option<(String, String)>) {
+        let mut scanner = scanner();
+        let mut words: String = pieces.iter().map(|piece| scanner.push(piece)).collect();
+        let (rest, call) = scanner.finish();
+        words.push_str(&rest);
+        (words, call.map(|call| (call.name, call.arguments)))
+    }
+
+    fn check(text: &str, words: &str, call: Option<(&str, &str)>) {
+        let expected = (words.to_owned(), call.map(|(name, arguments)| (name.to_owned(), arguments.to_owned())));
+        assert_eq!(run(&[text]), expected, "{text:?}");
+        let characters: Vec<String> = text.chars().map(String::from).collect();
+        let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+        assert_eq!(run(&pieces), expected, "{text:?} by characters");
+    }
+
+    #[test]
+    fn calls_are_found_in_all_their_clothes() {
+        let read = Some(("read_file", r#"{"path": "a"}"#));
+        check(r#"{"tool": "read_file", "args": {"path": "a"}}"#, "", read);
+        check(r#"{"name":"read_file","arguments":{"path": "a"}}"#, "", read);
+        check(r#"{"arguments":{"path": "a"},"name":"read_file","id":7}"#, "", read);
+        check(r#"{"name":"read_file","arguments":"{\"path\": \"a\"}"}"#, "", read);
+        check(r#"{"type":"function","function":{"name":"read_file","arguments":{"path": "a"}}}"#, "", read);
+        check("```json\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a\"}}\n```", "", read);
+        check("```\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a\"}}\n```\n", "", read);
+        check("<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>", "", read);
+        check("I look.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a\"}} Done!", "I look.\n", read);
+        check("Sure:\n```json\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a\"}}\n```", "Sure:\n", read);
+        check(r#"{"tool": "now"}"#, "", Some(("now", "{}")));
+        check(r#"{"tool": "now", "args": null}"#, "", Some(("now", "{}")));
+        check(r#"{"name": "now"}"#, "", Some(("now", "{}")));
+        check(r#"{"tool": "now", "args": {}, "why": "x"}"#, "", Some(("now", "{}")));
+        check(r#"{"tool": "fly.away", "args": {"to": "}"}}"#, "", Some(("fly.away", r#"{"to": "}"}"#)));
+        check(
+            "{\"tool\": \"read_file\", \"args\": {\"path\": \"a\nb\",}}",
+            "",
+            Some(("read_file", r#"{"path": "a\nb"}"#)),
+        );
+        check(r#"{"x": 1} {"tool": "now", "args": {}}"#, r#"{"x": 1} "#, Some(("now", "{}")));
+        check(r#"{"tool": "now", "args": {}}{"tool": "read_file", "args": {}}"#, "", Some(("now", "{}")));
+    }
+
+    #[test]
+    fn words_stay_words() {
+        for text in [
+            "",
+            "Hello, wörld.",
+            "fn main() { println!(\"{}\", 1); }",
+            "a < b and `c` and ``d``",
+            "```rust\nfn main() {}\n```\nThat is all.",
+            "```json\n{\"a\": 1}\n```",
+            "{\"name\": \"Bob\", \"age\": 7}",
+            "{\"name\": \"Bob\"}",
+            "{\"name\": \"Bob Smith\", \"arguments\": {}}",
+            "{\"tool\": \"fly\", \"args\": {}, \"colour\": \"red\"}",
+            "{\"tool\": \"fly\", \"args\": [1]}",
+            "{\"tool\": \"now\", \"args\": {",
+            "{\"tool\": \"now\", oh well}",
+            "{}",
+            "{{\"tool\"}}",
+            "`````",
+            "<tool_callous> <tool",
+            "```",
+            "```a-very-long-label-that-is-no-language-at-all {",
+        ] {
+            check(text, text, None);
+        }
+    }
+
+    #[test]
+    fn words_are_not_held_back() {
+        let mut scanner = scanner();
+        let mut check = |piece: &str, words: &str| assert_eq!(scanner.push(piece), words, "{piece:?}");
+        check("Hello", "Hello");
+        check(" {", " ");
+        check(" x", "{ x");
+        check(" and {\"to", " and ");
+        check("ols\": 1} ", "{\"tools\": 1} ");
+        check("``", "");
+        check("x", "``x");
+        check("```ru", "");
+        check("st\nfn", "```rust\nfn");
+        check("{\"tool\":", "");
+        check("\"now\"}", "");
+        check("Tool result", "");
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_changes_nothing_and_loses_nothing(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    Just("{\"tool\": \"now\", \"args\": {}}"), Just("{\"a\": \"}{\\\"\"}"), Just("```json\n"), Just("```"),
+                    Just("{"), Just("}"), Just("\""), Just("wörds "), Just("<tool_call>"), Just("\n"), Just("`"),
+                ],
+                0..12,
+            ),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let text = parts.concat();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| {
+                let at = cut.index(text.len() + 1);
+                (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap()
+            }).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&str> = cuts.windows(2).map(|cut| &text[cut[0]..cut[1]]).collect();
+            let whole = run(&[&text]);
+            prop_assert_eq!(&run(&pieces), &whole);
+            if whole.1.is_none() {
+                prop_assert_eq!(whole.0, text);
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Answers that come badly, late, or not at all.
+
+use agentd_testkit::model_server::{ModelServer, Reply};
+
+use super::*;
+
+/// Asks once, without retries.
+async fn fail(reply: Reply) -> Outcome {
+    let server = ModelServer::start().await;
+    server.reply(reply);
+    let mut config = config(&server);
+    config.retries = 0;
+    let outcome = ask_config(&config).await;
+    assert!(outcome.error.is_some() && outcome.calls.is_empty(), "{outcome:?}");
+    outcome
+}
+
+#[tokio::test]
+async fn statuses_become_kinds_with_what_the_server_said() {
+    for (status, said, kind) in [
+        (400, "you are odd", ErrorKind::Rejected),
+        (400, "This model's maximum context length is 4096 tokens", ErrorKind::ContextOverflow),
+        (401, "who are you", ErrorKind::Auth),
+        (403, "not you", ErrorKind::Auth),
+        (404, "no such model", ErrorKind::Rejected),
+        (409, "busy", ErrorKind::Provider),
+        (429, "slow down", ErrorKind::RateLimited),
+        (500, "oh dear", ErrorKind::Provider),
+        (503, "loading", ErrorKind::Provider),
+    ] {
+        let outcome = fail(Reply::refusal(status, said)).await;
+        assert_eq!(outcome.kind(), Some(kind), "{status} {said}");
+        assert!(outcome.message().contains(said), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_web_page_is_no_model() {
+    let outcome = fail(Reply::html()).await;
+    assert_eq!(outcome.kind(), Some(ErrorKind::Protocol));
+    assert!(outcome.message().contains("the server answered with HTML, is base_url right?"), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn garbage_is_told_as_such() {
+    let json = |body: &str| Reply::status(200, body);
+    for (reply, kind) in [
+        (Reply::garbage(), ErrorKind::Protocol),
+        (json("OK"), ErrorKind::Protocol),
+        (json("{\"hello\": \"world\"}"), ErrorKind::Protocol),
+        (json("{\"choices\": ["), ErrorKind::Protocol),
+        (json(""), ErrorKind::CutStream),
+        (Reply::half_event(), ErrorKind::CutStream),
+        (Reply::events(["{\"choices\": 7}"]), ErrorKind::Protocol),
+        (Reply::events(["not json"]), ErrorKind::Protocol),
+        (json("{\"error\": {\"message\": \"out of memory\"}}"), ErrorKind::Provider),
+        (Reply::events([r#"{"error":{"message":"slow down","code":429}}"#]), ErrorKind::RateLimited),
+        (Reply::events([r#"{"object":"error","message":"bad","code":400}"#]), ErrorKind::Rejected),
+        (Reply::events([r#"{"choices":[{"delta":{},"finish_reason":"error"}]}"#]), ErrorKind::Provider),
+    ] {
+        let outcome = fail(reply.clone()).await;
+        assert_eq!(outcome.kind(), Some(kind), "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cut_answer_is_never_a_success_and_its_calls_never_run() {
+    let reply = Reply::text("Hello there").and_call("now", json!({"path": "a"}));
+    let length = 2_000;
+    for cut in (0..length).step_by(97) {
+        let outcome = {
+            let server = ModelServer::start().await;
+            server.reply(reply.clone().finish("").without_done().cut_after(cut));
+            let mut config = config(&server);
+            config.retries = 0;
+            ask_config(&config).await
+        };
+        assert_eq!(outcome.kind(), Some(ErrorKind::CutStream), "cut after {cut}: {outcome:?}");
+        assert_eq!(outcome.calls, []);
+        assert!("Hello there".starts_with(&outcome.text));
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_with_what_to_do() {
+    let server = ModelServer::start().await;
+    let mut config = config(&server);
+    // A port that was just free and is closed again.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    config.base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+    drop(listener);
+    config.retries = 1;
+    let outcome = ask_config(&config).await;
+    assert_eq!((outcome.kind(), outcome.retries.len()), (Some(ErrorKind::Unreachable), 1));
+    assert!(outcome.message().contains(&config.base_url) && outcome.hint.unwrap().contains("running"));
+}
+
+#[tokio::test]
+async fn each_deadline_is_its_own() {
+    let server = ModelServer::start().await;
+    let mut config = config(&server);
+    config.retries = 0;
+    config.first_byte_timeout_ms = 30;
+    server.reply(Reply::never());
+    let outcome = ask_config(&config).await;
+    assert_eq!(outcome.kind(), Some(ErrorKind::Timeout));
+    assert!(outcome.message().contains("did not begin to answer within 30ms"), "{outcome:?}");
+    // The head alone is no beginning.
+    server.reply(Reply::text("Hi").hang_after(0));
+    let outcome = ask_config(&config).await;
+    assert!(outcome.message().contains("did not begin to answer within 30ms"), "{outcome:?}");
+
+    config.first_byte_timeout_ms = 60_000;
+    config.idle_timeout_ms = 30;
+    server.reply(Reply::text("Hello").hang_after(400));
+    let outcome = ask_config(&config).await;
+    assert_eq!((outcome.kind(), outcome.text.as_str()), (Some(ErrorKind::Timeout), "Hello"));
+    assert!(outcome.message().contains("stopped in the middle of its answer for 30ms"), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn too_many_calls_are_refused() {
+    let mut reply = Reply::default();
+    for _ in 0..10_000 {
+        reply = reply.and_call("now", json!({}));
+    }
+    for reply in [reply.clone(), reply.without_call_numbers()] {
+        let outcome = fail(reply).await;
+        assert_eq!(outcome.kind(), Some(ErrorKind::Protocol));
+        assert!(outcome.message().contains("more than 128 tool calls"), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn too_long_arguments_and_events_are_refused() {
+    let long: String = (0..300_000).map(|n| n.to_string()).collect();
+    let outcome = fail(Reply::tool_call("now", json!({"path": long}))).await;
+    assert_eq!(outcome.kind(), Some(ErrorKind::Protocol));
+    assert!(outcome.message().contains("1 MiB"), "{outcome:?}");
+    let outcome = fail(Reply::deltas([long.repeat(3)])).await;
+    assert!(outcome.message().contains("4 MiB"), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn endless_answers_are_cut_and_said() {
+    let server = ModelServer::start().await;
+    server
+        .reply(Reply::deltas(vec!["Yes. I will do it now. "; 5_000]))
+        .reply(Reply::text("[".repeat(60)))
+        .reply(Reply::default().and_reasoning("so so ".repeat(2_000)))
+        .reply(Reply { argument_bytes: Some(100), ..Reply::tool_call("now", json!({"path": "[".repeat(9_000)})) });
+    let model = connect(&config(&server)).unwrap();
+    for (what, longest) in [(Some("Yes. I will"), 3_000), (Some("["), 51), (Some("so "), 3_000), (Some("["), 0)] {
+        let outcome = ask(&model, request_with_tools("Hi")).await;
+        assert_eq!(outcome.end, Some(Finish::Runaway));
+        let found = outcome.runaway.unwrap();
+        assert!(what.is_some_and(|what| found.repeat(2).contains(what)), "{found}");
+        assert!(outcome.text.len() <= longest, "{} bytes", outcome.text.len());
+        assert_eq!(outcome.calls, []);
+    }
+}

@@ -1,0 +1,72 @@
+//! llama.cpp's own `/completion`.
+
+use agentd_models::ModelConfig;
+use agentd_testkit::model_server::{ModelServer, Reply};
+
+use super::*;
+
+fn completion(server: &ModelServer) -> ModelConfig {
+    ModelConfig { wire: Wire::LlamaCpp, base_url: server.root_url(), ..config(server) }
+}
+
+#[tokio::test]
+async fn the_prompt_is_written_and_the_answer_read() {
+    let server = ModelServer::start().await;
+    let mut reply = Reply::text("It is noon.");
+    reply.timings = Some(json!({"cache_n": 20, "prompt_n": 5, "predicted_n": 4}));
+    reply.usage = Some(json!({"prompt_tokens": 25, "completion_tokens": 4}));
+    server.reply(reply);
+    let mut config = completion(&server);
+    config.max_tokens = Some(50);
+    let model = connect(&config).unwrap();
+    let outcome = ask(&model, request("Hi")).await;
+    assert_eq!((outcome.text.as_str(), outcome.end), ("It is noon.", Some(Finish::Stop)));
+    let expected = Usage { prompt_tokens: 25, cached_tokens: 20, completion_tokens: 4, ..Usage::default() };
+    assert_eq!(outcome.usage, Some(expected));
+    let sent = server.requests().remove(0);
+    assert_eq!(sent.path, "/completion");
+    assert_eq!(
+        sent.body,
+        json!({
+            "prompt": "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",
+            "stream": true,
+            "cache_prompt": true,
+            "n_predict": 50,
+            "stop": ["<|im_end|>", "<|im_start|>"],
+        })
+    );
+}
+
+#[tokio::test]
+async fn tools_travel_in_the_text() {
+    let server = ModelServer::start().await;
+    server.reply(Reply::tool_call("read_file", json!({"path": "a"})));
+    let mut config = completion(&server);
+    config.base_url = server.base_url();
+    let model = connect(&config).unwrap();
+    let outcome = ask(&model, request_with_tools("Hi")).await;
+    assert_eq!(outcome.calls, [("read_file".into(), "{\"path\":\"a\"}".into())]);
+    let sent = server.requests().remove(0);
+    assert_eq!(sent.path, "/completion");
+    assert!(sent.body["prompt"].as_str().unwrap().contains("## read_file"));
+    assert_eq!(sent.body["stop"][2], "\nTool result of ");
+}
+
+#[tokio::test]
+async fn limits_cuts_and_errors_are_told() {
+    let server = ModelServer::start().await;
+    server
+        .reply(Reply::text("Hello").finish("length"))
+        .reply(Reply::text("Hello").finish(""))
+        .reply(Reply::status(200, "error: {\"code\":500,\"message\":\"slot lost\"}\n\n"))
+        .reply(Reply::text("Whole.").whole());
+    let mut config = completion(&server);
+    config.retries = 0;
+    let model = connect(&config).unwrap();
+    assert_eq!(ask(&model, request("Hi")).await.end, Some(Finish::Length));
+    assert_eq!(ask(&model, request("Hi")).await.kind(), Some(ErrorKind::CutStream));
+    let outcome = ask(&model, request("Hi")).await;
+    assert_eq!(outcome.kind(), Some(ErrorKind::Provider));
+    assert!(outcome.message().contains("slot lost"), "{outcome:?}");
+    assert_eq!(ask(&model, request("Hi")).await.text, "Whole.");
+}

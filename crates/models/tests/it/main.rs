@@ -1,0 +1,116 @@
+//! Models over real HTTP, against a scripted server on loopback.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "these are tests")]
+
+mod asking;
+mod failing;
+mod llamacpp;
+mod reading;
+mod repeating;
+mod routing;
+mod text_tools;
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::{ErrorKind, ModelError},
+    ids::SessionId,
+    model::{Finish, Message, ModelChunk, ModelRequest},
+    ports::Model,
+    tool::{Effect, ToolSpec},
+    usage::Usage,
+};
+use agentd_models::{ModelConfig, Wire, connect};
+use agentd_testkit::model_server::ModelServer;
+use futures_util::StreamExt;
+use serde_json::json;
+
+/// What came of a call, with neighbouring words joined, for how they were cut is the network's business.
+#[derive(Debug, Default, PartialEq)]
+struct Outcome {
+    text: String,
+    reasoning: String,
+    calls: Vec<(String, String)>,
+    retries: Vec<(u32, u64, String)>,
+    runaway: Option<String>,
+    usage: Option<Usage>,
+    end: Option<Finish>,
+    error: Option<(ErrorKind, String)>,
+    hint: Option<String>,
+}
+
+impl Outcome {
+    fn kind(&self) -> Option<ErrorKind> {
+        self.error.as_ref().map(|(kind, _)| *kind)
+    }
+
+    fn message(&self) -> &str {
+        self.error.as_ref().map_or("", |(_, message)| message)
+    }
+
+    fn add(&mut self, chunk: Result<ModelChunk, ModelError>) {
+        assert!(self.end.is_none() && self.error.is_none(), "something follows the end: {chunk:?} after {self:?}");
+        match chunk {
+            Ok(ModelChunk::Text(text)) => self.text.push_str(&text),
+            Ok(ModelChunk::Reasoning(text)) => self.reasoning.push_str(&text),
+            Ok(ModelChunk::ToolCall { name, arguments }) => self.calls.push((name, arguments)),
+            Ok(ModelChunk::Retry { attempt, delay_ms, reason }) => {
+                assert!(self.text.is_empty() && self.reasoning.is_empty(), "a retry after the first token: {self:?}");
+                self.retries.push((attempt, delay_ms, reason));
+            }
+            Ok(ModelChunk::Runaway { what }) => self.runaway = Some(what),
+            Ok(ModelChunk::Usage(usage)) => assert!(self.usage.replace(usage).is_none()),
+            Ok(ModelChunk::End(finish)) => self.end = Some(finish),
+            Err(error) => {
+                self.hint = error.hint().map(str::to_owned);
+                self.error = Some((error.kind(), error.to_string()));
+            }
+        }
+    }
+}
+
+/// A model behind the server, with waits that do not make tests slow.
+fn config(server: &ModelServer) -> ModelConfig {
+    let mut config = ModelConfig::new(Wire::OpenAi, server.base_url());
+    config.id = "m".to_owned();
+    config.retry_delay_ms = 1;
+    config
+}
+
+fn request(text: &str) -> ModelRequest {
+    ModelRequest {
+        session_id: SessionId::generate(),
+        messages: vec![Message::System { text: "Be brief.".to_owned() }, Message::User { text: text.to_owned() }],
+        tools: Arc::new([]),
+        known_paths: Vec::new(),
+    }
+}
+
+fn request_with_tools(text: &str) -> ModelRequest {
+    let tool = |name: &str| ToolSpec {
+        name: name.to_owned(),
+        description: format!("Does {name}."),
+        parameters: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
+        effect: Effect::Read,
+    };
+    ModelRequest { tools: Arc::new([tool("now"), tool("read_file")]), ..request(text) }
+}
+
+async fn ask(model: &Arc<dyn Model>, request: ModelRequest) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut stream = model.stream(request);
+    while let Some(chunk) = stream.next().await {
+        outcome.add(chunk);
+    }
+    assert!(outcome.end.is_some() != outcome.error.is_some(), "no end: {outcome:?}");
+    outcome
+}
+
+async fn ask_config(config: &ModelConfig) -> Outcome {
+    ask(&connect(config).unwrap(), request_with_tools("Hello")).await
+}
+
+/// Asks a server whose script is ready, with the usual configuration.
+async fn ask_server(server: &ModelServer) -> Outcome {
+    ask_config(&config(server)).await
+}

@@ -1,0 +1,181 @@
+//! Answers that come well, in all the ways in which servers send them.
+
+use agentd_core::usage::Prices;
+use agentd_testkit::model_server::{ModelServer, Reply, UsagePlace, fast_text};
+use proptest::prelude::*;
+
+use super::*;
+
+async fn read(reply: Reply) -> Outcome {
+    let server = ModelServer::start().await;
+    server.reply(reply);
+    ask_server(&server).await
+}
+
+fn used(prompt_tokens: u64, cached_tokens: u64, completion_tokens: u64, reasoning_tokens: u64) -> Option<Usage> {
+    Some(Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, cost_microusd: None })
+}
+
+#[tokio::test]
+async fn words_and_reasoning() {
+    for field in ["reasoning_content", "reasoning", "thinking"] {
+        let mut reply = Reply::text("Hello, wörld \u{1F600}.").and_reasoning("Let me\nthink.");
+        reply.reasoning_field = field.to_owned();
+        let outcome = read(reply).await;
+        assert_eq!((outcome.text.as_str(), outcome.reasoning.as_str()), ("Hello, wörld \u{1F600}.", "Let me\nthink."));
+        assert_eq!(outcome.end, Some(Finish::Stop));
+    }
+}
+
+#[tokio::test]
+async fn calls_come_whole_and_last() {
+    let raw = "{ \"path\" : \"a\\u00e4\" }";
+    for reply in [
+        Reply::text("I look.").and_call("read_file", json!(raw)).and_call("now", json!({})),
+        Reply {
+            argument_bytes: Some(3),
+            ..Reply::text("I look.").and_call("read_file", json!(raw)).and_call("now", json!({}))
+        },
+        Reply::text("I look.").and_call("read_file", json!(raw)).and_call("now", json!({})).without_call_numbers(),
+        Reply::text("I look.").and_call("read_file", json!(raw)).and_call("now", json!({})).whole(),
+    ] {
+        let outcome = read(reply).await;
+        assert_eq!(outcome.text, "I look.");
+        assert_eq!(outcome.calls, [("read_file".into(), raw.into()), ("now".into(), "{}".into())]);
+        assert_eq!(outcome.end, Some(Finish::Stop));
+    }
+}
+
+#[tokio::test]
+async fn broken_arguments_are_handed_on_as_they_are() {
+    let outcome = read(Reply::tool_call("read_file", json!("{\"path\": "))).await;
+    assert_eq!(outcome.calls, [("read_file".into(), "{\"path\": ".into())]);
+}
+
+#[tokio::test]
+async fn a_cut_call_does_not_run() {
+    let outcome = read(Reply::tool_call("now", json!({})).and_call("read_file", json!("{\"pa")).finish("length")).await;
+    assert_eq!((outcome.calls.len(), outcome.end), (1, Some(Finish::Length)));
+    let outcome = read(Reply::tool_call("now", json!({})).finish("content_filter")).await;
+    assert_eq!((outcome.calls.len(), outcome.end), (0, Some(Finish::Filtered)));
+}
+
+#[tokio::test]
+async fn usage_is_found_wherever_it_is() {
+    let usage = json!({"prompt_tokens": 9, "completion_tokens": 4,
+        "prompt_tokens_details": {"cached_tokens": 5}, "completion_tokens_details": {"reasoning_tokens": 2}});
+    for place in [UsagePlace::Tail, UsagePlace::LastChunk, UsagePlace::InChoice] {
+        let outcome = read(Reply::text("Hi").with_usage(place, usage.clone())).await;
+        assert_eq!(outcome.usage, used(9, 5, 4, 2), "{place:?}");
+    }
+    let deepseek = json!({"prompt_tokens": 9, "completion_tokens": 4, "prompt_cache_hit_tokens": 3});
+    assert_eq!(read(Reply::text("Hi").with_usage(UsagePlace::Tail, deepseek)).await.usage, used(9, 3, 4, 0));
+    let odd = json!({"prompt_tokens": 9.0, "completion_tokens": "4", "prompt_tokens_details": null, "more": {}});
+    assert_eq!(read(Reply::text("Hi").with_usage(UsagePlace::Tail, odd).whole()).await.usage, used(9, 0, 4, 0));
+    let mut reply = Reply::text("Hi").with_usage(UsagePlace::Nowhere, json!(null));
+    assert_eq!(read(reply.clone()).await.usage, None);
+    reply.timings = Some(json!({"cache_n": 6, "prompt_n": 3, "predicted_n": 4, "prompt_ms": 1.5}));
+    assert_eq!(read(reply).await.usage, used(9, 6, 4, 0));
+}
+
+#[tokio::test]
+async fn money_is_counted_where_prices_are_known() {
+    let server = ModelServer::start().await;
+    server.reply(
+        Reply::text("Hi").with_usage(UsagePlace::Tail, json!({"prompt_tokens": 1000, "completion_tokens": 100})),
+    );
+    let mut config = config(&server);
+    config.prices = Some(Prices { input: 2.0, cached_input: None, output: 10.0 });
+    assert_eq!(ask_config(&config).await.usage.unwrap().cost_microusd, Some(3_000));
+}
+
+#[tokio::test]
+async fn an_answer_may_end_without_done_or_without_a_reason_but_not_without_both() {
+    let outcome = read(Reply::text("Hi").without_done()).await;
+    assert_eq!((outcome.end, outcome.text.as_str()), (Some(Finish::Stop), "Hi"));
+    let outcome = read(Reply::text("Hi").finish("")).await;
+    assert_eq!((outcome.end, outcome.text.as_str()), (Some(Finish::Stop), "Hi"));
+    let outcome = read(Reply::text("Hi").finish("").without_done()).await;
+    assert_eq!((outcome.kind(), outcome.text.as_str()), (Some(ErrorKind::CutStream), "Hi"));
+}
+
+#[tokio::test]
+async fn an_ended_answer_does_not_wait_for_a_server_that_keeps_the_line_open() {
+    let server = ModelServer::start().await;
+    let head = r#"data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}"#;
+    let reply = Reply::status(200, format!("{head}\n\n")).header("content-type", "text/event-stream");
+    server.reply(reply.hang_after(10_000));
+    let mut config = config(&server);
+    config.idle_timeout_ms = 20;
+    let outcome = ask_config(&config).await;
+    assert_eq!((outcome.end, outcome.text.as_str()), (Some(Finish::Stop), "Hi"));
+}
+
+#[tokio::test]
+async fn a_whole_answer_is_as_good_as_a_stream() {
+    let outcome = read(Reply::text("Hello there.").and_reasoning("Hm.").whole()).await;
+    assert_eq!((outcome.text.as_str(), outcome.reasoning.as_str()), ("Hello there.", "Hm."));
+    assert!(outcome.usage.is_some());
+}
+
+#[tokio::test]
+async fn content_in_parts_and_foreign_fields_are_understood() {
+    let outcome = read(Reply::events([
+        r#"{"choices":null,"id":7,"nonsense":{"a":[1,{"b":2}]}}"#,
+        r#"{"choices":[{"index":0,"delta":null,"finish_reason":null}],"usage":null}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":[{"type":"text","text":"Hel"},{"type":"image"},"lo"]}}]}"#,
+        r#"{"choices":[{"index":1,"delta":{"content":"another answer"}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"content":null,"tool_calls":null},"finish_reason":""}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"refusal":" No."},"finish_reason":"stop"}]}"#,
+        "[DONE]",
+        "nothing is read here",
+    ]))
+    .await;
+    assert_eq!((outcome.text.as_str(), outcome.end), ("Hello No.", Some(Finish::Stop)));
+}
+
+#[tokio::test]
+async fn deltas_that_come_together_are_told_together() {
+    let server = ModelServer::start().await;
+    server.reply(Reply::fast(20_000));
+    let model = connect(&config(&server)).unwrap();
+    let chunks: Vec<_> = model.stream(request("Hi")).map(Result::unwrap).collect().await;
+    let text: String =
+        chunks.iter().map(|chunk| if let ModelChunk::Text(text) = chunk { text.as_str() } else { "" }).collect();
+    assert!(text == fast_text(20_000));
+    assert!(chunks.len() < 5_000, "{} chunks", chunks.len());
+}
+
+#[tokio::test]
+async fn dropping_the_stream_closes_the_request() {
+    let server = ModelServer::start().await;
+    server.reply(Reply::text("Hello there").hang_after(400)).reply(Reply::never());
+    let model = connect(&config(&server)).unwrap();
+    let mut stream = model.stream(request("Hi"));
+    assert!(matches!(stream.next().await, Some(Ok(ModelChunk::Text(_)))));
+    drop(stream);
+    server.wait_until(|counts| counts.dropped == 1).await;
+    let stream = model.stream(request("Hi"));
+    let waiting = tokio::spawn(stream.collect::<Vec<_>>());
+    server.wait_until(|counts| counts.requests == 2).await;
+    waiting.abort();
+    server.wait_until(|counts| counts.dropped == 2).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn cutting_the_transfer_anywhere_changes_nothing(
+        text in "[a-zäß\u{1F600}\u{4e2d}\\\\\"\n ]{0,40}", reasoning in "[a-zé ]{0,10}",
+        arguments in "[a-zö{}\"]{0,20}", size in 1_usize..700,
+    ) {
+        let reply = Reply::text(text).and_reasoning(reasoning).and_call("read_file", json!({"path": arguments}));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let whole = read(reply.clone().bytes_per_write(1 << 20)).await;
+            let cut = read(reply.bytes_per_write(size)).await;
+            assert_eq!(whole, cut);
+            assert_eq!(cut.calls.len(), 1);
+        });
+    }
+}

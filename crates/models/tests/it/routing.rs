@@ -1,0 +1,88 @@
+//! Which model serves which slot.
+
+use std::collections::BTreeMap;
+
+use agentd_core::{
+    model::{ModelInfo, Slot},
+    ports::Models,
+};
+use agentd_models::ModelRouter;
+use futures_util::stream::{self, BoxStream};
+
+use super::*;
+
+struct Embedded(ModelInfo);
+
+impl Model for Embedded {
+    fn info(&self) -> &ModelInfo {
+        &self.0
+    }
+
+    fn stream(&self, _: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+        stream::iter([Ok(ModelChunk::End(Finish::Stop))]).boxed()
+    }
+}
+
+fn embedded() -> Arc<dyn Model> {
+    Arc::new(Embedded(ModelInfo {
+        id: "built-in".to_owned(),
+        wire: "embedded".to_owned(),
+        base_url: None,
+        context_window: 2_048,
+        native_tools: false,
+        embedded: true,
+    }))
+}
+
+fn check(filled: &[Slot], expected: [(&str, Option<Slot>); 5]) {
+    let config = |slot: &Slot| {
+        let mut config = ModelConfig::new(Wire::OpenAi, "http://u:pw@h/v1?key=k");
+        config.id = slot.to_string();
+        (*slot, config)
+    };
+    let router = ModelRouter::new(&filled.iter().map(config).collect(), embedded()).unwrap();
+    let listed = router.list();
+    let found: Vec<_> = listed.iter().map(|info| (info.model.id.as_str(), info.falls_back_to)).collect();
+    assert_eq!(found, expected);
+    for info in &listed {
+        assert_eq!(router.get(info.slot).info(), &info.model);
+        assert!(info.model.base_url.as_deref().is_none_or(|url| url == "http://h/v1"));
+    }
+}
+
+#[test]
+fn empty_slots_fall_back() {
+    let base = Some(Slot::Base);
+    let built_in = "built-in";
+    check(&[], [(built_in, None), (built_in, base), (built_in, base), (built_in, base), (built_in, base)]);
+    check(&[Slot::Base], [("base", None), ("base", base), ("base", base), ("base", base), ("base", base)]);
+    check(&[Slot::Code], [(built_in, None), (built_in, base), (built_in, base), ("code", None), (built_in, base)]);
+    check(&Slot::ALL, [("base", None), ("reasoning", None), ("vision", None), ("code", None), ("chat", None)]);
+}
+
+#[test]
+fn a_wrong_address_names_its_slot() {
+    let slots = BTreeMap::from([(Slot::Code, ModelConfig::new(Wire::OpenAi, "localhost:8080"))]);
+    let error = ModelRouter::new(&slots, embedded()).unwrap_err();
+    assert_eq!(error.slot, Slot::Code);
+    let source = error.source.to_string();
+    assert!(source.contains("neither http nor https") && source.contains("write it like"), "{source}");
+}
+
+#[test]
+fn configuration_is_read_and_checked() {
+    let read = |json: serde_json::Value| serde_json::from_value::<ModelConfig>(json);
+    let config =
+        read(json!({"base_url": "http://h", "api_key": "", "wire": "llamacpp", "native_tools": true})).unwrap();
+    assert_eq!((config.wire, config.uses_native_tools()), (Wire::LlamaCpp, false));
+    assert!(config.api_key.is_none());
+    assert_eq!(
+        (config.connect_timeout_ms, config.first_byte_timeout_ms, config.idle_timeout_ms),
+        (10_000, 120_000, 60_000)
+    );
+    let error = read(json!({"base_url": "http://h", "temprature": 1})).unwrap_err().to_string();
+    assert!(error.contains("temprature"), "{error}");
+    let config = read(json!({"base_url": "http://h", "api_key": "sk-1", "headers": {"x": "secret"}})).unwrap();
+    assert!(config.uses_native_tools() && !format!("{config:?}").contains("sk-1"));
+    assert!(!format!("{config:?}").contains("secret\""));
+}

@@ -1,0 +1,271 @@
+//! A model server over real HTTP on loopback, that answers as scripted: well, badly, slowly, or never.
+//!
+//! It speaks chat completions (`…/chat/completions`, `…/models`) and llama.cpp's `/completion`, and renders the same
+//! [`Reply`] in whichever is asked for.
+//!
+//! - [`Reply`]: what is answered and how it travels; readable from JSON, for scripts.
+//! - `render`: a reply as bytes; `delivery`: the bytes on their way, with pauses, cuts and silence.
+//! - [`Script`]: which reply comes next; [`command`]: the server as a program of its own.
+
+pub mod command;
+mod delivery;
+mod render;
+mod reply;
+mod script;
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::Response,
+    serve::ListenerExt,
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+pub use self::{
+    render::fast_text,
+    reply::{Reply, ReplyCall, UsagePlace},
+    script::Script,
+};
+
+/// The id that the server lists as its only model.
+pub const MODEL_ID: &str = "scripted-model";
+
+/// A request that came.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// Its number, from 0.
+    pub number: usize,
+    /// Its path.
+    pub path: String,
+    /// Its headers, by lower-case name.
+    pub headers: BTreeMap<String, String>,
+    /// Its body; null where it is no JSON.
+    pub body: Value,
+}
+
+impl Recorded {
+    /// The messages of a chat request.
+    #[must_use]
+    pub fn messages(&self) -> &[Value] {
+        self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The words of the last message of the person, or the prompt of a completion.
+    #[must_use]
+    pub fn last_user(&self) -> &str {
+        let user = self.messages().iter().rev().find(|message| message["role"] == "user");
+        let words = user.map_or(&self.body["prompt"], |message| &message["content"]);
+        words.as_str().unwrap_or_default()
+    }
+
+    /// The role of the last message; empty for a completion.
+    #[must_use]
+    pub fn last_role(&self) -> &str {
+        self.messages().last().and_then(|message| message["role"].as_str()).unwrap_or_default()
+    }
+}
+
+/// How many requests came, and how their answers ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests that came.
+    pub requests: usize,
+    /// Answers that were sent to their end.
+    pub finished: usize,
+    /// Answers that were dropped in the middle, because the client went away.
+    pub dropped: usize,
+}
+
+/// A running server. Dropping it ends it.
+#[derive(Debug)]
+pub struct ModelServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    script: Mutex<Script>,
+    requests: Mutex<Vec<Recorded>>,
+    counts: watch::Sender<Counts>,
+    stop: CancellationToken,
+}
+
+impl ModelServer {
+    /// Starts a server on a free port of loopback.
+    ///
+    /// # Panics
+    /// Where no port of loopback can be had.
+    pub async fn start() -> Self {
+        Self::start_with(Script::default()).await
+    }
+
+    /// Starts a server that answers by a script.
+    ///
+    /// # Panics
+    /// Where no port of loopback can be had.
+    #[expect(clippy::panic, reason = "a test cannot go on without its server")]
+    pub async fn start_with(script: Script) -> Self {
+        match Self::bind(SocketAddr::from(([127, 0, 0, 1], 0)), script).await {
+            Ok(server) => server,
+            Err(error) => panic!("could not listen on loopback: {error}"),
+        }
+    }
+
+    /// Starts a server at an address.
+    ///
+    /// # Errors
+    /// Where the address cannot be had.
+    pub async fn bind(address: SocketAddr, script: Script) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            script: Mutex::new(script),
+            requests: Mutex::default(),
+            counts: watch::Sender::default(),
+            stop: CancellationToken::new(),
+        });
+        let listener = listener.tap_io(|stream| {
+            // Without it, small events would wait for each other; a failure only makes them slower.
+            let _ = stream.set_nodelay(true);
+        });
+        let router = Router::new().fallback(answer).with_state(shared.clone());
+        let task = tokio::spawn(async move {
+            // Serving ends only with its task.
+            let _ = axum::serve(listener, router).await;
+        });
+        Ok(Self { address, shared, task })
+    }
+
+    /// Where chat completions live: the address that goes into `base_url` or `MODEL_BASIC_BASE_URL`.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("{}/v1", self.root_url())
+    }
+
+    /// Where llama.cpp's `/completion` lives.
+    #[must_use]
+    pub fn root_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Adds a reply behind those that wait.
+    pub fn reply(&self, reply: Reply) -> &Self {
+        self.script().push(reply);
+        self
+    }
+
+    /// Answers like this whenever no reply waits.
+    pub fn default_reply(&self, reply: Reply) -> &Self {
+        self.respond_with(move |_| reply.clone())
+    }
+
+    /// Answers by a function whenever no reply waits.
+    pub fn respond_with(&self, respond: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> &Self {
+        self.script().respond_with(respond);
+        self
+    }
+
+    /// The requests that came, oldest first; questions for the list of models are not among them.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Recorded> {
+        locked(&self.shared.requests).clone()
+    }
+
+    /// The replies that still wait.
+    #[must_use]
+    pub fn waiting_replies(&self) -> usize {
+        self.script().waiting()
+    }
+
+    /// How many requests came, and how their answers ended.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        *self.shared.counts.borrow()
+    }
+
+    /// Waits until the counts are as wanted.
+    ///
+    /// # Panics
+    /// Where that takes more than 30 seconds.
+    #[expect(clippy::panic, reason = "the test has failed")]
+    pub async fn wait_until(&self, wanted: impl FnMut(&Counts) -> bool) -> Counts {
+        let mut counts = self.shared.counts.subscribe();
+        let waited = tokio::time::timeout(Duration::from_secs(30), counts.wait_for(wanted)).await;
+        match waited {
+            Ok(Ok(counts)) => *counts,
+            _ => panic!("the model server waited in vain; its counts are {:?}", self.counts()),
+        }
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        locked(&self.shared.script)
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+        self.task.abort();
+    }
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path().to_owned();
+    if path.ends_with("/models") {
+        let listing = json!({"object": "list", "data": [{"id": MODEL_ID, "object": "model"}]});
+        return respond(StatusCode::OK, "application/json", Body::from(listing.to_string()));
+    }
+    if !(path.ends_with("/chat/completions") || path.ends_with("/completion")) {
+        return respond(
+            StatusCode::NOT_FOUND,
+            "application/json",
+            Body::from(r#"{"error":{"message":"no such path"}}"#),
+        );
+    }
+    let Ok(body) = to_bytes(body, usize::MAX).await else {
+        return respond(StatusCode::BAD_REQUEST, "text/plain", Body::from("the body broke off"));
+    };
+    let headers = head
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .collect();
+    let recorded = {
+        let mut requests = locked(&shared.requests);
+        let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        let recorded = Recorded { number: requests.len(), path, headers, body };
+        requests.push(recorded.clone());
+        recorded
+    };
+    // Taken before the count goes up, so that whoever waits for the request finds the script moved on.
+    let reply = locked(&shared.script).next(&recorded);
+    shared.counts.send_modify(|counts| counts.requests += 1);
+    delivery::deliver(reply, &recorded, shared.counts.clone(), shared.stop.clone()).await
+}
+
+fn respond(status: StatusCode, content_type: &str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    if let Ok(value) = content_type.parse() {
+        response.headers_mut().insert(CONTENT_TYPE, value);
+    }
+    response
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,69 @@
+//! The server as a program of its own, for tests and benchmarks of real processes.
+
+use std::{io::Write, net::SocketAddr};
+
+use super::{ModelServer, Reply, Script};
+
+/// How the program is used.
+pub const USAGE: &str = "\
+usage: model-server [--port PORT] [--delay-ms MS] [--first-delay-ms MS] MODE
+modes: text [WORDS]   answers every request with these words
+       fast COUNT     answers with so many deltas, as fast as they are taken
+       echo           answers with the person's last words
+       script FILE    answers with the replies of a JSON file, an array or one in each line, then with usual words";
+
+/// Runs until it is ended. The base URL is the first line of standard output.
+///
+/// # Errors
+/// Where the arguments or the script make no sense, or the port is taken.
+pub async fn run(arguments: impl IntoIterator<Item = String>) -> Result<(), String> {
+    let (port, script) = parse(arguments)?;
+    let server = ModelServer::bind(SocketAddr::from(([127, 0, 0, 1], port)), script)
+        .await
+        .map_err(|error| format!("could not listen on port {port}: {error}"))?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", server.base_url())
+        .and_then(|()| out.flush())
+        .map_err(|error| format!("could not tell the address: {error}"))?;
+    drop(out);
+    std::future::pending().await
+}
+
+fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(u16, Script), String> {
+    let mut arguments = arguments.into_iter();
+    let (mut port, mut delay_ms, mut first_delay_ms) = (0, 0, 0);
+    let mut mode = None;
+    let mut words: Vec<String> = Vec::new();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--port" => port = number(arguments.next())?,
+            "--delay-ms" => delay_ms = number(arguments.next())?,
+            "--first-delay-ms" => first_delay_ms = number(arguments.next())?,
+            _ if mode.is_none() => mode = Some(argument),
+            _ => words.push(argument),
+        }
+    }
+    let paced = move |reply: Reply| Reply { delay_ms, first_delay_ms, ..reply };
+    let script = match mode.as_deref() {
+        Some("text") => {
+            let text = if words.is_empty() { "Hello from the model server.".to_owned() } else { words.join(" ") };
+            Script::of(move |_| paced(Reply::text(text.clone())))
+        }
+        Some("fast") => {
+            let count = number(words.into_iter().next())?;
+            Script::of(move |_| paced(Reply::fast(count)))
+        }
+        Some("echo") => Script::of(move |request| paced(Reply::text(request.last_user()))),
+        Some("script") => {
+            let path = words.into_iter().next().ok_or(USAGE)?;
+            let text = std::fs::read_to_string(&path).map_err(|error| format!("could not read {path}: {error}"))?;
+            Script::from_json(&text).map_err(|error| format!("{path} is no script: {error}"))?
+        }
+        _ => return Err(USAGE.to_owned()),
+    };
+    Ok((port, script))
+}
+
+fn number<T: std::str::FromStr>(text: Option<String>) -> Result<T, String> {
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| USAGE.to_owned())
+}

@@ -1,0 +1,119 @@
+//! The bytes of a reply on their way: with pauses, cut off, or followed by silence.
+
+use std::{collections::VecDeque, io, time::Duration};
+
+use axum::{body::Body, http::StatusCode, response::Response};
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{Counts, Recorded, Reply, render, respond};
+
+/// What happens next to a body.
+enum Step {
+    Write(Bytes),
+    /// Lets what was written reach the network by itself.
+    Flush,
+    Wait(Duration),
+    Cut,
+    Hang,
+}
+
+/// Counts how an answer ends, also if it is dropped.
+struct Ending {
+    counts: watch::Sender<Counts>,
+    finished: bool,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let finished = self.finished;
+        self.counts.send_modify(|counts| {
+            if finished {
+                counts.finished += 1;
+            } else {
+                counts.dropped += 1;
+            }
+        });
+    }
+}
+
+struct Delivery {
+    steps: VecDeque<Step>,
+    stop: CancellationToken,
+    ending: Ending,
+}
+
+pub(super) async fn deliver(
+    reply: Reply,
+    request: &Recorded,
+    counts: watch::Sender<Counts>,
+    stop: CancellationToken,
+) -> Response {
+    let ending = Ending { counts, finished: false };
+    if reply.never {
+        stop.cancelled().await;
+    }
+    if reply.first_delay_ms > 0 {
+        tokio::time::sleep(Duration::from_millis(reply.first_delay_ms)).await;
+    }
+    let (writes, content_type) = render::render(&reply, request);
+    let delivery = Delivery { steps: steps(&reply, writes), stop, ending };
+    let body = Body::from_stream(stream::unfold(delivery, |mut delivery| async move {
+        let step = delivery.steps.pop_front();
+        delivery.ending.finished |= matches!(step, None | Some(Step::Cut));
+        let written = run(step?, &delivery.stop).await;
+        Some((written, delivery))
+    }));
+    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
+    let mut response = respond(status, content_type, body);
+    for (name, value) in &reply.headers {
+        if let (Ok(name), Ok(value)) = (name.parse::<axum::http::HeaderName>(), value.parse()) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}
+
+async fn run(step: Step, stop: &CancellationToken) -> io::Result<Bytes> {
+    match step {
+        Step::Write(bytes) => return Ok(bytes),
+        // The connection writes out what it has when the body has nothing more at once.
+        Step::Flush => tokio::task::yield_now().await,
+        Step::Wait(wait) => tokio::time::sleep(wait).await,
+        Step::Cut => return Err(io::ErrorKind::ConnectionAborted.into()),
+        Step::Hang => stop.cancelled().await,
+    }
+    Ok(Bytes::new())
+}
+
+fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
+    let limit = reply.cut_after.or(reply.hang_after);
+    let mut left = limit.unwrap_or(usize::MAX);
+    let mut steps = VecDeque::new();
+    for write in split(writes, reply.bytes_per_write) {
+        let write = write.slice(..write.len().min(left));
+        left -= write.len();
+        if write.is_empty() {
+            break;
+        }
+        if reply.delay_ms > 0 && !steps.is_empty() {
+            steps.push_back(Step::Wait(Duration::from_millis(reply.delay_ms)));
+        } else if reply.fast.is_none() {
+            steps.push_back(Step::Flush);
+        }
+        steps.push_back(Step::Write(write));
+    }
+    if limit.is_some() {
+        steps.extend([Step::Flush, Step::Flush]);
+        steps.push_back(if reply.cut_after.is_some() { Step::Cut } else { Step::Hang });
+    }
+    steps
+}
+
+fn split(writes: Vec<Bytes>, bytes_per_write: Option<usize>) -> Vec<Bytes> {
+    let Some(size) = bytes_per_write else { return writes };
+    let whole = Bytes::from(writes.concat());
+    (0..whole.len()).step_by(size.max(1)).map(|at| whole.slice(at..whole.len().min(at + size.max(1)))).collect()
+}
