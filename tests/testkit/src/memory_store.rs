@@ -60,6 +60,19 @@ impl MemoryStore {
         self.state().log.clone()
     }
 
+    /// Another journal with that session's first events only, as if the process had been killed right after storing
+    /// them.
+    #[must_use]
+    pub fn copy_prefix(&self, session: SessionId, events: usize) -> Arc<Self> {
+        let state = self.state();
+        let copy = State {
+            sessions: state.sessions.clone(),
+            log: state.events_of(session).take(events).cloned().collect(),
+            failures: 0,
+        };
+        Arc::new(Self { state: Mutex::new(copy) })
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -89,7 +89,11 @@ fn refuse(reason: &str) -> ToolOutput {
     )
 }
 
-/// The arguments for people and programs: JSON where they are JSON, the raw text where not.
+/// The arguments for people and programs: JSON where they are JSON, the raw text where not, or where they nest so
+/// deeply that what holds them could not be read back.
 fn arguments(call: &ToolCall) -> Value {
-    serde_json::from_str(&call.arguments).unwrap_or_else(|_| Value::String(call.arguments.clone()))
+    match serde_json::from_str(&call.arguments) {
+        Ok(args) if policy::is_shallow(&args) => args,
+        _ => Value::String(call.arguments.clone()),
+    }
 }

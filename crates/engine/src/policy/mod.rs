@@ -29,6 +29,21 @@ pub(crate) fn grant(tool: &str, call: &ToolCall) -> String {
     }
 }
 
+/// How deeply arguments may nest to be stored as JSON inside an event; readers of JSON commonly stop at 128.
+const MAX_DEPTH: usize = 64;
+
+/// Whether arguments nest no deeper than can be stored and read back.
+pub(crate) fn is_shallow(args: &Value) -> bool {
+    fn within(value: &Value, left: usize) -> bool {
+        match value {
+            Value::Array(items) => left > 0 && items.iter().all(|item| within(item, left - 1)),
+            Value::Object(fields) => left > 0 && fields.values().all(|field| within(field, left - 1)),
+            _ => true,
+        }
+    }
+    within(args, MAX_DEPTH)
+}
+
 #[cfg(test)]
 mod tests {
     use agentd_core::ids::CallId;
@@ -41,6 +56,13 @@ mod tests {
         let call = ToolCall { call_id: CallId::generate(), name: "t".to_owned(), arguments: arguments.to_string() };
         let verdict = judge(&tool, &call, settings);
         assert_eq!(matches!(verdict, Verdict::Ask { .. }), asks, "{effect:?} {arguments} {settings:?}");
+    }
+
+    #[test]
+    fn arguments_that_nest_too_deep_are_known() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(is_shallow(&serde_json::from_str(&nested(64)).unwrap()));
+        assert!(!is_shallow(&serde_json::from_str(&nested(65)).unwrap()));
     }
 
     #[test]

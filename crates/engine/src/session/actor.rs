@@ -169,6 +169,8 @@ impl Actor {
                 Input::Messages(messages) => self.turn_messages(messages).await?,
                 Input::TaskEnded(ended) => self.task_ended(ended).await?,
                 Input::Deadline => self.deadline_passed().await?,
+                // A reader that leaves wakes nobody, so the timer also runs while there is one.
+                Input::Idle if self.journal.has_readers() => Next::Go,
                 Input::Idle => {
                     // What was sent before the channel closed is still answered.
                     self.commands.close();
@@ -278,10 +280,10 @@ impl Actor {
         Ok(Next::Leave)
     }
 
-    /// Whether the session could be unloaded: nothing runs, nothing is due, nobody reads.
-    fn is_idle(&mut self) -> bool {
+    /// Whether the session could be unloaded as far as it knows itself: nothing runs, nothing is due.
+    fn is_idle(&self) -> bool {
         let runs = self.open.as_ref().is_some_and(|open| open.running.is_some());
-        !runs && self.queue.is_empty() && self.interrupts.next_deadline().is_none() && !self.journal.has_readers()
+        !runs && self.queue.is_empty() && self.interrupts.next_deadline().is_none()
     }
 
     fn until(&self, at: Timestamp) -> Instant {

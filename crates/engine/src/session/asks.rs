@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use tokio::sync::oneshot;
 
 use super::actor::{Actor, Fault, Next};
-use crate::error::EngineError;
+use crate::{error::EngineError, policy};
 
 impl Actor {
     /// The turn needs a person, unless the answer is known already.
@@ -55,6 +55,9 @@ impl Actor {
         let Some(interrupt) = self.interrupts.get(id) else { return Err(self.why_not(id).await?.into()) };
         if let Some(problem) = answer.misfit(&interrupt.ask) {
             return Err(EngineError::new(ErrorKind::InvalidInput, format!("the answer does not fit: {problem}")).into());
+        }
+        if matches!(&answer, Answer::Edit { args } if !policy::is_shallow(args)) {
+            return Err(EngineError::new(ErrorKind::InvalidInput, "the edited arguments nest too deeply").into());
         }
         self.resolve(id, answer, AnsweredBy::Client(client)).await
     }

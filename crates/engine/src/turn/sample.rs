@@ -51,12 +51,12 @@ pub(crate) async fn ask(
     };
     drop(chunks);
     let Answer { usage, words, calls, .. } = answer;
-    if let Some(usage) = usage {
-        state.usage += usage;
-        let model = model.info().id.clone();
-        let kind = EventKind::UsageUpdated { step: state.steps, slot, model, usage, turn: state.usage };
-        context.recorder.fact(kind).await?;
-    }
+    // Told also where the server reported nothing: it is what counts the steps after a restart.
+    let usage = usage.unwrap_or_default();
+    state.usage += usage;
+    let model = model.info().id.clone();
+    let kind = EventKind::UsageUpdated { step: state.steps, slot, model, usage, turn: state.usage };
+    context.recorder.fact(kind).await?;
     let finish = match end {
         Ok(finish) => finish,
         Err(error) => {

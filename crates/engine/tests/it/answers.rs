@@ -1,0 +1,180 @@
+//! Interrupts: asked, answered once, refused, granted, and withdrawn.
+
+use std::time::Duration;
+
+use agentd_core::{
+    error::ErrorKind,
+    event::EventKind,
+    interrupt::Answer,
+    session::SessionSettings,
+    turn::{OnInterrupt, StartTurn, StopReason},
+};
+use agentd_engine::EngineConfig;
+use agentd_testkit::scripted::{calls, says};
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::world::{World, input, run, to_end, until};
+
+fn raised(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::InterruptRaised { .. })
+}
+
+#[tokio::test]
+async fn a_change_asks_first_and_runs_when_approved() {
+    let world = World::new([calls(&[("change", json!({"path": "a.txt"}))]), says("Changed.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    until(&mut started.events, raised).await;
+    assert!(world.tools.ran().is_empty(), "nothing runs before the answer");
+    let [interrupt] = &world.engine.interrupts(None).await.unwrap()[..] else { panic!("one is pending") };
+    let misfit = world.engine.answer(interrupt.id, Answer::Text { text: "sure".to_owned() }, "test".to_owned()).await;
+    assert_eq!(misfit.err().unwrap().kind(), ErrorKind::InvalidInput);
+    world.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    to_end(&mut started.events).await;
+    let again = world.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.err().unwrap();
+    assert_eq!(again.kind(), ErrorKind::Conflict);
+    assert!(world.engine.interrupts(None).await.unwrap().is_empty());
+    assert_snapshot!(world.log(&session), @r#"
+     1 turn started, base, at most 100 steps
+     2 + user_message
+     3 = user "Change!" (Done)
+     4 usage of step 1: 0+0
+     5 + call change
+     6 = call change {"path":"a.txt"} (Done)
+     7 ? change {"path":"a.txt"} Medium, it changes files; preview Some("+ {\"path\":\"a.txt\"}"); grant Some("change")
+     8 ! Approve by Client("test")
+     9 + result of change
+    10 = result of change: "written" (Done)
+    11 + agent_message
+    12 usage of step 2: 0+0
+    13 = agent "Changed." (Done)
+    14 turn ended: Completed "Changed.", 2 steps, tools ran, a.txt Created
+    "#);
+}
+
+async fn answered(answer: Answer) -> (World, String) {
+    let world = World::new([
+        calls(&[("launch", json!({"command": "make"})), ("launch", json!({"command": "make"}))]),
+        says("Done."),
+    ]);
+    let session = world.session().await;
+    let mut started = session.start_turn(StartTurn { on_interrupt: OnInterrupt::Wait, ..input("Go!") }).await.unwrap();
+    loop {
+        let event =
+            until(&mut started.events, |kind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. })).await;
+        let EventKind::InterruptRaised { interrupt } = &event.kind else { break };
+        session.answer(interrupt.id, answer.clone(), "test".to_owned()).await.unwrap();
+    }
+    let log = world.log(&session);
+    (world, log)
+}
+
+#[tokio::test]
+async fn always_is_asked_once_and_keeps_the_shown_rule() {
+    let (world, log) = answered(Answer::Always).await;
+    assert_eq!(world.tools.ran().len(), 2);
+    assert_eq!(log.matches("\n ? ").count() + log.matches("? launch").count(), 1, "{log}");
+    assert!(log.contains(r#"settings: grants ["launch: make"]"#), "{log}");
+}
+
+#[tokio::test]
+async fn a_rejection_is_told_to_the_model_and_listed() {
+    let (world, log) = answered(Answer::Reject { reason: Some("not today".to_owned()) }).await;
+    assert!(world.tools.ran().is_empty());
+    assert_eq!(log.matches("E_DENIED: \"refused: not today").count(), 2, "{log}");
+    assert!(log.contains("denied launch, denied launch"), "{log}");
+}
+
+#[tokio::test]
+async fn edited_arguments_are_what_runs_and_the_model_knows() {
+    let (world, log) = answered(Answer::Edit { args: json!({"command": "make test"}) }).await;
+    assert_eq!(world.tools.ran(), [r#"launch {"command":"make test"}"#; 2]);
+    assert!(log.contains("The person changed the arguments to"), "{log}");
+}
+
+async fn unattended(on_interrupt: OnInterrupt) -> (World, agentd_core::turn::TurnResult) {
+    let world = World::new([calls(&[("change", json!({})), ("look", json!({}))]), says("Went on.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Change!") }).await.unwrap();
+    let result = to_end(&mut started.events).await.1;
+    (world, result)
+}
+
+#[tokio::test]
+async fn unattended_runs_deny_fail_or_approve_as_told() {
+    let (world, result) = unattended(OnInterrupt::Deny).await;
+    assert_eq!((result.stop_reason, result.denials.len()), (StopReason::Completed, 1));
+    assert_eq!(world.tools.ran(), ["look {}"]);
+    let (world, result) = unattended(OnInterrupt::Fail).await;
+    assert_eq!((result.stop_reason, result.denials.len()), (StopReason::Denied, 1));
+    assert!(world.tools.ran().is_empty());
+    let (world, result) = unattended(OnInterrupt::Approve).await;
+    assert_eq!((result.stop_reason, result.denials.len()), (StopReason::Completed, 0));
+    assert_eq!(world.tools.ran().len(), 2);
+}
+
+#[tokio::test]
+async fn a_session_that_allows_is_not_asked() {
+    let config = EngineConfig {
+        session_defaults: SessionSettings { confirm_write: false, confirm_exec: false, ..SessionSettings::default() },
+        ..EngineConfig::default()
+    };
+    let world = World::with(config, [calls(&[("change", json!({})), ("launch", json!({}))]), says("Done.")]);
+    let session = world.session().await;
+    let result = run(&session, "Go!").await;
+    assert_eq!(world.tools.ran().len(), 2);
+    assert_eq!(result.files.len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_succeed_asks_nobody() {
+    let world = World::new([calls(&[("change", json!({"path": "impossible"}))]), says("Well.")]);
+    let session = world.session().await;
+    run(&session, "Change!").await;
+    let log = world.log(&session);
+    assert!(log.contains("E_INVALID_ARGS: \"that is impossible\"") && !log.contains('?'), "{log}");
+}
+
+#[tokio::test]
+async fn the_model_asks_and_gets_the_words() {
+    let world = World::new([calls(&[("ask_human", json!({"question": "Tea or coffee?"}))]), says("Tea it is.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Drink!")).await.unwrap();
+    let event = until(&mut started.events, raised).await;
+    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    let empty = session.answer(interrupt.id, Answer::Text { text: " ".to_owned() }, "test".to_owned()).await;
+    assert_eq!(empty.err().unwrap().kind(), ErrorKind::InvalidInput);
+    session.answer(interrupt.id, Answer::Text { text: "tea".to_owned() }, "test".to_owned()).await.unwrap();
+    to_end(&mut started.events).await;
+    assert!(world.log(&session).contains("result of ask_human: \"tea\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_takes_the_default() {
+    let config = EngineConfig { interrupt_deadline: Some(Duration::from_secs(3600)), ..EngineConfig::default() };
+    let world = World::with(config, [calls(&[("change", json!({}))]), says("Never mind.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    until(&mut started.events, raised).await;
+    world.clock.advance(Duration::from_secs(3601));
+    tokio::time::advance(Duration::from_secs(3601)).await;
+    let (events, result) = to_end(&mut started.events).await;
+    assert_eq!((result.text.as_str(), result.denials.len()), ("Never mind.", 1));
+    let by_deadline = |kind: &EventKind| {
+        matches!(kind, EventKind::InterruptResolved { by: agentd_core::interrupt::AnsweredBy::Deadline, .. })
+    };
+    assert!(events.iter().any(|event| by_deadline(&event.kind)));
+}
+
+#[tokio::test]
+async fn cancelling_withdraws_what_was_asked() {
+    let world = World::new([calls(&[("change", json!({}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    until(&mut started.events, raised).await;
+    session.cancel(Some(started.turn_id)).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Cancelled);
+    assert!(world.engine.interrupts(None).await.unwrap().is_empty());
+    assert!(world.tools.ran().is_empty());
+}

@@ -1,0 +1,164 @@
+//! Daemons that were killed: what the next one tells, and how turns go on.
+
+use std::sync::Arc;
+
+use agentd_core::{event::EventKind, interrupt::Answer, turn::StopReason};
+use agentd_engine::EngineConfig;
+use agentd_testkit::{
+    memory_store::MemoryStore,
+    scripted::{Play, calls, says},
+};
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::world::{World, go_on, input, soon, to_end, until};
+
+#[tokio::test]
+async fn a_kill_while_a_tool_runs_is_told_and_the_turn_can_go_on() {
+    let world = World::new([calls(&[("look", json!({})), ("hold", json!({})), ("change", json!({}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    until(
+        &mut started.events,
+        |kind| matches!(kind, EventKind::ItemCompleted { item, .. } if item.body.kind() == "tool_result"),
+    )
+    .await;
+    soon("the second to begin", world.tools.began(2)).await;
+
+    let next = world.restarted([says("I look again.")]);
+    let recovered = next.engine.recover().await.unwrap();
+    assert_eq!(recovered.len(), 1);
+    assert_eq!(
+        (&recovered[0].finished[..], &recovered[0].never_ran[..], &recovered[0].unknown[..]),
+        (&["look".to_owned()][..], &["change".to_owned()][..], &["hold".to_owned()][..])
+    );
+    let session = next.engine.session(session.id()).await.unwrap();
+    assert_snapshot!(next.log(&session), @r#"
+     1 turn started, base, at most 100 steps
+     2 + user_message
+     3 = user "Go!" (Done)
+     4 usage of step 1: 0+0
+     5 + call look
+     6 = call look {} (Done)
+     7 + call hold
+     8 = call hold {} (Done)
+     9 + call change
+    10 = call change {} (Done)
+    11 + result of look
+    12 + result of hold
+    13 = result of look: "look is done" (Done)
+    14 = result of hold E_UNKNOWN_OUTCOME: "the daemon stopped while this ran: it may have taken effect or not; look before you run it again" (Unknown)
+    15 + result of change
+    16 = result of change E_NOT_RUN: "the daemon stopped before this ran: it never ran; call it again if it is still wanted" (Done)
+    17 + notice
+    18 = notice "The daemon stopped while this turn ran. Finished and not run again: look. Never ran: change. Unknown, may have taken effect or not: hold." (Done)
+    19 turn ended: Interrupted "", 1 steps, tools ran
+    "#);
+    let mut started = session.start_turn(go_on()).await.unwrap();
+    let (_, result) = to_end(&mut started.events).await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "I look again."));
+    assert!(next.tools.ran().is_empty(), "nothing runs twice");
+}
+
+#[tokio::test]
+async fn an_answer_after_a_restart_makes_the_turn_go_on() {
+    let world = World::new([calls(&[("look", json!({})), ("change", json!({})), ("change", json!({"b": 2}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+
+    let next = world.restarted([says("Changed.")]);
+    let recovered = next.engine.recover().await.unwrap();
+    assert!(recovered[0].goes_on);
+    let session = next.engine.session(session.id()).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    assert_eq!(events.live_turn(), Some(started.turn_id));
+    for _ in 0..2 {
+        let pending = loop {
+            // The second question comes when the first has been carried out.
+            let pending = next.engine.interrupts(None).await.unwrap();
+            if !pending.is_empty() {
+                break pending;
+            }
+            tokio::task::yield_now().await;
+        };
+        next.engine.answer(pending[0].id, Answer::Approve, "test".to_owned()).await.unwrap();
+    }
+    let (_, result) = to_end(&mut events).await;
+    assert_eq!((result.turn_id, result.text.as_str()), (started.turn_id, "Changed."));
+    assert_eq!(next.tools.ran().len(), 2, "the look of the first life is not repeated");
+}
+
+/// Copies the first events of a journal, as if the daemon had been killed right after storing them.
+fn killed_after(world: &World, session: agentd_core::ids::SessionId, events: usize) -> Arc<MemoryStore> {
+    world.store.copy_prefix(session, events)
+}
+
+#[tokio::test]
+async fn killed_after_each_single_event_nothing_is_lost_or_run_twice() {
+    let script = || [calls(&[("look", json!({})), ("change", json!({}))]), says("Changed.")];
+    let world = World::new(script());
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    let event = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    to_end(&mut started.events).await;
+    let whole = world.store.events_of(session.id());
+
+    for kept in 1..=whole.len() {
+        let store = killed_after(&world, session.id(), kept);
+        let next = World::on(store, EngineConfig::default(), [says("Going on."), says("Going on.")]);
+        next.engine.recover().await.unwrap();
+        let session = next.engine.session(session.id()).await.unwrap();
+        for interrupt in next.engine.interrupts(None).await.unwrap() {
+            session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+        }
+        if session.show().await.unwrap().live_turn.is_some() {
+            let mut events = session.subscribe(0).await.unwrap();
+            to_end(&mut events).await;
+        }
+        let events = next.store.events_of(session.id());
+        assert_eq!(events[..kept], whole[..kept], "what was acknowledged is there, killed after {kept}");
+        assert!(events.iter().enumerate().all(|(n, event)| event.seq == n as u64 + 1), "numbers without a gap");
+        for item in whole[..kept].iter().filter_map(finished_tool) {
+            assert!(
+                !next.tools.ran().iter().any(|ran| ran.starts_with(&item)),
+                "{item} ran twice, killed after {kept}"
+            );
+        }
+        assert_eq!(ends(&events), 1, "one end, killed after {kept}:\n{}", next.log(&session));
+        if kept < whole.len()
+            && !matches!(&events[events.len() - 1].kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Completed)
+        {
+            let mut started = session.start_turn(go_on()).await.unwrap();
+            assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Completed, "killed after {kept}");
+        }
+    }
+}
+
+fn finished_tool(event: &Arc<agentd_core::event::Event>) -> Option<String> {
+    match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            agentd_core::item::ItemBody::ToolResult(result) => Some(result.name.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn ends(events: &[Arc<agentd_core::event::Event>]) -> usize {
+    events.iter().filter(|event| matches!(event.kind, EventKind::TurnEnded { .. })).count()
+}
+
+#[tokio::test]
+async fn a_reset_hides_the_history_and_keeps_the_session() {
+    let world = World::new([says("One."), says("Two.")]);
+    let session = world.session().await;
+    crate::world::run(&session, "remember the word").await;
+    session.reset().await.unwrap();
+    let next = world.restarted([Play::Chunks(vec![agentd_core::model::ModelChunk::Text("?".to_owned())])]);
+    let session = next.engine.session(session.id()).await.unwrap();
+    crate::world::run(&session, "which word?").await;
+    assert_eq!(next.model.requests()[0].messages.len(), 2, "the system message and the question");
+}

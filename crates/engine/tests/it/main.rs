@@ -1,0 +1,10 @@
+//! Sessions and turns through the engine's front, with a scripted model and a journal in memory.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod answers;
+mod crash;
+mod readers;
+mod stops;
+mod turns;
+mod world;

@@ -1,0 +1,108 @@
+//! Cancels, panics, full disks and the daemon's stop.
+
+use std::time::Duration;
+
+use agentd_core::{
+    error::ErrorKind,
+    event::EventKind,
+    model::ModelChunk,
+    turn::{IfBusy, StartTurn, StopReason},
+};
+use agentd_testkit::scripted::{Play, calls, says};
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::world::{World, go_on, input, run, soon, to_end, until};
+
+#[tokio::test]
+async fn a_cancel_keeps_the_words_that_were_said() {
+    let world = World::new([Play::Hangs(vec![ModelChunk::Text("I was about".to_owned())]), says("to say this.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Speak!")).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
+    session.cancel(None).await.unwrap();
+    let (_, result) = to_end(&mut started.events).await;
+    assert_eq!(result.stop_reason, StopReason::Cancelled);
+    assert_snapshot!(world.log(&session), @r#"
+    1 turn started, base, at most 100 steps
+    2 + user_message
+    3 = user "Speak!" (Done)
+    4 + agent_message
+    5 = agent "I was about" (Cut)
+    6 turn ended: Cancelled "", 1 steps
+    "#);
+    let mut started = session.start_turn(go_on()).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.text, "to say this.");
+}
+
+#[tokio::test]
+async fn a_cancel_reaches_tools_and_starts_no_more() {
+    let world = World::new([calls(&[("hold", json!({})), ("launch", json!({}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Hold!")).await.unwrap();
+    soon("the tool to begin", world.tools.began(1)).await;
+    session.cancel(None).await.unwrap();
+    to_end(&mut started.events).await;
+    assert_eq!(world.tools.ran().len(), 1);
+    assert!(world.log(&session).contains("result of hold E_CANCELLED"), "{}", world.log(&session));
+}
+
+#[tokio::test]
+async fn a_panicking_turn_ends_failed_and_the_session_lives() {
+    let world = World::new([Play::Panics, says("Still here.")]);
+    let session = world.session().await;
+    let result = run(&session, "Break!").await;
+    assert_eq!(result.error.unwrap().kind, ErrorKind::Internal);
+    assert_eq!(run(&session, "And now?").await.text, "Still here.");
+}
+
+#[tokio::test]
+async fn a_full_disk_acknowledges_nothing_and_loses_nothing() {
+    let world = World::new([says("One."), says("lost"), says("Two.")]);
+    let session = world.session().await;
+    run(&session, "first").await;
+    let before = world.log(&session);
+    world.store.fail_next_appends(1);
+    let error = session.start_turn(input("second")).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Storage);
+    assert_eq!(world.log(&session), before);
+    let session = world.engine.session(session.id()).await.unwrap();
+    assert_eq!(soon("the next turn", run(&session, "third")).await.stop_reason, StopReason::Completed);
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_during_a_turn_tells_its_readers() {
+    let world = World::new([calls(&[("hold", json!({}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Hold!")).await.unwrap();
+    soon("the tool to begin", world.tools.began(1)).await;
+    world.store.fail_next_appends(1);
+    world.tools.release(1);
+    let error = loop {
+        match soon("the error", started.events.next()).await.expect("an error first") {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Storage);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_lets_short_turns_end_suspends_long_ones_and_leaves_questions_open() {
+    let world =
+        World::new([Play::Hangs(vec![ModelChunk::Text("Once upon".to_owned())]), calls(&[("change", json!({}))])]);
+    let (long, asking) = (world.session().await, world.session().await);
+    let mut story = long.start_turn(input("A story!")).await.unwrap();
+    until(&mut story.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
+    let queued = long.start_turn(StartTurn { if_busy: IfBusy::Queue, ..input("And another!") }).await.unwrap();
+    let mut question = asking.start_turn(input("Change!")).await.unwrap();
+    until(&mut question.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    world.engine.drain(Duration::from_secs(10)).await;
+    assert_eq!(to_end(&mut story.events).await.1.stop_reason, StopReason::Suspended);
+    let mut events = queued.events;
+    assert_eq!(to_end(&mut events).await.1.stop_reason, StopReason::Suspended);
+    let end = question.events.next().await.unwrap();
+    assert_eq!(end.err().unwrap().kind(), ErrorKind::ShuttingDown, "the question's stream ends without a turn's end");
+    assert_eq!(world.engine.session(long.id()).await.err().unwrap().kind(), ErrorKind::ShuttingDown);
+    assert_eq!(world.engine.interrupts(None).await.unwrap().len(), 1);
+}

@@ -1,0 +1,197 @@
+//! Turns from input to answer.
+
+use agentd_core::{
+    error::ErrorKind,
+    model::{Message, ModelChunk},
+    turn::{IfBusy, StartTurn, StopReason},
+    usage::Usage,
+};
+use agentd_engine::EngineConfig;
+use agentd_testkit::scripted::{Play, calls, says};
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::world::{World, go_on, input, run, soon, to_end};
+
+#[tokio::test]
+async fn an_answer_is_stored_and_shown_in_order() {
+    let usage = Usage { prompt_tokens: 10, completion_tokens: 2, ..Usage::default() };
+    let world = World::new([Play::Chunks(vec![
+        ModelChunk::Reasoning("They greet.".to_owned()),
+        ModelChunk::Text("Good ".to_owned()),
+        ModelChunk::Text("day.".to_owned()),
+        ModelChunk::Usage(usage),
+    ])]);
+    let session = world.session().await;
+    let result = run(&session, "Hello!").await;
+    assert_eq!((result.text.as_str(), result.usage), ("Good day.", usage));
+    assert_snapshot!(world.log(&session), @r#"
+    1 turn started, base, at most 100 steps
+    2 + user_message
+    3 = user "Hello!" (Done)
+    4 + reasoning
+    5 = reasoning "They greet." (Done)
+    6 + agent_message
+    7 usage of step 1: 10+2
+    8 = agent "Good day." (Done)
+    9 turn ended: Completed "Good day.", 1 steps
+    "#);
+}
+
+#[tokio::test]
+async fn tools_run_and_their_results_reach_the_model() {
+    let world = World::new([
+        calls(&[("look", json!({"at": 1})), ("look", json!({"at": 2})), ("fail", json!({}))]),
+        says("Seen."),
+    ]);
+    let session = world.session().await;
+    let result = run(&session, "Look!").await;
+    assert!(result.tool_used);
+    assert_eq!(world.tools.ran().len(), 3);
+    let second = &world.model.requests()[1].messages;
+    let shown: Vec<&str> = second
+        .iter()
+        .filter_map(|m| if let Message::Tool { text, .. } = m { Some(text.as_str()) } else { None })
+        .collect();
+    assert_eq!(shown, ["look is done", "look is done", "E_TOOL: it did not work"]);
+}
+
+#[tokio::test]
+async fn independent_looks_of_one_step_run_at_once() {
+    let world = World::new([calls(&[("hold", json!({})), ("hold", json!({})), ("hold", json!({}))]), says("Done.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Hold!")).await.unwrap();
+    soon("all three to begin", world.tools.began(3)).await;
+    world.tools.release(3);
+    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Completed);
+}
+
+#[tokio::test]
+async fn a_session_remembers_and_the_next_request_repeats_the_last() {
+    let world = World::new([says("One."), says("Two.")]);
+    let session = world.session().await;
+    run(&session, "first").await;
+    run(&session, "second").await;
+    let requests = world.model.requests();
+    let (first, second) = (&requests[0].messages, &requests[1].messages);
+    assert_eq!(second[..first.len()], first[..], "the prefix is stable");
+    assert_eq!(second.len(), 4);
+}
+
+#[tokio::test]
+async fn the_step_limit_ends_in_an_answer_without_tools() {
+    let world = World::new([calls(&[("look", json!({}))]), calls(&[("look", json!({}))]), says("That is all I saw.")]);
+    let session = world.session().await;
+    let start = StartTurn { max_steps: Some(2), ..input("Look for ever!") };
+    let mut started = session.start_turn(start).await.unwrap();
+    let (_, result) = to_end(&mut started.events).await;
+    assert_eq!(
+        (result.stop_reason, result.text.as_str(), result.steps),
+        (StopReason::MaxSteps, "That is all I saw.", 3)
+    );
+    let requests = world.model.requests();
+    assert!(!requests[1].tools.is_empty());
+    assert!(requests[2].tools.is_empty(), "the last answer may call nothing");
+}
+
+#[tokio::test]
+async fn a_model_that_says_nothing_is_asked_once_without_tools() {
+    let world = World::new([Play::Chunks(vec![]), Play::Chunks(vec![])]);
+    let session = world.session().await;
+    let result = run(&session, "Well?").await;
+    assert_eq!((result.stop_reason, result.steps), (StopReason::Completed, 2));
+    assert!(world.log(&session).contains("warning empty_answer"));
+}
+
+#[tokio::test]
+async fn a_broken_answer_keeps_what_there_was_and_runs_no_calls() {
+    let cut = vec![
+        ModelChunk::Text("I will".to_owned()),
+        ModelChunk::ToolCall { name: "look".to_owned(), arguments: "{}".to_owned() },
+    ];
+    let world = World::new([Play::Fails(cut, ErrorKind::CutStream)]);
+    let session = world.session().await;
+    let result = run(&session, "Go!").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Failed, "I will"));
+    assert_eq!(result.error.unwrap().kind, ErrorKind::CutStream);
+    assert!(world.tools.ran().is_empty());
+    assert_snapshot!(world.log(&session), @r#"
+    1 turn started, base, at most 100 steps
+    2 + user_message
+    3 = user "Go!" (Done)
+    4 + agent_message
+    5 usage of step 1: 0+0
+    6 = agent "I will" (Cut)
+    7 turn ended: Failed "I will", 1 steps, CutStream: the script says so
+    "#);
+}
+
+#[tokio::test]
+async fn a_failed_turn_can_be_continued() {
+    let world = World::new([Play::Fails(vec![], ErrorKind::Unreachable), says("Here I am.")]);
+    let session = world.session().await;
+    run(&session, "Hello?").await;
+    let mut started = session.start_turn(go_on()).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.text, "Here I am.");
+    let error = session.start_turn(go_on()).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+}
+
+#[tokio::test]
+async fn todos_are_written_shown_and_reminded_of() {
+    let todos =
+        json!({"todos": [{"content": "dig", "status": "in_progress"}, {"content": "sow", "status": "pending"}]});
+    let world = World::new([calls(&[("todo_write", todos)]), calls(&[("todo_read", json!({}))]), says("Planned.")]);
+    let session = world.session().await;
+    run(&session, "Plan!").await;
+    assert_eq!(session.show().await.unwrap().session.todos.len(), 2);
+    let last = world.model.requests()[1].messages.last().cloned();
+    let Some(Message::User { text }) = last else { panic!("{last:?}") };
+    assert_eq!(text, "<system_reminder>\nCurrent todo: dig. Next: sow\n</system_reminder>");
+}
+
+#[tokio::test]
+async fn a_busy_session_refuses_queues_or_is_steered_as_asked() {
+    let world = World::new([calls(&[("hold", json!({}))]), says("First, and more."), says("Second.")]);
+    let session = world.session().await;
+    let mut first = session.start_turn(input("one")).await.unwrap();
+    soon("the first to begin", world.tools.began(1)).await;
+    assert_eq!(session.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::Conflict);
+    let mut second = session.start_turn(StartTurn { if_busy: IfBusy::Queue, ..input("two") }).await.unwrap();
+    let steered = session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("and more") }).await.unwrap();
+    assert_eq!(steered.turn_id, first.turn_id);
+    world.tools.release(1);
+    assert_eq!(to_end(&mut first.events).await.1.text, "First, and more.");
+    let (events, result) = to_end(&mut second.events).await;
+    assert_eq!((result.text.as_str(), result.turn_id), ("Second.", second.turn_id));
+    assert!(events.iter().all(|event| event.turn_id == Some(second.turn_id)));
+    let steered = Message::User { text: "and more".to_owned() };
+    assert!(world.model.requests()[1].messages.contains(&steered));
+}
+
+#[tokio::test]
+async fn what_is_added_at_the_last_moment_is_still_looked_at() {
+    let world = World::new([Play::Hangs(vec![])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("one")).await.unwrap();
+    soon("the model to be asked", world.model.asked(1)).await;
+    session.steer(Some(started.turn_id), "wait".to_owned()).await.unwrap();
+    session.cancel(None).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Cancelled);
+    let error = session.steer(Some(started.turn_id), "too late".to_owned()).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn senseless_inputs_are_refused_with_a_hint() {
+    let world = World::with(EngineConfig { max_input_bytes: 100, ..EngineConfig::default() }, []);
+    let session = world.session().await;
+    for text in ["", " \n", &"x".repeat(101)] {
+        let error = session.start_turn(input(text)).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{text:?}");
+        assert!(error.hint().is_some());
+    }
+    assert_eq!(world.log(&session), "");
+    let nobody = world.engine.session(agentd_core::ids::SessionId::generate()).await.unwrap();
+    assert_eq!(nobody.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::NotFound);
+}

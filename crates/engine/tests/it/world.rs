@@ -1,0 +1,186 @@
+//! A world for one test, and a way to write down what happened in it.
+
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    interrupt::Ask,
+    item::{Item, ItemBody},
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnResult},
+};
+use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle, Subscription};
+use agentd_testkit::{
+    memory_store::MemoryStore,
+    scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock},
+};
+
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) model: Arc<ScriptedModel>,
+    pub(crate) tools: Arc<ScriptedTools>,
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) clock: Arc<StoppedClock>,
+}
+
+impl World {
+    pub(crate) fn new(script: impl IntoIterator<Item = Play>) -> Self {
+        Self::with(EngineConfig::default(), script)
+    }
+
+    pub(crate) fn with(config: EngineConfig, script: impl IntoIterator<Item = Play>) -> Self {
+        Self::on(Arc::new(MemoryStore::new()), config, script)
+    }
+
+    pub(crate) fn on(store: Arc<MemoryStore>, config: EngineConfig, script: impl IntoIterator<Item = Play>) -> Self {
+        let model = ScriptedModel::new(script);
+        let tools = ScriptedTools::new();
+        let clock = Arc::new(StoppedClock::default());
+        let engine = Engine::new(EngineParts {
+            models: Arc::new(OneModel(Arc::clone(&model))),
+            toolbox: Arc::clone(&tools) as _,
+            store: Arc::clone(&store) as _,
+            workspaces: Arc::new(NoWorkspaces),
+            clock: Arc::clone(&clock) as _,
+            config,
+        });
+        Self { engine, model, tools, store, clock }
+    }
+
+    /// Another daemon on the same journal. This one's tasks end with the test.
+    pub(crate) fn restarted(&self, script: impl IntoIterator<Item = Play>) -> Self {
+        Self::on(Arc::clone(&self.store), EngineConfig::default(), script)
+    }
+
+    pub(crate) async fn session(&self) -> SessionHandle {
+        self.engine.create_session(self.engine.session_defaults(), None).await.unwrap()
+    }
+
+    /// The session's stored events, a line each.
+    pub(crate) fn log(&self, session: &SessionHandle) -> String {
+        log(&self.store.events_of(session.id()))
+    }
+}
+
+pub(crate) fn input(text: &str) -> StartTurn {
+    StartTurn {
+        text: Some(text.to_owned()),
+        slot: None,
+        max_steps: None,
+        on_interrupt: OnInterrupt::Wait,
+        if_busy: IfBusy::Refuse,
+        client: "test".to_owned(),
+    }
+}
+
+pub(crate) fn go_on() -> StartTurn {
+    StartTurn { text: None, ..input("") }
+}
+
+/// Nothing in these tests takes real time; what takes this long hangs.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(Duration::from_secs(20), future).await {
+        Ok(value) => value,
+        Err(_) => panic!("still waiting for {what}"),
+    }
+}
+
+/// All events up to the turn's end.
+pub(crate) async fn to_end(events: &mut Subscription) -> (Vec<Arc<Event>>, TurnResult) {
+    let mut seen = Vec::new();
+    loop {
+        let event = soon("the turn's end", events.next()).await.expect("the stream goes on").expect("no error");
+        seen.push(Arc::clone(&event));
+        if let EventKind::TurnEnded { result } = &event.kind {
+            return (seen, (**result).clone());
+        }
+    }
+}
+
+/// The first event that fits.
+pub(crate) async fn until(events: &mut Subscription, fits: impl Fn(&EventKind) -> bool) -> Arc<Event> {
+    loop {
+        let event = soon("an event", events.next()).await.expect("the stream goes on").expect("no error");
+        if fits(&event.kind) {
+            return event;
+        }
+    }
+}
+
+pub(crate) async fn run(session: &SessionHandle, text: &str) -> TurnResult {
+    let mut started = session.start_turn(input(text)).await.unwrap();
+    to_end(&mut started.events).await.1
+}
+
+pub(crate) fn log<E: AsRef<Event>>(events: &[E]) -> String {
+    events.iter().map(|event| format!("{}\n", line(event.as_ref()))).collect()
+}
+
+fn line(event: &Event) -> String {
+    let what = match &event.kind {
+        EventKind::TurnStarted { slot, max_steps, .. } => format!("turn started, {slot}, at most {max_steps} steps"),
+        EventKind::ItemStarted { item } => format!("+ {}", short(item)),
+        EventKind::ItemDelta { offset, text, .. } => format!("  {offset}: {text:?}"),
+        EventKind::ItemCompleted { item, status } => format!("= {} ({status:?})", full(item)),
+        EventKind::InterruptRaised { interrupt } => match &interrupt.ask {
+            Ask::Approval { tool, args, risk, reason, preview, grant } => {
+                format!("? {tool} {args} {risk:?}, {reason}; preview {preview:?}; grant {grant:?}")
+            }
+            Ask::Question { question, .. } => format!("? {question}"),
+        },
+        EventKind::InterruptResolved { answer, by, .. } => format!("! {answer:?} by {by:?}"),
+        EventKind::UsageUpdated { step, usage, .. } => {
+            format!("usage of step {step}: {}+{}", usage.prompt_tokens, usage.completion_tokens)
+        }
+        EventKind::StateChanged { change } => match change {
+            StateChange::Todos { todos } => format!("todos: {}", todos.len()),
+            StateChange::Title { title } => format!("title: {title}"),
+            StateChange::Settings { settings } => format!("settings: grants {:?}", settings.grants),
+            StateChange::Queue { length } => format!("queue: {length}"),
+            StateChange::Reset => "reset".to_owned(),
+        },
+        EventKind::Warning { code, message } => format!("warning {code}: {message}"),
+        EventKind::TurnEnded { result } => ended(result),
+    };
+    format!("{:>2} {what}", event.seq)
+}
+
+fn ended(result: &TurnResult) -> String {
+    let mut text = format!("turn ended: {:?} {:?}, {} steps", result.stop_reason, result.text, result.steps);
+    if result.tool_used {
+        text.push_str(", tools ran");
+    }
+    for denial in &result.denials {
+        text.push_str(&format!(", denied {}", denial.tool));
+    }
+    for file in &result.files {
+        text.push_str(&format!(", {} {:?}", file.path, file.change));
+    }
+    if let (StopReason::Failed, Some(error)) = (result.stop_reason, &result.error) {
+        text.push_str(&format!(", {:?}: {}", error.kind, error.message));
+    }
+    text
+}
+
+fn short(item: &Item) -> String {
+    match &item.body {
+        ItemBody::ToolCall(call) => format!("call {}", call.name),
+        ItemBody::ToolResult(result) => format!("result of {}", result.name),
+        other => other.kind().to_owned(),
+    }
+}
+
+fn full(item: &Item) -> String {
+    match &item.body {
+        ItemBody::UserMessage { text, steered: true } => format!("steered {text:?}"),
+        ItemBody::UserMessage { text, .. } => format!("user {text:?}"),
+        ItemBody::AgentMessage { text } => format!("agent {text:?}"),
+        ItemBody::Reasoning { text } => format!("reasoning {text:?}"),
+        ItemBody::ToolCall(call) => format!("call {} {}", call.name, call.arguments),
+        ItemBody::ToolResult(result) => {
+            let code = result.error.map(|code| format!(" {}", code.as_str())).unwrap_or_default();
+            format!("result of {}{code}: {:?}", result.name, result.text)
+        }
+        ItemBody::Compaction { summary } => format!("compaction {summary:?}"),
+        ItemBody::Notice { text } => format!("notice {text:?}"),
+    }
+}
