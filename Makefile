@@ -1,0 +1,60 @@
+# agentd: `make chat` for a first conversation, `make test` for everything that is checked.
+# Needs Rust (cargo), Python 3.8 or newer with pip, and make. Nothing else.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+CARGO ?= cargo
+PYTHON ?= python3
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+VENV := $(TARGET)/python
+
+.PHONY: help build model chat test test-rust test-clients bench fmt lint docs install clean
+
+help: ## Show what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+build: ## Build agentd and agentctl, optimised, into target/release
+	$(CARGO) build --release --locked -p agentd -p agentctl
+
+model: ## Bring the weights of the built-in model (89 MB, checked by hash) into the data folder
+	@$(PYTHON) scripts/fetch_model.py
+
+chat: build model ## Talk: builds, brings the built-in model, starts the daemon, opens the chat
+	@$(TARGET)/release/agentctl chat
+
+test: test-rust test-clients ## Run all tests
+
+# The suites that run real processes find the binaries beside themselves; they are built first, in the same profile.
+test-rust: model
+	$(CARGO) build --locked --workspace --bins --examples
+	$(CARGO) test --locked --workspace
+
+# A client made from the published protocol alone, in another language.
+test-clients: $(VENV)/ready
+	$(CARGO) build --locked --workspace --bins
+	$(VENV)/bin/python -m unittest discover -v -s tests/clients/python
+
+$(VENV)/ready: tests/clients/python/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+bench: build model ## Measure the hot paths against floors in the same run, as a table
+	$(CARGO) run --release --locked -p agentd-bench
+
+fmt: ## Format the code
+	$(CARGO) fmt --all
+
+lint: ## Check format and lints
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+docs: ## Check the documentation of the code
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+
+install: build ## Install agentd and agentctl into PREFIX/bin (default ~/.local)
+	install -Dm755 $(TARGET)/release/agentd $(or $(PREFIX),$(HOME)/.local)/bin/agentd
+	install -Dm755 $(TARGET)/release/agentctl $(or $(PREFIX),$(HOME)/.local)/bin/agentctl
+
+clean: ## Remove everything that was built
+	$(CARGO) clean
