@@ -6,6 +6,7 @@ use std::{
 };
 
 use agentd_core::tool::ToolOutput;
+use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use serde::Deserialize;
@@ -69,6 +70,8 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let start = job.jail.locate(args.path.as_deref().unwrap_or("."))?;
     let searcher = SearcherBuilder::new()
         .line_number(true)
+        // `$` stands before either line end.
+        .line_terminator(LineTerminator::crlf())
         .before_context(args.context)
         .after_context(args.context)
         .binary_detection(BinaryDetection::quit(0))
@@ -106,7 +109,7 @@ fn matcher(args: &Args) -> Result<RegexMatcher, Failure> {
     RegexMatcherBuilder::new()
         .case_insensitive(args.ignore_case)
         .fixed_strings(args.literal)
-        .line_terminator(Some(b'\n'))
+        .crlf(true)
         .size_limit(MAX_PROGRAM)
         .dfa_size_limit(MAX_PROGRAM)
         .build(&args.pattern)
@@ -177,6 +180,8 @@ struct Hits {
     max_chars: usize,
     /// Whether groups of lines are set apart.
     grouped: bool,
+    /// Whether the next line begins a group.
+    apart: bool,
     full: bool,
     late: bool,
 }
@@ -193,6 +198,7 @@ impl Hits {
             max_hits: job.limits.grep_hits,
             max_chars: job.limits.page_chars,
             grouped,
+            apart: false,
             full: false,
             late: false,
         }
@@ -202,6 +208,9 @@ impl Hits {
         let line = String::from_utf8_lossy(bytes);
         let (start, more) = text::first_chars(line.trim_end_matches(['\r', '\n']), MAX_LINE_CHARS);
         let number = number.unwrap_or_default();
+        if std::mem::take(&mut self.apart) && !self.shown.is_empty() {
+            self.shown.push_str("--\n");
+        }
         self.shown.push_str(&format!("{}{mark}{number}{mark} {start}{}\n", self.path, if more { "…" } else { "" }));
     }
 
@@ -255,14 +264,12 @@ impl Sink for Hits {
     }
 
     fn context_break(&mut self, _searcher: &Searcher) -> Result<bool, io::Error> {
-        self.shown.push_str("--\n");
+        self.apart = true;
         Ok(true)
     }
 
     fn begin(&mut self, _searcher: &Searcher) -> Result<bool, io::Error> {
-        if self.grouped && !self.shown.is_empty() && !self.shown.ends_with("--\n") {
-            self.shown.push_str("--\n");
-        }
+        self.apart = self.grouped;
         Ok(true)
     }
 }

@@ -4,7 +4,7 @@
 //! - `capture`: the head and the tail of a stream; the rest is read and dropped, so that no command ever blocks on
 //!   a full pipe.
 //! - `group`: the process group of a command, killed when it goes out of scope.
-//! - `strays`: children that left the group, found by a mark in their environment.
+//! - `strays`: children that were left running, also out of the group, found by a mark in their environment.
 //! - `run`: start, read, wait, end.
 
 mod capture;

@@ -119,8 +119,9 @@ pub(crate) async fn run(script: Script, cancel: &CancellationToken) -> io::Resul
         };
         // What was written before the end is still in the pipes; children in the background may hold them open.
         reading.for_at_most(PIPE_GRACE).await;
-        group.kill();
         let strays = tokio::task::spawn_blocking(move || strays::kill(&mark)).await.unwrap_or_default();
+        // Whoever hid the mark but stayed in the group ends too.
+        group.kill();
         reading.for_at_most(PIPE_GRACE).await;
         (ended, strays)
     };

@@ -5,7 +5,10 @@
 //! only regular files and folders pass.
 //!
 //! Hard links cannot be told from the file they share. In the session's own tree nothing needs them, so they are
-//! refused there; in a project they can be read, because package managers make them, but never written.
+//! refused there; in a project they can be read, because package managers make them, but never written. The count
+//! of links is all that tells them, so a link that is removed in the instant between the opening and the look passes
+//! as an ordinary file. Only a command can make and remove links so fast, and what a command may reach is for its
+//! sandbox to say.
 
 use std::{
     fs, io,

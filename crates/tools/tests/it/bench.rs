@@ -1,0 +1,172 @@
+//! A workbench: a session's workspace, maybe a project, and the toolbox, in a folder that goes away.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agentd_core::{
+    ids::{CallId, SessionId, TurnId},
+    ports::{ToolContext, Toolbox, Workspace, Workspaces},
+    session::Mount,
+    tool::{ToolCall, ToolErrorCode, ToolOutput},
+};
+use agentd_tools::{BuiltinToolbox, Limits, ToolboxConfig, WorkspaceFolders};
+use jiff::tz::TimeZone;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct Bench {
+    pub(crate) folders: WorkspaceFolders,
+    pub(crate) toolbox: BuiltinToolbox,
+    pub(crate) context: ToolContext,
+    /// Where the session's workspace and project stand; what is beside them is outside.
+    pub(crate) outside: tempfile::TempDir,
+}
+
+/// Which project is mounted.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Project {
+    None,
+    ReadOnly,
+    Writable,
+}
+
+impl Bench {
+    pub(crate) async fn new() -> Self {
+        Self::with(Project::None, |_| {}).await
+    }
+
+    pub(crate) async fn with_project(project: Project) -> Self {
+        Self::with(project, |_| {}).await
+    }
+
+    pub(crate) async fn with(project: Project, adapt: impl FnOnce(&mut ToolboxConfig)) -> Self {
+        let outside = tempfile::tempdir().unwrap();
+        let folders = WorkspaceFolders::new(outside.path().join("workspaces"));
+        let session_id = SessionId::generate();
+        let mount = (project != Project::None).then(|| {
+            let path = outside.path().join("code");
+            fs::create_dir(&path).unwrap();
+            Mount { path, writable: project == Project::Writable }
+        });
+        let workspace = folders.open(session_id, mount).await.unwrap();
+        let mut config = ToolboxConfig::new(|| TimeZone::UTC);
+        adapt(&mut config);
+        Self {
+            folders,
+            toolbox: BuiltinToolbox::new(config),
+            context: ToolContext {
+                session_id,
+                turn_id: TurnId::generate(),
+                call_id: CallId::generate(),
+                workspace: Arc::new(workspace),
+                now: "2026-11-21T08:31:05Z".parse().unwrap(),
+                cancel: CancellationToken::new(),
+            },
+            outside,
+        }
+    }
+
+    pub(crate) fn workspace(&self) -> &Workspace {
+        &self.context.workspace
+    }
+
+    /// The real path of a workspace path.
+    pub(crate) fn real(&self, path: &str) -> PathBuf {
+        match path.strip_prefix("/project") {
+            Some(below) => {
+                let project = &self.workspace().project.as_ref().unwrap().path;
+                if below.is_empty() { project.clone() } else { project.join(below.trim_start_matches('/')) }
+            }
+            None => self.workspace().root.join(path),
+        }
+    }
+
+    /// Puts a file there, with its folders.
+    pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let real = self.real(path);
+        fs::create_dir_all(real.parent().unwrap()).unwrap();
+        fs::write(&real, content).unwrap();
+        real
+    }
+
+    pub(crate) fn content(&self, path: &str) -> Vec<u8> {
+        fs::read(self.real(path)).unwrap()
+    }
+
+    /// A file outside, which no tool may reach.
+    pub(crate) fn secret(&self) -> PathBuf {
+        let path = self.outside.path().join("secret.txt");
+        fs::write(&path, SECRET).unwrap();
+        path
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> ToolOutput {
+        self.call_raw(tool, &arguments.to_string()).await
+    }
+
+    pub(crate) async fn call_raw(&self, tool: &str, arguments: &str) -> ToolOutput {
+        self.toolbox.call(&self.context, &written(tool, arguments)).await
+    }
+
+    pub(crate) async fn preview(&self, tool: &str, arguments: Value) -> Result<Option<String>, ToolOutput> {
+        self.toolbox.preview(&self.context, &written(tool, &arguments.to_string())).await
+    }
+
+    /// The text of a call that must succeed.
+    pub(crate) async fn ok(&self, tool: &str, arguments: Value) -> String {
+        let output = self.call(tool, arguments).await;
+        assert_eq!(output.error, None, "{}", output.text);
+        output.text
+    }
+
+    /// The text of a call that must fail with this code.
+    pub(crate) async fn fails(&self, tool: &str, arguments: Value, code: ToolErrorCode) -> String {
+        let output = self.call(tool, arguments).await;
+        assert_eq!(output.error, Some(code), "{}", output.text);
+        assert!(output.files.is_empty(), "a failed call must not claim changes");
+        output.text
+    }
+}
+
+pub(crate) const SECRET: &str = "the launch code is 0000";
+
+pub(crate) fn limits(adapt: impl FnOnce(&mut Limits)) -> impl FnOnce(&mut ToolboxConfig) {
+    move |config| adapt(&mut config.limits)
+}
+
+fn written(tool: &str, arguments: &str) -> ToolCall {
+    ToolCall { call_id: CallId::generate(), name: tool.to_owned(), arguments: arguments.to_owned() }
+}
+
+/// Whether a process runs. A zombie has ended, though nobody has asked for its code yet.
+pub(crate) fn runs(process: u32) -> bool {
+    fs::read_to_string(format!("/proc/{process}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
+}
+
+/// Asks until it is so, for as long as a loaded machine may take.
+pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < limit, "never came true: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Makes folders in folders, deeper than any path can name.
+pub(crate) fn deep_tree(at: &Path, levels: usize) {
+    let mut folder = cap_std::fs::Dir::open_ambient_dir(at, cap_std::ambient_authority()).unwrap();
+    for _ in 0..levels {
+        folder.create_dir("d").unwrap();
+        folder = folder.open_dir("d").unwrap();
+    }
+    folder.write("a", "needle").unwrap();
+}
+
+pub(crate) fn mkfifo(path: &Path) {
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+}

@@ -1,0 +1,199 @@
+//! `run_bash_command`: what it returns, what it ends, what it hides.
+
+use std::{fs, time::Duration};
+
+use agentd_core::tool::ToolErrorCode;
+use serde_json::json;
+
+use crate::bench::{Bench, Project, eventually, runs};
+
+/// The process number that a command wrote to a file.
+fn process(bench: &Bench, path: &str) -> Option<u32> {
+    fs::read_to_string(bench.real(path)).ok()?.trim().parse().ok()
+}
+
+fn after_seconds(text: &str) -> String {
+    let (start, rest) = text.split_once(" after ").unwrap();
+    format!("{start}{}", rest.split_once(" s").unwrap().1)
+}
+
+#[tokio::test]
+async fn code_and_both_streams_come_back() {
+    let bench = Bench::with_project(Project::Writable).await;
+    bench.put("/project/here.txt", "x");
+    for (command, expected) in [
+        ("echo out; echo err >&2; exit 3", "exit code 3\nstdout:\nout\nstderr:\nerr"),
+        ("true", "exit code 0\n[no output]"),
+        ("cat", "exit code 0\n[no output]"),
+        ("kill -9 $$", "ended by signal 9\n[no output]"),
+        ("[ -t 0 ] || (: </dev/tty) 2>/dev/null || echo no terminal", "exit code 0\nstdout:\nno terminal"),
+        ("printf 'a\\xffb'", "exit code 0\nstdout:\na\u{fffd}b"),
+        ("yes | head -n 1", "exit code 0\nstdout:\ny"),
+        ("ls", "exit code 0\nstdout:\noutputs\nskills\ntemp\nuploads"),
+        ("ls $PROJECT", "exit code 0\nstdout:\nhere.txt"),
+        ("echo ${BASH_VERSION:+bash} $0", "exit code 0\nstdout:\nbash bash"),
+    ] {
+        let text = bench.ok("run_bash_command", json!({ "command": command })).await;
+        assert_eq!(after_seconds(&text), expected, "{command}");
+    }
+    let text = bench.ok("run_bash_command", json!({"command": "pwd; ls", "directory": "/project"})).await;
+    let expected = format!("exit code 0\nstdout:\n{}\nhere.txt", bench.real("/project").display());
+    assert_eq!(after_seconds(&text), expected);
+    let text = bench.ok("run_bash_command", json!({"command": "printf '\\0'"})).await;
+    assert_eq!(after_seconds(&text), "exit code 0\nstdout:\n\u{fffd}");
+}
+
+#[tokio::test]
+async fn the_environment_is_clean() {
+    // Every test process has variables of its own; none of them may be seen.
+    let own: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
+    assert!(own.iter().any(|name| name.starts_with("CARGO")), "there is something to hide");
+    let bench = Bench::with(Project::None, |config| {
+        config.environment = [("SSL_CERT_DIR".to_owned(), "/certs".to_owned())].into();
+    })
+    .await;
+    let text = bench.ok("run_bash_command", json!({"command": "env"})).await;
+    let names: Vec<&str> = text.lines().skip(2).filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    let allowed = [
+        "AGENTD_COMMAND",
+        "EDITOR",
+        "GIT_PAGER",
+        "GIT_TERMINAL_PROMPT",
+        "HOME",
+        "LANG",
+        "PAGER",
+        "PATH",
+        "PWD",
+        "SHELL",
+        "SHLVL",
+        "SSL_CERT_DIR",
+        "TERM",
+        "TMPDIR",
+        "WORKSPACE",
+        "_",
+    ];
+    assert!(names.iter().all(|name| allowed.contains(name)), "{names:?}");
+    assert!(text.contains(&format!("HOME={}/temp\n", bench.workspace().root.display())), "{text}");
+    assert!(text.contains("SSL_CERT_DIR=/certs") && text.contains("TERM=dumb"));
+}
+
+#[tokio::test]
+async fn the_limit_ends_children_and_their_children() {
+    let bench = Bench::new().await;
+    let command = "trap '' TERM
+        (trap '' TERM; echo $BASHPID > temp/child; while :; do sleep 1; done) &
+        setsid bash -c 'echo $$ > temp/stray; while :; do sleep 1; done' &
+        echo started; echo $$ > temp/leader
+        while :; do sleep 1; done";
+    let output = bench.call("run_bash_command", json!({"command": command, "timeout_s": 1})).await;
+    assert_eq!(output.error, Some(ToolErrorCode::Timeout));
+    assert!(output.text.starts_with("ended at its limit of 1 s, with all its children"), "{}", output.text);
+    assert!(output.text.contains("started"), "what was written before is kept: {}", output.text);
+    for file in ["temp/leader", "temp/child", "temp/stray"] {
+        let process = process(&bench, file).unwrap();
+        eventually(file, || !runs(process)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_command_may_tidy_up_before_it_ends() {
+    let bench = Bench::new().await;
+    let command = "trap 'echo tidied > outputs/t; exit' TERM; while :; do sleep 0.05; done";
+    bench.fails("run_bash_command", json!({"command": command, "timeout_s": 1}), ToolErrorCode::Timeout).await;
+    assert_eq!(bench.content("outputs/t"), b"tidied\n");
+}
+
+#[tokio::test]
+async fn background_children_neither_hang_the_call_nor_survive_it() {
+    for (command, strays) in [
+        ("sleep 1000 & echo $! > temp/child; echo done", 1),
+        ("sleep 1000 > /dev/null 2>&1 & echo $! > temp/child; echo done", 1),
+        ("setsid sleep 1000 & echo $! > temp/child; echo done", 1),
+        ("(setsid nohup sleep 1000 > /dev/null 2>&1 & echo $! > temp/child); echo done", 1),
+    ] {
+        let bench = Bench::new().await;
+        let call = bench.ok("run_bash_command", json!({ "command": command, "timeout_s": 600 }));
+        let text = tokio::time::timeout(Duration::from_secs(60), call).await.expect("the call must not hang");
+        assert_eq!(after_seconds(&text), "exit code 0\nstdout:\ndone".replace("code 0", &said(strays)), "{command}");
+        let child = process(&bench, "temp/child").unwrap();
+        eventually(command, || !runs(child)).await;
+    }
+}
+
+fn said(strays: usize) -> String {
+    format!("code 0\n[{strays} background process ended with the command]")
+}
+
+#[tokio::test]
+async fn any_amount_of_output_is_drained_and_little_is_kept() {
+    let bench = Bench::new().await;
+    let command = "echo first; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo last; \
+                   head -c 1000000 /dev/zero | tr '\\0' e >&2";
+    let text = bench.ok("run_bash_command", json!({"command": command, "timeout_s": 300})).await;
+    assert!(text.len() < 150_000, "{}", text.len());
+    assert!(text.contains("stdout:\nfirst\n") && text.contains("\nlast\nstderr:\n"));
+    assert!(text.contains("[… 95.3 MB left out …]"), "{}", &text[..200]);
+}
+
+#[tokio::test]
+async fn cancel_ends_the_command() {
+    let bench = Bench::new().await;
+    let command = "echo $$ > temp/leader; sleep 1000 & echo $! > temp/child; wait";
+    let (output, ()) =
+        tokio::join!(bench.call("run_bash_command", json!({"command": command, "timeout_s": 600})), async {
+            eventually("the command runs", || process(&bench, "temp/child").is_some()).await;
+            bench.context.cancel.cancel();
+        });
+    assert_eq!(output.error, Some(ToolErrorCode::Cancelled), "{}", output.text);
+    for file in ["temp/leader", "temp/child"] {
+        let process = process(&bench, file).unwrap();
+        eventually(file, || !runs(process)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_abandoned_call_leaves_nothing_running() {
+    let bench = Bench::new().await;
+    let command = "echo $$ > temp/leader; sleep 1000 & echo $! > temp/child; wait";
+    tokio::select! {
+        _ = bench.call("run_bash_command", json!({"command": command, "timeout_s": 600})) => panic!("it must not end"),
+        () = eventually("the command runs", || process(&bench, "temp/child").is_some()) => {}
+    }
+    for file in ["temp/leader", "temp/child"] {
+        let process = process(&bench, file).unwrap();
+        eventually(file, || !runs(process)).await;
+    }
+}
+
+#[tokio::test]
+async fn commands_do_not_stand_in_each_others_way() {
+    let bench = Bench::new().await;
+    // Each waits for a file that the other makes: one after the other, they would never end.
+    let meet = |mine: &str, other: &str| json!({"command": format!("touch temp/{mine}; until [ -e temp/{other} ]; do sleep 0.02; done"), "timeout_s": 60});
+    let (left, right) =
+        tokio::join!(bench.call("run_bash_command", meet("a", "b")), bench.call("run_bash_command", meet("b", "a")));
+    assert_eq!((left.error, right.error), (None, None), "{}\n{}", left.text, right.text);
+}
+
+#[tokio::test]
+async fn what_cannot_run_is_refused_before_anyone_is_asked() {
+    let bench = Bench::new().await;
+    bench.put("uploads/a.txt", "x");
+    for (arguments, code) in [
+        (json!({"command": "  "}), ToolErrorCode::InvalidArgs),
+        (json!({"command": "echo \0"}), ToolErrorCode::InvalidArgs),
+        (json!({"command": "x".repeat(200_000)}), ToolErrorCode::InvalidArgs),
+        (json!({"command": "true", "timeout_s": 0}), ToolErrorCode::InvalidArgs),
+        (json!({"command": "true", "timeout_s": 601}), ToolErrorCode::InvalidArgs),
+        (json!({"command": "true", "directory": "uploads/a.txt"}), ToolErrorCode::Path),
+        (json!({"command": "true", "directory": "nowhere"}), ToolErrorCode::Path),
+    ] {
+        let text = bench.fails("run_bash_command", arguments.clone(), code).await;
+        assert_eq!(bench.preview("run_bash_command", arguments).await.unwrap_err().text, text);
+    }
+    let shown = bench.preview("run_bash_command", json!({"command": "touch x", "directory": "outputs"})).await;
+    assert_eq!(shown.unwrap().unwrap(), "$ touch x\n(in outputs, at most 30 s)");
+    let shown = bench.preview("run_bash_command", json!({"command": "touch x", "timeout_s": 5})).await;
+    assert_eq!(shown.unwrap().unwrap(), "$ touch x\n(in the workspace, at most 5 s)");
+    assert!(!bench.real("x").exists());
+}

@@ -1,0 +1,148 @@
+//! Workspaces: made, emptied, removed, mounted, filled.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
+
+use agentd_core::{error::ErrorKind, ids::SessionId, ports::Workspaces as _, session::Mount};
+use agentd_tools::WorkspaceFolders;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, Project, deep_tree};
+
+#[tokio::test]
+async fn a_workspace_is_private_complete_and_opened_again() {
+    let bench = Bench::new().await;
+    bench.put("outputs/kept.txt", "kept");
+    let session = bench.context.session_id;
+    let again = bench.folders.open(session, None).await.unwrap();
+    assert_eq!(&again, bench.workspace());
+    assert_eq!(bench.content("outputs/kept.txt"), b"kept");
+    for folder in ["", "uploads", "outputs", "temp", "skills", ".."] {
+        let mode = fs::metadata(again.root.join(folder)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o700, "{folder}");
+    }
+    let metadata: Value = serde_json::from_slice(&bench.content(".metadata.json")).unwrap();
+    assert_eq!(metadata["session_id"], session.to_string());
+    assert!(metadata["created_at"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
+    assert!(bench.ok("read_file", json!({"path": ".metadata.json"})).await.contains("session_id"));
+}
+
+#[tokio::test]
+async fn mounts_are_checked() {
+    let outside = tempfile::tempdir().unwrap();
+    let base = outside.path().join("data/workspaces");
+    let folders = WorkspaceFolders::new(base.clone());
+    let session = SessionId::generate();
+    let own = folders.open(session, None).await.unwrap().root;
+    fs::write(outside.path().join("file"), "x").unwrap();
+    fs::create_dir(outside.path().join("code")).unwrap();
+    symlink("code", outside.path().join("link")).unwrap();
+    for (path, expected) in [
+        (outside.path().join("missing"), Some(ErrorKind::NotFound)),
+        (outside.path().join("file"), Some(ErrorKind::InvalidInput)),
+        (outside.path().to_path_buf(), Some(ErrorKind::InvalidInput)),
+        (base.clone(), Some(ErrorKind::InvalidInput)),
+        (own, Some(ErrorKind::InvalidInput)),
+        (outside.path().join("link"), None),
+    ] {
+        let opened = folders.open(session, Some(Mount { path: path.clone(), writable: false })).await;
+        match (opened, expected) {
+            (Ok(workspace), None) => {
+                let real = outside.path().join("code").canonicalize().unwrap();
+                assert_eq!(workspace.project, Some(Mount { path: real, writable: false }));
+            }
+            (Err(error), Some(kind)) => {
+                assert_eq!(error.kind(), kind, "{}: {error}", path.display());
+                assert!(error.hint().is_some());
+            }
+            (opened, _) => panic!("{}: {opened:?}", path.display()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_base_that_cannot_be_made_is_said() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("file"), "x").unwrap();
+    let folders = WorkspaceFolders::new(outside.path().join("file/workspaces"));
+    let error = folders.open(SessionId::generate(), None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Storage);
+    assert!(error.hint().is_some());
+}
+
+#[tokio::test]
+async fn temp_is_emptied_whatever_it_holds() {
+    let bench = Bench::new().await;
+    let secret = bench.secret();
+    bench.put("temp/a/b/c.txt", "x");
+    bench.put("temp/.hidden/x", "x");
+    bench.put("outputs/kept.txt", "kept");
+    symlink(bench.outside.path(), bench.real("temp/out")).unwrap();
+    symlink(bench.outside.path(), bench.real("temp/a/out")).unwrap();
+    fs::hard_link(&secret, bench.real("temp/hard")).unwrap();
+    let command = "cd temp; mkdir -p ro/x/y; touch ro/x/y/z; chmod 0500 ro/x/y ro/x; chmod 0 ro; mkfifo pipe";
+    bench.ok("run_bash_command", json!({ "command": command })).await;
+    deep_tree(&bench.real("temp"), 3000);
+    bench.folders.clear_temp(bench.context.session_id).await.unwrap();
+    assert_eq!(fs::read_dir(bench.real("temp")).unwrap().count(), 0);
+    assert_eq!(bench.content("outputs/kept.txt"), b"kept");
+    assert!(secret.exists());
+    bench.folders.clear_temp(SessionId::generate()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_is_removed_and_nothing_else() {
+    let bench = Bench::with_project(Project::Writable).await;
+    let other = bench.folders.open(SessionId::generate(), None).await.unwrap();
+    bench.put("/project/mine.txt", "mine");
+    bench.put("outputs/a/b.txt", "x");
+    symlink(bench.real("/project"), bench.real("outputs/project")).unwrap();
+    bench.folders.remove(bench.context.session_id).await.unwrap();
+    bench.folders.remove(bench.context.session_id).await.unwrap();
+    assert!(!bench.workspace().root.exists());
+    assert_eq!(bench.content("/project/mine.txt"), b"mine");
+    let left: Vec<_> = fs::read_dir(other.root.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left, [other.root]);
+}
+
+#[tokio::test]
+async fn uploads_get_names_that_are_free() {
+    let bench = Bench::new().await;
+    let add = |name: &str, content: &str| {
+        bench.folders.add_upload(bench.context.session_id, name.to_owned(), content.as_bytes().to_vec())
+    };
+    for (name, expected) in [
+        ("notes.txt", "uploads/notes.txt"),
+        ("notes.txt", "uploads/notes-2.txt"),
+        ("/home/me/notes.txt", "uploads/notes-3.txt"),
+        ("../../../secret.txt", "uploads/secret.txt"),
+        ("noextension", "uploads/noextension"),
+        ("noextension", "uploads/noextension-2"),
+        (".bashrc", "uploads/bashrc"),
+        ("", "uploads/upload"),
+    ] {
+        let path = add(name, name).await.unwrap();
+        assert_eq!(path, expected);
+        assert_eq!(bench.content(&path), name.as_bytes());
+    }
+    // What a command put there under the name is not followed.
+    symlink(bench.outside.path().join("new"), bench.real("uploads/link.txt")).unwrap();
+    assert_eq!(add("link.txt", "x").await.unwrap(), "uploads/link-2.txt");
+    assert!(!bench.outside.path().join("new").exists());
+}
+
+#[tokio::test]
+async fn paths_are_newest_first_and_bounded() {
+    let bench = Bench::with_project(Project::ReadOnly).await;
+    for (age, path) in ["uploads/old.txt", "/project/mid.rs", "outputs/new.txt"].into_iter().enumerate() {
+        let file = fs::File::options().write(true).open(bench.put(path, "x")).unwrap();
+        let born = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 + age as u64);
+        file.set_modified(born).unwrap();
+    }
+    bench.put("uploads/.hidden", "x");
+    let paths = |limit| bench.folders.paths(bench.workspace(), limit);
+    assert_eq!(paths(10).await.unwrap(), ["outputs/new.txt", "/project/mid.rs", "uploads/old.txt"]);
+    assert_eq!(paths(1).await.unwrap(), ["outputs/new.txt"]);
+}

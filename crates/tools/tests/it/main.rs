@@ -1,0 +1,10 @@
+//! The tools through the ports that the engine calls.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod bench;
+mod commands;
+mod folders;
+mod hostile;
+mod reading;
+mod searching;
+mod writing;

@@ -1,0 +1,230 @@
+//! `read_file`, `now`, names and arguments.
+
+use agentd_core::{
+    ports::Toolbox as _,
+    tool::{Effect, ToolErrorCode},
+};
+use serde_json::json;
+
+use crate::bench::{Bench, Project, limits};
+
+#[tokio::test]
+async fn text_is_read_as_it_is() {
+    let bench = Bench::with_project(Project::ReadOnly).await;
+    let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain("hé\n".encode_utf16().flat_map(u16::to_le_bytes)).collect();
+    bench.put("uploads/plain.txt", "one\ntwo\n");
+    bench.put("uploads/crlf.txt", "one\r\ntwo\r\n");
+    bench.put("uploads/bom.txt", "\u{feff}one\n");
+    bench.put("uploads/utf16.txt", utf16);
+    bench.put("uploads/empty.txt", "");
+    bench.put("uploads/sjis.txt", b"\x93\xfa\x96\x7b\x8c\xea\x82\xcc\x83\x65\x83\x4c\x83\x58\x83\x67\n");
+    bench.put("/project/a b/ü.txt", "inside");
+    for (path, expected) in [
+        ("uploads/plain.txt", "one\ntwo\n"),
+        ("/uploads/plain.txt", "one\ntwo\n"),
+        ("./uploads//plain.txt", "one\ntwo\n"),
+        ("uploads/crlf.txt", "one\ntwo\n"),
+        ("uploads/bom.txt", "one\n"),
+        ("uploads/utf16.txt", "[uploads/utf16.txt: decoded from UTF-16LE]\nhé\n"),
+        ("uploads/empty.txt", "[uploads/empty.txt is empty]"),
+        ("uploads/sjis.txt", "[uploads/sjis.txt: decoded from Shift_JIS]\n日本語のテキスト\n"),
+        ("/project/a b/ü.txt", "inside"),
+        ("project/a b/ü.txt", "inside"),
+    ] {
+        assert_eq!(bench.ok("read_file", json!({ "path": path })).await, expected, "{path}");
+    }
+    // Commands print real paths, so models use them.
+    for path in ["uploads/plain.txt", "/project/a b/ü.txt"] {
+        let real = bench.real(path);
+        assert!(!bench.ok("read_file", json!({ "path": real })).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn pages_tell_where_they_are() {
+    let bench = Bench::new().await;
+    let lines: String = (1..=10).map(|number| format!("line {number}\n")).collect();
+    bench.put("uploads/ten.txt", &lines);
+    for (arguments, expected) in [
+        (json!({"offset": 9}), "[uploads/ten.txt: lines 9-10 of 10, 71 bytes in all]\nline 9\nline 10\n"),
+        (
+            json!({"offset": 2, "limit": 1}),
+            "[uploads/ten.txt: lines 2-2 of 10, 71 bytes in all]\nline 2\n[there is more: read on with offset=3, or \
+             find the place with grep]",
+        ),
+    ] {
+        let mut arguments = arguments;
+        arguments["path"] = "uploads/ten.txt".into();
+        assert_eq!(bench.ok("read_file", arguments).await, expected);
+    }
+    let behind = bench.fails("read_file", json!({"path": "uploads/ten.txt", "offset": 11}), ToolErrorCode::InvalidArgs);
+    assert_eq!(behind.await, "uploads/ten.txt has 10 lines; offset 11 is behind the last one");
+}
+
+#[tokio::test]
+async fn a_large_file_can_be_read_to_its_end_page_by_page() {
+    let bench = Bench::new().await;
+    let content: String = (1..=20_000).map(|number| format!("row {number} äöü\n")).collect();
+    assert!(content.len() > 200_000);
+    bench.put("uploads/big.txt", &content);
+    let (mut offset, mut pages, mut joined) = (1, 0, String::new());
+    loop {
+        let page = bench.ok("read_file", json!({"path": "uploads/big.txt", "offset": offset})).await;
+        assert!(page.chars().count() <= 50_300);
+        let (header, body) = page.split_once('\n').unwrap();
+        assert!(header.contains("of 20000"), "{header}");
+        pages += 1;
+        match body.split_once("[there is more: read on with offset=") {
+            Some((body, next)) => {
+                joined.push_str(body);
+                offset = next.split(',').next().unwrap().parse().unwrap();
+            }
+            None => {
+                joined.push_str(body);
+                break;
+            }
+        }
+    }
+    assert_eq!(joined, content);
+    assert!(pages > 3);
+}
+
+#[tokio::test]
+async fn one_endless_line_is_cut_and_said() {
+    let bench = Bench::new().await;
+    bench.put("uploads/min.js", format!("{}\nlast\n", "ä".repeat(200_000)));
+    let page = bench.ok("read_file", json!({"path": "uploads/min.js"})).await;
+    assert!(page.chars().count() < 50_500);
+    assert!(page.contains("line 1 is longer than a page"), "{}", &page[page.len() - 300..]);
+    assert!(page.ends_with("read on with offset=2, or find the place with grep]"));
+}
+
+#[tokio::test]
+async fn what_is_no_text_is_said() {
+    let bench = Bench::new().await;
+    for (name, content, expected) in [
+        ("a.pdf", &b"%PDF-1.7\n"[..], "a PDF document"),
+        ("a.png", b"\x89PNG\r\n\x1a\n", "a PNG image"),
+        ("a.bin", b"abc\0def", "binary data"),
+        ("a.dat", b"\x01\x02\x03\x04abc", "binary data"),
+        ("a.docx", b"PK\x03\x04....", "an Office document"),
+    ] {
+        bench.put(&format!("uploads/{name}"), content);
+        let text = bench.fails("read_file", json!({"path": format!("uploads/{name}")}), ToolErrorCode::Tool).await;
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn nul_behind_the_sample_does_not_reach_the_model() {
+    let bench = Bench::with(Project::None, limits(|limits| limits.page_chars = 1_000_000)).await;
+    bench.put("uploads/late.txt", format!("{}\0end", "text\n".repeat(20_000)));
+    let text = bench.ok("read_file", json!({"path": "uploads/late.txt"})).await;
+    assert!(text.contains("\u{fffd}end") && !text.contains('\0'));
+}
+
+#[tokio::test]
+async fn a_missing_file_offers_what_is_near() {
+    let bench = Bench::new().await;
+    bench.put("uploads/notes.txt", "x");
+    for path in ["uploads/note.txt", "notes.txt", "outputs/notes.txt"] {
+        let text = bench.fails("read_file", json!({ "path": path }), ToolErrorCode::Path).await;
+        assert_eq!(text, format!("{path} is not there; did you mean uploads/notes.txt?"));
+    }
+    let text = bench.fails("read_file", json!({"path": "uploads"}), ToolErrorCode::Path).await;
+    assert_eq!(text, "uploads is a folder; list_workspace_files shows what it holds");
+    let text = bench.fails("read_file", json!({"path": "uploads/notes.txt/x"}), ToolErrorCode::Path).await;
+    assert!(text.contains("a part before the last is a file"), "{text}");
+    let text = bench.fails("read_file", json!({"path": "/project/x"}), ToolErrorCode::Path).await;
+    assert!(text.starts_with("no project folder is mounted"), "{text}");
+}
+
+#[tokio::test]
+async fn specs_are_sorted_closed_and_described() {
+    let bench = Bench::new().await;
+    let specs = bench.toolbox.specs();
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    assert!(names.is_sorted());
+    assert_eq!(names.len(), 8);
+    for spec in specs.iter() {
+        assert_eq!(spec.parameters["type"], "object");
+        assert_eq!(spec.parameters["additionalProperties"], false);
+        let properties = spec.parameters["properties"].as_object().unwrap();
+        assert!(
+            properties.values().all(|property| property["description"].is_string() && property["type"].is_string())
+        );
+        let required = spec.parameters["required"].as_array().unwrap();
+        assert!(required.iter().all(|name| properties.contains_key(name.as_str().unwrap())));
+        let effect = match spec.name.as_str() {
+            "write_file" | "edit_file" => Effect::Write,
+            "run_bash_command" => Effect::Execute,
+            _ => Effect::Read,
+        };
+        assert_eq!(spec.effect, effect, "{}", spec.name);
+    }
+}
+
+#[tokio::test]
+async fn names_of_other_systems_are_known() {
+    let bench = Bench::new().await;
+    for (name, expected) in [
+        ("read_file", "read_file"),
+        ("Read", "read_file"),
+        ("list_dir", "list_workspace_files"),
+        ("ls", "list_workspace_files"),
+        ("glob_file_search", "find_files"),
+        ("glob", "find_files"),
+        ("run_cmd", "run_bash_command"),
+        ("bash", "run_bash_command"),
+        ("functions.grep", "grep"),
+        ("delegate_task", "delegate_task"),
+        ("", ""),
+    ] {
+        assert_eq!(bench.toolbox.canonical_name(name), expected, "{name}");
+    }
+    bench.put("uploads/a.txt", "A");
+    assert_eq!(bench.call_raw("cat", r#"{"file_path": "uploads/a.txt"}"#).await.text, "A");
+}
+
+#[tokio::test]
+async fn unknown_tools_and_arguments_are_data() {
+    let bench = Bench::new().await;
+    let output = bench.call_raw("raed_file", "{}").await;
+    assert_eq!(output.error, Some(ToolErrorCode::UnknownTool));
+    assert!(output.text.starts_with("there is no tool \"raed_file\"; did you mean read_file?"), "{}", output.text);
+    for (tool, arguments) in
+        [("read_file", "{"), ("read_file", "{}"), ("grep", r#"{"pattern":1}"#), ("now", r#"{"zone":"UTC"}"#)]
+    {
+        let output = bench.call_raw(tool, arguments).await;
+        assert_eq!(output.error, Some(ToolErrorCode::InvalidArgs), "{tool} {arguments}: {}", output.text);
+        let context = &bench.context;
+        let call = agentd_core::tool::ToolCall {
+            call_id: context.call_id.clone(),
+            name: tool.to_owned(),
+            arguments: arguments.to_owned(),
+        };
+        assert_eq!(bench.toolbox.preview(context, &call).await, Err(output), "a preview foresees it");
+    }
+}
+
+#[tokio::test]
+async fn now_tells_day_and_time() {
+    let bench = Bench::new().await;
+    assert_eq!(bench.call_raw("now", "").await.text, "Saturday, 2026-11-21T08:31:05+00:00 (UTC)");
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_runs_nothing() {
+    let bench = Bench::new().await;
+    bench.put("uploads/a.txt", "A");
+    bench.context.cancel.cancel();
+    for (tool, arguments) in [
+        ("read_file", json!({"path": "uploads/a.txt"})),
+        ("write_file", json!({"path": "outputs/a.txt", "content": "x"})),
+        ("grep", json!({"pattern": "A"})),
+        ("run_bash_command", json!({"command": "echo x > outputs/a.txt"})),
+    ] {
+        bench.fails(tool, arguments, ToolErrorCode::Cancelled).await;
+    }
+    assert!(!bench.real("outputs/a.txt").exists());
+}
