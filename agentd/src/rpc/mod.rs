@@ -13,6 +13,8 @@ mod feed;
 mod interrupts;
 mod refusal;
 mod sessions;
+#[cfg(test)]
+mod tests;
 mod turns;
 mod upload;
 

@@ -1,6 +1,8 @@
 //! The wire through its public faces: every word there and back, the socket on a real disk, and the client against a
 //! small server over a real socket.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod client;
 mod convert;
 mod fake;
