@@ -31,7 +31,7 @@ const MAX_WHOLE_BODY: usize = 16 << 20;
 const MAX_STRAY_BYTES: usize = 64 << 10;
 
 /// The bytes that are taken at once, when the network has more than a reader can keep up with.
-const MAX_GULP: usize = 256 << 10;
+const MAX_GULP: usize = 64 << 10;
 
 /// Whether there is more to read.
 pub(super) enum Progress {
