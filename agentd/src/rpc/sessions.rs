@@ -1,8 +1,6 @@
 //! Sessions.
 
-use std::collections::VecDeque;
-
-use agentd_core::{event::EventKind, item::Item};
+use agentd_core::item::Item;
 use agentd_engine::SessionHandle;
 use agentd_proto::{
     client::{NumberedItem, SessionView},
@@ -94,8 +92,8 @@ impl Sessions for Context {
     async fn items(&self, request: Request<v1::ListItemsRequest>) -> Result<Response<v1::ListItemsResponse>, Status> {
         let request = request.into_inner();
         let limit = given(request.limit).unwrap_or(DEFAULT_ITEMS).min(MAX_ITEMS);
-        let session = self.session(&request.session).await?;
-        let items = last_items(&session, request.after_seq, limit).await?;
+        let session = self.session_id(&request.session).await?;
+        let items = self.engine.items(session, request.after_seq, limit).await.map_err(Refusal::from)?;
         Ok(Response::new(v1::ListItemsResponse { items: newest_that_fit(items) }))
     }
 
@@ -114,22 +112,6 @@ async fn show(session: &SessionHandle) -> Result<v1::Session, Refusal> {
     let view = session.show().await?;
     let view = SessionView { session: view.session, pending: view.pending, live_turn: view.live_turn };
     Ok((&view).into())
-}
-
-/// The last items that were completed above an event number, read off the session's own story.
-async fn last_items(session: &SessionHandle, after: u64, limit: usize) -> Result<Vec<(u64, Item)>, Refusal> {
-    let mut events = session.subscribe(after).await?;
-    let mut items = VecDeque::new();
-    while !events.is_current() {
-        let Some(event) = events.next().await.transpose()? else { break };
-        if let EventKind::ItemCompleted { item, .. } = &event.kind {
-            if items.len() == limit {
-                items.pop_front();
-            }
-            items.push_back((event.seq, item.clone()));
-        }
-    }
-    Ok(items.into())
 }
 
 /// Zero stands for "not said" in the protocol's numbers.

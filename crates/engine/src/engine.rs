@@ -9,6 +9,7 @@ use agentd_core::{
     error::ErrorKind,
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Interrupt},
+    item::Item,
     model::SlotInfo,
     ports::{Clock, Models, Store, Toolbox, Workspaces},
     session::{SessionSettings, SessionSummary},
@@ -180,6 +181,14 @@ impl Engine {
     /// When the journal cannot be read.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, EngineError> {
         Ok(self.shared.parts.store.sessions(limit).await?)
+    }
+
+    /// The last items that were completed above an event number, each with its number, oldest first.
+    ///
+    /// # Errors
+    /// When there is no such session or the journal cannot be read.
+    pub async fn items(&self, id: SessionId, after: u64, limit: usize) -> Result<Vec<(u64, Item)>, EngineError> {
+        Ok(self.shared.parts.store.recent_items(id, after, limit).await?)
     }
 
     /// Removes a session and its files for good.

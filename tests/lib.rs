@@ -1,1 +1,0 @@
-//! The suites that run real processes.

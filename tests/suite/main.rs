@@ -1,0 +1,5 @@
+//! One binary for all suites, to keep link times low.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod tidy;

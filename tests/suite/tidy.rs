@@ -1,0 +1,269 @@
+//! The laws of the house (see ARCHITECTURE.md), as far as a program can hold them.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Lines that a file may have, its unit tests not counted.
+const MAX_LINES: usize = 500;
+/// Lines that half of all files must stay under.
+const MEDIAN_LINES: usize = 200;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+struct Source {
+    path: String,
+    text: String,
+}
+
+impl Source {
+    fn is_test(&self) -> bool {
+        self.path.contains("/tests/")
+            || self.path.starts_with("tests/")
+            || self.path.ends_with("tests.rs")
+            || self.path.contains("/examples/")
+    }
+
+    /// The text up to the unit tests at its end.
+    fn code(&self) -> &str {
+        self.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default()
+    }
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !name.starts_with('.') && name != "target" {
+                walk(&path, found);
+            }
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+fn files(ending: &str) -> Vec<Source> {
+    let root = root();
+    let mut paths = Vec::new();
+    walk(&root, &mut paths);
+    paths.sort();
+    paths
+        .into_iter()
+        .filter(|path| path.to_string_lossy().ends_with(ending))
+        .map(|path| Source {
+            text: fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())),
+            path: path.strip_prefix(&root).unwrap().to_string_lossy().into_owned(),
+        })
+        .collect()
+}
+
+fn product() -> Vec<Source> {
+    files(".rs").into_iter().filter(|source| !source.is_test()).collect()
+}
+
+/// Fails with all offences at once.
+fn none(law: &str, offences: Vec<String>) {
+    assert!(offences.is_empty(), "{law}:\n  {}", offences.join("\n  "));
+}
+
+/// Lines of product code that hold any of the words, comments aside.
+fn mentions(sources: &[Source], words: &[&str]) -> Vec<String> {
+    let mut offences = Vec::new();
+    for source in sources {
+        for (number, line) in source.code().lines().enumerate() {
+            let line = line.split("//").next().unwrap_or_default();
+            if words.iter().any(|word| line.contains(word)) {
+                offences.push(format!("{}:{}: {}", source.path, number + 1, line.trim()));
+            }
+        }
+    }
+    offences
+}
+
+#[test]
+fn rooms_are_small() {
+    let sources = product();
+    let large = |source: &&Source| source.code().lines().count() > MAX_LINES;
+    none("a file has at most 500 lines", sources.iter().filter(large).map(|source| source.path.clone()).collect());
+    let mut lengths: Vec<usize> = sources.iter().map(|source| source.code().lines().count()).collect();
+    lengths.sort_unstable();
+    let median = lengths[lengths.len() / 2];
+    assert!(median < MEDIAN_LINES, "half of all files have {median} lines or more");
+    let run = sources.iter().find(|source| source.path.ends_with("turn/run.rs")).unwrap();
+    assert!(run.code().lines().count() <= 80, "reading turn/run.rs is reading the product");
+}
+
+#[test]
+fn modules_open_with_prose() {
+    let opens = |source: &Source| source.text.trim_start().starts_with("//!");
+    none("a module opens with a map", product().iter().filter(|s| !opens(s)).map(|s| s.path.clone()).collect());
+}
+
+/// Which crates of the house a crate may know, and which libraries are its alone.
+const HOUSE: [(&str, &[&str]); 9] = [
+    ("crates/core", &[]),
+    ("crates/engine", &["agentd-core"]),
+    ("crates/models", &["agentd-core"]),
+    ("crates/local", &["agentd-core"]),
+    ("crates/tools", &["agentd-core"]),
+    ("crates/store", &["agentd-core"]),
+    ("proto", &["agentd-core"]),
+    ("agentctl", &["agentd-core", "agentd-proto"]),
+    (
+        "agentd",
+        &[
+            "agentd-core",
+            "agentd-engine",
+            "agentd-local",
+            "agentd-models",
+            "agentd-proto",
+            "agentd-store",
+            "agentd-tools",
+        ],
+    ),
+];
+
+/// Libraries whose types stop at the crates that are named.
+const WIRES: [(&str, &[&str]); 9] = [
+    ("tonic", &["proto", "agentd"]),
+    ("prost", &["proto", "agentd"]),
+    ("interprocess", &["proto"]),
+    ("reqwest", &["crates/models"]),
+    ("rusqlite", &["crates/store"]),
+    ("candle-core", &["crates/local"]),
+    ("tokenizers", &["crates/local"]),
+    ("cap-std", &["crates/tools"]),
+    ("reedline", &["agentctl"]),
+];
+
+fn dependencies(folder: &str) -> BTreeMap<String, toml::Value> {
+    let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+    let manifest: toml::Table = manifest.parse().unwrap();
+    let table = manifest.get("dependencies").and_then(toml::Value::as_table).cloned().unwrap_or_default();
+    table.into_iter().collect()
+}
+
+#[test]
+fn dependencies_point_to_the_core() {
+    let mut offences = Vec::new();
+    for (folder, allowed) in HOUSE {
+        for name in dependencies(folder).keys().filter(|name| name.starts_with("agentd-")) {
+            if !allowed.contains(&name.as_str()) {
+                offences.push(format!("{folder} knows {name}"));
+            }
+        }
+        for (library, homes) in WIRES {
+            if dependencies(folder).contains_key(library) && !homes.contains(&folder) {
+                offences.push(format!("{folder} speaks {library}"));
+            }
+        }
+    }
+    none("crates meet only in the core, and wire types stop at one crate", offences);
+}
+
+#[test]
+fn every_crate_takes_its_versions_from_the_workspace() {
+    let mut offences = Vec::new();
+    for manifest in files("Cargo.toml").iter().filter(|manifest| manifest.path != "Cargo.toml") {
+        let table: toml::Table = manifest.text.parse().unwrap();
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            for (name, value) in table.get(section).and_then(toml::Value::as_table).into_iter().flatten() {
+                let inherits = value.get("workspace").and_then(toml::Value::as_bool) == Some(true);
+                if !inherits {
+                    offences.push(format!("{}: {name}", manifest.path));
+                }
+            }
+        }
+    }
+    none("versions stand in the root manifest only", offences);
+}
+
+#[test]
+fn the_environment_is_read_at_the_edge_only() {
+    let below: Vec<Source> = product().into_iter().filter(|source| source.path.starts_with("crates/")).collect();
+    none("no environment reads below agentd/src", mentions(&below, &["env::var", "env::vars", "option_env!"]));
+}
+
+#[test]
+fn the_engine_holds_no_lock_and_no_globals() {
+    let engine: Vec<Source> = product().into_iter().filter(|source| source.path.starts_with("crates/engine/")).collect();
+    none("no lock in the engine", mentions(&engine, &["Mutex", "RwLock", "static ", "thread_local!", "lazy_static"]));
+}
+
+#[test]
+fn queues_are_bounded() {
+    none("queues are bounded", mentions(&product(), &["unbounded_channel", "mpsc::channel()", "unbounded("]));
+}
+
+#[test]
+fn unsafe_code_says_why_it_is_safe() {
+    let mut offences = Vec::new();
+    for source in product() {
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (number, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let is_unsafe = code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl");
+            let before = &lines[number.saturating_sub(12)..number];
+            if is_unsafe && !before.iter().any(|line| line.contains("SAFETY") || line.contains("# Safety")) {
+                offences.push(format!("{}:{}", source.path, number + 1));
+            }
+        }
+    }
+    none("unsafe code has its proof beside it", offences);
+}
+
+#[test]
+fn names_mean_one_thing() {
+    let vague = ["Manager", "Helper", "Utils", "Util"];
+    let mut offences = Vec::new();
+    for source in files(".rs") {
+        let name = Path::new(&source.path).file_stem().unwrap().to_string_lossy().into_owned();
+        if ["common", "misc", "util", "utils", "helper", "helpers"].contains(&name.as_str()) {
+            offences.push(source.path.clone());
+        }
+        for line in source.text.lines() {
+            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').skip_while(|word| !["struct", "enum", "trait"].contains(word));
+            if let Some(name) = words.nth(1).filter(|name| vague.iter().any(|ending| name.ends_with(ending))) {
+                offences.push(format!("{}: {name}", source.path));
+            }
+        }
+    }
+    none("no Manager, Helper, Utils, common or misc", offences);
+}
+
+#[test]
+fn the_product_speaks_of_itself_only() {
+    // Written in two pieces, so that this file does not hold them.
+    let words = [concat!("/wo", "rk/"), concat!("shar", "ed/"), concat!("TO", "DO"), concat!("FIX", "ME"), concat!("crates", ".io")];
+    let mut offences = Vec::new();
+    for ending in [".rs", ".md", ".proto", ".yaml", ".toml", ".py", ".sql", "Makefile"] {
+        for source in files(ending) {
+            for (number, line) in source.text.lines().enumerate() {
+                if let Some(word) = words.iter().find(|word| line.contains(**word)) {
+                    offences.push(format!("{}:{}: {word}", source.path, number + 1));
+                }
+            }
+        }
+    }
+    none("no word of how it was made", offences);
+}
+
+#[test]
+fn the_architecture_names_every_room() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let mut rooms: Vec<String> = product()
+        .iter()
+        .filter_map(|source| Path::new(&source.path).parent().map(|parent| parent.to_string_lossy().into_owned()))
+        .collect();
+    rooms.sort();
+    rooms.dedup();
+    let name = |room: &String| room.trim_end_matches("/src").rsplit('/').next().unwrap_or_default().to_owned();
+    let missing = rooms.into_iter().filter(|room| !text.contains(&format!("{}/", name(room)))).collect();
+    none("ARCHITECTURE.md lets a stranger find every room", missing);
+}

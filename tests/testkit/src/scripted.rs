@@ -1,0 +1,294 @@
+//! Fakes for tests of the engine: a model that plays a script, tools that do as they are told, workspaces that
+//! are only names, and a clock that stands still.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, ModelError, WorkspaceError},
+    ids::SessionId,
+    model::{Finish, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    ports::{Clock, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
+    session::Mount,
+    tool::{Effect, FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+};
+use futures_util::{
+    FutureExt as _, StreamExt as _,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, Semaphore};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One answer of a script.
+pub enum Play {
+    /// These chunks, then the proper end.
+    Chunks(Vec<ModelChunk>),
+    /// These chunks, then an error of that kind.
+    Fails(Vec<ModelChunk>, ErrorKind),
+    /// These chunks, and then nothing for ever.
+    Hangs(Vec<ModelChunk>),
+    /// The stream breaks with a panic.
+    Panics,
+}
+
+/// Words.
+#[must_use]
+pub fn says(text: &str) -> Play {
+    Play::Chunks(vec![ModelChunk::Text(text.to_owned())])
+}
+
+/// Calls of tools, in order.
+#[must_use]
+pub fn calls(calls: &[(&str, Value)]) -> Play {
+    let chunk = |(name, arguments): &(&str, Value)| ModelChunk::ToolCall {
+        name: (*name).to_owned(),
+        arguments: arguments.to_string(),
+    };
+    Play::Chunks(calls.iter().map(chunk).collect())
+}
+
+/// A model that plays a script and remembers what it was asked.
+pub struct ScriptedModel {
+    info: ModelInfo,
+    script: Mutex<VecDeque<Play>>,
+    requests: Mutex<Vec<ModelRequest>>,
+    asked: Notify,
+}
+
+impl ScriptedModel {
+    /// A model with this script. When it is played, every further answer is an error.
+    #[must_use]
+    pub fn new(script: impl IntoIterator<Item = Play>) -> Arc<Self> {
+        Arc::new(Self {
+            info: ModelInfo {
+                id: "scripted".to_owned(),
+                wire: "script".to_owned(),
+                base_url: None,
+                context_window: 8192,
+                native_tools: true,
+                embedded: false,
+            },
+            script: Mutex::new(script.into_iter().collect()),
+            requests: Mutex::default(),
+            asked: Notify::new(),
+        })
+    }
+
+    /// Adds to the script.
+    pub fn then(&self, play: Play) {
+        lock(&self.script).push_back(play);
+    }
+
+    /// What it was asked so far.
+    #[must_use]
+    pub fn requests(&self) -> Vec<ModelRequest> {
+        lock(&self.requests).clone()
+    }
+
+    /// Waits until it was asked that often.
+    pub async fn asked(&self, times: usize) {
+        loop {
+            let again = self.asked.notified();
+            if lock(&self.requests).len() >= times {
+                return;
+            }
+            again.await;
+        }
+    }
+}
+
+impl Model for ScriptedModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+        lock(&self.requests).push(request);
+        self.asked.notify_waiters();
+        match lock(&self.script).pop_front() {
+            Some(Play::Chunks(chunks)) => stream::iter(chunks.into_iter().map(Ok))
+                .chain(stream::iter([Ok(ModelChunk::End(Finish::Stop))]))
+                .boxed(),
+            Some(Play::Fails(chunks, kind)) => stream::iter(chunks.into_iter().map(Ok))
+                .chain(stream::iter([Err(ModelError::new(kind, "the script says so"))]))
+                .boxed(),
+            Some(Play::Hangs(chunks)) => stream::iter(chunks.into_iter().map(Ok)).chain(stream::pending()).boxed(),
+            #[expect(clippy::panic, reason = "the script asks for it")]
+            Some(Play::Panics) => stream::once(async { panic!("the script says so") }).boxed(),
+            None => stream::iter([Err(ModelError::new(ErrorKind::Internal, "the script is played"))]).boxed(),
+        }
+    }
+}
+
+/// The same model in every slot.
+pub struct OneModel(pub Arc<ScriptedModel>);
+
+impl Models for OneModel {
+    fn get(&self, _: Slot) -> Arc<dyn Model> {
+        Arc::clone(&self.0) as Arc<dyn Model>
+    }
+
+    fn list(&self) -> Vec<SlotInfo> {
+        vec![SlotInfo { slot: Slot::Base, falls_back_to: None, model: self.0.info.clone() }]
+    }
+}
+
+/// Tools named after what they do: `look` (reads), `change` (writes a file), `launch` (runs a command), `fail`, and
+/// `hold` (reads, but waits for [`ScriptedTools::release`]).
+#[derive(Debug)]
+pub struct ScriptedTools {
+    ran: Mutex<Vec<String>>,
+    gate: Semaphore,
+    began: Notify,
+}
+
+impl ScriptedTools {
+    /// Fresh tools.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { ran: Mutex::default(), gate: Semaphore::new(0), began: Notify::new() })
+    }
+
+    /// What ran so far, as `name arguments`.
+    #[must_use]
+    pub fn ran(&self) -> Vec<String> {
+        lock(&self.ran).clone()
+    }
+
+    /// Waits until that many calls have begun.
+    pub async fn began(&self, times: usize) {
+        loop {
+            let again = self.began.notified();
+            if lock(&self.ran).len() >= times {
+                return;
+            }
+            again.await;
+        }
+    }
+
+    /// Lets that many calls of `hold` go on.
+    pub fn release(&self, calls: usize) {
+        self.gate.add_permits(calls);
+    }
+}
+
+impl Toolbox for ScriptedTools {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        let spec = |name: &str, effect| ToolSpec {
+            name: name.to_owned(),
+            description: format!("Does: {name}."),
+            parameters: json!({"type": "object"}),
+            effect,
+        };
+        [
+            spec("change", Effect::Write),
+            spec("fail", Effect::Read),
+            spec("hold", Effect::Read),
+            spec("launch", Effect::Execute),
+            spec("look", Effect::Read),
+        ]
+        .into()
+    }
+
+    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
+        name
+    }
+
+    fn preview<'a>(
+        &'a self,
+        _: &'a ToolContext,
+        call: &'a ToolCall,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
+        let bad = call.arguments.contains("impossible");
+        let outcome = if bad {
+            Err(ToolOutput::error(ToolErrorCode::InvalidArgs, "that is impossible"))
+        } else {
+            Ok(Some(format!("+ {}", call.arguments)))
+        };
+        std::future::ready(outcome).boxed()
+    }
+
+    fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
+        async move {
+            lock(&self.ran).push(format!("{} {}", call.name, call.arguments));
+            self.began.notify_waiters();
+            match call.name.as_str() {
+                "look" | "launch" => ToolOutput::ok(format!("{} is done", call.name)),
+                "change" => ToolOutput {
+                    files: vec![FileChange { path: "a.txt".to_owned(), change: FileChangeKind::Created }],
+                    ..ToolOutput::ok("written")
+                },
+                "hold" => tokio::select! {
+                    permit = self.gate.acquire() => {
+                        if let Ok(permit) = permit {
+                            permit.forget();
+                        }
+                        ToolOutput::ok("held and let go")
+                    }
+                    () = context.cancel.cancelled() => ToolOutput::error(ToolErrorCode::Cancelled, "stopped"),
+                },
+                "fail" => ToolOutput::error(ToolErrorCode::Tool, "it did not work"),
+                other => ToolOutput::error(ToolErrorCode::UnknownTool, format!("there is no tool {other}")),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Workspaces that are only names.
+pub struct NoWorkspaces;
+
+impl Workspaces for NoWorkspaces {
+    fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        let root = PathBuf::from(format!("/nowhere/{session}"));
+        std::future::ready(Ok(Workspace { root, project })).boxed()
+    }
+
+    fn clear_temp(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn remove(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn add_upload(&self, _: SessionId, name: String, _: Vec<u8>) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        std::future::ready(Ok(format!("uploads/{name}"))).boxed()
+    }
+
+    fn paths<'a>(&'a self, _: &'a Workspace, _: usize) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+}
+
+/// A clock that stands still until it is told to go on.
+#[derive(Debug, Default)]
+pub struct StoppedClock {
+    advanced_ms: AtomicI64,
+}
+
+impl StoppedClock {
+    /// Goes on by that much.
+    pub fn advance(&self, by: Duration) {
+        self.advanced_ms.fetch_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+}
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.advanced_ms.load(Ordering::Relaxed)).unwrap_or(Timestamp::MAX)
+    }
+}
