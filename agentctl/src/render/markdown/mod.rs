@@ -4,9 +4,9 @@
 //! what came before matters only for fences and tables. That keeps the stretch that must be repainted
 //! when its end is known ([`super::stream`]) as short as it can be.
 //!
-//! - [`inline`]: emphasis, code and links within a line.
-//! - [`wrap`]: styled text into rows.
-//! - [`table`]: tables.
+//! - [`inline`] finds emphasis, code and links within a line.
+//! - [`wrap`] breaks styled text into rows.
+//! - [`table`] lines up the columns of tables.
 
 pub(crate) mod inline;
 pub(crate) mod table;

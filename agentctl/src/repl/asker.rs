@@ -1,0 +1,93 @@
+//! Asks the person at the terminal, on a thread of its own, for reading keys blocks.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use agentd_core::interrupt::{Answer, Interrupt};
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use super::{console::RawConsole, question};
+use crate::{render::look::Look, turn::Asker};
+
+/// Asks on the terminal: questions on standard error, keys from the terminal itself.
+#[derive(Debug)]
+pub(crate) struct TerminalAsker {
+    look: Look,
+}
+
+impl TerminalAsker {
+    /// For this process's terminal.
+    pub(crate) fn new() -> Self {
+        Self { look: Look::detect() }
+    }
+}
+
+impl Asker for TerminalAsker {
+    fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
+        Box::pin(async move {
+            match Asking::start(interrupt.clone(), self.look) {
+                Ok(mut asking) => asking.answer().await,
+                Err(error) => unasked(interrupt, &error),
+            }
+        })
+    }
+}
+
+/// A question that is on the screen. Dropping it takes it off and waits until the terminal is as it was.
+#[derive(Debug)]
+struct Asking {
+    dropped: Arc<AtomicBool>,
+    answer: oneshot::Receiver<Option<Answer>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Asking {
+    fn start(interrupt: Interrupt, look: Look) -> io::Result<Self> {
+        let dropped = Arc::new(AtomicBool::new(false));
+        let (sender, answer) = oneshot::channel();
+        let thread = thread::Builder::new().name("agentctl-ask".to_owned()).spawn({
+            let dropped = Arc::clone(&dropped);
+            move || {
+                let asked = RawConsole::open(dropped, look.size)
+                    .and_then(|mut console| question::ask(&mut console, &interrupt, look.err_color));
+                let answer = asked.unwrap_or_else(|error| unasked(&interrupt, &error));
+                // Nobody waits for it where the question was dropped.
+                let _ = sender.send(answer);
+            }
+        })?;
+        Ok(Self { dropped, answer, thread: Some(thread) })
+    }
+
+    async fn answer(&mut self) -> Option<Answer> {
+        (&mut self.answer).await.ok().flatten()
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.dropped.store(true, Ordering::Relaxed);
+        // It looks many times a second whether it was dropped, so that this is short; and whoever writes next
+        // must find the terminal out of raw mode.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where the terminal cannot be used, the question stays open.
+fn unasked(interrupt: &Interrupt, error: &io::Error) -> Option<Answer> {
+    use io::Write as _;
+    let id = interrupt.id;
+    let _ = writeln!(
+        io::stderr(),
+        "cannot ask on this terminal: {error}; answer with `agentctl answer {id} …` from another one"
+    );
+    None
+}

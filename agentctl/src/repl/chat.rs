@@ -1,0 +1,301 @@
+//! A conversation over the daemon's socket.
+
+use std::sync::PoisonError;
+
+use agentd_core::{
+    error::ErrorKind,
+    ids::SessionId,
+    model::{Slot, SlotInfo},
+    session::SessionStatus,
+    turn::{IfBusy, OnInterrupt, StartTurn},
+};
+use agentd_proto::client::{SessionView, StartRequest};
+use clap::Parser as _;
+use futures_util::future::BoxFuture;
+
+use super::{
+    TerminalAsker,
+    conversation::Desk,
+    editor::Known,
+    slash::{self, Slash},
+};
+use crate::{
+    args::{Cli, Command, Global},
+    cmd,
+    daemon::{self, Daemon},
+    exit::{Attendance, Exit},
+    failure::Failure,
+    render::{Human, sanitize::clean_line},
+    session::Place,
+    turn::{
+        self, AskNobody, Asker, CtrlC, Renderer as _, SocketLine,
+        builtin::{BUILTIN, SayBuiltin},
+    },
+};
+
+/// The sessions that can be completed.
+const COMPLETED_SESSIONS: usize = 50;
+
+/// The state of a conversation.
+pub(crate) struct Chat {
+    daemon: Daemon,
+    place: Place,
+    slot: Option<Slot>,
+    slots: Vec<SlotInfo>,
+    /// Whether a person sits before it, who can be asked.
+    present: bool,
+    renderer: SayBuiltin<Human<std::io::Stdout, std::io::Stderr>>,
+    asker: Box<dyn Asker>,
+    ctrl_c: CtrlC,
+    known: Known,
+}
+
+impl Chat {
+    /// Opens a conversation: greets, and takes up what a session left behind.
+    ///
+    /// # Errors
+    /// When the daemon is lost or knows no such session.
+    pub(crate) async fn open(
+        daemon: Daemon,
+        place: Place,
+        slot: Option<Slot>,
+        present: bool,
+        known: Known,
+    ) -> anyhow::Result<Self> {
+        let slots = daemon.client.models().await?;
+        // A person is told by the greeting, at once; in a script it is told with the first turn.
+        let told = if present { Vec::new() } else { slots.clone() };
+        let asker: Box<dyn Asker> = if present { Box::new(TerminalAsker::new()) } else { Box::new(AskNobody) };
+        let renderer = SayBuiltin::new(Human::stdio(), told);
+        let ctrl_c = CtrlC::listen()?;
+        let mut chat = Self { daemon, place, slot, slots, present, renderer, asker, ctrl_c, known };
+        let view = chat.resolve().await?;
+        if present {
+            chat.greet(view.as_ref());
+            chat.learn_sessions().await;
+            if let Some(view) = view {
+                chat.take_up(&view).await?;
+            }
+        }
+        Ok(chat)
+    }
+
+    /// Says how to come back, where there is something to come back to.
+    pub(crate) fn farewell(&mut self) {
+        if let (true, Some(id)) = (self.present, self.place.id()) {
+            self.note(&format!("go on with: agentctl chat --session {id}"));
+        }
+    }
+
+    /// Finds the session that was named.
+    async fn resolve(&mut self) -> Result<Option<SessionView>, Failure> {
+        let name = match &self.place {
+            Place::New(_) => return Ok(None),
+            Place::Named(name) => name.clone(),
+            Place::Known(id) => id.to_string(),
+        };
+        let view = self.daemon.client.session(&name).await?;
+        self.place = Place::Known(view.session.summary.id);
+        Ok(Some(view))
+    }
+
+    fn greet(&mut self, view: Option<&SessionView>) {
+        let session = match view {
+            Some(view) => {
+                let summary = &view.session.summary;
+                format!("session {} · {} · {} turns", summary.id, clean_line(&summary.title), summary.turns)
+            }
+            None => "new session".to_owned(),
+        };
+        let slot = self.slot.or(view.and_then(|view| view.session.settings.slot)).unwrap_or_default();
+        let model = self.slots.iter().find(|info| info.slot == slot).map(|info| info.model.clone());
+        let name = model.as_ref().map_or_else(String::new, |model| format!(" · {}", clean_line(&model.id)));
+        self.note(&format!("agentd · {session}{name} · /help lists the commands"));
+        if model.is_some_and(|model| model.embedded) {
+            self.note(BUILTIN);
+        }
+    }
+
+    /// Takes up what waits in a session: a turn that runs, questions, a turn that was interrupted.
+    async fn take_up(&mut self, view: &SessionView) -> anyhow::Result<()> {
+        let id = view.session.summary.id;
+        match (view.live_turn, view.session.open_turn) {
+            (Some(_), Some((_, first_seq))) => {
+                self.note("a turn is under way here");
+                let line = SocketLine::attach(&self.daemon, id, first_seq.saturating_sub(1)).await?;
+                self.drive(line).await?;
+            }
+            _ if !view.pending.is_empty() => self.answer_pending(id).await?,
+            _ if view.session.summary.status == SessionStatus::Interrupted => {
+                self.note("the last turn was interrupted; /continue goes on with it");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Asks what waits for an answer in this session.
+    async fn answer_pending(&mut self, session: SessionId) -> anyhow::Result<()> {
+        let pending = self.daemon.client.interrupts(Some(&session.to_string())).await?;
+        if pending.is_empty() {
+            self.note("nothing waits for an answer here");
+        }
+        for interrupt in pending {
+            self.ctrl_c.forget();
+            let answer = tokio::select! {
+                biased;
+                () = self.ctrl_c.pressed() => return Ok(()),
+                answer = self.asker.ask(&interrupt) => answer,
+            };
+            if let Some(answer) = answer {
+                self.daemon.client.answer(interrupt.id, &answer, daemon::CLIENT).await?;
+            }
+        }
+        // An answer makes a turn go on.
+        let view = self.daemon.client.session(&session.to_string()).await?;
+        if let (Some(_), Some((_, first_seq))) = (view.live_turn, view.session.open_turn) {
+            let after = view.session.summary.last_seq.max(first_seq.saturating_sub(1));
+            let line = SocketLine::attach(&self.daemon, session, after).await?;
+            self.drive(line).await?;
+        }
+        Ok(())
+    }
+
+    async fn turn(&mut self, text: Option<String>) -> anyhow::Result<Exit> {
+        let request = StartRequest {
+            session: self.place.clone().into_choice(),
+            start: StartTurn {
+                text,
+                slot: self.slot,
+                max_steps: None,
+                on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
+                if_busy: IfBusy::Refuse,
+                client: daemon::CLIENT.to_owned(),
+            },
+        };
+        let line = SocketLine::start(&self.daemon, request).await?;
+        self.place = Place::Known(line.session());
+        self.drive(line).await
+    }
+
+    async fn drive(&mut self, mut line: SocketLine) -> anyhow::Result<Exit> {
+        self.ctrl_c.forget();
+        let driven = turn::drive(&mut line, &mut self.renderer, self.asker.as_mut(), &mut self.ctrl_c).await;
+        self.learn_sessions().await;
+        let attendance = if self.present { Attendance::Attended } else { Attendance::Unattended };
+        Ok(driven?.map_or(Exit::Done, |result| Exit::of_turn(&result, attendance)))
+    }
+
+    /// Fetches what can be completed. Completion is a nicety: where it fails there is less of it.
+    async fn learn_sessions(&mut self) {
+        if !self.present {
+            return;
+        }
+        if let Ok(sessions) = self.daemon.client.sessions(COMPLETED_SESSIONS).await {
+            let sessions = sessions.into_iter().map(|session| (session.id.to_string(), clean_line(&session.title)));
+            *self.known.sessions.lock().unwrap_or_else(PoisonError::into_inner) = sessions.collect();
+        }
+    }
+
+    async fn obey(&mut self, command: Slash) -> anyhow::Result<Exit> {
+        match command {
+            Slash::Help => self.help(),
+            Slash::Reset => {
+                let id = self.session()?;
+                self.daemon.client.reset_session(&id.to_string()).await?;
+                self.note("the history is set aside: the model sees none of it any more");
+            }
+            Slash::Load(name) => self.load(name).await?,
+            Slash::Model(Some(slot)) => {
+                self.slot = Some(slot);
+                self.note(&format!("the next turns use the slot {slot}"));
+            }
+            Slash::Rename(title) => {
+                let id = self.session()?;
+                self.daemon.client.rename_session(&id.to_string(), &title).await?;
+                self.note("renamed");
+            }
+            Slash::Interrupts => {
+                let id = self.session()?;
+                self.answer_pending(id).await?;
+            }
+            Slash::Continue => {
+                self.session()?;
+                return self.turn(None).await;
+            }
+            Slash::Clear if self.present => eprint!("\x1b[H\x1b[2J\x1b[3J"),
+            Slash::Clear | Slash::Quit => {}
+            Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
+            Slash::Model(None) => return self.agentctl(&["models"]).await,
+            Slash::Tools => return self.agentctl(&["tools"]).await,
+            Slash::Status => return self.agentctl(&["status"]).await,
+            Slash::Current => {
+                let id = self.session()?.to_string();
+                return self.agentctl(&["sessions", "show", &id]).await;
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    /// The session, once there is one.
+    fn session(&self) -> Result<SessionId, Failure> {
+        self.place.id().ok_or_else(|| {
+            Failure::new(ErrorKind::NotFound, "there is no session yet").hint("it begins with the first thing you say")
+        })
+    }
+
+    fn help(&mut self) {
+        for entry in slash::TABLE {
+            let usage = format!("/{} {}", entry.name, entry.argument);
+            self.note(&format!("{usage:<16} {}", entry.does));
+        }
+        self.note("Alt-Enter, a backslash at the end or an open ``` begin a new line; Tab completes; Ctrl-D leaves");
+    }
+
+    async fn load(&mut self, name: String) -> anyhow::Result<()> {
+        let before = std::mem::replace(&mut self.place, Place::Named(name));
+        match self.resolve().await {
+            Ok(Some(view)) => {
+                self.greet(Some(&view));
+                if self.present { self.take_up(&view).await } else { Ok(()) }
+            }
+            Ok(None) => Ok(()),
+            Err(failure) => {
+                self.place = before;
+                Err(failure.into())
+            }
+        }
+    }
+
+    /// Does what a command of `agentctl` does, so that both list the same.
+    async fn agentctl(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
+        let cli = Cli::try_parse_from(std::iter::once(&"agentctl").chain(words))?;
+        let global = Global { socket: Some(self.daemon.socket.clone()) };
+        match cli.command {
+            Command::Sessions(args) => cmd::sessions::handle(&global, args).await,
+            Command::Models(args) => cmd::models::handle(&global, args).await,
+            Command::Tools(args) => cmd::tools::handle(&global, args).await,
+            Command::Status(args) => cmd::daemon::status(&global, args).await,
+            _ => Ok(Exit::Done),
+        }
+    }
+}
+
+impl Desk for Chat {
+    fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>> {
+        Box::pin(self.turn(Some(text)))
+    }
+
+    fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>> {
+        Box::pin(self.obey(command))
+    }
+
+    fn note(&mut self, text: &str) {
+        // Standard error may be closed; what matters is on standard output.
+        let _ = self.renderer.note(text);
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        let _ = failure.print(anstream::stderr());
+    }
+}

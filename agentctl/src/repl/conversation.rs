@@ -1,0 +1,199 @@
+//! The loop of a conversation: a line in, a turn or a command, until there are no more lines.
+
+use futures_util::future::BoxFuture;
+
+use super::slash::{self, Slash};
+use crate::{
+    exit::Exit,
+    failure::{self, Failure},
+};
+
+/// What comes from the person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// A whole input, maybe of several lines.
+    Text(String),
+    /// Ctrl-C at the prompt.
+    Interrupted,
+    /// Nothing comes any more.
+    End,
+}
+
+/// Where inputs come from.
+pub(crate) trait Lines: Send {
+    /// The next input.
+    fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>>;
+}
+
+/// What a conversation can do.
+pub(crate) trait Desk: Send {
+    /// Runs a turn.
+    fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>>;
+
+    /// Does what a command says, except leaving.
+    fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>>;
+
+    /// Tells the person something about the client.
+    fn note(&mut self, text: &str);
+
+    /// Tells the person what failed.
+    fn fail(&mut self, failure: &Failure);
+}
+
+/// Holds a conversation. With a person present it goes on after failures and ends well; in a script it ends
+/// with the code of the worst turn, and goes no further once the daemon is lost or somebody pressed Ctrl-C.
+///
+/// # Errors
+/// When standard output is closed, or the person left while a turn was running.
+pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn Desk, present: bool) -> anyhow::Result<Exit> {
+    let mut worst = Exit::Done;
+    let mut pressed = false;
+    loop {
+        let text = match lines.next().await? {
+            Input::End => break,
+            Input::Interrupted if pressed => break,
+            Input::Interrupted => {
+                pressed = true;
+                desk.note("Ctrl-C again leaves");
+                continue;
+            }
+            Input::Text(text) => text,
+        };
+        pressed = false;
+        if text.trim().is_empty() {
+            continue;
+        }
+        let outcome = match slash::parse(&text) {
+            Some(Ok(Slash::Quit)) => break,
+            Some(Ok(command)) => desk.command(command).await,
+            Some(Err(refusal)) => Err(Failure::usage(refusal).into()),
+            None => desk.say(text).await,
+        };
+        let exit = match outcome {
+            Ok(exit) => exit,
+            Err(error) if failure::is_broken_pipe(&error) => return Err(error),
+            Err(error) => {
+                let failure = Failure::from_any(&error);
+                if present && failure.exit == Exit::Cancelled {
+                    return Err(error);
+                }
+                desk.fail(&failure);
+                failure.exit
+            }
+        };
+        worst = worse(worst, exit);
+        if !present && matches!(exit, Exit::Cancelled | Exit::Unreachable) {
+            break;
+        }
+    }
+    Ok(if present { Exit::Done } else { worst })
+}
+
+/// The worse of two ends.
+fn worse(a: Exit, b: Exit) -> Exit {
+    let rank = |exit: Exit| match exit {
+        Exit::Done => 0,
+        Exit::PutOff => 1,
+        Exit::Limit => 2,
+        Exit::Approval => 3,
+        Exit::Schema => 4,
+        Exit::Failed => 5,
+        Exit::Usage => 6,
+        Exit::Auth => 7,
+        Exit::Unreachable => 8,
+        Exit::Cancelled => 9,
+    };
+    if rank(b) > rank(a) { b } else { a }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    struct Script(VecDeque<Input>);
+
+    impl Script {
+        fn of(inputs: &[&str]) -> Self {
+            Self(inputs.iter().map(|text| Input::Text((*text).to_owned())).collect())
+        }
+    }
+
+    impl Lines for Script {
+        fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>> {
+            let next = self.0.pop_front().unwrap_or(Input::End);
+            Box::pin(std::future::ready(Ok(next)))
+        }
+    }
+
+    /// Ends each turn as its text says, and writes down what happened.
+    #[derive(Default)]
+    struct FakeDesk(Vec<String>);
+
+    impl Desk for FakeDesk {
+        fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>> {
+            self.0.push(format!("say {text}"));
+            Box::pin(std::future::ready(match text.as_str() {
+                "fails" => Ok(Exit::Failed),
+                "limit" => Ok(Exit::Limit),
+                "cancelled" => Ok(Exit::Cancelled),
+                "lost" => Err(Failure::unreachable("gone").into()),
+                "left" => Err(Failure { exit: Exit::Cancelled, ..Failure::usage("left") }.into()),
+                "pipe" => Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()),
+                _ => Ok(Exit::Done),
+            }))
+        }
+
+        fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>> {
+            self.0.push(format!("{command:?}"));
+            Box::pin(std::future::ready(Ok(Exit::Done)))
+        }
+
+        fn note(&mut self, text: &str) {
+            self.0.push(format!("note {text}"));
+        }
+
+        fn fail(&mut self, failure: &Failure) {
+            self.0.push(format!("fail {failure}"));
+        }
+    }
+
+    async fn held(mut lines: Script, present: bool) -> (anyhow::Result<Exit>, Vec<String>) {
+        let mut desk = FakeDesk::default();
+        let exit = hold(&mut lines, &mut desk, present).await;
+        (exit, desk.0)
+    }
+
+    #[tokio::test]
+    async fn each_line_is_a_turn_and_blank_ones_are_none() {
+        let (exit, log) = held(Script::of(&["one", "", "  ", "/tools", "two", "/quit", "three"]), false).await;
+        assert_eq!(exit.unwrap(), Exit::Done);
+        assert_eq!(log, ["say one", "Tools", "say two"]);
+    }
+
+    #[tokio::test]
+    async fn a_script_ends_with_its_worst_turn() {
+        #[track_caller]
+        fn check((exit, log): (anyhow::Result<Exit>, Vec<String>), expected: Exit, turns: usize) {
+            assert_eq!(exit.unwrap(), expected);
+            assert_eq!(log.iter().filter(|line| line.starts_with("say")).count(), turns);
+        }
+        check(held(Script::of(&["fails", "limit", "fine"]), false).await, Exit::Failed, 3);
+        check(held(Script::of(&["lost", "fine"]), false).await, Exit::Unreachable, 1);
+        check(held(Script::of(&["cancelled", "fine"]), false).await, Exit::Cancelled, 1);
+        check(held(Script::of(&["/nonsense", "fine"]), false).await, Exit::Usage, 1);
+        check(held(Script::of(&["fails", "lost", "cancelled", "fine"]), true).await, Exit::Done, 4);
+    }
+
+    #[tokio::test]
+    async fn ctrl_c_twice_leaves_and_once_does_not() {
+        let text = |text: &str| Input::Text(text.into());
+        let inputs = [Input::Interrupted, text("one"), Input::Interrupted, Input::Interrupted, text("two")];
+        let (exit, log) = held(Script(inputs.into()), true).await;
+        assert_eq!(exit.unwrap(), Exit::Done);
+        assert_eq!(log, ["note Ctrl-C again leaves", "say one", "note Ctrl-C again leaves"]);
+        assert!(held(Script::of(&["left", "one"]), true).await.0.is_err());
+        assert!(held(Script::of(&["pipe", "one"]), true).await.0.is_err());
+    }
+}

@@ -1,0 +1,262 @@
+//! The line editor: history, several lines, completion. It lives on a thread of its own, because it blocks,
+//! and it runs only while a line is asked for, so that Ctrl-C means the turn while one streams.
+
+use std::{
+    borrow::Cow,
+    io,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures_util::future::BoxFuture;
+use reedline::{
+    ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, Emacs, FileBackedHistory, KeyCode,
+    KeyModifiers, MenuBuilder as _, Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu,
+    Signal, Span, Suggestion, ValidationResult, Validator, default_emacs_keybindings,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    conversation::{Input, Lines},
+    slash,
+};
+use crate::failure::Failure;
+
+/// The inputs that the history keeps.
+const HISTORY: usize = 2_000;
+
+/// What can be completed besides the commands; told anew before each prompt.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    /// Ids of sessions with their titles, last used first.
+    pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+/// The line editor, from the outside.
+#[derive(Debug)]
+pub(crate) struct Editor {
+    requests: mpsc::Sender<oneshot::Sender<io::Result<Input>>>,
+}
+
+impl Editor {
+    /// Starts the thread. Where the history file cannot be used, there is history for this conversation only.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(crate) fn open(history: Option<&Path>, known: Known, color: bool) -> io::Result<Self> {
+        let history = history.and_then(open_history);
+        let (requests, mut queue) = mpsc::channel::<oneshot::Sender<io::Result<Input>>>(1);
+        std::thread::Builder::new().name("agentctl-editor".to_owned()).spawn(move || {
+            let mut editor = reedline(history, known, color);
+            while let Some(answer) = queue.blocking_recv() {
+                // Nobody waits for it where the conversation has ended.
+                let _ = answer.send(read(&mut editor));
+            }
+        })?;
+        Ok(Self { requests })
+    }
+
+    async fn read(&self) -> Result<Input, Failure> {
+        let (sender, answer) = oneshot::channel();
+        let gone = || Failure::usage("the line editor has ended; pipe the input instead");
+        self.requests.send(sender).await.map_err(|_| gone())?;
+        let input = answer.await.map_err(|_| gone())?;
+        input.map_err(|error| Failure::usage(format!("cannot read from the terminal: {error}")))
+    }
+}
+
+impl Lines for Editor {
+    fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>> {
+        Box::pin(self.read())
+    }
+}
+
+fn read(editor: &mut Reedline) -> io::Result<Input> {
+    Ok(match editor.read_line(&ChatPrompt)? {
+        Signal::Success(text) => Input::Text(join_lines(&text)),
+        Signal::CtrlC => Input::Interrupted,
+        Signal::CtrlD => Input::End,
+        _ => Input::Text(String::new()),
+    })
+}
+
+fn reedline(history: Option<FileBackedHistory>, known: Known, color: bool) -> Reedline {
+    let mut keys = default_emacs_keybindings();
+    keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
+    let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(complete));
+    keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
+    let editor = Reedline::create()
+        .use_bracketed_paste(true)
+        .with_ansi_colors(color)
+        .with_edit_mode(Box::new(Emacs::new(keys)))
+        .with_validator(Box::new(WholeInput))
+        .with_hinter(Box::new(DefaultHinter::default().with_min_chars(2)))
+        .with_completer(Box::new(Names(known)))
+        .with_menu(ReedlineMenu::EngineCompleter(Box::new(
+            ColumnarMenu::default().with_name(MENU).with_marker("› ").with_columns(1),
+        )))
+        // A way to say something that is not to be remembered.
+        .with_history_exclusion_prefix(Some(" ".to_owned()));
+    match history {
+        Some(history) => editor.with_history(Box::new(history)),
+        None => editor,
+    }
+}
+
+const MENU: &str = "names";
+
+/// The history file, for nobody else's eyes.
+fn open_history(path: &Path) -> Option<FileBackedHistory> {
+    let folder = path.parent()?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
+    std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).ok()?;
+    FileBackedHistory::with_file(HISTORY, path.to_owned()).ok()
+}
+
+/// Whether an input is whole: no code fence is open, and its last line does not end in a backslash.
+struct WholeInput;
+
+impl Validator for WholeInput {
+    fn validate(&self, text: &str) -> ValidationResult {
+        if is_whole(text) { ValidationResult::Complete } else { ValidationResult::Incomplete }
+    }
+}
+
+fn is_whole(text: &str) -> bool {
+    let fences = text.lines().filter(|line| line.trim_start().starts_with("```")).count();
+    fences.is_multiple_of(2) && !text.ends_with('\\')
+}
+
+/// Takes away the backslashes that only said that the input goes on. In code they stay: there they are code.
+fn join_lines(text: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    let mut in_fence = false;
+    for line in text.split_inclusive('\n') {
+        in_fence ^= line.trim_start().starts_with("```");
+        match line.strip_suffix("\\\n") {
+            Some(line) if !in_fence => {
+                joined.push_str(line);
+                joined.push('\n');
+            }
+            _ => joined.push_str(line),
+        }
+    }
+    joined
+}
+
+/// Completes commands, sessions and slots.
+struct Names(Known);
+
+impl Completer for Names {
+    fn complete(&mut self, line: &str, pos: usize) -> CompletionResult {
+        let sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = line.get(..pos).map(|typed| names(typed, &sessions)).unwrap_or_default();
+        let suggestions: Vec<Suggestion> = names
+            .into_iter()
+            .map(|(start, value, description)| Suggestion {
+                value,
+                description: Some(description),
+                span: Span::new(start, pos),
+                append_whitespace: false,
+                ..Suggestion::default()
+            })
+            .collect();
+        CompletionResult::fresh(suggestions)
+    }
+}
+
+/// What what was typed can become: where the word starts, the word, and what it means.
+fn names(typed: &str, sessions: &[(String, String)]) -> Vec<(usize, String, String)> {
+    if let Some(argument) = typed.strip_prefix("/load ") {
+        return sessions
+            .iter()
+            .filter(|(id, _)| id.starts_with(argument))
+            .map(|(id, title)| (typed.len() - argument.len(), id.clone(), title.clone()))
+            .collect();
+    }
+    if let Some(argument) = typed.strip_prefix("/model ") {
+        return agentd_core::model::Slot::ALL
+            .iter()
+            .filter(|slot| slot.as_str().starts_with(argument))
+            .map(|slot| (typed.len() - argument.len(), slot.to_string(), "model slot".to_owned()))
+            .collect();
+    }
+    let Some(name) = typed.strip_prefix('/') else { return Vec::new() };
+    slash::TABLE
+        .iter()
+        .filter(|entry| entry.name.starts_with(name))
+        .map(|entry| {
+            let space = if entry.argument.is_empty() { "" } else { " " };
+            (0, format!("/{}{space}", entry.name), entry.does.to_owned())
+        })
+        .collect()
+}
+
+struct ChatPrompt;
+
+impl Prompt for ChatPrompt {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed("› ")
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed("… ")
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        Cow::Owned(format!("search {}› ", search.term))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_go_on_until_they_are_whole() {
+        assert!(is_whole("one line"));
+        assert!(!is_whole("goes on \\"));
+        assert!(is_whole("goes on \\\nand ends"));
+        assert!(!is_whole("```rust\nfn main() {}"));
+        assert!(is_whole("```rust\nfn main() {}\n```"));
+        assert!(is_whole("say ``` in a line"));
+    }
+
+    #[test]
+    fn backslashes_that_only_went_on_are_gone() {
+        assert_eq!(join_lines("a \\\nb"), "a \nb");
+        assert_eq!(join_lines("```\na \\\nb\n```\nc\\\nd"), "```\na \\\nb\n```\nc\nd");
+        assert_eq!(join_lines("C:\\x"), "C:\\x");
+    }
+
+    #[test]
+    fn commands_sessions_and_slots_are_completed() {
+        let sessions = [("0193a".to_owned(), "one".to_owned()), ("0200b".to_owned(), "two".to_owned())];
+        let words = |typed: &str| names(typed, &sessions).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
+        assert_eq!(words("/re"), ["/rename ", "/reset"]);
+        assert_eq!(words("/load 02"), ["0200b"]);
+        assert_eq!(words("/model c"), ["code", "chat"]);
+        assert_eq!(words("hello /re"), [""; 0]);
+        assert_eq!(words("/reset now"), [""; 0]);
+        assert_eq!(names("/load 02", &sessions)[0].0, 6);
+    }
+
+    #[test]
+    fn the_history_is_private() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state/history");
+        assert!(open_history(&path).is_some());
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

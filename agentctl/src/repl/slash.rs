@@ -1,0 +1,143 @@
+//! Slash commands: the table of them, and how a line is read as one.
+
+use agentd_core::model::Slot;
+
+/// What a person can tell the client itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Slash {
+    Help,
+    Reset,
+    Sessions,
+    Load(String),
+    Current,
+    Model(Option<Slot>),
+    Tools,
+    Rename(String),
+    Interrupts,
+    Continue,
+    Status,
+    Clear,
+    Quit,
+}
+
+/// A command as it is listed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    /// Its name, without the slash.
+    pub(crate) name: &'static str,
+    /// What may stand behind it.
+    pub(crate) argument: &'static str,
+    /// What it does.
+    pub(crate) does: &'static str,
+}
+
+const fn entry(name: &'static str, argument: &'static str, does: &'static str) -> Entry {
+    Entry { name, argument, does }
+}
+
+/// All commands, in the order in which they are listed.
+pub(crate) const TABLE: [Entry; 14] = [
+    entry("help", "", "list the commands"),
+    entry("continue", "", "go on with a turn that was stopped"),
+    entry("interrupts", "", "answer what waits for an answer"),
+    entry("model", "[SLOT]", "show the models, or choose the slot for the next turns"),
+    entry("tools", "", "list the tools"),
+    entry("sessions", "", "list the sessions"),
+    entry("load", "ID", "go to another session; the start of its id is enough"),
+    entry("current", "", "show this session"),
+    entry("rename", "TITLE", "name this session"),
+    entry("reset", "", "set the history of this session aside"),
+    entry("status", "", "show how the daemon is doing"),
+    entry("clear", "", "clear the screen"),
+    entry("quit", "", "leave (also Ctrl-D)"),
+    entry("exit", "", "leave"),
+];
+
+/// Why a line is no command, in a sentence that says what would be one.
+pub(crate) type Refusal = String;
+
+/// Reads a line as a command. None where it is not one but something to say to the model: commands begin
+/// with a slash and a word, so that `/etc/passwd` and a slash after a space are text.
+pub(crate) fn parse(line: &str) -> Option<Result<Slash, Refusal>> {
+    let rest = line.trim_end().strip_prefix('/')?;
+    let (name, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphabetic()) {
+        return None;
+    }
+    Some(command(&name.to_ascii_lowercase(), argument.trim()))
+}
+
+fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
+    let needed = |what: &str| {
+        if argument.is_empty() { Err(format!("/{name} needs {what}")) } else { Ok(argument.to_owned()) }
+    };
+    let command = match name {
+        "help" => Slash::Help,
+        "reset" => Slash::Reset,
+        "sessions" => Slash::Sessions,
+        "load" => return needed("the id of a session; /sessions lists them").map(Slash::Load),
+        "current" => Slash::Current,
+        "model" if argument.is_empty() => Slash::Model(None),
+        "model" => return argument.parse().map(|slot| Slash::Model(Some(slot))).map_err(|error| format!("{error}")),
+        "tools" => Slash::Tools,
+        "rename" => return needed("a title").map(Slash::Rename),
+        "interrupts" => Slash::Interrupts,
+        "continue" => Slash::Continue,
+        "status" => Slash::Status,
+        "clear" => Slash::Clear,
+        "quit" | "exit" => Slash::Quit,
+        unknown => return Err(unknown_command(unknown)),
+    };
+    if argument.is_empty() { Ok(command) } else { Err(format!("/{name} takes nothing behind it")) }
+}
+
+fn unknown_command(name: &str) -> Refusal {
+    let nearest = TABLE
+        .iter()
+        .map(|entry| (strsim::damerau_levenshtein(name, entry.name), entry.name.starts_with(name), entry.name))
+        .filter(|(distance, prefix, _)| *prefix || *distance <= 2)
+        .min_by_key(|(distance, prefix, _)| (!*prefix, *distance));
+    match nearest {
+        Some((_, _, nearest)) => format!("there is no command /{name}; did you mean /{nearest}?"),
+        None => format!("there is no command /{name}; /help lists them"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_told_from_text() {
+        #[track_caller]
+        fn check(line: &str, expected: Option<Result<Slash, &str>>) {
+            assert_eq!(parse(line), expected.map(|command| command.map_err(str::to_owned)), "{line:?}");
+        }
+        check("/help", Some(Ok(Slash::Help)));
+        check("/HELP  ", Some(Ok(Slash::Help)));
+        check("/load  0193a  ", Some(Ok(Slash::Load("0193a".into()))));
+        check("/rename a long title", Some(Ok(Slash::Rename("a long title".into()))));
+        check("/model", Some(Ok(Slash::Model(None))));
+        check("/model code", Some(Ok(Slash::Model(Some(Slot::Code)))));
+        check("/exit", Some(Ok(Slash::Quit)));
+        check("/load", Some(Err("/load needs the id of a session; /sessions lists them")));
+        check("/quit now", Some(Err("/quit takes nothing behind it")));
+        check("/sesions", Some(Err("there is no command /sesions; did you mean /sessions?")));
+        check("/stat", Some(Err("there is no command /stat; did you mean /status?")));
+        check("/frobnicate", Some(Err("there is no command /frobnicate; /help lists them")));
+        check("/etc/passwd has what?", None);
+        check(" /help", None);
+        check("/", None);
+        check("// a comment", None);
+        check("hello /help", None);
+    }
+
+    #[test]
+    fn every_listed_command_is_known() {
+        for entry in TABLE {
+            let argument = if entry.name == "model" { "code" } else { entry.argument };
+            let line = format!("/{} {argument}", entry.name);
+            assert!(matches!(parse(&line), Some(Ok(_))), "{line}");
+        }
+    }
+}

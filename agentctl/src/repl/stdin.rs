@@ -1,0 +1,96 @@
+//! Inputs from a pipe or a file: each line is one.
+
+use std::io::{BufRead, Read as _};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+
+use super::conversation::{Input, Lines};
+use crate::{failure::Failure, input::LONGEST_PROMPT};
+
+/// Standard input, line by line.
+///
+/// It is read on a thread of its own, because a read of a pipe that stays silent can neither be cancelled
+/// nor may it keep the process from ending.
+#[derive(Debug)]
+pub(crate) struct StdinLines {
+    lines: mpsc::Receiver<Result<String, Failure>>,
+}
+
+impl StdinLines {
+    /// Reads from now on, one line ahead.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(crate) fn open() -> std::io::Result<Self> {
+        let (sender, lines) = mpsc::channel(1);
+        std::thread::Builder::new().name("agentctl-stdin".to_owned()).spawn(move || {
+            let mut source = std::io::stdin().lock();
+            let mut number = 0;
+            while let Some(line) = read_line(&mut source, LONGEST_PROMPT, &mut number).transpose() {
+                let failed = line.is_err();
+                if sender.blocking_send(line).is_err() || failed {
+                    break;
+                }
+            }
+        })?;
+        Ok(Self { lines })
+    }
+}
+
+impl Lines for StdinLines {
+    fn next(&mut self) -> BoxFuture<'_, Result<Input, Failure>> {
+        Box::pin(async { self.lines.recv().await.transpose().map(|line| line.map_or(Input::End, Input::Text)) })
+    }
+}
+
+/// The next line of at most so many bytes, without its end; none after the last.
+fn read_line(source: &mut impl BufRead, limit: usize, number: &mut usize) -> Result<Option<String>, Failure> {
+    *number += 1;
+    let mut bytes = Vec::new();
+    let read = source.take(limit as u64 + 2).read_until(b'\n', &mut bytes);
+    read.map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    if bytes.ends_with(b"\n") {
+        bytes.pop();
+        if bytes.ends_with(b"\r") {
+            bytes.pop();
+        }
+    }
+    if bytes.len() > limit {
+        return Err(Failure::usage(format!(
+            "line {number} of standard input is longer than {} MiB",
+            limit / 1024 / 1024
+        ))
+        .hint("write it to a file and use `agentctl run --file`, so that the model can read it in parts"));
+    }
+    String::from_utf8(bytes).map(Some).map_err(|_| {
+        Failure::usage(format!("line {number} of standard input is not UTF-8 text"))
+            .hint("convert it first, for example with `iconv -t UTF-8`")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(mut source: &[u8], limit: usize) -> Result<Vec<String>, Failure> {
+        let mut number = 0;
+        std::iter::from_fn(|| read_line(&mut source, limit, &mut number).transpose()).collect()
+    }
+
+    #[test]
+    fn lines_come_without_their_ends() {
+        assert_eq!(read(b"one\r\n\ntwo", 10).unwrap(), ["one", "", "two"]);
+        assert_eq!(read(b"", 10).unwrap(), [""; 0]);
+        assert_eq!(read(b"1234\n", 4).unwrap(), ["1234"]);
+    }
+
+    #[test]
+    fn bad_lines_are_refused_by_number() {
+        assert!(read(b"good\n\xff\n", 10).unwrap_err().message.contains("line 2"));
+        assert!(read(b"12345\n", 4).unwrap_err().message.contains("longer"));
+    }
+}
