@@ -1,0 +1,128 @@
+//! The command line: what all commands share, and the table of commands. The arguments of each command stand
+//! beside its code in [`crate::cmd`].
+
+use std::path::PathBuf;
+
+use agentd_core::model::Slot;
+use clap::{Args, Parser, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
+
+use crate::{cmd, complete, mount::MountArg};
+
+/// Talks to agentd, the private agent runtime on this machine.
+#[derive(Debug, Parser)]
+#[command(
+    name = "agentctl",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  agentctl chat                                   talk to the model
+  agentctl run 'What time is it?'                 one question, one answer
+  git diff | agentctl run 'Review this' -C .      with a pipe and a folder in view
+  agentctl run 'Tidy up' --output json            for scripts
+  agentctl doctor                                 find out what is wrong
+
+The daemon is started when none runs."
+)]
+pub(crate) struct Cli {
+    /// What all commands share.
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What all commands share.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Global {
+    /// The daemon's socket [default: $AGENTD_SOCKET, or agentd/agentd.sock in the XDG runtime folder]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Talk to the model in the terminal
+    Chat(cmd::chat::ChatArgs),
+    /// Run one turn and print the answer
+    Run(cmd::run::RunArgs),
+    /// Follow the live turn of a session
+    Attach(cmd::attach::AttachArgs),
+    /// List what waits for an answer
+    Interrupts(cmd::interrupts::InterruptsArgs),
+    /// Answer what a turn waits for
+    Answer(cmd::answer::AnswerArgs),
+    /// List, show, rename, reset and delete sessions
+    Sessions(cmd::sessions::SessionsArgs),
+    /// List the models and the slots that they stand in
+    Models(cmd::models::ModelsArgs),
+    /// List the tools that models can use
+    Tools(cmd::tools::ToolsArgs),
+    /// Show whether the daemon runs and what it is doing
+    Status(cmd::daemon::StatusArgs),
+    /// Start the daemon and wait until it is ready
+    Start(cmd::daemon::StartArgs),
+    /// Stop the daemon; turns that run can be continued later
+    Stop(cmd::daemon::StopArgs),
+    /// Check the installation and say what to do about what is wrong
+    Doctor(cmd::doctor::DoctorArgs),
+    /// Print a completion script for a shell
+    Completions(cmd::completions::CompletionsArgs),
+}
+
+/// Which session a turn belongs to.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SessionChoice {
+    /// Go on with this session; the start of its id is enough
+    #[arg(long, value_name = "ID_OR_PREFIX", conflicts_with = "resume", add = ArgValueCandidates::new(complete::sessions))]
+    pub(crate) session: Option<String>,
+    /// Go on with the session that was used last
+    #[arg(long = "continue")]
+    pub(crate) resume: bool,
+}
+
+/// How a turn is run, where `chat` and `run` agree.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct TurnChoice {
+    /// The model slot: base, reasoning, vision, code or chat
+    #[arg(long, value_name = "SLOT", add = ArgValueCandidates::new(complete::slots))]
+    pub(crate) model: Option<Slot>,
+    /// The folder that the tools see as /project, read-only unless it ends in :rw
+    #[arg(short = 'C', value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) project: Option<MountArg>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_examples() {
+        fn check(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:"), "`{}` shows no examples", command.get_name());
+        }
+        let cli = Cli::command();
+        check(&cli);
+        cli.get_subcommands().for_each(check);
+    }
+
+    #[test]
+    fn the_socket_can_be_named_anywhere() {
+        for line in [["agentctl", "--socket", "/tmp/s", "status"], ["agentctl", "status", "--socket", "/tmp/s"]] {
+            let cli = Cli::try_parse_from(line).unwrap();
+            assert_eq!(cli.global.socket, Some(PathBuf::from("/tmp/s")));
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `agentctl answer`: answers what a turn waits for.
+
+use agentd_core::{
+    ids::InterruptId,
+    interrupt::{Answer, Ask, Interrupt},
+};
+use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
+use serde_json::Value;
+
+use crate::{args::Global, complete, daemon, exit::Exit, failure::Failure};
+
+/// The arguments of `answer`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl interrupts                                       what waits, and its ids
+  agentctl answer 0193a5b2 approve                          let it run
+  agentctl answer 0193a5b2 reject --reason 'not in src/'    the model is told why
+  agentctl answer 0193a5b2 always                           and do not ask for this again in this session
+  agentctl answer 0193a5b2 edit --args '{\"path\":\"a.txt\"}'   let it run with other arguments
+  agentctl answer 0193a5b2 'The second one, please'         a question gets a text
+
+The turn goes on at once, also when the daemon was restarted since. An interrupt is answered once.")]
+pub(crate) struct AnswerArgs {
+    /// The interrupt; the start of its id is enough
+    #[arg(value_name = "ID", add = ArgValueCandidates::new(complete::interrupts))]
+    id: String,
+    /// approve, reject, always or edit; or, for a question, the words of the answer
+    #[arg(value_name = "approve|reject|always|edit|TEXT", required = true, num_args = 1..)]
+    words: Vec<String>,
+    /// What the model is told of a rejection
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// The arguments that `edit` lets the tool run with, a JSON object
+    #[arg(long, value_name = "JSON")]
+    args: Option<String>,
+}
+
+/// Answers.
+pub(crate) async fn handle(global: &Global, args: AnswerArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let pending = daemon.client.interrupts(None).await?;
+    let (id, interrupt) = resolve(&args.id, &pending)?;
+    let answer = parse(&args, interrupt.map(|interrupt| &interrupt.ask))?;
+    if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
+        return Err(Failure::usage(format!("this answer does not fit: {misfit}"))
+            .hint("see what is asked with `agentctl interrupts`")
+            .into());
+    }
+    daemon.client.answer(id, &answer, daemon::CLIENT).await?;
+    if let Some(interrupt) = interrupt {
+        let session = interrupt.session_id;
+        crate::note(&format!("answered; the turn goes on (follow it with `agentctl attach {session}`)"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Finds the interrupt that is meant. A whole id goes to the daemon even if nothing of that id waits, because only
+/// the daemon knows whether it was answered before.
+fn resolve<'a>(text: &str, pending: &'a [Interrupt]) -> Result<(InterruptId, Option<&'a Interrupt>), Failure> {
+    if let Ok(id) = text.parse::<InterruptId>() {
+        return Ok((id, pending.iter().find(|interrupt| interrupt.id == id)));
+    }
+    let wanted = bare(text);
+    let mut fitting = pending.iter().filter(|interrupt| bare(&interrupt.id.to_string()).starts_with(&wanted));
+    match (fitting.next(), fitting.next()) {
+        (Some(one), None) if !wanted.is_empty() => Ok((one.id, Some(one))),
+        (Some(_), Some(_)) => {
+            Err(Failure::usage(format!("more than one interrupt waits whose id starts with {text:?}"))
+                .hint("write more of the id; `agentctl interrupts` shows all"))
+        }
+        _ => Err(Failure::new(
+            agentd_core::error::ErrorKind::NotFound,
+            format!("no interrupt waits whose id starts with {text:?}"),
+        )
+        .hint("`agentctl interrupts` shows what waits")),
+    }
+}
+
+/// An id without what people leave out.
+fn bare(id: &str) -> String {
+    id.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Understands the answer. The words have their special meaning for approvals; for a question only `reject` has
+/// one, because everything else may be just what the person wants to say.
+fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
+    let words = args.words.join(" ");
+    let is_question = matches!(ask, Some(Ask::Question { .. }));
+    let answer = match words.as_str() {
+        "approve" if !is_question => Answer::Approve,
+        "always" if !is_question => Answer::Always,
+        "reject" => Answer::Reject { reason: args.reason.clone() },
+        "edit" if !is_question => Answer::Edit { args: edited(args.args.as_deref())? },
+        _ => Answer::Text { text: words },
+    };
+    if args.reason.is_some() && !matches!(answer, Answer::Reject { .. }) {
+        return Err(Failure::usage("--reason belongs to reject")
+            .hint("leave it out, or write `agentctl answer ID reject --reason …`"));
+    }
+    if args.args.is_some() && !matches!(answer, Answer::Edit { .. }) {
+        return Err(
+            Failure::usage("--args belongs to edit").hint("leave it out, or write `agentctl answer ID edit --args …`")
+        );
+    }
+    Ok(answer)
+}
+
+fn edited(args: Option<&str>) -> Result<Value, Failure> {
+    const FORM: &str = "give all arguments as one JSON object: --args '{\"path\": \"notes.txt\"}'";
+    let args = args.ok_or_else(|| Failure::usage("edit needs the new arguments").hint(FORM))?;
+    match serde_json::from_str(args) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err(Failure::usage("the new arguments are not a JSON object").hint(FORM)),
+        Err(error) => Err(Failure::usage(format!("the new arguments are not JSON: {error}")).hint(FORM)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{
+        Timestamp,
+        ids::{SessionId, TurnId},
+        policy::Risk,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    fn approval() -> Ask {
+        Ask::Approval {
+            tool: "write_file".to_owned(),
+            args: json!({}),
+            risk: Risk::Medium,
+            reason: "it changes a file".to_owned(),
+            preview: None,
+            grant: None,
+        }
+    }
+
+    fn question() -> Ask {
+        Ask::Question { question: "Which?".to_owned(), context: None, default: None, required: true }
+    }
+
+    fn interrupt(id: &str) -> Interrupt {
+        Interrupt {
+            id: id.parse().unwrap(),
+            session_id: SessionId::generate(),
+            turn_id: TurnId::generate(),
+            call_id: None,
+            ask: approval(),
+            raised_at: Timestamp::UNIX_EPOCH,
+            deadline: None,
+            on_deadline: None,
+        }
+    }
+
+    fn args(words: &str, reason: Option<&str>, json: Option<&str>) -> AnswerArgs {
+        AnswerArgs {
+            id: String::new(),
+            words: words.split(' ').map(str::to_owned).collect(),
+            reason: reason.map(str::to_owned),
+            args: json.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn words_become_answers() {
+        #[track_caller]
+        fn check(words: &str, reason: Option<&str>, json: Option<&str>, ask: &Ask, expected: &Answer) {
+            assert_eq!(parse(&args(words, reason, json), Some(ask)).as_ref(), Ok(expected));
+        }
+        let text = |text: &str| Answer::Text { text: text.to_owned() };
+        check("approve", None, None, &approval(), &Answer::Approve);
+        check("always", None, None, &approval(), &Answer::Always);
+        check("reject", None, None, &approval(), &Answer::Reject { reason: None });
+        check("reject", Some("no"), None, &approval(), &Answer::Reject { reason: Some("no".to_owned()) });
+        check("edit", None, Some(r#"{"a":1}"#), &approval(), &Answer::Edit { args: json!({"a": 1}) });
+        check("approve", None, None, &question(), &text("approve"));
+        check("the second one", None, None, &question(), &text("the second one"));
+        check("reject", None, None, &question(), &Answer::Reject { reason: None });
+    }
+
+    #[test]
+    fn answers_that_make_no_sense_are_usage_errors() {
+        #[track_caller]
+        fn check(words: &str, reason: Option<&str>, json: Option<&str>) {
+            let failure = parse(&args(words, reason, json), Some(&approval())).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.hint.is_some());
+        }
+        check("edit", None, None);
+        check("edit", None, Some("[1]"));
+        check("edit", None, Some("{"));
+        check("approve", Some("because"), None);
+        check("approve", None, Some("{}"));
+    }
+
+    #[test]
+    fn ids_are_found_by_their_start() {
+        let a = interrupt("0193a5b2-7c1d-7000-8000-000000000001");
+        let b = interrupt("0193a5b2-7c1e-7000-8000-000000000002");
+        let pending = [a.clone(), b.clone()];
+        assert_eq!(resolve("0193a5b2-7c1d", &pending).unwrap().0, a.id);
+        assert_eq!(resolve("0193A5B27C1E", &pending).unwrap().0, b.id);
+        assert_eq!(resolve("0193a5b2", &pending).unwrap_err().exit, Exit::Usage);
+        assert_eq!(resolve("ffff", &pending).unwrap_err().exit, Exit::Usage);
+        assert_eq!(resolve("", &pending[..1]).unwrap_err().exit, Exit::Usage);
+        let unknown = InterruptId::generate();
+        assert_eq!(resolve(&unknown.to_string(), &pending), Ok((unknown, None)));
+    }
+}

@@ -1,0 +1,76 @@
+//! `agentctl attach`: follows the live turn of a session.
+
+use std::io::{self, IsTerminal as _};
+
+use clap::{Args, ValueEnum};
+use clap_complete::engine::ArgValueCandidates;
+
+use crate::{
+    args::Global,
+    complete, daemon,
+    exit::{Attendance, Exit},
+    render::{Human, Jsonl},
+    repl::TerminalAsker,
+    turn::{self, AskNobody, Asker, CtrlC, Renderer, SocketLine, builtin::SayBuiltin},
+};
+
+/// The arguments of `attach`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl attach 0193a5b2                                follow the turn that runs, from its start
+  agentctl attach 0193a5b2 --after 0                      tell the whole session first
+  agentctl attach 0193a5b2 --after 41 --output stream-json
+
+It ends with the turn, or at once when none runs. On a terminal you may answer what the turn asks. Ctrl-C cancels the
+turn, also one that another client started; twice leaves at once.")]
+pub(crate) struct AttachArgs {
+    /// The session; the start of its id is enough
+    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
+    session: String,
+    /// Begin after the event of this number [default: before the turn that runs]
+    #[arg(long, value_name = "SEQ")]
+    after: Option<u64>,
+    /// What is printed on standard output
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    output: Output,
+}
+
+/// What is printed on standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// The answer
+    Text,
+    /// A line of JSON for each event, and one for the result of each turn
+    StreamJson,
+}
+
+/// Follows.
+pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let view = daemon.client.session(&args.session).await?;
+    let session = view.session.summary.id;
+    let before_turn = match (view.live_turn, view.session.open_turn) {
+        (Some(_), Some((_, first_seq))) => first_seq.saturating_sub(1),
+        _ => view.session.summary.last_seq,
+    };
+    if view.live_turn.is_none() && args.after.is_none() {
+        crate::note("no turn is running in this session");
+        return Ok(Exit::Done);
+    }
+    let mut ctrl_c = CtrlC::listen()?;
+    let after = args.after.unwrap_or(before_turn);
+    let (line, slots) = tokio::join!(SocketLine::attach(&daemon, session, after), daemon.client.models());
+    let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let human = || Human::stdio().showing_input();
+    let renderer: Box<dyn Renderer> = match args.output {
+        Output::Text if asks => Box::new(human()),
+        Output::Text => Box::new(human().showing_interrupts()),
+        Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
+    };
+    let mut renderer = SayBuiltin::new(renderer, slots.unwrap_or_default());
+    let mut asker: Box<dyn Asker> = if asks { Box::new(TerminalAsker::new()) } else { Box::new(AskNobody) };
+    let result = turn::drive(&mut line?, &mut renderer, asker.as_mut(), &mut ctrl_c).await?;
+    // Of turns of the past nobody asked how they ended.
+    let live = result.filter(|result| Some(result.turn_id) == view.live_turn);
+    Ok(live.map_or(Exit::Done, |result| Exit::of_turn(&result, Attendance::Attended)))
+}

@@ -1,0 +1,34 @@
+//! `agentctl chat`: the conversation at a terminal, which is [`crate::repl`].
+
+use clap::Args;
+
+use crate::{
+    args::{Global, SessionChoice, TurnChoice},
+    daemon,
+    exit::Exit,
+    repl,
+    session::Place,
+};
+
+/// The arguments of `chat`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl chat                        begin a new session
+  agentctl chat --continue             go on with the session that was used last
+  agentctl chat -C ~/src/app:rw        with a folder that the tools may change
+  printf 'Hello!\\n' | agentctl chat    each line is a turn
+
+Write /help in it for its commands. Ctrl-C cancels the turn, twice quits; Ctrl-D leaves.")]
+pub(crate) struct ChatArgs {
+    #[command(flatten)]
+    session: SessionChoice,
+    #[command(flatten)]
+    turn: TurnChoice,
+}
+
+/// Hands over to the conversation.
+pub(crate) async fn handle(global: &Global, args: ChatArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let place = Place::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
+    repl::run(daemon, place, args.turn.model).await
+}

@@ -1,0 +1,67 @@
+//! `agentctl completions`: a script that makes a shell complete our command line.
+
+use std::io::{self, Write as _};
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::{Shell, env::EnvCompleter};
+
+use crate::{args::Cli, exit::Exit};
+
+/// The arguments of `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  source <(agentctl completions bash)                   for this shell
+  agentctl completions zsh > ~/.zfunc/_agentctl         for good
+  agentctl completions fish > ~/.config/fish/completions/agentctl.fish
+  source <(agentctl completions bash --dynamic)         offers sessions and interrupts too, by asking the daemon")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+    /// Have the shell ask agentctl at each completion, so that it offers ids of sessions and interrupts
+    #[arg(long)]
+    dynamic: bool,
+}
+
+/// Prints the script.
+pub(crate) fn handle(args: CompletionsArgs) -> anyhow::Result<Exit> {
+    let script = if args.dynamic { dynamic(args.shell)? } else { fixed(args.shell) };
+    let mut out = io::stdout().lock();
+    out.write_all(&script)?;
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+fn fixed(shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "agentctl", &mut script);
+    script
+}
+
+fn dynamic(shell: Shell) -> io::Result<Vec<u8>> {
+    use clap_complete::env::{Bash, Elvish, Fish, Powershell, Zsh};
+    let completer: &dyn EnvCompleter = match shell {
+        Shell::Bash => &Bash,
+        Shell::Elvish => &Elvish,
+        Shell::Fish => &Fish,
+        Shell::PowerShell => &Powershell,
+        Shell::Zsh => &Zsh,
+        _ => return Err(io::Error::new(io::ErrorKind::Unsupported, "this shell cannot complete by asking")),
+    };
+    let mut script = Vec::new();
+    completer.write_registration("COMPLETE", "agentctl", "agentctl", "agentctl", &mut script)?;
+    Ok(script)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_name_our_commands() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
+            let script = String::from_utf8(fixed(shell)).unwrap();
+            assert!(script.contains("interrupts"), "{shell}");
+            assert!(String::from_utf8(dynamic(shell).unwrap()).unwrap().contains("agentctl"), "{shell}");
+        }
+    }
+}

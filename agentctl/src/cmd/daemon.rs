@@ -1,0 +1,183 @@
+//! `agentctl start`, `stop` and `status`: the daemon's life.
+
+use std::{io::Write as _, time::Duration};
+
+use agentd_proto::client::{Client, ClientErrorKind, DaemonStatus, RecoveredTurn};
+use clap::Args;
+use serde_json::json;
+
+use crate::{
+    args::Global,
+    daemon,
+    exit::Exit,
+    failure::Failure,
+    render::sanitize,
+    report::{self, span},
+};
+
+/// How much longer than its own deadline the daemon may take to be gone.
+const STOP_MARGIN: Duration = Duration::from_secs(15);
+
+/// How long the daemon lets turns run on where nobody says: its own default may be shorter.
+const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
+
+/// The arguments of `start`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl start                  start the daemon, or say that it runs
+  agentctl start --json
+
+Every other command starts the daemon too when none runs.")]
+pub(crate) struct StartArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The arguments of `stop`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl stop                   let running turns come to an end, then stop
+  agentctl stop --within 0        stop at once; turns are suspended and can be continued
+
+A turn that was suspended goes on with `agentctl run --session ID`.")]
+pub(crate) struct StopArgs {
+    /// How many seconds running turns may take to come to an end
+    #[arg(long, value_name = "SECONDS")]
+    within: Option<u64>,
+}
+
+/// The arguments of `status`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl status                 does it run, and what is it doing?
+  agentctl status --json
+  agentctl status >/dev/null || echo 'no daemon'
+
+The exit code is 3 when no daemon runs; none is started.")]
+pub(crate) struct StatusArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Starts the daemon.
+pub(crate) async fn start(global: &Global, args: StartArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let hello = daemon.client.hello();
+    if args.json {
+        report::json(&json!({
+            "started": daemon.started, "pid": hello.pid, "version": hello.version, "socket": daemon.socket,
+        }))?;
+    } else {
+        let what = if daemon.started { "started" } else { "already running" };
+        let version = sanitize::clean_line(&hello.version);
+        crate::note(&format!("agentd {version} {what} (pid {}, {})", hello.pid, daemon.socket.display()));
+    }
+    Ok(Exit::Done)
+}
+
+/// Stops the daemon and waits until it is gone. A daemon of another version is stopped too: that is how one gets rid
+/// of it.
+pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit> {
+    let socket = daemon::socket_path(global)?;
+    let client = match Client::connect_any_version(&socket).await {
+        Ok(client) => client,
+        Err(error) if error.kind == ClientErrorKind::NotRunning => {
+            crate::note("no daemon is running");
+            return Ok(Exit::Done);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let drain = args.within.map(Duration::from_secs);
+    let pid = client.stop(drain).await?;
+    if daemon::wait_gone(pid, drain.unwrap_or(DEFAULT_DRAIN) + STOP_MARGIN).await.is_err() {
+        return Err(Failure::unreachable(format!("the daemon was told to stop and is still there (pid {pid})"))
+            .hint(format!("it may wait for a tool; end it with `kill {pid}`, or `kill -9 {pid}`: the journal survives"))
+            .into());
+    }
+    crate::note("the daemon has stopped");
+    Ok(Exit::Done)
+}
+
+/// Tells how the daemon is doing.
+pub(crate) async fn status(global: &Global, args: StatusArgs) -> anyhow::Result<Exit> {
+    let Some(daemon) = daemon::connect_running(global).await? else {
+        let socket = daemon::socket_path(global)?;
+        if args.json {
+            report::json(&json!({ "running": false, "socket": socket }))?;
+        } else {
+            writeln!(anstream::stdout(), "no daemon is running at {}", socket.display())?;
+        }
+        return Ok(Exit::Unreachable);
+    };
+    let status = daemon.client.status().await?;
+    if args.json {
+        report::json(&as_json(&status))?
+    } else {
+        print(&status)?
+    }
+    Ok(Exit::Done)
+}
+
+fn as_json(status: &DaemonStatus) -> serde_json::Value {
+    let recovered = status.recovered.iter().map(|turn| {
+        json!({
+            "session_id": turn.session_id,
+            "turn_id": turn.turn_id,
+            "finished": turn.finished,
+            "never_ran": turn.never_ran,
+            "unknown": turn.unknown,
+            "goes_on": turn.goes_on,
+        })
+    });
+    json!({
+        "running": true,
+        "version": status.version,
+        "pid": status.pid,
+        "uptime_ms": u64::try_from(status.uptime.as_millis()).unwrap_or(u64::MAX),
+        "resident_bytes": status.resident_bytes,
+        "live_sessions": status.live_sessions,
+        "running_turns": status.running_turns,
+        "waiting_turns": status.waiting_turns,
+        "recovered": recovered.collect::<Vec<_>>(),
+        "socket": status.socket,
+        "data_dir": status.data_dir,
+        "config_sources": status.config_sources,
+    })
+}
+
+fn print(status: &DaemonStatus) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    let memory = status.resident_bytes.map(|bytes| format!(", {} MiB", bytes / 1024 / 1024)).unwrap_or_default();
+    let uptime = span(u64::try_from(status.uptime.as_millis()).unwrap_or(u64::MAX));
+    let mut line = |name: &str, value: &str| writeln!(out, "{name:<10}{}", sanitize::clean_line(value));
+    line("daemon", &format!("agentd {}, pid {}, up {uptime}{memory}", status.version, status.pid))?;
+    line(
+        "turns",
+        &format!(
+            "{} running, {} waiting for an answer, {} sessions in memory",
+            status.running_turns, status.waiting_turns, status.live_sessions
+        ),
+    )?;
+    line("socket", &status.socket.display().to_string())?;
+    line("data", &status.data_dir.display().to_string())?;
+    line("config", &status.config_sources.join(", "))?;
+    for turn in &status.recovered {
+        line("recovered", &format!("session {}: {}", turn.session_id, put_in_order(turn)))?;
+    }
+    Ok(())
+}
+
+/// What was found of a turn when the daemon started, and what became of it.
+fn put_in_order(turn: &RecoveredTurn) -> String {
+    let calls = [("finished", &turn.finished), ("never run", &turn.never_ran), ("outcome unknown", &turn.unknown)];
+    let end = if turn.goes_on { "it goes on" } else { "it was ended and can be continued" };
+    calls
+        .into_iter()
+        .filter(|(_, calls)| !calls.is_empty())
+        .map(|(what, calls)| format!("{what}: {}", calls.join(", ")))
+        .chain([end.to_owned()])
+        .collect::<Vec<_>>()
+        .join("; ")
+}

@@ -1,0 +1,382 @@
+//! `agentctl doctor`: checks the installation, and says what to do about what is wrong.
+
+use std::{
+    env,
+    io::Write as _,
+    net::{TcpStream, ToSocketAddrs as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use agentd_core::model::SlotInfo;
+use clap::Args;
+use serde::Serialize;
+
+use crate::{
+    args::Global,
+    daemon::{self, Daemon},
+    exit::Exit,
+    failure::Failure,
+    render::sanitize,
+    report,
+};
+
+/// How long a model's server may take to take a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+
+/// The arguments of `doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl doctor
+  agentctl doctor --json | jq '.[] | select(.state != \"ok\")'
+
+The exit code is 0 when nothing failed, 3 when the daemon cannot be reached, 2 when something else failed. The daemon is
+started when none runs.")]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Check {
+    name: &'static str,
+    state: State,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Ok,
+    Warn,
+    Fail,
+}
+
+impl Check {
+    fn ok(name: &'static str, message: impl Into<String>) -> Self {
+        Self { name, state: State::Ok, message: message.into(), hint: None }
+    }
+
+    fn warn(name: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { name, state: State::Warn, message: message.into(), hint: Some(hint.into()) }
+    }
+
+    fn fail(name: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { state: State::Fail, ..Self::warn(name, message, hint) }
+    }
+
+    fn failure(name: &'static str, failure: &Failure) -> Self {
+        Self { name, state: State::Fail, message: failure.message.clone(), hint: failure.hint.clone() }
+    }
+}
+
+/// Checks. What can be known without the daemon comes first, because it tells why there may be none.
+pub(crate) async fn handle(global: &Global, args: DoctorArgs) -> anyhow::Result<Exit> {
+    let mut checks = vec![bash(), configuration(), data_folder(), log_folder()];
+    let daemon = daemon::connect(global).await;
+    match &daemon {
+        Ok(daemon) => {
+            checks.push(reached(daemon));
+            checks.extend([socket(&daemon.socket)]);
+            checks.extend(models(daemon).await);
+        }
+        Err(failure) => checks.push(Check::failure("daemon", failure)),
+    }
+    if args.json {
+        report::json(&checks)?;
+    } else {
+        print(&checks)?;
+    }
+    Ok(match daemon {
+        Err(failure) => failure.exit,
+        Ok(_) if checks.iter().any(|check| check.state == State::Fail) => Exit::Usage,
+        Ok(_) => Exit::Done,
+    })
+}
+
+fn print(checks: &[Check]) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    for check in checks {
+        let state = match check.state {
+            State::Ok => "\x1b[32mok  \x1b[0m",
+            State::Warn => "\x1b[33mwarn\x1b[0m",
+            State::Fail => "\x1b[31mfail\x1b[0m",
+        };
+        writeln!(out, "{state} {:<13} {}", check.name, sanitize::clean(&check.message))?;
+        for line in check.hint.iter().flat_map(|hint| hint.lines()) {
+            writeln!(out, "     {:<13} hint: {}", "", sanitize::clean(line))?;
+        }
+    }
+    Ok(())
+}
+
+fn bash() -> Check {
+    let found = env::split_paths(&env::var_os("PATH").unwrap_or_default())
+        .map(|folder| folder.join("bash"))
+        .find(|path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0));
+    match found {
+        Some(path) => Check::ok("bash", path.display().to_string()),
+        None => Check::warn("bash", "bash is not in PATH", "install bash, or run_bash_command cannot run commands"),
+    }
+}
+
+/// Has the daemon's own program read the configuration: it knows best what is wrong with it.
+fn configuration() -> Check {
+    const NAME: &str = "config";
+    let program = match daemon::program() {
+        Ok(program) => program,
+        Err(failure) => return Check::failure(NAME, &failure),
+    };
+    let folder = daemon::config_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
+    match Command::new(&program).arg("--check-config").output() {
+        Ok(output) if output.status.success() => Check::ok(NAME, format!("read without a complaint ({folder})")),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Check::fail(
+                NAME,
+                said.trim(),
+                format!("correct it, then look again with `agentd --check-config` ({folder})"),
+            )
+        }
+        Err(error) => Check::fail(NAME, format!("cannot run {}: {error}", program.display()), "install it again"),
+    }
+}
+
+fn data_folder() -> Check {
+    match daemon::data_dir() {
+        Ok(folder) => folder_check("data", &folder),
+        Err(failure) => Check::failure("data", &failure),
+    }
+}
+
+fn log_folder() -> Check {
+    match daemon::log_file() {
+        Ok(file) => folder_check("log", file.parent().unwrap_or(&file)),
+        Err(failure) => Check::failure("log", &failure),
+    }
+}
+
+fn folder_check(name: &'static str, folder: &Path) -> Check {
+    let shown = folder.display();
+    let Ok(meta) = folder.metadata() else {
+        return Check::ok(name, format!("{shown} is not there yet; it is made when it is needed"));
+    };
+    if !meta.is_dir() {
+        return Check::fail(name, format!("{shown} is not a folder"), "move it away, or set AGENTD_DATA_DIR");
+    }
+    if meta.uid() != nix::unistd::geteuid().as_raw() {
+        return Check::fail(
+            name,
+            format!("{shown} belongs to another user"),
+            "set AGENTD_DATA_DIR to a folder of yours",
+        );
+    }
+    if nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK).is_err() {
+        return Check::fail(
+            name,
+            format!("{shown} cannot be written"),
+            format!("make it writable: chmod u+rwx {shown}"),
+        );
+    }
+    if meta.mode() & 0o077 != 0 {
+        return Check::warn(
+            name,
+            format!("others may look into {shown}"),
+            format!("keep it to yourself: chmod 700 {shown}"),
+        );
+    }
+    Check::ok(name, shown.to_string())
+}
+
+fn socket(path: &Path) -> Check {
+    const NAME: &str = "socket";
+    let shown = path.display();
+    let Ok(meta) = path.symlink_metadata() else {
+        return Check::fail(NAME, format!("{shown} is gone"), "restart the daemon: agentctl stop && agentctl start");
+    };
+    let folder_mode = path.parent().and_then(|folder| folder.metadata().ok()).map(|meta| meta.mode() & 0o7777);
+    if meta.mode() & 0o177 != 0 {
+        return Check::fail(NAME, format!("others may use {shown}"), format!("chmod 600 {shown}"));
+    }
+    match folder_mode {
+        Some(mode) if mode & 0o022 != 0 && mode & 0o1000 == 0 => {
+            Check::fail(NAME, format!("others may replace {shown}"), "its folder must not be writable for others")
+        }
+        _ => Check::ok(NAME, shown.to_string()),
+    }
+}
+
+fn reached(daemon: &Daemon) -> Check {
+    let hello = daemon.client.hello();
+    let started = if daemon.started { ", started just now" } else { "" };
+    let message = format!("agentd {}, pid {}{started}", hello.version, hello.pid);
+    if hello.version == env!("CARGO_PKG_VERSION") {
+        return Check::ok("daemon", message);
+    }
+    Check::warn(
+        "daemon",
+        format!("{message}; agentctl is {}", env!("CARGO_PKG_VERSION")),
+        "they understand each other; `agentctl stop` makes the next command start the newer one",
+    )
+}
+
+async fn models(daemon: &Daemon) -> Vec<Check> {
+    let slots = match daemon.client.models().await {
+        Ok(slots) => slots,
+        Err(error) => return vec![Check::failure("models", &error.into())],
+    };
+    let mut checks = Vec::new();
+    for slot in slots.into_iter().filter(|slot| slot.falls_back_to.is_none()) {
+        // Names are looked up and connections made by waiting: not on the thread that serves our own connection.
+        let checked = tokio::task::spawn_blocking(move || model(&slot)).await;
+        checks.extend(checked.ok());
+    }
+    if checks.is_empty() {
+        checks.push(Check::fail(
+            "models",
+            "no slot has a model",
+            "name one in models.yaml, or set MODEL_BASIC_BASE_URL",
+        ));
+    }
+    checks
+}
+
+fn model(slot: &SlotInfo) -> Check {
+    const NAME: &str = "model";
+    let what = format!("{}: {}", slot.slot, slot.model.id);
+    if slot.model.embedded {
+        return builtin(&what);
+    }
+    let Some(url) = &slot.model.base_url else { return Check::ok(NAME, what) };
+    match address(url).ok_or_else(|| "it is no http or https address".to_owned()).and_then(|at| connects(&at)) {
+        Ok(()) => Check::ok(NAME, format!("{what} at {url}")),
+        Err(why) => Check::fail(
+            NAME,
+            format!("{what}: nothing answers at {url}: {why}"),
+            "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL",
+        ),
+    }
+}
+
+/// The built-in model works if its weights are there; the daemon looks for them in its data folder.
+fn builtin(what: &str) -> Check {
+    let weights = daemon::data_dir().ok().map(|folder| folder.join("models"));
+    let found = weights.as_ref().and_then(|folder| holds_weights(folder, 3));
+    match (found, weights) {
+        (Some(file), _) => Check::warn(
+            "model",
+            format!("{what}: the small built-in model ({file})"),
+            "for a better one set MODEL_BASIC_BASE_URL, or name one in models.yaml",
+        ),
+        (None, folder) => Check::fail(
+            "model",
+            format!("{what}: there are no weights below {}", folder.unwrap_or_default().display()),
+            "bring them with `make weights`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
+        ),
+    }
+}
+
+/// A GGUF file in this folder or below.
+fn holds_weights(folder: &Path, depth: u8) -> Option<String> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    entries.flatten().find_map(|entry| {
+        let path = entry.path();
+        if path.is_dir() && depth > 0 {
+            return holds_weights(&path, depth - 1);
+        }
+        (path.extension()? == "gguf").then(|| path.display().to_string())
+    })
+}
+
+/// Host and port of a URL.
+fn address(url: &str) -> Option<(String, u16)> {
+    let (rest, port) = match url.split_once("://")? {
+        ("http", rest) => (rest, 80),
+        ("https", rest) => (rest, 443),
+        _ => return None,
+    };
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, rest)) => (host, rest.strip_prefix(':').map_or(Ok(port), str::parse).ok()?),
+        None => match authority.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().ok()?),
+            None => (authority, port),
+        },
+    };
+    (!host.is_empty()).then(|| (host.to_owned(), port))
+}
+
+fn connects((host, port): &(String, u16)) -> Result<(), String> {
+    let mut last = "the name has no address".to_owned();
+    for address in (host.as_str(), *port).to_socket_addrs().map_err(|error| error.to_string())? {
+        match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = error.to_string(),
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn addresses_are_found_in_urls() {
+        #[track_caller]
+        fn check(url: &str, expected: Option<(&str, u16)>) {
+            assert_eq!(address(url), expected.map(|(host, port)| (host.to_owned(), port)));
+        }
+        check("http://127.0.0.1:8080/v1", Some(("127.0.0.1", 8080)));
+        check("https://models.example/v1", Some(("models.example", 443)));
+        check("http://me:key@host/v1", Some(("host", 80)));
+        check("http://[::1]:9/v1", Some(("::1", 9)));
+        check("http://[::1]/v1", Some(("::1", 80)));
+        check("ftp://host", None);
+        check("http://", None);
+        check("http://host:port", None);
+    }
+
+    #[test]
+    fn folders_are_judged() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = |path: &Path| folder_check("data", path).state;
+        let mode =
+            |mode: u32| fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        mode(0o700);
+        assert_eq!(state(folder.path()), State::Ok);
+        mode(0o755);
+        assert_eq!(state(folder.path()), State::Warn);
+        assert_eq!(state(&folder.path().join("none")), State::Ok);
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert_eq!(state(&file), State::Fail);
+    }
+
+    #[test]
+    fn weights_are_found_below_their_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(holds_weights(folder.path(), 3), None);
+        fs::create_dir(folder.path().join("smol")).unwrap();
+        fs::write(folder.path().join("smol/model.gguf"), "").unwrap();
+        assert!(holds_weights(folder.path(), 3).is_some());
+    }
+
+    #[test]
+    fn a_server_that_listens_is_reached() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+        assert_eq!(connects(&at), Ok(()));
+        drop(listener);
+        assert!(connects(&at).is_err());
+    }
+}

@@ -1,0 +1,41 @@
+//! The commands, one noun a file: its arguments, and `handle`, which does it.
+
+pub(crate) mod answer;
+pub(crate) mod attach;
+pub(crate) mod chat;
+pub(crate) mod completions;
+pub(crate) mod daemon;
+pub(crate) mod doctor;
+pub(crate) mod interrupts;
+pub(crate) mod models;
+pub(crate) mod run;
+pub(crate) mod sessions;
+pub(crate) mod tools;
+
+use crate::{
+    args::{Cli, Command},
+    exit::Exit,
+};
+
+/// Does what the command line says.
+///
+/// # Errors
+/// A [`crate::failure::Failure`] with the exit code, or an [`std::io::Error`] of standard output.
+pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
+    let global = &cli.global;
+    match cli.command {
+        Command::Chat(args) => chat::handle(global, args).await,
+        Command::Run(args) => run::handle(global, args).await,
+        Command::Attach(args) => attach::handle(global, args).await,
+        Command::Interrupts(args) => interrupts::handle(global, args).await,
+        Command::Answer(args) => answer::handle(global, args).await,
+        Command::Sessions(args) => sessions::handle(global, args).await,
+        Command::Models(args) => models::handle(global, args).await,
+        Command::Tools(args) => tools::handle(global, args).await,
+        Command::Status(args) => daemon::status(global, args).await,
+        Command::Start(args) => daemon::start(global, args).await,
+        Command::Stop(args) => daemon::stop(global, args).await,
+        Command::Doctor(args) => doctor::handle(global, args).await,
+        Command::Completions(args) => completions::handle(args),
+    }
+}

@@ -1,0 +1,52 @@
+//! `agentctl models`: the five slots and what stands in them.
+
+use clap::Args;
+
+use crate::{
+    args::Global,
+    daemon,
+    exit::Exit,
+    report::{self, Table},
+    turn::builtin::BUILTIN,
+};
+
+/// The arguments of `models`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl models
+  agentctl models --json
+  MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentctl start   name a model by the environment
+
+Models are named in models.yaml, or by MODEL_* variables when the daemon starts. An empty slot falls back to another.")]
+pub(crate) struct ModelsArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists.
+pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
+    let slots = daemon::connect(global).await?.client.models().await?;
+    if args.json {
+        report::json(&slots)?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(["SLOT", "MODEL", "WIRE", "CONTEXT", "TOOLS", "WHERE"]);
+    for slot in &slots {
+        let model = &slot.model;
+        let id = slot.falls_back_to.map_or_else(|| model.id.clone(), |other| format!("(as {other})"));
+        table.row([
+            slot.slot.to_string(),
+            id,
+            model.wire.clone(),
+            model.context_window.to_string(),
+            if model.native_tools { "native" } else { "text" }.to_owned(),
+            model.base_url.clone().unwrap_or_else(|| "built in".to_owned()),
+        ]);
+    }
+    table.print("no slots")?;
+    if slots.iter().any(|slot| slot.model.embedded) {
+        crate::note(BUILTIN);
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,242 @@
+//! `agentctl run`: one turn, its answer on standard output, everything else on standard error.
+
+use std::{
+    io::{self, IsTerminal as _},
+    num::NonZeroU32,
+    path::PathBuf,
+    time::Instant,
+};
+
+use agentd_core::{
+    event::{Event, EventKind},
+    ids::{SessionId, TurnId},
+    turn::{IfBusy, OnInterrupt, StartTurn, TurnResult},
+};
+use agentd_proto::client::StartRequest;
+use clap::{Args, ValueEnum};
+
+use crate::{
+    args::{Global, SessionChoice, TurnChoice},
+    daemon,
+    exit::{Attendance, Exit},
+    failure::{self, Failure},
+    input::{self, Words},
+    render::{Human, Jsonl, jsonl},
+    repl::TerminalAsker,
+    report::{self, NoResult},
+    session::{Place, Upload},
+    turn::{self, AskNobody, Asker, CtrlC, Renderer, SocketLine, builtin::SayBuiltin},
+};
+
+const EXAMPLES: &str = "Examples:
+  agentctl run 'What time is it?'
+  git diff | agentctl run 'Review this'             a pipe is appended to the prompt
+  agentctl run - < prompt.txt                       or is all of it
+  agentctl run 'And in UTC?' --continue             go on with the session that was used last
+  agentctl run --session 0193a5b2                   continue a turn that was interrupted
+  agentctl run 'Summarise it' --file report.txt     the file is copied into the session's uploads/
+  agentctl run 'Add a test' -C .:rw --on-interrupt approve
+  agentctl run 'List my files' --output json | jq -r .text";
+
+fn after_help() -> String {
+    let codes = Exit::TABLE.map(|(exit, meaning)| format!("  {:>3}  {meaning}\n", exit.code()));
+    format!("{EXAMPLES}\n\nExit codes:\n{}", codes.concat().trim_end_matches('\n'))
+}
+
+/// The arguments of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = after_help())]
+pub(crate) struct RunArgs {
+    /// What to ask or tell the model
+    #[arg(value_name = "PROMPT] [-", num_args = 0.., hide_possible_values = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    session: SessionChoice,
+    #[command(flatten)]
+    turn: TurnChoice,
+    /// The steps that the turn may take
+    #[arg(long, value_name = "N")]
+    max_steps: Option<NonZeroU32>,
+    /// A file to copy into the session's uploads/ and to name in the prompt; may be given several times
+    #[arg(long = "file", value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+    /// What happens when the turn needs an answer [default: ask on a terminal, deny elsewhere]
+    #[arg(long, value_name = "HOW")]
+    on_interrupt: Option<AtInterrupt>,
+    /// What is printed on standard output
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    output: Output,
+}
+
+/// What happens when a turn needs an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AtInterrupt {
+    /// The person at the terminal is asked
+    Ask,
+    /// Approvals are granted, questions get their default
+    Approve,
+    /// It is refused, the model is told, and the turn goes on; the exit code is 5
+    Deny,
+    /// The turn ends; the exit code is 5
+    Fail,
+    /// The turn waits until `agentctl answer` answers
+    Wait,
+}
+
+impl AtInterrupt {
+    fn for_daemon(self) -> OnInterrupt {
+        match self {
+            Self::Ask | Self::Wait => OnInterrupt::Wait,
+            Self::Approve => OnInterrupt::Approve,
+            Self::Deny => OnInterrupt::Deny,
+            Self::Fail => OnInterrupt::Fail,
+        }
+    }
+
+    fn attendance(self) -> Attendance {
+        if self == Self::Ask { Attendance::Attended } else { Attendance::Unattended }
+    }
+
+    /// What was asked for, or what fits the terminal.
+    fn choose(asked: Option<Self>, has_terminal: bool) -> Result<Self, Failure> {
+        match asked {
+            None if has_terminal => Ok(Self::Ask),
+            None => Ok(Self::Deny),
+            Some(Self::Ask) if !has_terminal => {
+                Err(Failure::usage("--on-interrupt ask needs a terminal on standard input and standard error")
+                    .hint("choose approve, deny, fail or wait, or leave it out for deny"))
+            }
+            Some(choice) => Ok(choice),
+        }
+    }
+}
+
+/// What is printed on standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// The answer
+    Text,
+    /// One JSON object when the turn has ended
+    Json,
+    /// A line of JSON for each event, then one for the result
+    StreamJson,
+}
+
+/// What is known of the turn, for the result of one that fails here.
+#[derive(Debug, Default)]
+struct Known {
+    session: Option<SessionId>,
+    turn: Option<TurnId>,
+    /// Whether its result was printed.
+    told: bool,
+}
+
+/// Runs the turn.
+pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exit> {
+    let begun = Instant::now();
+    let output = args.output;
+    let mut known = Known::default();
+    let outcome = run(global, args, &mut known).await;
+    if let Err(error) = &outcome
+        && output != Output::Text
+        && !known.told
+        && !failure::is_broken_pipe(error)
+    {
+        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        report::json_line(&NoResult::new(known.session, known.turn, &Failure::from_any(error), duration_ms))?;
+    }
+    outcome
+}
+
+async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Result<Exit> {
+    let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal)?;
+    let uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let prompt = prompt(&args)?;
+
+    let daemon = daemon::connect(global).await?;
+    let place = Place::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
+    let (place, prompt) = place.with_uploads(&daemon, uploads, prompt).await?;
+    known.session = place.id();
+    let request = StartRequest {
+        session: place.into_choice(),
+        start: StartTurn {
+            text: prompt,
+            slot: args.turn.model,
+            max_steps: args.max_steps.map(NonZeroU32::get),
+            on_interrupt: at_interrupt.for_daemon(),
+            if_busy: IfBusy::Refuse,
+            client: daemon::CLIENT.to_owned(),
+        },
+    };
+    let mut ctrl_c = CtrlC::listen()?;
+    let (line, slots) = tokio::join!(SocketLine::start(&daemon, request), daemon.client.models());
+    let mut line = line?;
+    known.session = Some(line.session());
+    known.turn = line.turn();
+
+    let asks = at_interrupt == AtInterrupt::Ask;
+    let renderer = renderer(args.output, line.session(), at_interrupt);
+    let mut renderer = SayBuiltin::new(renderer, slots.unwrap_or_default());
+    let mut asker: Box<dyn Asker> = if asks { Box::new(TerminalAsker::new()) } else { Box::new(AskNobody) };
+    let result = turn::drive(&mut line, &mut renderer, asker.as_mut(), &mut ctrl_c).await?;
+    known.told = true;
+    // A line that started a turn either tells its end or fails.
+    Ok(result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.attendance())))
+}
+
+/// The prompt, from the command line and the pipe.
+fn prompt(args: &RunArgs) -> Result<Option<String>, Failure> {
+    let words = Words::parse(&args.words)?;
+    let prompt = input::join(words.prompt, input::piped(words.dash)?)?;
+    let goes_on = args.session.session.is_some() || args.session.resume;
+    match prompt {
+        Some(prompt) => Ok(Some(prompt)),
+        None if !args.files.is_empty() => Err(Failure::usage("there are files and no prompt")
+            .hint("say what to do with them: agentctl run 'Summarise it' --file …")),
+        None if goes_on && !words.dash => Ok(None),
+        None => Err(Failure::usage("there is no prompt").hint(
+            "give one: agentctl run 'What time is it?', or pipe one in; `agentctl run --continue` continues a turn \
+             that was interrupted",
+        )),
+    }
+}
+
+fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt) -> Box<dyn Renderer> {
+    let waits = at_interrupt == AtInterrupt::Wait;
+    match output {
+        Output::Text if waits => Box::new(Human::stdio().showing_interrupts()),
+        Output::Text => Box::new(Human::stdio()),
+        Output::Json => Box::new(ResultOnly { session, waits }),
+        Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
+    }
+}
+
+/// Prints the result as one JSON object and nothing before it.
+#[derive(Debug)]
+struct ResultOnly {
+    session: SessionId,
+    /// Whether the person is told what is waited for, because somebody has to answer from elsewhere.
+    waits: bool,
+}
+
+impl Renderer for ResultOnly {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        match &event.kind {
+            EventKind::InterruptRaised { interrupt } if self.waits => {
+                self.note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&jsonl::result(self.session, result)?)?;
+        line.push(b'\n');
+        io::Write::write_all(&mut io::stdout(), &line)
+    }
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

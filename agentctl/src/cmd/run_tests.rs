@@ -1,0 +1,119 @@
+use agentd_core::{
+    ids::TurnId,
+    model::Slot,
+    tool::{FileChange, FileChangeKind},
+    turn::{Denial, StopReason},
+    usage::Usage,
+};
+use clap::Parser as _;
+
+use super::*;
+use crate::args::{Cli, Command};
+
+fn parse(line: &str) -> Result<RunArgs, clap::Error> {
+    let words = ["agentctl", "run"].into_iter().chain(line.split_whitespace());
+    match Cli::try_parse_from(words)?.command {
+        Command::Run(args) => Ok(args),
+        other => panic!("{other:?} is not run"),
+    }
+}
+
+#[test]
+fn everything_that_scripts_rely_on_is_understood() {
+    let args = parse(
+        "ask - --session 0193 --model code --max-steps 7 -C src:rw --file a.txt --file b.txt --on-interrupt wait \
+         --output stream-json",
+    )
+    .unwrap();
+    assert_eq!(args.words, ["ask", "-"]);
+    assert_eq!(args.session.session.as_deref(), Some("0193"));
+    assert_eq!(args.turn.model, Some(Slot::Code));
+    assert_eq!(args.max_steps.map(NonZeroU32::get), Some(7));
+    assert_eq!(args.turn.project, Some("src:rw".parse().unwrap()));
+    assert_eq!(args.files, [PathBuf::from("a.txt"), PathBuf::from("b.txt")]);
+    assert_eq!(args.on_interrupt, Some(AtInterrupt::Wait));
+    assert_eq!(args.output, Output::StreamJson);
+}
+
+#[test]
+fn little_is_needed() {
+    let args = parse("ask").unwrap();
+    assert_eq!((args.on_interrupt, args.output, args.session.resume), (None, Output::Text, false));
+    assert!(parse("--continue").unwrap().session.resume);
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for line in [
+        "ask --session 0193 --continue",
+        "ask --model best",
+        "ask --max-steps 0",
+        "ask --output xml",
+        "ask --on-interrupt maybe",
+        "ask --unknown",
+    ] {
+        assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn interrupts_are_asked_on_a_terminal_and_denied_elsewhere() {
+    assert_eq!(AtInterrupt::choose(None, true), Ok(AtInterrupt::Ask));
+    assert_eq!(AtInterrupt::choose(None, false), Ok(AtInterrupt::Deny));
+    assert_eq!(AtInterrupt::choose(Some(AtInterrupt::Wait), true), Ok(AtInterrupt::Wait));
+    assert_eq!(AtInterrupt::choose(Some(AtInterrupt::Ask), false).unwrap_err().exit, Exit::Usage);
+}
+
+#[test]
+fn the_result_has_exactly_its_keys() {
+    let result = TurnResult {
+        turn_id: "0193a5b2-7c1d-7000-8000-000000000001".parse::<TurnId>().unwrap(),
+        trace_id: "0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap(),
+        text: "Done.".to_owned(),
+        tool_used: true,
+        stop_reason: StopReason::Completed,
+        error: None,
+        steps: 2,
+        usage: Usage::default(),
+        denials: vec![Denial {
+            call_id: "call_1".to_owned().into(),
+            tool: "write_file".to_owned(),
+            reason: "nobody was there to ask".to_owned(),
+        }],
+        files: vec![FileChange { path: "a.txt".to_owned(), change: FileChangeKind::Created }],
+        duration_ms: 12,
+    };
+    let session = "0193a5b2-7c1d-7000-8000-000000000003".parse().unwrap();
+    insta::assert_json_snapshot!(jsonl::result(session, &result).unwrap(), @r#"
+    {
+      "type": "result",
+      "session_id": "0193a5b2-7c1d-7000-8000-000000000003",
+      "turn_id": "0193a5b2-7c1d-7000-8000-000000000001",
+      "trace_id": "0193a5b2-7c1d-7000-8000-000000000002",
+      "text": "Done.",
+      "tool_used": true,
+      "stop_reason": "completed",
+      "steps": 2,
+      "usage": {
+        "prompt_tokens": 0,
+        "cached_tokens": 0,
+        "completion_tokens": 0,
+        "reasoning_tokens": 0
+      },
+      "denials": [
+        {
+          "call_id": "call_1",
+          "tool": "write_file",
+          "reason": "nobody was there to ask"
+        }
+      ],
+      "files": [
+        {
+          "path": "a.txt",
+          "change": "created"
+        }
+      ],
+      "duration_ms": 12
+    }
+    "#);
+}

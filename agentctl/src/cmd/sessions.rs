@@ -1,0 +1,251 @@
+//! `agentctl sessions`: lists, shows, names, resets and removes sessions.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use agentd_core::{Timestamp, item::ItemBody, session::SessionStatus};
+use agentd_proto::client::{NumberedItem, SessionView};
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
+use serde_json::json;
+
+use crate::{
+    args::Global,
+    complete,
+    daemon::{self, Daemon},
+    exit::Exit,
+    failure::Failure,
+    render::sanitize,
+    report::{self, Table},
+};
+
+/// How many sessions the short ids are made unique among.
+const KNOWN: usize = 1000;
+
+/// The arguments of `sessions`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl sessions list
+  agentctl sessions list --json | jq -r '.[].id'
+  agentctl sessions show 0193a5b2
+  agentctl sessions rename 0193a5b2 'The tax papers'
+  agentctl sessions reset 0193a5b2         forget the history, keep files and settings
+  agentctl sessions delete 0193a5b2 --yes
+
+Sessions are named by their id or the start of it.")]
+pub(crate) struct SessionsArgs {
+    #[command(subcommand)]
+    command: SessionsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SessionsCommand {
+    /// List sessions, last used first
+    List {
+        /// How many to list
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        limit: usize,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one session: settings, todos, what waits, and the last things said
+    Show {
+        #[command(flatten)]
+        session: Which,
+        /// How many of the last items to show
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        items: usize,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Name a session
+    Rename {
+        #[command(flatten)]
+        session: Which,
+        /// The name
+        #[arg(value_name = "TITLE", required = true, num_args = 1..)]
+        title: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set the history aside: no model sees it any more; files, settings and todos stay
+    Reset {
+        #[command(flatten)]
+        session: Which,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a session with its history and its files, for good
+    Delete {
+        #[command(flatten)]
+        session: Which,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// The session; the start of its id is enough
+    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
+    session: String,
+}
+
+/// Does what was asked.
+pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    match args.command {
+        SessionsCommand::List { limit, json } => list(&daemon, limit, json).await,
+        SessionsCommand::Show { session, items, json } => show(&daemon, &session.session, items, json).await,
+        SessionsCommand::Rename { session, title, json } => {
+            let id = daemon.client.find_session(&session.session).await?.to_string();
+            let title = title.join(" ");
+            daemon.client.rename_session(&id, &title).await?;
+            done(json, &id, "renamed")
+        }
+        SessionsCommand::Reset { session, json } => {
+            let id = daemon.client.find_session(&session.session).await?.to_string();
+            daemon.client.reset_session(&id).await?;
+            done(json, &id, "reset")
+        }
+        SessionsCommand::Delete { session, yes, json } => delete(&daemon, &session.session, yes, json).await,
+    }
+}
+
+async fn list(daemon: &Daemon, limit: usize, json: bool) -> anyhow::Result<Exit> {
+    let mut sessions = daemon.client.sessions(if json { limit } else { limit.max(KNOWN) }).await?;
+    if json {
+        report::json(&sessions)?;
+        return Ok(Exit::Done);
+    }
+    let ids = report::short_ids(sessions.iter().map(|session| session.id));
+    sessions.truncate(limit);
+    let now = Timestamp::now();
+    let mut table = Table::new(["ID", "USED", "TURNS", "STATUS", "TITLE"]);
+    for (session, id) in sessions.into_iter().zip(ids) {
+        let used = report::ago(session.updated_at, now);
+        table.row([id, used, session.turns.to_string(), status(session.status).to_owned(), session.title]);
+    }
+    table.print("no sessions yet; `agentctl chat` begins one")?;
+    Ok(Exit::Done)
+}
+
+async fn show(daemon: &Daemon, session: &str, items: usize, json: bool) -> anyhow::Result<Exit> {
+    let view = daemon.client.session(session).await?;
+    let id = view.session.summary.id.to_string();
+    let items = if items == 0 { Vec::new() } else { daemon.client.items(&id, 0, items).await? };
+    if json {
+        report::json(&as_json(&view, &items)?)?;
+    } else {
+        print(&view, &items)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn as_json(view: &SessionView, items: &[NumberedItem]) -> serde_json::Result<serde_json::Value> {
+    let mut object = serde_json::to_value(&view.session.summary)?;
+    let items: Vec<_> = items.iter().map(|item| json!({ "seq": item.seq, "item": item.item })).collect();
+    if let Some(object) = object.as_object_mut() {
+        object.insert("settings".to_owned(), json!(view.session.settings));
+        object.insert("todos".to_owned(), json!(view.session.todos));
+        object.insert("interrupts".to_owned(), json!(view.pending));
+        object.insert("live_turn_id".to_owned(), json!(view.live_turn));
+        object.insert("items".to_owned(), json!(items));
+    }
+    Ok(object)
+}
+
+fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
+    let (summary, settings) = (&view.session.summary, &view.session.settings);
+    let now = Timestamp::now();
+    let mut out = anstream::stdout().lock();
+    let mut line = |name: &str, value: &str| writeln!(out, "{name:<10}{}", sanitize::clean_line(value));
+    line("session", &summary.id.to_string())?;
+    line("title", &summary.title)?;
+    line("status", status(summary.status))?;
+    line("created", &report::ago(summary.created_at, now))?;
+    line("used", &format!("{}, {} turns", report::ago(summary.updated_at, now), summary.turns))?;
+    line("tokens", &format!("{} in, {} out", summary.usage.prompt_tokens, summary.usage.completion_tokens))?;
+    if let Some(project) = &settings.project {
+        let mode = if project.writable { "writable" } else { "read-only" };
+        line("project", &format!("{} ({mode})", project.path.display()))?;
+    }
+    let asks = |asks: bool| if asks { "ask first" } else { "allowed" };
+    line("tools", &format!("writing: {}, commands: {}", asks(settings.confirm_write), asks(settings.confirm_exec)))?;
+    for grant in &settings.grants {
+        line("granted", grant)?;
+    }
+    for todo in &view.session.todos {
+        line("todo", &format!("[{}] {}", serde_json::to_value(todo.status)?.as_str().unwrap_or("?"), todo.content))?;
+    }
+    for interrupt in &view.pending {
+        line("waits", &format!("for an answer: agentctl answer {} …", interrupt.id))?;
+    }
+    for item in items {
+        let (who, text) = told(&item.item.body);
+        line(who, &report::cut(&sanitize::clean_line(&text), 200))?;
+    }
+    Ok(())
+}
+
+/// Who said what.
+fn told(body: &ItemBody) -> (&'static str, String) {
+    match body {
+        ItemBody::UserMessage { text, .. } => ("you", text.clone()),
+        ItemBody::AgentMessage { text } => ("model", text.clone()),
+        ItemBody::Reasoning { text } => ("thought", text.clone()),
+        ItemBody::ToolCall(call) => ("call", format!("{} {}", call.name, call.arguments)),
+        ItemBody::ToolResult(result) => ("result", result.text.clone()),
+        ItemBody::Compaction { summary } => ("summary", summary.clone()),
+        ItemBody::Notice { text } => ("notice", text.clone()),
+    }
+}
+
+async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow::Result<Exit> {
+    let summary = daemon.client.session(session).await?.session.summary;
+    let id = summary.id.to_string();
+    if !yes && !confirmed(&id, &summary.title)? {
+        crate::note("nothing was deleted");
+        return Ok(Exit::Cancelled);
+    }
+    daemon.client.delete_session(&id).await?;
+    done(json, &id, "deleted")
+}
+
+fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage("nobody can be asked whether to delete the session")
+            .hint("add --yes, if that is what you want")
+            .into());
+    }
+    let title = sanitize::clean_line(title);
+    write!(anstream::stderr(), "delete session {id} ({title}) with its history and files, for good? [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn done(json: bool, id: &str, what: &str) -> anyhow::Result<Exit> {
+    if json {
+        report::json(&json!({ "session_id": id, "done": what }))?;
+    } else {
+        crate::note(&format!("session {id}: {what}"));
+    }
+    Ok(Exit::Done)
+}
+
+fn status(status: SessionStatus) -> &'static str {
+    match status {
+        SessionStatus::Idle => "idle",
+        SessionStatus::Running => "running",
+        SessionStatus::Waiting => "waiting",
+        SessionStatus::Interrupted => "interrupted",
+    }
+}

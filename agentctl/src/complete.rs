@@ -1,0 +1,56 @@
+//! What a shell offers behind a half-written command line. The daemon is asked only if it runs, and only for a
+//! moment: a shell that hangs at a tab is worse than one that offers nothing.
+
+use std::{future::Future, time::Duration};
+
+use agentd_core::model::Slot;
+use agentd_proto::client::{Client, ClientError};
+use clap_complete::CompletionCandidate;
+
+use crate::{args::Global, daemon, render::sanitize, report};
+
+/// How long the daemon may take.
+const LIMIT: Duration = Duration::from_millis(300);
+
+/// How many sessions are offered.
+const OFFERED: usize = 50;
+
+/// The slots.
+pub(crate) fn slots() -> Vec<CompletionCandidate> {
+    Slot::ALL.into_iter().map(|slot| CompletionCandidate::new(slot.as_str())).collect()
+}
+
+/// The sessions, last used first.
+pub(crate) fn sessions() -> Vec<CompletionCandidate> {
+    let sessions = ask(async |client: Client| client.sessions(OFFERED).await).unwrap_or_default();
+    let ids = report::short_ids(sessions.iter().map(|session| session.id));
+    let offers = sessions.into_iter().zip(ids);
+    offers
+        .enumerate()
+        .map(|(place, (session, id))| {
+            let title = report::cut(&sanitize::clean_line(&session.title), 60);
+            CompletionCandidate::new(id).help(Some(title.into())).display_order(Some(place))
+        })
+        .collect()
+}
+
+/// The interrupts that wait.
+pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
+    let pending = ask(async |client: Client| client.interrupts(None).await).unwrap_or_default();
+    report::short_ids(pending.iter().map(|interrupt| interrupt.id)).into_iter().map(CompletionCandidate::new).collect()
+}
+
+fn ask<T, F>(question: impl FnOnce(Client) -> F) -> Option<T>
+where
+    F: Future<Output = Result<T, ClientError>>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    runtime.block_on(async {
+        let answer = async {
+            // The command line is not whole yet, so that a socket named on it is not known here.
+            let socket = daemon::socket_path(&Global::default()).ok()?;
+            question(Client::connect(&socket).await.ok()?).await.ok()
+        };
+        tokio::time::timeout(LIMIT, answer).await.ok().flatten()
+    })
+}

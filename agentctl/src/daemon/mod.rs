@@ -1,0 +1,173 @@
+//! The way to the daemon: where it is, how it is reached, and how it is started when none runs.
+//!
+//! - [`launch`]: starts the program `agentd`.
+
+use std::{
+    env, io,
+    path::{Path, PathBuf, absolute},
+    time::{Duration, Instant},
+};
+
+use agentd_proto::{
+    client::{Client, ClientError, ClientErrorKind},
+    socket::{self, SocketPlace},
+};
+
+use crate::{args::Global, failure::Failure};
+
+mod launch;
+
+pub(crate) use launch::program;
+
+/// Our name in the daemon's audit.
+pub(crate) const CLIENT: &str = "agentctl";
+
+/// How long a daemon may take to become ready. It is ready in well under a second; a large journal after a crash, or
+/// a slow disk, takes longer.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a daemon that lost the race against another one is forgiven: the other one is about to be ready.
+const RACE_LIMIT: Duration = Duration::from_secs(3);
+
+/// The pauses between two tries to reach it, growing from the first to the last.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
+
+/// The daemon, reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Daemon {
+    /// The connection.
+    pub(crate) client: Client,
+    /// Its socket.
+    pub(crate) socket: PathBuf,
+    /// Whether we had to start it.
+    pub(crate) started: bool,
+}
+
+/// Where the daemon's socket is.
+///
+/// # Errors
+/// When the path cannot be one of a socket.
+pub(crate) fn socket_path(global: &Global) -> Result<PathBuf, Failure> {
+    let named = match &global.socket {
+        // On the command line a relative path has a clear meaning; in the environment it has none.
+        Some(path) => absolute(path).ok().map(PathBuf::into_os_string),
+        None => env::var_os("AGENTD_SOCKET"),
+    };
+    let place = SocketPlace::of_this_user(named, env::var_os("XDG_RUNTIME_DIR"));
+    socket::socket_path(&place).map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))
+}
+
+/// Where the daemon keeps its data, as far as we can know without asking it.
+pub(crate) fn data_dir() -> Result<PathBuf, Failure> {
+    folder("AGENTD_DATA_DIR", "XDG_DATA_HOME", ".local/share")
+}
+
+/// Where the person's configuration is.
+pub(crate) fn config_dir() -> Result<PathBuf, Failure> {
+    folder("AGENTD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
+}
+
+fn folder(own: &str, xdg: &str, below_home: &str) -> Result<PathBuf, Failure> {
+    let given = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    given(own)
+        .and_then(|path| absolute(path).ok())
+        .or_else(|| given(xdg).filter(|path| path.is_absolute()).map(|base| base.join("agentd")))
+        .or_else(|| Some(given("HOME")?.join(below_home).join("agentd")))
+        .ok_or_else(|| Failure::usage("HOME is not set").hint(format!("set HOME, or name the folder with {own}")))
+}
+
+/// The file that a daemon which we start logs to.
+pub(crate) fn log_file() -> Result<PathBuf, Failure> {
+    Ok(data_dir()?.join("logs").join("agentd.log"))
+}
+
+/// Reaches the daemon, and starts it when none runs.
+///
+/// # Errors
+/// When it cannot be reached or started, or is of another version.
+pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
+    let socket = socket_path(global)?;
+    if let Some(daemon) = reach(&socket).await? {
+        return Ok(daemon);
+    }
+    start(socket).await
+}
+
+/// Reaches the daemon if one runs.
+///
+/// # Errors
+/// When what is there cannot be used, or is of another version.
+pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, Failure> {
+    reach(&socket_path(global)?).await
+}
+
+async fn reach(socket: &Path) -> Result<Option<Daemon>, Failure> {
+    match Client::connect(socket).await {
+        Ok(client) => Ok(Some(Daemon { client, socket: socket.to_owned(), started: false })),
+        Err(error) if error.kind == ClientErrorKind::NotRunning => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Starts a daemon and waits until it answers. Two clients may do so at once: the daemon's lock lets one of the two
+/// live, and both clients reach that one.
+async fn start(socket: PathBuf) -> Result<Daemon, Failure> {
+    let program = launch::program()?;
+    let mut launched = launch::launch(&program, &socket, log_file()?)?;
+    let begun = Instant::now();
+    let mut pause = PAUSES.0;
+    let mut ended = None;
+    loop {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+        match Client::connect(&socket).await {
+            Ok(client) => return Ok(Daemon { client, socket, started: true }),
+            Err(error) if is_permanent(&error) => return Err(error.into()),
+            Err(_) => {}
+        }
+        if ended.is_none() {
+            ended = launched.ended().map(|status| (status, Instant::now()));
+        }
+        match ended {
+            Some((status, at)) if status.code() != Some(1) || at.elapsed() > RACE_LIMIT => {
+                return Err(launched.failure("the daemon ended while it started", Some(status)));
+            }
+            // It says so, with this code, also when another daemon holds the lock.
+            Some(_) => {}
+            None if begun.elapsed() > START_LIMIT => {
+                return Err(launched.failure("the daemon was started and does not answer", None));
+            }
+            None => {}
+        }
+    }
+}
+
+/// Whether waiting does not help. A connection that is lost while the daemon comes up does not count: it may be that
+/// of a daemon that lost the race.
+fn is_permanent(error: &ClientError) -> bool {
+    matches!(error.kind, ClientErrorKind::OtherVersion | ClientErrorKind::Refused)
+}
+
+/// Whether a process is there.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let Ok(pid) = i32::try_from(pid) else { return false };
+    // The null signal asks only; "not permitted" still means that somebody is there.
+    !matches!(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None), Err(nix::errno::Errno::ESRCH))
+}
+
+/// Waits until a process is gone.
+///
+/// # Errors
+/// When the time runs out.
+pub(crate) async fn wait_gone(pid: u32, limit: Duration) -> io::Result<()> {
+    let begun = Instant::now();
+    let mut pause = PAUSES.0;
+    while is_alive(pid) {
+        if begun.elapsed() > limit {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+    Ok(())
+}

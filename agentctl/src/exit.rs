@@ -1,0 +1,198 @@
+//! Exit codes: what scripts rely on, and the one place where outcomes become codes.
+
+use std::process::ExitCode;
+
+use agentd_core::{
+    error::ErrorKind,
+    turn::{StopReason, TurnResult},
+};
+
+/// How the client ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// The turn, or what else was asked, failed.
+    Failed = 1,
+    /// The command line or the configuration is wrong.
+    Usage = 2,
+    /// The daemon cannot be reached or is of another version.
+    Unreachable = 3,
+    /// The provider refused the key.
+    Auth = 4,
+    /// An approval was needed and not given.
+    Approval = 5,
+    /// The turn reached a limit: steps, time or tokens.
+    Limit = 6,
+    /// The output does not match the schema.
+    Schema = 7,
+    /// The work was put off and can be resumed: rate-limited, or ended by a stop of the daemon.
+    PutOff = 75,
+    /// Cancelled.
+    Cancelled = 130,
+}
+
+/// Who could answer while the turn ran. It decides what a refusal means for the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attendance {
+    /// The person before this client was asked, so that a refusal was their own will.
+    Attended,
+    /// A rule or somebody elsewhere answered, so that the script has to be told of refusals.
+    Unattended,
+}
+
+impl Exit {
+    /// All codes with their meaning, in the order of their numbers.
+    pub(crate) const TABLE: [(Self, &'static str); 10] = [
+        (Self::Done, "done"),
+        (Self::Failed, "the turn failed"),
+        (Self::Usage, "the command line or the configuration is wrong"),
+        (Self::Unreachable, "the daemon cannot be reached or is of another version"),
+        (Self::Auth, "the provider refused the key"),
+        (Self::Approval, "an approval was needed or denied"),
+        (Self::Limit, "a limit was reached (steps, time, tokens)"),
+        (Self::Schema, "the output does not match the schema"),
+        (Self::PutOff, "rate-limited, or the daemon stopped; can be resumed"),
+        (Self::Cancelled, "cancelled"),
+    ];
+
+    /// The code as a number.
+    pub(crate) fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The code of a turn that has ended.
+    ///
+    /// A completed turn in which something was refused is [`Exit::Approval`] when nobody sat before it, because
+    /// a script could not know otherwise that a part of the work is missing.
+    pub(crate) fn of_turn(result: &TurnResult, attendance: Attendance) -> Self {
+        match result.stop_reason {
+            StopReason::Completed if attendance == Attendance::Unattended && !result.denials.is_empty() => {
+                Self::Approval
+            }
+            StopReason::Completed => Self::Done,
+            StopReason::Cancelled => Self::Cancelled,
+            StopReason::MaxSteps | StopReason::TimeLimit | StopReason::Budget => Self::Limit,
+            StopReason::Denied => Self::Approval,
+            StopReason::Interrupted | StopReason::Suspended => Self::PutOff,
+            StopReason::Failed => match result.error.as_ref().map(|error| error.kind) {
+                Some(ErrorKind::Auth) => Self::Auth,
+                Some(ErrorKind::RateLimited | ErrorKind::ShuttingDown) => Self::PutOff,
+                Some(ErrorKind::Configuration | ErrorKind::InvalidInput) => Self::Usage,
+                // Here it is the model that cannot be reached, not the daemon.
+                _ => Self::Failed,
+            },
+        }
+    }
+
+    /// The code of a request that the daemon refused.
+    pub(crate) fn of_kind(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Auth => Self::Auth,
+            ErrorKind::RateLimited => Self::PutOff,
+            // Either end does not understand the other, or the daemon is about to be gone.
+            ErrorKind::Protocol | ErrorKind::ShuttingDown => Self::Unreachable,
+            ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::Configuration => Self::Usage,
+            // An address that does not answer is the model's: the daemon itself did answer.
+            ErrorKind::Unreachable
+            | ErrorKind::CutStream
+            | ErrorKind::Timeout
+            | ErrorKind::ContextOverflow
+            | ErrorKind::Rejected
+            | ErrorKind::Provider
+            | ErrorKind::Storage
+            | ErrorKind::Conflict
+            | ErrorKind::Internal => Self::Failed,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{
+        ids::{CallId, TraceId, TurnId},
+        turn::{Denial, TurnError},
+        usage::Usage,
+    };
+
+    use super::*;
+
+    fn result(stop_reason: StopReason, error: Option<ErrorKind>, denied: bool) -> TurnResult {
+        TurnResult {
+            turn_id: TurnId::generate(),
+            trace_id: TraceId::generate(),
+            text: String::new(),
+            tool_used: false,
+            stop_reason,
+            error: error.map(|kind| TurnError { kind, message: String::new(), hint: None }),
+            steps: 1,
+            usage: Usage::default(),
+            denials: denied
+                .then(|| Denial {
+                    call_id: CallId::generate(),
+                    tool: "write_file".to_owned(),
+                    reason: "nobody was there".to_owned(),
+                })
+                .into_iter()
+                .collect(),
+            files: Vec::new(),
+            duration_ms: 0,
+        }
+    }
+
+    #[test]
+    fn turns_end_with_their_codes() {
+        use Attendance::{Attended, Unattended};
+        use StopReason as S;
+        #[track_caller]
+        fn check(reason: S, error: Option<ErrorKind>, denied: bool, attendance: Attendance, code: u8) {
+            assert_eq!(Exit::of_turn(&result(reason, error, denied), attendance).code(), code);
+        }
+        check(S::Completed, None, false, Unattended, 0);
+        check(S::Completed, None, true, Unattended, 5);
+        check(S::Completed, None, true, Attended, 0);
+        check(S::Denied, None, true, Unattended, 5);
+        check(S::Denied, None, false, Attended, 5);
+        check(S::Cancelled, None, true, Unattended, 130);
+        check(S::MaxSteps, None, false, Unattended, 6);
+        check(S::TimeLimit, None, false, Unattended, 6);
+        check(S::Budget, None, false, Unattended, 6);
+        check(S::Interrupted, None, false, Unattended, 75);
+        check(S::Suspended, None, false, Unattended, 75);
+        check(S::Failed, None, false, Unattended, 1);
+        check(S::Failed, Some(ErrorKind::Auth), false, Unattended, 4);
+        check(S::Failed, Some(ErrorKind::RateLimited), false, Unattended, 75);
+        check(S::Failed, Some(ErrorKind::Configuration), false, Unattended, 2);
+        check(S::Failed, Some(ErrorKind::Unreachable), false, Unattended, 1);
+        check(S::Failed, Some(ErrorKind::Provider), true, Attended, 1);
+    }
+
+    #[test]
+    fn refused_requests_end_with_their_codes() {
+        for (kind, code) in [
+            (ErrorKind::NotFound, 2),
+            (ErrorKind::InvalidInput, 2),
+            (ErrorKind::Unreachable, 1),
+            (ErrorKind::Protocol, 3),
+            (ErrorKind::ShuttingDown, 3),
+            (ErrorKind::Auth, 4),
+            (ErrorKind::RateLimited, 75),
+            (ErrorKind::Conflict, 1),
+            (ErrorKind::Storage, 1),
+        ] {
+            assert_eq!(Exit::of_kind(kind).code(), code, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_names_each_code_once_and_in_order() {
+        assert!(Exit::TABLE.is_sorted_by_key(|(exit, _)| exit.code()));
+        assert_eq!(Exit::TABLE.len(), 10);
+    }
+}

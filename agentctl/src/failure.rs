@@ -1,0 +1,116 @@
+//! What ends a command early: a message, a hint and an exit code.
+
+use std::io;
+
+use agentd_core::{error::ErrorKind, turn::TurnError};
+use agentd_proto::client::{ClientError, ClientErrorKind};
+
+use crate::{exit::Exit, render::sanitize};
+
+/// Why a command ended early.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) exit: Exit,
+    /// The kind, for programs.
+    pub(crate) kind: ErrorKind,
+    /// What was attempted and what came of it.
+    pub(crate) message: String,
+    /// What to do.
+    pub(crate) hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure with the exit code of its kind.
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { exit: Exit::of_kind(kind), kind, message: message.into(), hint: None }
+    }
+
+    /// The command line asks for something that makes no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidInput, message)
+    }
+
+    /// The daemon cannot be reached.
+    pub(crate) fn unreachable(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Unreachable, ..Self::new(ErrorKind::Unreachable, message) }
+    }
+
+    /// Adds what to do.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same as a turn that failed would say it.
+    pub(crate) fn to_turn_error(&self) -> TurnError {
+        TurnError { kind: self.kind, message: self.message.clone(), hint: self.hint.clone() }
+    }
+
+    /// Finds out what an error that reached the edge was.
+    pub(crate) fn from_any(error: &anyhow::Error) -> Self {
+        if let Some(failure) = error.downcast_ref::<Self>() {
+            return failure.clone();
+        }
+        if let Some(error) = error.downcast_ref::<ClientError>() {
+            return error.clone().into();
+        }
+        Self::new(ErrorKind::Internal, format!("{error:#}"))
+    }
+
+    /// Writes it for people.
+    pub(crate) fn print(&self, mut to: impl io::Write) -> io::Result<()> {
+        writeln!(to, "\x1b[1;31merror:\x1b[0m {}", sanitize::clean(&self.message))?;
+        if let Some(hint) = &self.hint {
+            writeln!(to, "\x1b[1;36mhint:\x1b[0m {}", sanitize::clean(hint))?;
+        }
+        Ok(())
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let failure = match error.kind {
+            ClientErrorKind::Answered(kind) => Self::new(kind, error.message),
+            ClientErrorKind::NotRunning
+            | ClientErrorKind::Refused
+            | ClientErrorKind::OtherVersion
+            | ClientErrorKind::Lost => Self::unreachable(error.message),
+        };
+        Self { hint: error.hint, ..failure }
+    }
+}
+
+/// Whether an error only says that nobody reads our standard output any more.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_survive_the_way_to_the_edge() {
+        let failure = Failure::usage("no prompt").hint("give one");
+        let error = anyhow::Error::from(failure.clone()).context("running");
+        assert_eq!(Failure::from_any(&error), failure);
+        assert_eq!(Failure::from_any(&anyhow::anyhow!("boom")).exit, Exit::Failed);
+    }
+
+    #[test]
+    fn only_a_bare_broken_pipe_is_quiet() {
+        let pipe = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_broken_pipe(&pipe().into()));
+        assert!(!is_broken_pipe(&Failure::unreachable("broken pipe").into()));
+    }
+
+    #[test]
+    fn hostile_messages_are_cleaned() {
+        let mut out = Vec::new();
+        Failure::usage("bad\x1b]0;title\x07 name").print(&mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert!(!out.contains("\x1b]0"), "{out:?}");
+    }
+}

@@ -1,0 +1,166 @@
+//! The prompt: what stands on the command line, and what comes through standard input.
+
+use std::{
+    io::{self, IsTerminal as _, Read, Write as _},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use crate::failure::Failure;
+
+/// How long a prompt may be, in bytes. Longer ones are files, and no model reads them in one piece.
+pub(crate) const LONGEST_PROMPT: usize = 8 * 1024 * 1024;
+
+/// How long an open pipe may be silent until the person is told what is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What the positional arguments ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Words {
+    /// The prompt, if one was given.
+    pub(crate) prompt: Option<String>,
+    /// Whether standard input was asked for by a dash, even if it is a terminal.
+    pub(crate) dash: bool,
+}
+
+impl Words {
+    /// Tells the prompt from the dash.
+    ///
+    /// # Errors
+    /// When there is more than one prompt.
+    pub(crate) fn parse(words: &[String]) -> Result<Self, Failure> {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words[..] {
+            [] => Ok(Self { prompt: None, dash: false }),
+            ["-"] => Ok(Self { prompt: None, dash: true }),
+            [prompt] => Ok(Self { prompt: Some(prompt.to_owned()), dash: false }),
+            [prompt, "-"] => Ok(Self { prompt: Some(prompt.to_owned()), dash: true }),
+            _ => Err(Failure::usage("there is more than one prompt on the command line")
+                .hint(format!("put it in quotes: agentctl run '{}'", words.join(" ")))),
+        }
+    }
+}
+
+/// What standard input holds; nothing where it is a terminal or empty.
+///
+/// # Errors
+/// When it cannot be read, is not UTF-8, or is longer than [`LONGEST_PROMPT`].
+pub(crate) fn piped(dash: bool) -> Result<Option<String>, Failure> {
+    if io::stdin().is_terminal() && !dash {
+        return Ok(None);
+    }
+    let (done, reading) = mpsc::sync_channel(1);
+    // A thread, because a pipe that somebody forgot to close would otherwise hang us without a word.
+    thread::spawn(move || done.send(read_text(io::stdin().lock(), LONGEST_PROMPT)));
+    let text = match reading.recv_timeout(PATIENCE) {
+        Ok(text) => text,
+        Err(_) => {
+            let _ = writeln!(
+                io::stderr(),
+                "reading the rest of the prompt from standard input; it goes on at its end (give </dev/null if \
+                 there is none)"
+            );
+            reading.recv().unwrap_or_else(|_| Err(Failure::usage("cannot read standard input")))
+        }
+    }?;
+    Ok((!text.trim().is_empty()).then_some(text))
+}
+
+/// Reads text up to a limit in bytes.
+fn read_text(source: impl Read, limit: usize) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    source
+        .take(limit as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
+    if bytes.len() > limit {
+        return Err(too_long("what came through standard input"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        Failure::usage(format!(
+            "standard input is not UTF-8 text (byte {} cannot be read)",
+            error.utf8_error().valid_up_to() + 1
+        ))
+        .hint("convert it first, for example with `iconv -t UTF-8`, or hand the file over with --file")
+    })
+}
+
+/// The prompt of a turn: words first, then, after a blank line, what came through the pipe.
+///
+/// # Errors
+/// When both together are longer than [`LONGEST_PROMPT`].
+pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Option<String>, Failure> {
+    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
+    let whole = match (prompt, piped) {
+        (Some(prompt), Some(piped)) => Some(format!("{}\n\n{piped}", prompt.trim_end())),
+        (prompt, piped) => prompt.or(piped),
+    };
+    match whole {
+        Some(whole) if whole.len() > LONGEST_PROMPT => Err(too_long("the prompt")),
+        whole => Ok(whole),
+    }
+}
+
+fn too_long(what: &str) -> Failure {
+    Failure::usage(format!("{what} is longer than {} MiB", LONGEST_PROMPT / 1024 / 1024))
+        .hint("write it to a file and hand that over with --file, so that the model can read it in parts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+
+    #[test]
+    fn prompts_are_joined_by_a_blank_line() {
+        #[track_caller]
+        fn check(prompt: Option<&str>, piped: Option<&str>, whole: Option<&str>) {
+            let joined = join(prompt.map(str::to_owned), piped.map(str::to_owned)).unwrap();
+            assert_eq!(joined.as_deref(), whole);
+        }
+        check(None, None, None);
+        check(Some("ask"), None, Some("ask"));
+        check(None, Some("a\nb\n"), Some("a\nb\n"));
+        check(Some("ask\n"), Some("a\nb\n"), Some("ask\n\na\nb\n"));
+        check(Some("  "), Some("a"), Some("a"));
+        check(Some(""), None, None);
+    }
+
+    #[test]
+    fn words_and_dashes_are_told_apart() {
+        #[track_caller]
+        fn check(words: &[&str], prompt: Option<&str>, dash: bool) {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            assert_eq!(Words::parse(&words), Ok(Words { prompt: prompt.map(str::to_owned), dash }));
+        }
+        check(&[], None, false);
+        check(&["-"], None, true);
+        check(&["ask"], Some("ask"), false);
+        check(&["ask", "-"], Some("ask"), true);
+        let unquoted: Vec<String> = ["what", "time", "is", "it"].map(str::to_owned).into();
+        let failure = Words::parse(&unquoted).unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+        assert_eq!(failure.hint.as_deref(), Some("put it in quotes: agentctl run 'what time is it'"));
+    }
+
+    #[test]
+    fn bad_input_is_refused_with_a_hint() {
+        #[track_caller]
+        fn check(input: &[u8], limit: usize, message: &str) {
+            let failure = read_text(input, limit).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.message.contains(message), "{failure}");
+            assert!(failure.hint.is_some());
+        }
+        check(b"good \xff\xfe", 100, "byte 6");
+        check(b"12345", 4, "longer than");
+        assert_eq!(read_text(&b"1234"[..], 4), Ok("1234".to_owned()));
+    }
+
+    #[test]
+    fn both_parts_together_keep_to_the_limit() {
+        let half = "x".repeat(LONGEST_PROMPT / 2);
+        assert!(join(Some(half.clone()), Some(half)).is_err());
+    }
+}

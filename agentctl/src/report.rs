@@ -1,0 +1,280 @@
+//! What a command prints on standard output when it lists or tells: tables for people, JSON for programs.
+
+use std::io::{self, Write};
+
+use agentd_core::{
+    Timestamp,
+    ids::{SessionId, TraceId, TurnId},
+    tool::FileChange,
+    turn::{Denial, StopReason, TurnError},
+    usage::Usage,
+};
+use serde::Serialize;
+
+use crate::{exit::Exit, failure::Failure, render::sanitize};
+
+/// Prints a value as JSON, for `--json`.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec_pretty(value)?;
+    line.push(b'\n');
+    let mut out = io::stdout().lock();
+    out.write_all(&line)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints a value as one line of JSON.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    let mut out = io::stdout().lock();
+    out.write_all(&line)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The result of a turn that has none of its own, because it could not start or its end was not heard: the keys of a
+/// result, with what is known.
+#[derive(Debug, Serialize)]
+pub(crate) struct NoResult {
+    r#type: &'static str,
+    session_id: Option<SessionId>,
+    turn_id: Option<TurnId>,
+    trace_id: Option<TraceId>,
+    text: &'static str,
+    tool_used: bool,
+    stop_reason: StopReason,
+    error: TurnError,
+    steps: u32,
+    usage: Usage,
+    denials: [Denial; 0],
+    files: [FileChange; 0],
+    duration_ms: u64,
+}
+
+impl NoResult {
+    /// The result for this failure.
+    pub(crate) fn new(
+        session_id: Option<SessionId>,
+        turn_id: Option<TurnId>,
+        failure: &Failure,
+        duration_ms: u64,
+    ) -> Self {
+        let stop_reason = if failure.exit == Exit::Cancelled { StopReason::Cancelled } else { StopReason::Failed };
+        Self {
+            r#type: "result",
+            session_id,
+            turn_id,
+            trace_id: None,
+            text: "",
+            tool_used: false,
+            stop_reason,
+            error: failure.to_turn_error(),
+            steps: 0,
+            usage: Usage::default(),
+            denials: [],
+            files: [],
+            duration_ms,
+        }
+    }
+}
+
+/// A table with aligned columns. Cells are cleaned: titles and tool names come from models.
+#[derive(Debug)]
+pub(crate) struct Table {
+    head: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+/// The characters that a cell may have; longer ones are cut, so that a line stays a line.
+const WIDEST_CELL: usize = 60;
+
+impl Table {
+    /// A table with these columns.
+    pub(crate) fn new(head: impl Into<Vec<&'static str>>) -> Self {
+        Self { head: head.into(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(|cell| cut(&sanitize::clean_line(&cell), WIDEST_CELL)).collect());
+    }
+
+    /// Adds a row whose last cell is not cut.
+    pub(crate) fn row_with_long_end(&mut self, cells: impl IntoIterator<Item = String>) {
+        let mut cells: Vec<String> = cells.into_iter().map(|cell| sanitize::clean_line(&cell)).collect();
+        if let Some((_, short)) = cells.split_last_mut() {
+            for cell in short {
+                *cell = cut(cell, WIDEST_CELL);
+            }
+        }
+        self.rows.push(cells);
+    }
+
+    /// Prints it, or what to say where it is empty.
+    ///
+    /// # Errors
+    /// When standard output is closed.
+    pub(crate) fn print(&self, if_empty: &str) -> anyhow::Result<()> {
+        if self.rows.is_empty() {
+            writeln!(anstream::stderr(), "{if_empty}")?;
+            return Ok(());
+        }
+        let mut out = anstream::stdout().lock();
+        out.write_all(self.render().as_bytes())?;
+        out.flush()?;
+        Ok(())
+    }
+
+    fn render(&self) -> String {
+        let widths: Vec<usize> = (0..self.head.len())
+            .map(|column| {
+                let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+                cells.chain([self.head.get(column).map_or(0, |head| head.len())]).max().unwrap_or(0)
+            })
+            .collect();
+        let line = |cells: &[&str]| {
+            let mut line = String::new();
+            for (cell, width) in cells.iter().zip(&widths) {
+                line.push_str(cell);
+                line.extend(std::iter::repeat_n(' ', width + 2 - cell.chars().count().min(*width)));
+            }
+            line.trim_end().to_owned()
+        };
+        let mut text = format!("\x1b[1m{}\x1b[0m\n", line(&self.head));
+        for row in &self.rows {
+            text.push_str(&line(&row.iter().map(String::as_str).collect::<Vec<_>>()));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// A text of at most so many characters.
+pub(crate) fn cut(text: &str, longest: usize) -> String {
+    if text.chars().count() <= longest {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(longest.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// The shortest starts of ids, all of one length, that are unique among them; at least 8 characters.
+pub(crate) fn short_ids<T: ToString>(ids: impl IntoIterator<Item = T>) -> Vec<String> {
+    let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
+    let mut sorted: Vec<&str> = ids.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let shared = sorted
+        .windows(2)
+        .map(|pair| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count())
+        .max()
+        .unwrap_or(0);
+    let length = (shared + 1).max(8);
+    ids.iter().map(|id| id.chars().take(length).collect::<String>().trim_end_matches('-').to_owned()).collect()
+}
+
+/// How long ago something was, in words.
+pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(then).as_secs().max(0);
+    match seconds {
+        0..60 => "just now".to_owned(),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..86_400 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+/// A span in milliseconds, in words.
+pub(crate) fn span(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_and_clean() {
+        let mut table = Table::new(["ID", "TITLE", "TURNS"]);
+        table.row(["019".to_owned(), "Größe\x1b[2J\nof it".to_owned(), "3".to_owned()]);
+        table.row(["019ab".to_owned(), "x".to_owned(), "12".to_owned()]);
+        insta::assert_snapshot!(anstream::adapter::strip_str(&table.render()), @r"
+        ID     TITLE        TURNS
+        019    Größe of it  3
+        019ab  x            12
+        ");
+    }
+
+    #[test]
+    fn short_ids_are_unique() {
+        #[track_caller]
+        fn check(ids: &[&str], short: &[&str]) {
+            assert_eq!(short_ids(ids.iter().copied()), short);
+        }
+        check(&[], &[]);
+        check(&["01234567-89ab-7000"], &["01234567"]);
+        check(&["01234567-89ab", "11234567-89ab"], &["01234567", "11234567"]);
+        check(&["01234567-89ab", "01234567-8aab"], &["01234567-89", "01234567-8a"]);
+        check(&["01234567-89ab", "01234568-8aab"], &["01234567", "01234568"]);
+    }
+
+    #[test]
+    fn times_are_told_in_words() {
+        let now: Timestamp = "2026-01-02T12:00:00Z".parse().unwrap();
+        for (then, words) in [
+            ("2026-01-02T12:00:05Z", "just now"),
+            ("2026-01-02T11:59:30Z", "just now"),
+            ("2026-01-02T11:58:00Z", "2 min ago"),
+            ("2026-01-02T09:00:00Z", "3 h ago"),
+            ("2025-12-30T12:00:00Z", "3 d ago"),
+        ] {
+            assert_eq!(ago(then.parse().unwrap(), now), words);
+        }
+        assert_eq!(span(3_723_000), "1 h 2 min");
+    }
+
+    #[test]
+    fn a_turn_that_never_started_has_all_keys_of_a_result() {
+        let failure = Failure::unreachable("no daemon").hint("start one");
+        insta::assert_json_snapshot!(NoResult::new(None, None, &failure, 7), @r#"
+        {
+          "type": "result",
+          "session_id": null,
+          "turn_id": null,
+          "trace_id": null,
+          "text": "",
+          "tool_used": false,
+          "stop_reason": "failed",
+          "error": {
+            "kind": "unreachable",
+            "message": "no daemon",
+            "hint": "start one"
+          },
+          "steps": 0,
+          "usage": {
+            "prompt_tokens": 0,
+            "cached_tokens": 0,
+            "completion_tokens": 0,
+            "reasoning_tokens": 0
+          },
+          "denials": [],
+          "files": [],
+          "duration_ms": 7
+        }
+        "#);
+    }
+}

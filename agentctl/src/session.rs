@@ -1,0 +1,185 @@
+//! Where a turn takes place: the session that was asked for, its folder and its files.
+
+use std::path::{Path, PathBuf};
+
+use agentd_core::{
+    error::ErrorKind,
+    ids::SessionId,
+    session::{Mount, SessionSettings},
+};
+use agentd_proto::client::{NewSession, SessionChoice as Choice};
+
+use crate::{args::SessionChoice, daemon::Daemon, failure::Failure, mount::MountArg};
+
+/// A session to be, or one that is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Place {
+    /// One that is made with the turn.
+    New(NewSession),
+    /// One by id or prefix, as the person wrote it: the daemon finds it, without another way there and back.
+    Named(String),
+    /// One that is known.
+    Known(SessionId),
+}
+
+impl Place {
+    /// What was asked for. A folder is made known to a session that exists, for this turn and all later ones.
+    ///
+    /// # Errors
+    /// When there is no such session or folder.
+    pub(crate) async fn find(
+        daemon: &Daemon,
+        choice: &SessionChoice,
+        project: Option<&MountArg>,
+    ) -> Result<Self, Failure> {
+        let project = project.map(MountArg::resolve).transpose()?;
+        let place = match &choice.session {
+            Some(session) if session.trim().is_empty() => {
+                return Err(Failure::usage("--session needs an id or the start of one")
+                    .hint("`agentctl sessions list` shows them"));
+            }
+            Some(session) => Self::Named(session.clone()),
+            None if choice.resume => Self::Known(last_used(daemon).await?),
+            None => return Ok(Self::New(NewSession { project, ..NewSession::default() })),
+        };
+        match project {
+            Some(project) => place.show(daemon, project).await,
+            None => Ok(place),
+        }
+    }
+
+    /// Makes a folder known to a session that exists.
+    async fn show(self, daemon: &Daemon, project: Mount) -> Result<Self, Failure> {
+        let stored = daemon.client.session(&self.name()).await?.session;
+        let id = stored.summary.id;
+        if stored.settings.project.as_ref() != Some(&project) {
+            let settings = SessionSettings { project: Some(project), ..stored.settings };
+            daemon.client.configure_session(&id.to_string(), &settings).await?;
+        }
+        Ok(Self::Known(id))
+    }
+
+    /// Puts files into the session and names them in the prompt. A new session is made for them.
+    ///
+    /// # Errors
+    /// When a file cannot be read or taken.
+    pub(crate) async fn with_uploads(
+        self,
+        daemon: &Daemon,
+        uploads: Vec<Upload>,
+        prompt: Option<String>,
+    ) -> Result<(Self, Option<String>), Failure> {
+        if uploads.is_empty() {
+            return Ok((self, prompt));
+        }
+        let id = match self {
+            Self::New(new) => daemon.client.create_session(&new).await?.session.summary.id,
+            Self::Named(name) => daemon.client.find_session(&name).await?,
+            Self::Known(id) => id,
+        };
+        let mut paths = Vec::new();
+        for upload in uploads {
+            let file = tokio::fs::File::from_std(upload.file);
+            paths.push(daemon.client.upload(&id.to_string(), &upload.name, file).await?);
+        }
+        Ok((Self::Known(id), prompt.map(|prompt| name_files(&prompt, &paths))))
+    }
+
+    /// The session's id, where it is known.
+    pub(crate) fn id(&self) -> Option<SessionId> {
+        match self {
+            Self::Known(id) => Some(*id),
+            Self::Named(_) | Self::New(_) => None,
+        }
+    }
+
+    /// The same for the daemon.
+    pub(crate) fn into_choice(self) -> Choice {
+        match self {
+            Self::New(new) => Choice::New(new),
+            Self::Named(name) => Choice::Existing(name),
+            Self::Known(id) => Choice::Existing(id.to_string()),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Named(name) => name.clone(),
+            Self::Known(id) => id.to_string(),
+            Self::New(_) => String::new(),
+        }
+    }
+}
+
+/// The session that was used last.
+///
+/// # Errors
+/// When there is none.
+pub(crate) async fn last_used(daemon: &Daemon) -> Result<SessionId, Failure> {
+    let last = daemon.client.sessions(1).await?.into_iter().next();
+    last.map(|session| session.id).ok_or_else(|| {
+        Failure::new(ErrorKind::NotFound, "there is no session to go on with").hint("leave --continue out to begin one")
+    })
+}
+
+/// A file to be put into a session.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    name: String,
+    file: std::fs::File,
+}
+
+impl Upload {
+    /// Opens a file, before anything else is begun.
+    ///
+    /// # Errors
+    /// When it is no file or cannot be read.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let failed = |error: std::io::Error| {
+            Failure::usage(format!("cannot read the file {shown}: {error}"))
+                .hint("name a file that exists after --file")
+        };
+        // Asked before it is opened: opening a pipe would wait for its other end.
+        if !path.metadata().map_err(failed)?.is_file() {
+            return Err(Failure::usage(format!("{shown} is not a file"))
+                .hint("--file wants a file; show the model a whole folder with -C"));
+        }
+        let name = PathBuf::from(path).file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = name.ok_or_else(|| Failure::usage(format!("the file {shown} has no name")))?;
+        let file = std::fs::File::open(path).map_err(failed)?;
+        Ok(Self { name, file })
+    }
+}
+
+/// The prompt with the files' paths as tools open them.
+fn name_files(prompt: &str, paths: &[String]) -> String {
+    let (word, paths) = (if paths.len() == 1 { "file" } else { "files" }, paths.join(", "));
+    format!("{}\n\nUploaded {word}: {paths}", prompt.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+
+    #[test]
+    fn files_are_named_on_a_line_of_their_own() {
+        let paths = ["uploads/a.txt".to_owned(), "uploads/b.txt".to_owned()];
+        assert_eq!(name_files("Sum up\n", &paths[..1]), "Sum up\n\nUploaded file: uploads/a.txt");
+        assert_eq!(name_files("Sum up", &paths), "Sum up\n\nUploaded files: uploads/a.txt, uploads/b.txt");
+    }
+
+    #[test]
+    fn only_files_can_be_uploaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("notes.txt");
+        std::fs::write(&file, "x").unwrap();
+        assert_eq!(Upload::open(&file).unwrap().name, "notes.txt");
+        for path in [folder.path(), &folder.path().join("none")] {
+            let failure = Upload::open(path).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.hint.is_some());
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Tells the person when the small built-in model answers, because it is easily taken for more than it is.
+
+use std::io;
+
+use agentd_core::{
+    event::{Event, EventKind},
+    model::{ModelInfo, SlotInfo},
+    turn::TurnResult,
+};
+
+use super::Renderer;
+
+/// What is said, once.
+pub(crate) const BUILTIN: &str = "This is the small built-in model: it runs without a network and makes mistakes.
+For a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY), or name one in models.yaml; see `agentctl models`.";
+
+/// Says it before the first turn that the built-in model answers.
+#[derive(Debug)]
+pub(crate) struct SayBuiltin<R> {
+    inner: R,
+    builtin: Vec<ModelInfo>,
+    said: bool,
+}
+
+impl<R> SayBuiltin<R> {
+    /// Around a renderer, with the models as the daemon lists them.
+    pub(crate) fn new(inner: R, slots: Vec<SlotInfo>) -> Self {
+        let builtin = slots.into_iter().map(|slot| slot.model).filter(|model| model.embedded).collect();
+        Self { inner, builtin, said: false }
+    }
+}
+
+impl<R: Renderer> Renderer for SayBuiltin<R> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let EventKind::TurnStarted { model, .. } = &event.kind
+            && !self.said
+            && self.builtin.iter().any(|builtin| builtin.id == *model)
+        {
+            self.said = true;
+            self.inner.note(BUILTIN)?;
+        }
+        self.inner.event(event)
+    }
+
+    fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
+        self.inner.finish(result)
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        self.inner.note(text)
+    }
+}

@@ -1,0 +1,248 @@
+use std::{collections::VecDeque, io};
+
+use agentd_core::{
+    Timestamp,
+    ids::{CallId, SessionId, TraceId, TurnId},
+    interrupt::{AnsweredBy, Ask},
+    turn::StopReason,
+    usage::Usage,
+};
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+
+use super::*;
+
+/// What the daemon says next, or what happens to the person meanwhile.
+enum Beat {
+    Say(EventKind),
+    Note,
+    Press,
+    Fail(Failure),
+}
+
+/// A line that plays a script, and notes what it is told.
+struct Script {
+    session: SessionId,
+    turn: TurnId,
+    beats: VecDeque<Beat>,
+    presses: mpsc::Sender<()>,
+    told: Vec<String>,
+    pending: bool,
+}
+
+impl Script {
+    fn event(&self, kind: EventKind) -> Arrival {
+        let at = Timestamp::UNIX_EPOCH;
+        Arrival::Event(Box::new(Event { session_id: self.session, turn_id: Some(self.turn), seq: 1, at, kind }))
+    }
+}
+
+impl Line for Script {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Arrival>, Failure>> {
+        Box::pin(async move {
+            match self.beats.pop_front() {
+                Some(Beat::Say(kind)) => Ok(Some(self.event(kind))),
+                Some(Beat::Note) => Ok(Some(Arrival::Note("lost".to_owned()))),
+                Some(Beat::Fail(failure)) => Err(failure),
+                Some(Beat::Press) => {
+                    let _ = self.presses.try_send(());
+                    std::future::pending().await
+                }
+                None => Ok(None),
+            }
+        })
+    }
+
+    fn answer(&mut self, _: InterruptId, answer: Answer) -> BoxFuture<'_, Result<(), Failure>> {
+        self.told.push(format!("{answer:?}"));
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn cancel(&mut self) -> BoxFuture<'_, ()> {
+        self.told.push("cancel".to_owned());
+        Box::pin(std::future::ready(()))
+    }
+
+    fn is_pending(&mut self, _: InterruptId) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(self.pending))
+    }
+
+    fn ends_with(&self, turn: TurnId) -> bool {
+        turn == self.turn
+    }
+
+    fn attach_command(&self) -> String {
+        "agentctl attach it".to_owned()
+    }
+}
+
+/// Notes what it is shown.
+#[derive(Default)]
+struct Shown(Vec<String>);
+
+impl Renderer for Shown {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.0.push(event.kind.name().to_owned());
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &TurnResult) -> io::Result<()> {
+        self.0.push("finish".to_owned());
+        Ok(())
+    }
+
+    fn note(&mut self, _: &str) -> io::Result<()> {
+        self.0.push("note".to_owned());
+        Ok(())
+    }
+}
+
+/// A person who gives this answer, or thinks for ever.
+struct Person(Option<Answer>);
+
+impl Asker for Person {
+    fn ask<'a>(&'a mut self, _: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
+        match self.0.clone() {
+            Some(answer) => Box::pin(std::future::ready(Some(answer))),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+}
+
+struct Outcome {
+    ended: anyhow::Result<Option<TurnResult>>,
+    shown: Vec<String>,
+    told: Vec<String>,
+}
+
+fn raised(turn: TurnId) -> Interrupt {
+    Interrupt {
+        id: "0193a5b2-7c1d-7000-8000-000000000009".parse().unwrap(),
+        session_id: SessionId::generate(),
+        turn_id: turn,
+        call_id: Some(CallId::generate()),
+        ask: Ask::Question { question: "Which?".to_owned(), context: None, default: None, required: true },
+        raised_at: Timestamp::UNIX_EPOCH,
+        deadline: None,
+        on_deadline: None,
+    }
+}
+
+fn ask(turn: TurnId) -> Beat {
+    Beat::Say(EventKind::InterruptRaised { interrupt: Box::new(raised(turn)) })
+}
+
+fn resolved(turn: TurnId) -> Beat {
+    Beat::Say(EventKind::InterruptResolved {
+        interrupt_id: raised(turn).id,
+        call_id: None,
+        answer: Answer::Approve,
+        by: AnsweredBy::Client("another".to_owned()),
+    })
+}
+
+fn end(turn: TurnId) -> Beat {
+    let result = TurnResult {
+        turn_id: turn,
+        trace_id: TraceId::generate(),
+        text: String::new(),
+        tool_used: false,
+        stop_reason: StopReason::Completed,
+        error: None,
+        steps: 1,
+        usage: Usage::default(),
+        denials: Vec::new(),
+        files: Vec::new(),
+        duration_ms: 1,
+    };
+    Beat::Say(EventKind::TurnEnded { result: Box::new(result) })
+}
+
+async fn play(beats: impl FnOnce(TurnId) -> Vec<Beat>, person: Option<Answer>, pending: bool) -> Outcome {
+    let turn = TurnId::generate();
+    let (presses, pressed) = mpsc::channel(2);
+    let mut line =
+        Script { session: SessionId::generate(), turn, beats: beats(turn).into(), presses, told: Vec::new(), pending };
+    let mut shown = Shown::default();
+    let mut ctrl_c = CtrlC::from_presses(pressed);
+    let ended = drive(&mut line, &mut shown, &mut Person(person), &mut ctrl_c).await;
+    Outcome { ended, shown: shown.0, told: line.told }
+}
+
+#[tokio::test]
+async fn a_turn_is_shown_to_its_end_and_no_further() {
+    let outcome = play(|turn| vec![Beat::Note, end(turn), end(turn)], None, true).await;
+    assert!(outcome.ended.unwrap().is_some());
+    assert_eq!(outcome.shown, ["note", "turn_ended", "finish"]);
+}
+
+#[tokio::test]
+async fn a_line_without_an_end_tells_so() {
+    let outcome = play(|_| Vec::new(), None, true).await;
+    assert!(outcome.ended.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_answer_goes_to_the_daemon() {
+    let beats = |turn| vec![ask(turn), resolved(turn), end(turn)];
+    let outcome = play(beats, Some(Answer::Approve), true).await;
+    assert_eq!(outcome.told, ["Approve"]);
+    assert_eq!(outcome.shown, ["interrupt_raised", "interrupt_resolved", "turn_ended", "finish"]);
+}
+
+#[tokio::test]
+async fn an_answer_from_elsewhere_ends_the_asking() {
+    let outcome = play(|turn| vec![ask(turn), Beat::Note, resolved(turn), end(turn)], None, true).await;
+    assert!(outcome.ended.unwrap().is_some());
+    assert!(outcome.told.is_empty());
+    assert_eq!(outcome.shown, ["interrupt_raised", "interrupt_resolved", "turn_ended", "finish"]);
+}
+
+#[tokio::test]
+async fn the_end_of_the_turn_ends_the_asking() {
+    let outcome = play(|turn| vec![ask(turn), end(turn)], None, true).await;
+    assert!(outcome.ended.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn what_was_answered_long_ago_is_not_asked() {
+    let outcome = play(|turn| vec![ask(turn), end(turn)], Some(Answer::Approve), false).await;
+    assert!(outcome.told.is_empty());
+}
+
+#[tokio::test]
+async fn the_same_question_is_asked_once() {
+    let beats = |turn| vec![ask(turn), ask(turn), end(turn)];
+    let outcome = play(beats, Some(Answer::Approve), true).await;
+    assert_eq!(outcome.told, ["Approve"]);
+}
+
+#[tokio::test]
+async fn ctrl_c_cancels_and_reads_on() {
+    let outcome = play(|turn| vec![Beat::Press, end(turn)], None, true).await;
+    assert_eq!(outcome.told, ["cancel"]);
+    assert!(outcome.ended.unwrap().is_some());
+    assert_eq!(outcome.shown, ["note", "turn_ended", "finish"]);
+}
+
+#[tokio::test]
+async fn ctrl_c_while_asking_cancels() {
+    let outcome = play(|turn| vec![ask(turn), Beat::Press, end(turn)], None, true).await;
+    assert_eq!(outcome.told, ["cancel"]);
+    assert!(outcome.ended.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn ctrl_c_twice_leaves() {
+    let outcome = play(|_| vec![Beat::Press, Beat::Press], None, true).await;
+    let failure = Failure::from_any(&outcome.ended.unwrap_err());
+    assert_eq!(failure.exit, Exit::Cancelled);
+    assert_eq!(outcome.told, ["cancel"]);
+}
+
+#[tokio::test]
+async fn a_lost_daemon_is_a_failure() {
+    let lost = Failure::unreachable("gone").hint("come back");
+    let outcome = play(|_| vec![Beat::Fail(lost.clone())], None, true).await;
+    assert_eq!(Failure::from_any(&outcome.ended.unwrap_err()), lost);
+}

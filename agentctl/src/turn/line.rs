@@ -1,0 +1,255 @@
+//! The line to one turn: events in, answers and cancels out. A line that broke is taken up again where it was.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use agentd_core::{
+    error::ErrorKind,
+    event::{Event, EventKind},
+    ids::{InterruptId, SessionId, TurnId},
+    interrupt::Answer,
+};
+use agentd_proto::client::{Client, ClientError, EventStream, StartRequest, TurnStream};
+use futures_util::future::BoxFuture;
+
+use crate::{
+    daemon::{self, Daemon},
+    failure::Failure,
+};
+
+/// How long a daemon that went away may take to come back: a restart by systemd takes a second or two, and the
+/// reading of a large journal some more.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The pause between two tries to reach it.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What comes in on a line.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// A fact about the turn.
+    Event(Box<Event>),
+    /// Something about the line itself that the person should know.
+    Note(String),
+}
+
+/// The line to one turn.
+pub(crate) trait Line: Send {
+    /// What comes in next; None after the last, and ever after. Dropping the wait loses nothing.
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Arrival>, Failure>>;
+
+    /// Answers an interrupt.
+    fn answer(&mut self, id: InterruptId, answer: Answer) -> BoxFuture<'_, Result<(), Failure>>;
+
+    /// Cancels the turn, now or as soon as the line is whole again.
+    fn cancel(&mut self) -> BoxFuture<'_, ()>;
+
+    /// Whether an interrupt that was heard of still waits: what is replayed may have been answered long ago.
+    fn is_pending(&mut self, id: InterruptId) -> BoxFuture<'_, bool>;
+
+    /// Whether the line has told all when this turn has ended.
+    fn ends_with(&self, turn: TurnId) -> bool;
+
+    /// The command that follows the session from another terminal.
+    fn attach_command(&self) -> String;
+}
+
+/// The line over the daemon's socket.
+#[derive(Debug)]
+pub(crate) struct SocketLine {
+    client: Client,
+    socket: PathBuf,
+    session: SessionId,
+    /// The turn that was started here; none for a line that only listens.
+    turn: Option<TurnId>,
+    source: Source,
+    /// The number of the last stored event that came in.
+    last_seq: u64,
+    /// Whether older events may come, whose interrupts may have their answers.
+    replays: bool,
+    cancelled: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// The stream that started the turn.
+    Turn(Box<TurnStream>),
+    /// A subscription.
+    Events(Box<EventStream>),
+    /// The connection is gone.
+    Broken { since: Instant },
+    /// All was told.
+    Over,
+}
+
+impl SocketLine {
+    /// Starts a turn.
+    ///
+    /// # Errors
+    /// When the daemon refuses it or is lost.
+    pub(crate) async fn start(daemon: &Daemon, request: StartRequest) -> Result<Self, Failure> {
+        let stream = daemon.client.turn(request).await?;
+        Ok(Self {
+            client: daemon.client.clone(),
+            socket: daemon.socket.clone(),
+            session: stream.session_id(),
+            turn: Some(stream.turn_id()),
+            source: Source::Turn(Box::new(stream)),
+            last_seq: 0,
+            replays: false,
+            cancelled: false,
+        })
+    }
+
+    /// Listens to a session above an event number, until its live turn has ended.
+    ///
+    /// # Errors
+    /// When the daemon refuses it or is lost.
+    pub(crate) async fn attach(daemon: &Daemon, session: SessionId, after_seq: u64) -> Result<Self, Failure> {
+        let stream = daemon.client.subscribe(&session.to_string(), after_seq, true).await?;
+        Ok(Self {
+            client: daemon.client.clone(),
+            socket: daemon.socket.clone(),
+            session,
+            turn: None,
+            source: Source::Events(Box::new(stream)),
+            last_seq: after_seq,
+            replays: true,
+            cancelled: false,
+        })
+    }
+
+    /// The session.
+    pub(crate) fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The turn that was started here.
+    pub(crate) fn turn(&self) -> Option<TurnId> {
+        self.turn
+    }
+
+    async fn arrival(&mut self) -> Result<Option<Arrival>, Failure> {
+        loop {
+            let heard = match &mut self.source {
+                Source::Turn(stream) => stream.next().await,
+                Source::Events(stream) => stream.next().await,
+                Source::Broken { since } => {
+                    let since = *since;
+                    self.take_up(since).await?;
+                    return Ok(Some(Arrival::Note("the daemon is back".to_owned())));
+                }
+                Source::Over => return Ok(None),
+            };
+            match heard {
+                Ok(Some(event)) => {
+                    self.last_seq = self.last_seq.max(event.seq);
+                    if let EventKind::TurnEnded { result } = &event.kind
+                        && self.ends_with(result.turn_id)
+                    {
+                        self.source = Source::Over;
+                    }
+                    return Ok(Some(Arrival::Event(Box::new(event))));
+                }
+                Ok(None) if self.turn.is_some() => {
+                    self.source = Source::Over;
+                    return Err(self.lost("the daemon told no end of the turn"));
+                }
+                Ok(None) => self.source = Source::Over,
+                Err(error) if is_break(&error) => {
+                    self.source = Source::Broken { since: Instant::now() };
+                    return Ok(Some(Arrival::Note(
+                        "the connection to the daemon was lost; waiting for it to come back".to_owned(),
+                    )));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits for the daemon and goes on listening after the last event that was heard.
+    async fn take_up(&mut self, since: Instant) -> Result<(), Failure> {
+        loop {
+            match self.subscribe_again().await {
+                Ok(()) => return Ok(()),
+                Err(error) if !is_break(&error) => return Err(error.into()),
+                Err(_) if since.elapsed() > PATIENCE => {
+                    return Err(self.lost("the daemon went away and did not come back"));
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    async fn subscribe_again(&mut self) -> Result<(), ClientError> {
+        let client = Client::connect(&self.socket).await?;
+        let session = self.session.to_string();
+        let stream = client.subscribe(&session, self.last_seq, true).await?;
+        if self.cancelled {
+            // It may have ended meanwhile: then there is nothing to cancel, and its end is heard.
+            let _ = client.cancel_turn(&session, self.turn).await;
+        }
+        self.client = client;
+        self.source = Source::Events(Box::new(stream));
+        self.replays = true;
+        Ok(())
+    }
+
+    fn lost(&self, what: &str) -> Failure {
+        Failure::unreachable(format!("{what}; the turn belongs to session {}", self.session)).hint(format!(
+            "nothing that was told is lost: see how it went on with `{}`, or continue it with `agentctl run --session {}`",
+            self.attach_command(),
+            self.session
+        ))
+    }
+}
+
+/// Whether an error only says that the connection is gone or the daemon is going.
+fn is_break(error: &ClientError) -> bool {
+    use agentd_proto::client::ClientErrorKind as Kind;
+    matches!(error.kind, Kind::Lost | Kind::NotRunning | Kind::Answered(ErrorKind::ShuttingDown))
+}
+
+impl Line for SocketLine {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Arrival>, Failure>> {
+        Box::pin(self.arrival())
+    }
+
+    fn answer(&mut self, id: InterruptId, answer: Answer) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(async move { Ok(self.client.answer(id, &answer, daemon::CLIENT).await?) })
+    }
+
+    fn cancel(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.cancelled = true;
+            // Where this fails the line is broken, which `next` finds out, or the turn has ended by itself.
+            let _ = match &self.source {
+                Source::Turn(stream) => stream.cancel().await,
+                Source::Events(_) => self.client.cancel_turn(&self.session.to_string(), self.turn).await,
+                Source::Broken { .. } | Source::Over => Ok(()),
+            };
+        })
+    }
+
+    fn is_pending(&mut self, id: InterruptId) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            if !self.replays {
+                return true;
+            }
+            let session = self.session.to_string();
+            // If nobody can tell, it is asked: an answer too many is refused, one too few lets the turn wait.
+            let pending = self.client.interrupts(Some(&session)).await;
+            pending.map_or(true, |pending| pending.iter().any(|interrupt| interrupt.id == id))
+        })
+    }
+
+    fn ends_with(&self, turn: TurnId) -> bool {
+        self.turn == Some(turn)
+    }
+
+    fn attach_command(&self) -> String {
+        format!("agentctl attach {}", self.session)
+    }
+}

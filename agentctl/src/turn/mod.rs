@@ -1,0 +1,83 @@
+//! Turns as a client lives through them, shared by `run`, `attach` and `chat`.
+//!
+//! - [`line`]: the line to one turn. Events come in, answers and cancels go out, and a line that broke is taken
+//!   up again where it was.
+//! - [`drive`]: events go to a [`Renderer`], interrupts to an [`Asker`], Ctrl-C to the daemon.
+//! - [`ctrl_c`]: Ctrl-C as something to wait for.
+//! - [`builtin`]: tells the person when the small built-in model answers.
+
+use std::io;
+
+use agentd_core::{
+    event::Event,
+    interrupt::{Answer, Interrupt},
+    turn::TurnResult,
+};
+use futures_util::future::BoxFuture;
+
+pub(crate) mod builtin;
+pub(crate) mod ctrl_c;
+mod drive;
+pub(crate) mod line;
+
+pub(crate) use ctrl_c::CtrlC;
+pub(crate) use drive::drive;
+pub(crate) use line::SocketLine;
+
+/// Shows a turn as it happens. Calls come in the order of the events; each event comes once.
+pub(crate) trait Renderer: Send {
+    /// Shows one event. `TurnEnded` comes here too, before [`Renderer::finish`].
+    ///
+    /// # Errors
+    /// When nothing can be written any more; a broken pipe ends the client quietly.
+    fn event(&mut self, event: &Event) -> io::Result<()>;
+
+    /// Shows what the turn came to. Nothing of the turn follows.
+    ///
+    /// # Errors
+    /// As [`Renderer::event`].
+    fn finish(&mut self, result: &TurnResult) -> io::Result<()>;
+
+    /// Shows one line of the client itself, such as that the daemon is gone and waited for. The text is ours.
+    ///
+    /// # Errors
+    /// As [`Renderer::event`].
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        use io::Write as _;
+        writeln!(anstream::stderr(), "{text}")
+    }
+}
+
+impl Renderer for Box<dyn Renderer> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.as_mut().event(event)
+    }
+
+    fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
+        self.as_mut().finish(result)
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        self.as_mut().note(text)
+    }
+}
+
+/// Asks the person who sits before this client.
+pub(crate) trait Asker: Send {
+    /// Asks until there is an answer that fits ([`Answer::misfit`]). None leaves the interrupt pending, for another
+    /// client or another day.
+    ///
+    /// The future is dropped before it is done when another client answered or the turn ended: it then takes its
+    /// question off the screen and leaves the terminal as it found it. The renderer is not called while it runs.
+    fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>>;
+}
+
+/// Asks nobody: interrupts stay pending, and other clients answer them.
+#[derive(Debug, Default)]
+pub(crate) struct AskNobody;
+
+impl Asker for AskNobody {
+    fn ask<'a>(&'a mut self, _: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
+        Box::pin(std::future::ready(None))
+    }
+}
