@@ -1,2 +1,45 @@
-//! agentd
-fn main() {}
+//! The `agentd` binary: what must happen before the first thread, and the exit code. All else is in the library.
+
+use std::{env, io::Write, process::ExitCode};
+
+use agentd::{args::Args, environment::Environment, failure::Failure, service, service::Supervisor, start};
+use clap::Parser;
+
+/// Read once by the libraries that compute the built-in model.
+const THREAD_LIMITS: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Where standard error is gone, the exit code still speaks.
+            let _ = writeln!(std::io::stderr(), "{}", failure.report());
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), Failure> {
+    let environment = Environment::capture();
+    let supervisor = Supervisor::take(&environment)?;
+    settle_environment(&environment);
+    start::start(args, environment, supervisor)
+}
+
+/// Leaves a core to the daemon when the built-in model computes, and takes away what was meant for this process alone,
+/// so that no child believes to be meant.
+#[allow(unsafe_code, reason = "the environment can only be changed before there are threads, which is here")]
+fn settle_environment(environment: &Environment) {
+    let threads = agentd_local::recommended_threads().to_string();
+    // SAFETY: no other thread exists yet that could read the environment: `main` has started none, and neither the
+    // argument parser nor what ran since does.
+    unsafe {
+        for name in THREAD_LIMITS.into_iter().filter(|name| environment.text(name).is_none()) {
+            env::set_var(name, &threads);
+        }
+        for name in service::VARIABLES {
+            env::remove_var(name);
+        }
+    }
+}

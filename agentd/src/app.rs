@@ -1,0 +1,182 @@
+//! The running daemon: it serves until it is told to stop, and then ends everything in order.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agentd_engine::Engine;
+use agentd_store::SqliteStore;
+use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    boot::{self, Parts},
+    config::Config,
+    control::{DaemonControl, Recipe, log_outcome},
+    failure::{Failure, with_causes},
+    listener::{Listener, SocketName},
+    logging::LogHandle,
+    rpc::{self, DaemonInfo},
+    service::Supervisor,
+    signals::{Asked, Signals},
+};
+
+/// After the turns have ended, how long connections may take to read their ends.
+const CLOSING_GRACE: Duration = Duration::from_secs(2);
+
+/// How long the journal may take to close. What it was given is durable already.
+const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
+
+/// What a daemon begins with.
+pub struct Beginning {
+    /// When the process began.
+    pub started: Instant,
+    /// The configuration that was read.
+    pub config: Config,
+    /// How to read it again.
+    pub recipe: Recipe,
+    /// Where to listen, unless the supervisor passes a socket.
+    pub socket: PathBuf,
+    /// Whoever started us.
+    pub supervisor: Supervisor,
+    /// The log.
+    pub log: LogHandle,
+}
+
+/// What has to be ended in order.
+struct Running {
+    engine: Engine,
+    store: Arc<SqliteStore>,
+    server: Server,
+    /// Ends the server and every stream.
+    closing: CancellationToken,
+    name: Option<SocketName>,
+}
+
+type Server = JoinHandle<Result<(), tonic::transport::Error>>;
+
+/// Serves until a signal or a client says stop.
+///
+/// # Errors
+/// Something that is needed cannot be had, or the stop was cut short.
+pub async fn run(beginning: Beginning) -> Result<(), Failure> {
+    let Beginning { started, config, recipe, socket, mut supervisor, log } = beginning;
+    // First of all, so that no signal finds the default, which is to die without a word.
+    let mut signals = Signals::listen()?;
+    let Parts { engine, store, models, makers, notes } = boot::assemble(&config, &recipe.paths, &recipe.env).await?;
+    notes.iter().for_each(|note| tracing::warn!("{note}"));
+    recover(&engine).await?;
+
+    let Listener { incoming, name } = Listener::open(&socket, supervisor.listener()).await?;
+    let info = DaemonInfo { started, socket: socket.clone(), data_dir: recipe.paths.data.clone() };
+    let (stop, mut stop_asked) = mpsc::channel(1);
+    let config = config.into();
+    let control = Arc::new(DaemonControl { recipe, config, engine: engine.clone(), models, makers, log, stop });
+    let closing = CancellationToken::new();
+    let router = rpc::router(engine.clone(), info, control.clone(), closing.clone())
+        .await
+        .map_err(|error| Failure::broken("could not describe the services").with_source(error))?;
+    let mut server: Server = tokio::spawn(rpc::serve(router, incoming, closing.clone(), CLOSING_GRACE));
+
+    supervisor.ready();
+    let ready_after_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
+
+    let drain = tokio::select! {
+        drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.drain_deadline()),
+        () = feed_watchdog(&supervisor, &engine) => return Err(Failure::broken("the watchdog ended")),
+        ended = &mut server => return Err(server_ended(ended)),
+    };
+    supervisor.stopping(drain + CLOSING_GRACE + CLOSING_JOURNAL);
+    tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
+    let running = Running { engine, store, server, closing, name };
+    tokio::select! {
+        () = running.finish(drain) => Ok(()),
+        () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
+            .with_hint("the turns that were running can be continued after the next start")),
+    }
+}
+
+/// Settles what an earlier end left behind.
+async fn recover(engine: &Engine) -> Result<(), Failure> {
+    let recovered = engine.recover().await.map_err(|error| {
+        let hint = error.hint().unwrap_or("is the disk full, or the data folder read-only?").to_owned();
+        Failure::broken("could not settle the turns of the last run").with_source(error).with_hint(hint)
+    })?;
+    for turn in recovered {
+        tracing::warn!(
+            session = %turn.session_id,
+            turn = %turn.turn_id,
+            finished = turn.finished.len(),
+            never_ran = turn.never_ran.len(),
+            unknown = turn.unknown.len(),
+            "a turn was running when the daemon last ended"
+        );
+    }
+    Ok(())
+}
+
+/// Returns when a stop is asked for, with the time for it where the client named one. Follows reloads meanwhile.
+async fn until_stop(
+    signals: &mut Signals,
+    stop_asked: &mut mpsc::Receiver<Option<Duration>>,
+    control: &DaemonControl,
+) -> Option<Duration> {
+    loop {
+        let asked = tokio::select! {
+            asked = signals.next() => asked,
+            // The sender is in `control`, which outlives this.
+            drain = stop_asked.recv() => return drain.flatten(),
+        };
+        match asked {
+            Asked::Stop => return None,
+            Asked::Reload => log_outcome(&tokio::task::block_in_place(|| control.reread())),
+        }
+    }
+}
+
+/// Says that the daemon is alive as long as the journal answers. Never returns.
+async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
+    let Some(period) = supervisor.watchdog().map(|limit| limit / 2) else { return std::future::pending().await };
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match timeout(period, engine.probe()).await {
+            Ok(Ok(())) => supervisor.alive(),
+            Ok(Err(error)) => tracing::error!("the journal does not answer: {}", with_causes(&error)),
+            Err(_) => tracing::error!(?period, "the journal has not answered in time"),
+        }
+    }
+}
+
+impl Running {
+    /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then the
+    /// journal, which nobody writes any more; the name goes last, so that who finds it gone finds nothing half alive.
+    async fn finish(mut self, drain: Duration) {
+        self.engine.drain(drain).await;
+        self.closing.cancel();
+        if timeout(CLOSING_GRACE * 2, &mut self.server).await.is_err() {
+            self.server.abort();
+        }
+        match timeout(CLOSING_JOURNAL, self.store.close()).await {
+            Ok(Ok(())) => tracing::info!("stopped"),
+            Ok(Err(error)) => tracing::error!("the journal was not closed well: {}", with_causes(&error)),
+            Err(_) => tracing::error!("the journal took too long to close; the next start will look after it"),
+        }
+        if let Some(name) = self.name {
+            name.remove();
+        }
+    }
+}
+
+fn server_ended(ended: Result<Result<(), tonic::transport::Error>, tokio::task::JoinError>) -> Failure {
+    let failure = Failure::broken("the server ended by itself");
+    match ended {
+        Ok(Ok(())) => failure,
+        Ok(Err(error)) => failure.with_source(error),
+        Err(error) => failure.with_source(error),
+    }
+}

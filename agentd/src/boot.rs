@@ -1,0 +1,214 @@
+//! The only file that names every adapter: it plugs them into the engine.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use agentd_core::{
+    Timestamp,
+    interrupt::Answer,
+    model::{Slot, SlotInfo},
+    ports::{Clock, Model, Models, Toolbox},
+    session::SessionSettings,
+};
+use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_local::{EmbeddedConfig, EmbeddedModel};
+use agentd_models::ModelRouter;
+use agentd_store::{SqliteStore, StoreConfig};
+use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
+use jiff::tz::TimeZone;
+
+use crate::{
+    config::{Config, ModelPlace, OnDeadline},
+    environment::Environment,
+    failure::Failure,
+    models::ReloadableModels,
+    paths::Paths,
+    tools::{self, ConfiguredToolbox},
+};
+
+/// The built-in model's weights, below `models/` in the data folder.
+const BUILT_IN_WEIGHTS: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// What commands of tools may see of the daemon's environment: where programs are, and how to speak. Everything else
+/// may be a secret, or belong to the terminal that the daemon was started from.
+const PASSED_TO_COMMANDS: [&str; 5] = ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"];
+
+/// Everything that runs, plugged together.
+pub struct Parts {
+    /// The front.
+    pub engine: Engine,
+    /// Closed last.
+    pub store: Arc<SqliteStore>,
+    /// Exchanged at a reload.
+    pub models: Arc<ReloadableModels>,
+    /// Makes them.
+    pub makers: ModelMaker,
+    /// What the configuration says to no effect.
+    pub notes: Vec<String>,
+}
+
+/// Plugs everything together. The journal is opened; nothing else is read, and no model is asked.
+///
+/// # Errors
+/// The journal cannot be opened, or a model's address cannot be used.
+pub async fn assemble(config: &Config, paths: &Paths, env: &Environment) -> Result<Parts, Failure> {
+    agentd_models::init_crypto();
+    let makers = ModelMaker::new(&paths.data);
+    let models = Arc::new(ReloadableModels::new(makers.make(config)?));
+    let store = Arc::new(open_store(paths.journal()).await?);
+    let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(toolbox_config(config, env)));
+    let toolbox = Arc::new(ConfiguredToolbox::new(Arc::clone(&builtin), &config.tools));
+    let engine = Engine::new(EngineParts {
+        models: models.clone(),
+        toolbox,
+        store: store.clone(),
+        workspaces: Arc::new(WorkspaceFolders::new(paths.data.join("workspace"))),
+        clock: Arc::new(SystemClock),
+        config: engine_config(config),
+    });
+    let notes = tools::notes(&config.tools, &builtin.specs(), &engine.tools());
+    Ok(Parts { engine, store, models, makers, notes })
+}
+
+/// Opening may take a while after an unclean stop, and blocks.
+async fn open_store(path: PathBuf) -> Result<SqliteStore, Failure> {
+    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(StoreConfig::at(path))).await;
+    let opened = opened.map_err(|error| Failure::broken("could not open the journal").with_source(error))?;
+    opened.map_err(|error| {
+        let hint = error.hint().map(str::to_owned);
+        let failure = Failure::broken(error.to_string()).with_source(error);
+        match hint {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
+        }
+    })
+}
+
+/// What the engine is told of the configuration.
+#[must_use]
+pub fn engine_config(config: &Config) -> EngineConfig {
+    let settings = &config.daemon;
+    let interrupt_default = match settings.interrupts.on_deadline {
+        OnDeadline::Reject => Answer::Reject { reason: Some("nobody answered in time".to_owned()) },
+        OnDeadline::Approve => Answer::Approve,
+    };
+    // The numbers were checked to fit when they were read.
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    EngineConfig {
+        system_prompt: config.system_prompt.clone(),
+        session_defaults: SessionSettings {
+            confirm_write: settings.sessions.confirm_write,
+            confirm_exec: settings.sessions.confirm_exec,
+            ..SessionSettings::default()
+        },
+        max_message_history: size(settings.turns.max_message_history.0),
+        max_steps: settings.turns.max_steps.0,
+        turn_time_limit: settings.turns.time_limit.0.map(|span| span.0),
+        turn_token_budget: settings.turns.token_budget.0,
+        parallel_calls: size(settings.turns.parallel_calls.0),
+        interrupt_deadline: settings.interrupts.deadline.0.map(|span| span.0),
+        interrupt_default,
+        queue_limit: size(settings.turns.queue_limit.0),
+        idle_unload: settings.sessions.idle_unload.0,
+        max_input_bytes: size(settings.turns.max_input_bytes.0),
+    }
+}
+
+fn toolbox_config(config: &Config, env: &Environment) -> ToolboxConfig {
+    let mut toolbox = ToolboxConfig::new(TimeZone::system);
+    toolbox.command_timeout = config.daemon.tools.command_timeout.0;
+    toolbox.command_timeout_max = toolbox.command_timeout_max.max(toolbox.command_timeout);
+    let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
+    toolbox.environment = PASSED_TO_COMMANDS.iter().filter_map(passed).collect();
+    toolbox
+}
+
+/// Makes the models of a configuration.
+pub struct ModelMaker {
+    data: PathBuf,
+    /// The embedded models made so far: a reload that leaves one as it is leaves it in memory too.
+    embedded: Mutex<Vec<(EmbeddedConfig, Arc<dyn Model>)>>,
+}
+
+impl ModelMaker {
+    fn new(data: &Path) -> Self {
+        Self { data: data.to_path_buf(), embedded: Mutex::default() }
+    }
+
+    /// The models. No server is asked and no weights are loaded.
+    ///
+    /// # Errors
+    /// An address or a header cannot be used.
+    pub fn make(&self, config: &Config) -> Result<Arc<dyn Models>, Failure> {
+        let mut servers = BTreeMap::new();
+        let mut files = BTreeMap::new();
+        for (slot, place) in &config.models {
+            match place {
+                ModelPlace::Server(model) => drop(servers.insert(*slot, (**model).clone())),
+                ModelPlace::Gguf(path) => drop(files.insert(*slot, path.clone())),
+            }
+        }
+        // A file in the base slot takes the place of the built-in model, for all slots that fall back.
+        let weights = files
+            .remove(&Slot::Base)
+            .or_else(|| config.daemon.named_weights())
+            .unwrap_or_else(|| self.data.join("models").join(BUILT_IN_WEIGHTS));
+        let mut kept = Vec::new();
+        let base = self.embedded(config, weights, &mut kept);
+        let local = files.into_iter().map(|(slot, path)| (slot, self.embedded(config, path, &mut kept))).collect();
+        let router = ModelRouter::new(&servers, base).map_err(|error| {
+            Failure::usage(error.to_string()).with_source(error).with_hint("mend it in models.yaml or in MODEL_*")
+        })?;
+        *self.embedded.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        Ok(Arc::new(Slots { router, local }))
+    }
+
+    fn embedded(
+        &self,
+        config: &Config,
+        path: PathBuf,
+        kept: &mut Vec<(EmbeddedConfig, Arc<dyn Model>)>,
+    ) -> Arc<dyn Model> {
+        let wanted = EmbeddedConfig { idle: config.daemon.embedded.idle_release.0, ..EmbeddedConfig::new(path) };
+        let known = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |(config, _): &&(EmbeddedConfig, Arc<dyn Model>)| *config == wanted;
+        let model = match known.iter().chain(kept.iter()).find(same) {
+            Some((_, model)) => Arc::clone(model),
+            None => EmbeddedModel::new(wanted.clone()),
+        };
+        kept.push((wanted, Arc::clone(&model)));
+        model
+    }
+}
+
+/// Servers, and files in slots of their own.
+struct Slots {
+    router: ModelRouter,
+    local: BTreeMap<Slot, Arc<dyn Model>>,
+}
+
+impl Models for Slots {
+    fn get(&self, slot: Slot) -> Arc<dyn Model> {
+        self.local.get(&slot).cloned().unwrap_or_else(|| self.router.get(slot))
+    }
+
+    fn list(&self) -> Vec<SlotInfo> {
+        let own = |info: SlotInfo| match self.local.get(&info.slot) {
+            Some(model) => SlotInfo { slot: info.slot, falls_back_to: None, model: model.info().clone() },
+            None => info,
+        };
+        self.router.list().into_iter().map(own).collect()
+    }
+}
+
+/// The machine's clock.
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}

@@ -1,0 +1,248 @@
+//! `agentd.yaml`: everything that is not about models or single tools.
+
+use std::{path::PathBuf, time::Duration};
+
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use super::{
+    ConfigError, Place, Sources,
+    layers::{SourceFile, Subject},
+    origin::{Origin, Origins},
+    value::{Auto, Limit, Span, Within},
+    yaml,
+};
+
+/// One group of keys: the settings as they are used, and the same as one layer may set them.
+macro_rules! group {
+    ($(#[$doc:meta])* $name:ident, $layer:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
+
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        struct $layer { $($field: Option<$kind>,)* }
+
+        impl $layer {
+            fn overlay(&mut self, over: Option<Self>, group: &str, origin: &Origin, origins: &mut Origins) {
+                let over = over.unwrap_or_default();
+                $(if over.$field.is_some() {
+                    self.$field = over.$field;
+                    origins.set(format!("{group}.{}", stringify!($field)), origin);
+                })*
+            }
+
+            fn complete(self, group: &str) -> Result<$name, ConfigError> {
+                Ok($name { $($field: self.$field.ok_or_else(|| missing(group, stringify!($field)))?,)* })
+            }
+        }
+    };
+}
+
+group! {
+    /// New sessions, and sessions that nobody uses.
+    SessionSettings, SessionLayer {
+        /// Ask before a tool changes a file.
+        confirm_write: bool,
+        /// Ask before a tool runs a command.
+        confirm_exec: bool,
+        /// After how long a session that nobody uses leaves memory.
+        idle_unload: Span,
+    }
+}
+
+group! {
+    /// The limits of one turn.
+    TurnSettings, TurnLayer {
+        /// Model calls.
+        max_steps: Auto<u32>,
+        /// Working time.
+        time_limit: Limit<Span>,
+        /// Tokens of requests and answers.
+        token_budget: Limit<u64>,
+        /// Messages of history that a model sees.
+        max_message_history: Within<10, 100>,
+        /// Read-only calls of one step that run at once.
+        parallel_calls: Within<1, 64>,
+        /// Turns that may wait.
+        queue_limit: Within<0, 1000>,
+        /// The longest input, in bytes.
+        max_input_bytes: Within<1024, 67_108_864>,
+    }
+}
+
+group! {
+    /// Questions that nobody answers.
+    InterruptSettings, InterruptLayer {
+        /// How long they wait.
+        deadline: Limit<Span>,
+        /// What counts as the answer then.
+        on_deadline: OnDeadline,
+    }
+}
+
+group! {
+    /// What holds for tools.
+    ToolLimits, ToolLayer {
+        /// How long a command may run.
+        command_timeout: Span,
+    }
+}
+
+group! {
+    /// The model in the daemon's own process.
+    EmbeddedSettings, EmbeddedLayer {
+        /// Its weights; `auto` for those that came with agentd.
+        weights: PathBuf,
+        /// After how long without use it gives its memory back.
+        idle_release: Span,
+    }
+}
+
+group! {
+    /// The process.
+    ServiceSettings, ServiceLayer {
+        /// How long a stop waits for running turns.
+        drain_deadline: Span,
+        /// What is logged.
+        log_level: String,
+    }
+}
+
+/// What counts as the answer to an approval when its deadline has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDeadline {
+    /// It is refused.
+    Reject,
+    /// It is granted.
+    Approve,
+}
+
+/// `agentd.yaml`, all layers together.
+#[derive(Debug, Clone)]
+pub struct DaemonSettings {
+    /// New sessions, and sessions that nobody uses.
+    pub sessions: SessionSettings,
+    /// The limits of one turn.
+    pub turns: TurnSettings,
+    /// Questions that nobody answers.
+    pub interrupts: InterruptSettings,
+    /// What holds for tools.
+    pub tools: ToolLimits,
+    /// The model in the daemon's own process.
+    pub embedded: EmbeddedSettings,
+    /// The process.
+    pub service: ServiceSettings,
+}
+
+/// One file, or what the layers so far add up to.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct DaemonLayer {
+    sessions: Option<SessionLayer>,
+    turns: Option<TurnLayer>,
+    interrupts: Option<InterruptLayer>,
+    tools: Option<ToolLayer>,
+    embedded: Option<EmbeddedFile>,
+    service: Option<ServiceLayer>,
+}
+
+/// As [`EmbeddedLayer`], with the place of the path, because a relative one belongs to its file's folder.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct EmbeddedFile {
+    weights: Option<Spanned<String>>,
+    idle_release: Option<Span>,
+}
+
+pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<DaemonSettings, ConfigError> {
+    let mut sessions = SessionLayer::default();
+    let mut turns = TurnLayer::default();
+    let mut interrupts = InterruptLayer::default();
+    let mut tools = ToolLayer::default();
+    let mut embedded = EmbeddedLayer::default();
+    let mut service = ServiceLayer::default();
+
+    let variables = sources.env.texts();
+    for file in sources.files_about(Subject::Daemon) {
+        let layer: DaemonLayer = yaml::parse(file, &variables)?;
+        let own_model = layer.embedded.map(|layer| embedded_layer(file, layer, sources)).transpose()?;
+        sessions.overlay(layer.sessions, "sessions", &file.origin, origins);
+        turns.overlay(layer.turns, "turns", &file.origin, origins);
+        interrupts.overlay(layer.interrupts, "interrupts", &file.origin, origins);
+        tools.overlay(layer.tools, "tools", &file.origin, origins);
+        embedded.overlay(own_model, "embedded", &file.origin, origins);
+        service.overlay(layer.service, "service", &file.origin, origins);
+    }
+
+    const HISTORY: &str = "MAX_MESSAGE_HISTORY";
+    if let Some(text) = sources.env.text(HISTORY) {
+        let number = Within::parse(text).map_err(|why| ConfigError::new(Place::Variable(HISTORY.to_owned()), why))?;
+        let over = TurnLayer { max_message_history: Some(number), ..TurnLayer::default() };
+        turns.overlay(Some(over), "turns", &Origin::Variable(HISTORY), origins);
+    }
+    if let Some(level) = &sources.flags.log_level {
+        let over = ServiceLayer { log_level: Some(level.clone()), ..ServiceLayer::default() };
+        service.overlay(Some(over), "service", &Origin::Flag("--log-level"), origins);
+    }
+
+    Ok(DaemonSettings {
+        sessions: sessions.complete("sessions")?,
+        turns: turns.complete("turns")?,
+        interrupts: interrupts.complete("interrupts")?,
+        tools: tools.complete("tools")?,
+        embedded: embedded.complete("embedded")?,
+        service: checked(service.complete("service")?, origins)?,
+    })
+}
+
+fn embedded_layer(file: &SourceFile, layer: EmbeddedFile, sources: &Sources) -> Result<EmbeddedLayer, ConfigError> {
+    let weights = match &layer.weights {
+        Some(path) => {
+            let path = yaml::text(file, path, &sources.env.texts())?;
+            Some(if path == "auto" { PathBuf::from(path) } else { sources.path_in(file, &path) })
+        }
+        None => None,
+    };
+    Ok(EmbeddedLayer { weights, idle_release: layer.idle_release })
+}
+
+/// A filter that cannot be read would otherwise silence the log without a word.
+fn checked(service: ServiceSettings, origins: &Origins) -> Result<ServiceSettings, ConfigError> {
+    match crate::logging::parse_filter(&service.log_level) {
+        Some(_) => Ok(service),
+        None => {
+            let key = "service.log_level";
+            let place = origins.get(key).map_or_else(
+                || Place::Setting(key.to_owned()),
+                |origin| match origin {
+                    Origin::Flag(name) => Place::Flag((*name).to_owned()),
+                    other => Place::File(other.path(), None),
+                },
+            );
+            Err(ConfigError::new(place, format!("`{}` is not a log level", service.log_level))
+                .with_hint("write error, warn, info, debug or trace, or a filter such as `info,agentd_models=debug`"))
+        }
+    }
+}
+
+fn missing(group: &str, field: &str) -> ConfigError {
+    ConfigError::new(Place::Setting(format!("{group}.{field}")), "no layer sets this key")
+}
+
+impl DaemonSettings {
+    /// The weights of the embedded model: a file that somebody named, or nothing for those that came with agentd.
+    #[must_use]
+    pub fn named_weights(&self) -> Option<PathBuf> {
+        let weights = &self.embedded.weights;
+        (weights.as_os_str() != "auto").then(|| weights.clone())
+    }
+
+    /// How long a stop waits for running turns.
+    #[must_use]
+    pub fn drain_deadline(&self) -> Duration {
+        self.service.drain_deadline.0
+    }
+}

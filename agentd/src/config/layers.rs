@@ -1,0 +1,123 @@
+//! The files of the configuration, lowest layer first.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    error::{ConfigError, Place},
+    origin::Origin,
+};
+
+/// No configuration that people write is longer; a device or a log named by mistake is not read to its end.
+const LONGEST_FILE: u64 = 1 << 20;
+
+/// What a file is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// `agentd.yaml`
+    Daemon,
+    /// `models.yaml`
+    Models,
+    /// `tools.yaml`
+    Tools,
+    /// `prompts/system.md`
+    SystemPrompt,
+}
+
+impl Subject {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Daemon, Self::Models, Self::Tools, Self::SystemPrompt];
+
+    /// Its name in each configuration folder.
+    #[must_use]
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::Daemon => "agentd.yaml",
+            Self::Models => "models.yaml",
+            Self::Tools => "tools.yaml",
+            Self::SystemPrompt => "prompts/system.md",
+        }
+    }
+
+    fn built_in(self) -> &'static str {
+        match self {
+            Self::Daemon => include_str!("../../../config/agentd.yaml"),
+            Self::Models => include_str!("../../../config/models.yaml"),
+            Self::Tools => include_str!("../../../config/tools.yaml"),
+            Self::SystemPrompt => include_str!("../../../config/prompts/system.md"),
+        }
+    }
+}
+
+/// One file of one layer.
+#[derive(Debug, Clone)]
+pub struct SourceFile {
+    /// What it is about.
+    pub subject: Subject,
+    /// The layer.
+    pub origin: Origin,
+    /// What it says.
+    pub text: String,
+}
+
+impl SourceFile {
+    /// The folder that paths in it are relative to.
+    pub(super) fn folder(&self) -> PathBuf {
+        self.origin.path().parent().map(Path::to_path_buf).unwrap_or_default()
+    }
+}
+
+/// The files that came with agentd.
+#[must_use]
+pub fn built_in() -> Vec<SourceFile> {
+    Subject::ALL
+        .map(|subject| SourceFile { subject, origin: Origin::BuiltIn, text: subject.built_in().to_owned() })
+        .to_vec()
+}
+
+/// All files of all layers, lowest first: what came with agentd, the machine's folders, the person's folder.
+///
+/// # Errors
+/// A file that is there and cannot be read, or is too long, or is no UTF-8.
+pub fn gather(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, ConfigError> {
+    let mut files = built_in();
+    for folder in system {
+        add_folder(&mut files, folder, Origin::System)?;
+    }
+    add_folder(&mut files, user, Origin::User)?;
+    Ok(files)
+}
+
+fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> Origin) -> Result<(), ConfigError> {
+    for subject in Subject::ALL {
+        let path = folder.join(subject.file_name());
+        if let Some(text) = read(&path)? {
+            files.push(SourceFile { subject, origin: layer(path), text });
+        }
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Option<String>, ConfigError> {
+    let refuse = |message: String| ConfigError::new(Place::File(path.to_path_buf(), None), message);
+    let meta = match fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(refuse(format!("could not read it: {error}"))),
+    };
+    if !meta.is_file() {
+        return Err(refuse("it is not a file".to_owned()));
+    }
+    if meta.len() > LONGEST_FILE {
+        return Err(refuse("it is longer than 1 MiB, so it cannot be meant as configuration".to_owned()));
+    }
+    match fs::read(path).map(String::from_utf8) {
+        Ok(Ok(text)) => Ok(Some(text)),
+        Ok(Err(_)) => Err(refuse("it is not UTF-8 text".to_owned())),
+        Err(error) => Err(refuse(format!("could not read it: {error}"))),
+    }
+}

@@ -1,0 +1,121 @@
+//! Configuration: what came with agentd < the machine's files < the person's files < the environment < the command
+//! line. Each layer sets only what it names.
+//!
+//! - [`layers`]: the files. Reading them is all the I/O there is, but for keys that a file keeps elsewhere.
+//! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`): what they may say, and how
+//!   the layers add up.
+//! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
+//! - [`origin`]: where each value came from, for people who wonder.
+//!
+//! The defaults have no second home in code: the shipped files are the lowest layer, and [`resolve`] fails where a key
+//! is set by nobody.
+
+mod daemon;
+mod error;
+pub mod layers;
+mod models;
+pub mod origin;
+mod tools;
+pub mod value;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use secrecy::{ExposeSecret, SecretString};
+
+pub use self::{
+    daemon::{DaemonSettings, OnDeadline},
+    error::{ConfigError, Place, nearest},
+    layers::{SourceFile, Subject},
+    models::{ModelPlace, ModelSettings},
+    origin::{Origin, Origins},
+    tools::{ToolSetting, ToolSettings},
+};
+use crate::environment::Environment;
+
+/// Everything that a configuration is made of.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// The files, lowest layer first.
+    pub files: Vec<SourceFile>,
+    /// The environment.
+    pub env: Environment,
+    /// The command line.
+    pub flags: Flags,
+}
+
+/// What the command line sets.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// `--log-level`
+    pub log_level: Option<String>,
+}
+
+/// The configuration, all layers together.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// `agentd.yaml`
+    pub daemon: DaemonSettings,
+    /// `models.yaml`
+    pub models: ModelSettings,
+    /// `tools.yaml`
+    pub tools: ToolSettings,
+    /// `prompts/system.md`
+    pub system_prompt: String,
+    /// Where each value came from.
+    pub origins: Origins,
+    /// The files that were read, lowest layer first.
+    pub files: Vec<PathBuf>,
+}
+
+/// Adds the layers up.
+///
+/// # Errors
+/// The first thing that makes no sense, with its place.
+pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
+    let mut origins = Origins::default();
+    let daemon = daemon::resolve(sources, &mut origins)?;
+    let models = models::resolve(sources, &mut origins)?;
+    let tools = tools::resolve(sources, &mut origins)?;
+    let system_prompt = system_prompt(sources, &mut origins);
+    let files = sources.files.iter().filter(|file| file.origin != Origin::BuiltIn).map(|file| file.origin.path());
+    Ok(Config { daemon, models, tools, system_prompt, files: files.collect(), origins })
+}
+
+/// The highest layer's text: instructions do not add up.
+fn system_prompt(sources: &Sources, origins: &mut Origins) -> String {
+    let mut text = String::new();
+    for file in sources.files_about(Subject::SystemPrompt).filter(|file| !file.text.trim().is_empty()) {
+        text = file.text.trim().to_owned();
+        origins.set("prompts.system", &file.origin);
+    }
+    text
+}
+
+impl Sources {
+    fn files_about(&self, subject: Subject) -> impl Iterator<Item = &SourceFile> {
+        self.files.iter().filter(move |file| file.subject == subject)
+    }
+
+    /// A path that a file names: `~/` is the person's home, and a relative one belongs to the file's own folder.
+    fn path_in(&self, file: &SourceFile, path: &str) -> PathBuf {
+        match (path.strip_prefix("~/"), self.env.path("HOME")) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => file.folder().join(Path::new(path)),
+        }
+    }
+}
+
+impl Config {
+    /// All that must never be shown.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let servers = self.models.iter().filter_map(|(_, place)| match place {
+            ModelPlace::Server(model) => Some(model),
+            ModelPlace::Gguf(_) => None,
+        });
+        servers.flat_map(|model| model.api_key.iter().chain(model.headers.values())).map(SecretString::expose_secret)
+    }
+}

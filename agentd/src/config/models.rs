@@ -1,0 +1,357 @@
+//! `models.yaml` and `MODEL_*`: the five slots.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{model::Slot, usage::Prices};
+use agentd_models::{ChatTemplate, ModelConfig, Wire};
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use serde_saphyr::Spanned;
+
+use super::{
+    ConfigError, Place, Sources,
+    layers::{SourceFile, Subject},
+    origin::{Origin, Origins},
+    value::Span,
+    yaml,
+};
+
+/// Where a key without an address leads: most programs that read such variables take this for granted.
+const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
+
+/// What stands in each slot; a slot that is not here is empty.
+pub type ModelSettings = Vec<(Slot, ModelPlace)>;
+
+/// Where a model is.
+#[derive(Debug, Clone)]
+pub enum ModelPlace {
+    /// Behind an address.
+    Server(Box<ModelConfig>),
+    /// In the daemon's own process: a GGUF file.
+    Gguf(PathBuf),
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ModelsFile {
+    base: Option<SlotFile>,
+    reasoning: Option<SlotFile>,
+    vision: Option<SlotFile>,
+    code: Option<SlotFile>,
+    chat: Option<SlotFile>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SlotFile {
+    base_url: Option<Spanned<String>>,
+    api_key: Option<Spanned<String>>,
+    api_key_file: Option<Spanned<String>>,
+    id: Option<Spanned<String>>,
+    gguf: Option<Spanned<String>>,
+    wire: Option<Wire>,
+    temperature: Option<Spanned<f64>>,
+    max_tokens: Option<Spanned<u64>>,
+    context_window: Option<Spanned<u64>>,
+    native_tools: Option<bool>,
+    echo_reasoning: Option<bool>,
+    prices: Option<Spanned<Prices>>,
+    timeouts: Option<TimeoutsFile>,
+    retries: Option<Spanned<u32>>,
+    headers: Option<BTreeMap<String, Spanned<String>>>,
+    body: Option<Map<String, Value>>,
+    chat_template: Option<ChatTemplate>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TimeoutsFile {
+    connect: Option<Span>,
+    first_byte: Option<Span>,
+    idle: Option<Span>,
+}
+
+/// What one layer says of a slot, checked; and what the layers so far add up to.
+#[derive(Debug, Clone, Default)]
+struct SlotLayer {
+    base_url: Option<String>,
+    api_key: Option<SecretString>,
+    id: Option<String>,
+    gguf: Option<PathBuf>,
+    wire: Option<Wire>,
+    temperature: Option<f64>,
+    max_tokens: Option<u64>,
+    context_window: Option<u64>,
+    native_tools: Option<bool>,
+    echo_reasoning: Option<bool>,
+    prices: Option<Prices>,
+    connect: Option<Span>,
+    first_byte: Option<Span>,
+    idle: Option<Span>,
+    retries: Option<u32>,
+    headers: Option<BTreeMap<String, SecretString>>,
+    body: Option<Map<String, Value>>,
+    chat_template: Option<ChatTemplate>,
+}
+
+pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelSettings, ConfigError> {
+    let variables = sources.env.texts();
+    let mut slots: HashMap<Slot, SlotLayer> = HashMap::new();
+    for file in sources.files_about(Subject::Models) {
+        let ModelsFile { base, reasoning, vision, code, chat } = yaml::parse(file, &variables)?;
+        for (slot, layer) in Slot::ALL.into_iter().zip([base, reasoning, vision, code, chat]) {
+            let Some(layer) = layer else { continue };
+            let layer = Reader { file, sources, variables: &variables }.slot(layer)?;
+            slots.entry(slot).or_default().overlay(layer, slot, origins, |_| file.origin.clone());
+        }
+    }
+    for slot in Slot::ALL {
+        let layer = from_environment(sources, slot)?;
+        if layer.names_a_model() {
+            slots.entry(slot).or_default().overlay(layer, slot, origins, |key| Origin::Variable(variable(slot, key)));
+        }
+    }
+
+    let base = slots.get(&Slot::Base).cloned().unwrap_or_default();
+    let mut settings = ModelSettings::new();
+    for slot in Slot::ALL {
+        let Some(layer) = slots.remove(&slot) else { continue };
+        // `chat: {temperature: 0.2}` is the model of base in another mood. Settings without any model, such as what is
+        // left where `${NAME:-}` came out empty, leave the slot empty.
+        let varies_base = slot != Slot::Base && base.has_address() && origins.any_below(&format!("models.{slot}."));
+        if layer.names_a_model() || varies_base {
+            settings.push((slot, layer.complete(slot, &base)?));
+        }
+    }
+    Ok(settings)
+}
+
+impl SlotLayer {
+    /// Whether it says which model, if not where it is.
+    fn names_a_model(&self) -> bool {
+        self.has_address() || self.id.is_some() || self.gguf.is_some()
+    }
+
+    fn has_address(&self) -> bool {
+        self.base_url.is_some() || self.api_key.is_some()
+    }
+
+    /// Puts a higher layer above this one.
+    fn overlay(&mut self, over: Self, slot: Slot, origins: &mut Origins, origin: impl Fn(&str) -> Origin) {
+        self.make_way_for(&over, slot, origins);
+        macro_rules! take {
+            ($($field:ident),*) => {$(
+                if over.$field.is_some() {
+                    self.$field = over.$field;
+                    origins.set(format!("models.{slot}.{}", stringify!($field)), &origin(stringify!($field)));
+                }
+            )*};
+        }
+        take!(base_url, api_key, id, gguf, wire, temperature, max_tokens, context_window, native_tools, echo_reasoning);
+        take!(prices, connect, first_byte, idle, retries, headers, body, chat_template);
+    }
+
+    /// A key belongs to the address that it was written with: another layer's address must never get it. And a slot is
+    /// either behind an address or a file.
+    fn make_way_for(&mut self, over: &Self, slot: Slot, origins: &mut Origins) {
+        let moved = over.base_url.is_some() && over.base_url != self.base_url;
+        let mut clear = |key: &str| origins.clear(&format!("models.{slot}.{key}"));
+        if moved || over.gguf.is_some() {
+            // Headers carry keys too.
+            (self.api_key, self.headers) = (None, None);
+            clear("api_key");
+            clear("headers");
+        }
+        if over.gguf.is_some() {
+            self.base_url = None;
+            clear("base_url");
+        } else if over.base_url.is_some() {
+            self.gguf = None;
+            clear("gguf");
+        }
+    }
+
+    fn complete(self, slot: Slot, base: &Self) -> Result<ModelPlace, ConfigError> {
+        if let Some(path) = self.gguf {
+            return Ok(ModelPlace::Gguf(path));
+        }
+        // A slot that names neither address nor key is another model on the server of base. It shares how that server
+        // is reached, but neither the limits nor the prices of base's own model.
+        let own_server = slot == Slot::Base || self.has_address();
+        let server = if own_server { &self } else { base };
+        let base_url = match (&server.base_url, &server.api_key) {
+            (Some(url), _) => url.clone(),
+            (None, Some(_)) => DEFAULT_BASE_URL.to_owned(),
+            (None, None) => return Err(no_address(slot)),
+        };
+        let mut model = ModelConfig::new(self.wire.or(server.wire).unwrap_or_default(), base_url);
+        model.api_key = server.api_key.clone();
+        model.headers = self.headers.clone().or_else(|| server.headers.clone()).unwrap_or_default();
+        // Without an id, the first model that the server lists is used.
+        model.id = self.id.clone().or_else(|| server.id.clone()).unwrap_or_default();
+        model.temperature = self.temperature;
+        model.max_tokens = self.max_tokens;
+        model.context_window = self.context_window.unwrap_or(model.context_window);
+        model.native_tools = self.native_tools.or(server.native_tools);
+        model.echo_reasoning = self.echo_reasoning.or(server.echo_reasoning).unwrap_or_default();
+        model.prices = self.prices;
+        let millis = |own: Option<Span>, shared: Option<Span>, default| own.or(shared).map_or(default, Span::as_millis);
+        model.connect_timeout_ms = millis(self.connect, server.connect, model.connect_timeout_ms);
+        model.first_byte_timeout_ms = millis(self.first_byte, server.first_byte, model.first_byte_timeout_ms);
+        model.idle_timeout_ms = millis(self.idle, server.idle, model.idle_timeout_ms);
+        model.retries = self.retries.or(server.retries).unwrap_or(model.retries);
+        model.body = self.body.clone().unwrap_or_default();
+        model.chat_template = self.chat_template.clone().unwrap_or_default();
+        Ok(ModelPlace::Server(Box::new(model)))
+    }
+}
+
+fn no_address(slot: Slot) -> ConfigError {
+    ConfigError::new(
+        Place::Setting(format!("models.{slot}")),
+        "the slot has settings, but nothing says where its model is",
+    )
+    .with_hint(format!(
+        "set base_url (or gguf) of `{slot}` or of `base` in models.yaml, or {} in the environment",
+        variable(slot, "base_url")
+    ))
+}
+
+/// Reads what one file says of one slot.
+struct Reader<'a> {
+    file: &'a SourceFile,
+    sources: &'a Sources,
+    variables: &'a HashMap<String, String>,
+}
+
+impl Reader<'_> {
+    fn slot(&self, slot: SlotFile) -> Result<SlotLayer, ConfigError> {
+        if let (Some(gguf), Some(_)) = (&slot.gguf, &slot.base_url) {
+            return Err(self.refuse(gguf, "a slot has either `gguf` or `base_url`, not both"));
+        }
+        if let (Some(file), Some(_)) = (&slot.api_key_file, &slot.api_key) {
+            return Err(self.refuse(file, "a slot has either `api_key` or `api_key_file`, not both"));
+        }
+        let api_key = match self.text(slot.api_key.as_ref())? {
+            Some(key) => Some(key),
+            None => slot.api_key_file.as_ref().map(|path| self.key_in(path)).transpose()?,
+        };
+        let timeouts = slot.timeouts.unwrap_or_default();
+        Ok(SlotLayer {
+            base_url: slot.base_url.as_ref().map(|url| self.url(url)).transpose()?.flatten(),
+            api_key: api_key.filter(|key| !key.is_empty()).map(SecretString::from),
+            id: self.text(slot.id.as_ref())?,
+            gguf: self.text(slot.gguf.as_ref())?.map(|path| self.sources.path_in(self.file, &path)),
+            wire: slot.wire,
+            temperature: self.checked(slot.temperature, |t| (0.0..=2.0).contains(t), "temperature is from 0 to 2")?,
+            max_tokens: self.checked(slot.max_tokens, |n| *n > 0, "max_tokens is above 0")?,
+            context_window: self.checked(slot.context_window, |n| *n >= 256, "context_window is at least 256")?,
+            native_tools: slot.native_tools,
+            echo_reasoning: slot.echo_reasoning,
+            prices: self.checked(slot.prices, |p| p.input >= 0.0 && p.output >= 0.0, "prices are not negative")?,
+            connect: timeouts.connect,
+            first_byte: timeouts.first_byte,
+            idle: timeouts.idle,
+            retries: self.checked(slot.retries, |n| *n <= 20, "retries is at most 20")?,
+            headers: slot.headers.map(|headers| self.headers(headers)).transpose()?,
+            body: slot.body,
+            chat_template: slot.chat_template,
+        })
+    }
+
+    /// A text; an empty one, such as an unset `${NAME:-}` gives, counts as not there.
+    fn text(&self, value: Option<&Spanned<String>>) -> Result<Option<String>, ConfigError> {
+        let text = value.map(|value| yaml::text(self.file, value, self.variables)).transpose()?;
+        Ok(text.filter(|text| !text.is_empty()))
+    }
+
+    fn headers(
+        &self,
+        headers: BTreeMap<String, Spanned<String>>,
+    ) -> Result<BTreeMap<String, SecretString>, ConfigError> {
+        let value = |text| yaml::text(self.file, text, self.variables).map(SecretString::from);
+        headers.iter().map(|(name, text)| Ok((name.clone(), value(text)?))).collect()
+    }
+
+    fn url(&self, value: &Spanned<String>) -> Result<Option<String>, ConfigError> {
+        let text = self.text(Some(value))?;
+        text.map(|text| check_url(&text).map_err(|why| self.refuse(value, why))).transpose()
+    }
+
+    fn checked<T>(
+        &self,
+        value: Option<Spanned<T>>,
+        holds: impl Fn(&T) -> bool,
+        rule: &str,
+    ) -> Result<Option<T>, ConfigError> {
+        match value {
+            Some(value) if !holds(&value.value) => Err(self.refuse(&value, rule)),
+            value => Ok(value.map(|value| value.value)),
+        }
+    }
+
+    fn key_in(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
+        let path = self.sources.path_in(self.file, &yaml::text(self.file, value, self.variables)?);
+        read_key(&path).map_err(|why| self.refuse(value, why))
+    }
+
+    fn refuse<T>(&self, value: &Spanned<T>, why: impl Into<String>) -> ConfigError {
+        ConfigError::new(yaml::place(self.file, value.defined), why)
+    }
+}
+
+fn read_key(path: &Path) -> Result<String, String> {
+    let key =
+        fs::read_to_string(path).map_err(|error| format!("could not read the key in {}: {error}", path.display()))?;
+    Ok(key.trim().to_owned())
+}
+
+/// The address without a slash at its end, if it is one. What is wrong is said without the address: it may hold a
+/// password.
+fn check_url(text: &str) -> Result<String, &'static str> {
+    match url::Url::parse(text) {
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("base_url begins with http:// or https://"),
+        Ok(url) if url.query().is_some() || url.fragment().is_some() => Err("base_url ends before any `?` or `#`"),
+        Ok(_) => Ok(text.trim_end_matches('/').to_owned()),
+        Err(_) => Err("base_url is not an address such as http://127.0.0.1:8080/v1"),
+    }
+}
+
+fn from_environment(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigError> {
+    let text = |key| sources.env.text(variable(slot, key)).map(|text| text.trim().to_owned());
+    let base_url = text("base_url").map(|url| {
+        let place = || Place::Variable(variable(slot, "base_url").to_owned());
+        check_url(&url).map_err(|why| ConfigError::new(place(), why.replace("base_url", "the address")))
+    });
+    Ok(SlotLayer {
+        base_url: base_url.transpose()?,
+        api_key: text("api_key").map(SecretString::from),
+        id: text("id"),
+        ..SlotLayer::default()
+    })
+}
+
+/// The variable for a key of a slot. The names are older than the slots', hence the differences.
+fn variable(slot: Slot, key: &str) -> &'static str {
+    macro_rules! names {
+        ($prefix:literal) => {
+            match key {
+                "base_url" => concat!("MODEL_", $prefix, "_BASE_URL"),
+                "api_key" => concat!("MODEL_", $prefix, "_API_KEY"),
+                _ => concat!("MODEL_", $prefix, "_ID"),
+            }
+        };
+    }
+    match slot {
+        Slot::Base => names!("BASIC"),
+        Slot::Reasoning => names!("REASONING"),
+        Slot::Vision => names!("MULTIMODAL"),
+        Slot::Code => names!("CODE"),
+        Slot::Chat => names!("CHAT"),
+    }
+}

@@ -1,0 +1,257 @@
+//! The layers, by table: files and variables in, values or errors out.
+
+use std::path::PathBuf;
+
+use agentd_core::model::Slot;
+use secrecy::ExposeSecret;
+
+use super::*;
+
+fn file(subject: Subject, text: &str) -> SourceFile {
+    SourceFile {
+        subject,
+        origin: Origin::User(PathBuf::from("/conf").join(subject.file_name())),
+        text: text.to_owned(),
+    }
+}
+
+fn sources(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Sources {
+    let mut all = layers::built_in();
+    all.extend(files.iter().map(|(subject, text)| file(*subject, text)));
+    Sources { files: all, env: env.iter().copied().collect(), flags: Flags::default() }
+}
+
+fn config(files: &[(Subject, &str)], env: &[(&str, &str)]) -> Config {
+    resolve(&sources(files, env)).unwrap()
+}
+
+/// `base_url|key|id` of a server, or the path of a file.
+fn place(config: &Config, slot: Slot) -> String {
+    match config.models.iter().find(|(known, _)| *known == slot).map(|(_, place)| place) {
+        None => "empty".to_owned(),
+        Some(ModelPlace::Gguf(path)) => path.display().to_string(),
+        Some(ModelPlace::Server(model)) => {
+            let key = model.api_key.as_ref().map_or("-", |key| key.expose_secret());
+            format!("{}|{key}|{}", model.base_url, model.id)
+        }
+    }
+}
+
+#[test]
+fn the_shipped_files_set_every_key() {
+    let config = config(&[], &[]);
+    assert!(config.models.is_empty());
+    assert_eq!(config.daemon.turns.max_message_history.0, 40);
+    assert!(config.daemon.sessions.confirm_write && config.daemon.sessions.confirm_exec);
+    assert_eq!(config.daemon.named_weights(), None);
+    assert!(config.tools["read_file"].is_enabled());
+    assert!(!config.system_prompt.is_empty());
+    assert!(config.files.is_empty());
+    assert!(config.origins.iter().all(|(_, origin)| *origin == Origin::BuiltIn));
+}
+
+#[test]
+fn a_layer_changes_only_what_it_names_and_is_remembered() {
+    let text = "turns: {max_steps: 7, max_message_history: 20}\n";
+    let config = config(&[(Subject::Daemon, text)], &[("MAX_MESSAGE_HISTORY", "60")]);
+    assert_eq!(config.daemon.turns.max_steps.0, Some(7));
+    assert_eq!(config.daemon.turns.max_message_history.0, 60);
+    assert_eq!(config.daemon.turns.parallel_calls.0, 8);
+    let origin = |key| config.origins.get(key).map(ToString::to_string);
+    assert_eq!(origin("turns.max_steps").as_deref(), Some("/conf/agentd.yaml"));
+    assert_eq!(origin("turns.max_message_history").as_deref(), Some("$MAX_MESSAGE_HISTORY"));
+    assert_eq!(origin("turns.parallel_calls").as_deref(), Some("built-in"));
+    assert_eq!(config.files, [PathBuf::from("/conf/agentd.yaml")]);
+}
+
+#[test]
+fn a_flag_stands_above_all() {
+    let mut sources = sources(&[(Subject::Daemon, "service: {log_level: warn}")], &[]);
+    sources.flags.log_level = Some("debug".to_owned());
+    assert_eq!(resolve(&sources).unwrap().daemon.service.log_level, "debug");
+    sources.flags.log_level = Some("loud".to_owned());
+    assert_eq!(resolve(&sources).unwrap_err().to_string(), "option --log-level: `loud` is not a log level");
+}
+
+#[test]
+fn models_come_out_of_files_and_variables() {
+    const FILE: &str = "\
+base: {base_url: 'http://file/v1', api_key: file-key, id: file-model}
+reasoning: {id: thinker}
+code: {gguf: coder.gguf}
+vision: {gguf: ~/v.gguf}
+";
+    let check = |text: &str, env: &[(&str, &str)], expected: &[(Slot, &str)]| {
+        let config = config(&[(Subject::Models, text)], env);
+        for (slot, expected) in expected {
+            assert_eq!(place(&config, *slot), *expected, "{slot} with {env:?}");
+        }
+    };
+    use Slot::{Base, Chat, Code, Reasoning, Vision};
+    check("", &[], &[(Base, "empty")]);
+    check(
+        FILE,
+        &[("HOME", "/home/p")],
+        &[
+            (Base, "http://file/v1|file-key|file-model"),
+            (Reasoning, "http://file/v1|file-key|thinker"),
+            (Code, "/conf/coder.gguf"),
+            (Vision, "/home/p/v.gguf"),
+            (Chat, "empty"),
+        ],
+    );
+    // An address alone is enough, and an empty variable is none.
+    check(
+        "",
+        &[("MODEL_BASIC_BASE_URL", "http://here:1/v1/"), ("MODEL_BASIC_ID", "")],
+        &[(Base, "http://here:1/v1|-|")],
+    );
+    check("", &[("MODEL_BASIC_API_KEY", "k"), ("MODEL_BASIC_ID", "m")], &[(Base, "https://api.openai.com/v1|k|m")]);
+    check(
+        "",
+        &[("MODEL_MULTIMODAL_BASE_URL", "http://v"), ("MODEL_MULTIMODAL_API_KEY", "k"), ("MODEL_MULTIMODAL_ID", "m")],
+        &[(Base, "empty"), (Vision, "http://v|k|m")],
+    );
+    // The key in the file belongs to the address in the file.
+    check(FILE, &[("MODEL_BASIC_BASE_URL", "http://other")], &[(Base, "http://other|-|file-model")]);
+    check(FILE, &[("MODEL_BASIC_BASE_URL", "http://file/v1")], &[(Base, "http://file/v1|file-key|file-model")]);
+    check(FILE, &[("MODEL_BASIC_API_KEY", "env-key")], &[(Base, "http://file/v1|env-key|file-model")]);
+    check(FILE, &[("MODEL_CODE_BASE_URL", "http://c")], &[(Code, "http://c|-|")]);
+    check(FILE, &[("MODEL_CHAT_ID", "talker")], &[(Chat, "http://file/v1|file-key|talker")]);
+}
+
+#[test]
+fn variables_expand_quoted_or_not() {
+    let env = [("URL", "http://x"), ("KEY", "k${URL}"), ("N", "99")];
+    let check = |line: &str, expected: &str| {
+        let text = format!("base:\n  base_url: ${{URL}}\n  {line}\n");
+        assert_eq!(place(&config(&[(Subject::Models, &text)], &env), Slot::Base), expected, "{line}");
+    };
+    check("api_key: ${KEY}", "http://x|k${URL}|");
+    check("api_key: \"${KEY}\"", "http://x|k${URL}|");
+    check("api_key: '${NONE:-d}'", "http://x|d|");
+    check("api_key: ${NONE:-d}", "http://x|d|");
+    check("api_key: \"${NONE:-}\"", "http://x|-|");
+    check("api_key: 12345", "http://x|12345|");
+    let steps = config(&[(Subject::Daemon, "turns:\n  max_steps: ${N}\n  queue_limit: ${Q:-3}\n")], &env).daemon.turns;
+    assert_eq!((steps.max_steps.0, steps.queue_limit.0), (Some(99), 3));
+}
+
+#[test]
+fn a_key_can_live_in_a_file_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("key");
+    std::fs::write(&path, "from-file\n").unwrap();
+    let text = format!("base: {{base_url: 'http://x', api_key_file: {}}}", path.display());
+    let config = config(&[(Subject::Models, &text)], &[]);
+    assert_eq!(place(&config, Slot::Base), "http://x|from-file|");
+    assert_eq!(config.secrets().collect::<Vec<_>>(), ["from-file"]);
+    assert!(!format!("{config:?}").contains("from-file"));
+}
+
+#[test]
+fn tools_of_both_groups_are_read_alike() {
+    let text =
+        "optional:\n  run_bash_command:\n    enabled: false\n    tags: [\"execute\"]\n  fetch_web: {enabled: true}\n";
+    let tools = config(&[(Subject::Tools, text)], &[]).tools;
+    assert!(!tools["run_bash_command"].is_enabled());
+    assert_eq!(tools["run_bash_command"].category.as_deref(), Some("execute"));
+    assert!(tools["fetch_web"].is_enabled());
+}
+
+#[test]
+fn errors_say_where_and_what_instead() {
+    let check = |subject: Subject, text: &str, message: &str, hint: &str| {
+        let error = resolve(&sources(&[(subject, text)], &[])).unwrap_err();
+        assert_eq!(error.to_string(), message, "{text}");
+        assert!(error.hint().unwrap_or_default().contains(hint), "{:?}", error.hint());
+    };
+    use Subject::{Daemon, Models, Tools};
+    check(
+        Models,
+        "base:\n  tempreture: 0.2\n",
+        "/conf/models.yaml:2:3: unknown key `tempreture`, did you mean `temperature`?",
+        "valid here: base_url, api_key",
+    );
+    check(Models, "basic: {}\n", "/conf/models.yaml:1:1: unknown key `basic`, did you mean `base`?", "base, reasoning");
+    check(
+        Models,
+        "base: {wire: opnai}",
+        "/conf/models.yaml:1:14: unknown value `opnai`, did you mean `openai`?",
+        "llamacpp",
+    );
+    check(Models, "base: {temperature: 9}", "/conf/models.yaml:1:21: temperature is from 0 to 2", "");
+    check(
+        Models,
+        "base:\n  base_url: user:pw@x\n",
+        "/conf/models.yaml:2:13: base_url begins with http:// or https://",
+        "",
+    );
+    check(
+        Models,
+        "base: {id: x}",
+        "models.base: the slot has settings, but nothing says where its model is",
+        "MODEL_BASIC_BASE_URL",
+    );
+    check(
+        Models,
+        "base:\n  base_url: http://x\n  api_key: ${GONE}\n",
+        "/conf/models.yaml:3:12: the environment variable GONE is not set; write ${GONE:-} where it may be missing",
+        "",
+    );
+    check(
+        Models,
+        "base: {base_url: http://x, api_key: '${GONE}'}",
+        "/conf/models.yaml:1:37: the environment variable GONE is not set; write ${GONE:-} where it may be missing",
+        "",
+    );
+    check(
+        Models,
+        "base: {base_url: http://x, gguf: x}",
+        "/conf/models.yaml:1:34: a slot has either `gguf` or `base_url`, not both",
+        "",
+    );
+    check(Models, "base: {id: a, id: b}", "/conf/models.yaml:1:15: the key `id` stands here twice", "");
+    check(
+        Daemon,
+        "turns:\n  time_limit: soon\n",
+        "/conf/agentd.yaml:2:15: `soon` is not a time such as 250ms, 30s, 5m, 2h or 7d, or never",
+        "",
+    );
+    check(Daemon, "turns: {max_message_history: 5}", "/conf/agentd.yaml:1:30: `5` is not a number from 10 to 100", "");
+    check(Daemon, "service: {log_level: loud}", "/conf/agentd.yaml: `loud` is not a log level", "trace");
+    check(
+        Tools,
+        "optional: {grep: {enabeld: false}}",
+        "/conf/tools.yaml:1:19: unknown key `enabeld`, did you mean `enabled`?",
+        "tags",
+    );
+}
+
+#[test]
+fn broken_yaml_has_a_line() {
+    for text in ["base: [", "base:\n\t- x", "- a\n- b", "base: *nowhere", "base: !!binary x\n: :"] {
+        let error = resolve(&sources(&[(Subject::Models, text)], &[])).unwrap_err().to_string();
+        assert!(error.starts_with("/conf/models.yaml:"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn wrong_variables_are_named_without_their_values() {
+    let check = |name, value, message: &str| {
+        assert_eq!(resolve(&sources(&[], &[(name, value)])).unwrap_err().to_string(), message);
+    };
+    check("MAX_MESSAGE_HISTORY", "5", "environment variable MAX_MESSAGE_HISTORY: \"5\" is not a number from 10 to 100");
+    check(
+        "MODEL_CODE_BASE_URL",
+        "ftp://u:secret@x",
+        "environment variable MODEL_CODE_BASE_URL: the address begins with http:// or https://",
+    );
+}
+
+#[test]
+fn a_value_that_came_out_of_a_variable_is_not_shown_in_errors() {
+    let error =
+        resolve(&sources(&[(Subject::Models, "base:\n  temperature: ${KEY}\n")], &[("KEY", "s3cret")])).unwrap_err();
+    assert!(!error.to_string().contains("s3cret"), "{error}");
+}

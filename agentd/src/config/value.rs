@@ -1,0 +1,206 @@
+//! Values with a notation of their own: times, and limits that may be absent.
+
+use std::{fmt, marker::PhantomData, time::Duration};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, Visitor},
+};
+
+/// A length of time: `250ms`, `30s`, `5m`, `2h`, `7d`, or a number of seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+/// A limit, or `never`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit<T>(pub Option<T>);
+
+/// A number, or `auto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Auto<T>(pub Option<T>);
+
+/// A number between two bounds, both allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Within<const LOW: u64, const HIGH: u64>(pub u64);
+
+impl Span {
+    /// In milliseconds. A year, the longest there is, fits.
+    #[must_use]
+    pub fn as_millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// How one scalar is read, so that the types above share one visitor.
+trait Scalar: Sized {
+    const EXPECTED: &'static str;
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl Scalar for Span {
+    const EXPECTED: &'static str = "a time such as 250ms, 30s, 5m, 2h or 7d";
+
+    fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(split);
+        let unit = match unit.trim() {
+            "ms" => 0.001,
+            "" | "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        // A year bounds what can be meant, and keeps every later sum of times in range.
+        let seconds = number.parse::<f64>().ok()? * unit;
+        (0.0..=31_536_000.0).contains(&seconds).then(|| Self(Duration::from_secs_f64(seconds)))
+    }
+}
+
+impl Scalar for u32 {
+    const EXPECTED: &'static str = "a number above 0";
+
+    fn read(text: &str) -> Option<Self> {
+        text.trim().parse().ok().filter(|number| *number > 0)
+    }
+}
+
+impl Scalar for u64 {
+    const EXPECTED: &'static str = "a number above 0";
+
+    fn read(text: &str) -> Option<Self> {
+        text.trim().parse().ok().filter(|number| *number > 0)
+    }
+}
+
+impl<T: Scalar> Scalar for Limit<T> {
+    const EXPECTED: &'static str = T::EXPECTED;
+
+    fn read(text: &str) -> Option<Self> {
+        if text.trim() == "never" { Some(Self(None)) } else { T::read(text).map(|value| Self(Some(value))) }
+    }
+}
+
+impl<T: Scalar> Scalar for Auto<T> {
+    const EXPECTED: &'static str = T::EXPECTED;
+
+    fn read(text: &str) -> Option<Self> {
+        if text.trim() == "auto" { Some(Self(None)) } else { T::read(text).map(|value| Self(Some(value))) }
+    }
+}
+
+impl<const LOW: u64, const HIGH: u64> Scalar for Within<LOW, HIGH> {
+    const EXPECTED: &'static str = "a number";
+
+    fn read(text: &str) -> Option<Self> {
+        text.trim().parse().ok().filter(|number| (LOW..=HIGH).contains(number)).map(Self)
+    }
+}
+
+impl<const LOW: u64, const HIGH: u64> Within<LOW, HIGH> {
+    /// Reads a variable's text.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        Self::read(text).ok_or_else(|| format!("{text:?} is not a number from {LOW} to {HIGH}"))
+    }
+}
+
+struct ScalarVisitor<T> {
+    suffix: String,
+    kind: PhantomData<T>,
+}
+
+impl<T: Scalar> ScalarVisitor<T> {
+    fn new(suffix: impl Into<String>) -> Self {
+        Self { suffix: suffix.into(), kind: PhantomData }
+    }
+
+    fn read<E: Error>(&self, text: &str) -> Result<T, E> {
+        T::read(text).ok_or_else(|| {
+            let shown: String = text.chars().take(40).collect();
+            E::custom(format_args!("`{shown}` is not {}{}", T::EXPECTED, self.suffix))
+        })
+    }
+}
+
+impl<T: Scalar> Visitor<'_> for ScalarVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", T::EXPECTED, self.suffix)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        self.read(text)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.read(&number.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        self.read(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        self.read(&number.to_string())
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScalarVisitor::<Self>::new(""))
+    }
+}
+
+impl<'de, T: Scalar> Deserialize<'de> for Limit<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScalarVisitor::<Self>::new(", or never"))
+    }
+}
+
+impl<'de, T: Scalar> Deserialize<'de> for Auto<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScalarVisitor::<Self>::new(", or auto"))
+    }
+}
+
+impl<'de, const LOW: u64, const HIGH: u64> Deserialize<'de> for Within<LOW, HIGH> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScalarVisitor::<Self>::new(format!(" from {LOW} to {HIGH}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        let check = |text, millis: Option<u64>| {
+            assert_eq!(Span::read(text).map(|span| span.0), millis.map(Duration::from_millis), "{text}");
+        };
+        check("250ms", Some(250));
+        check("30s", Some(30_000));
+        check("30", Some(30_000));
+        check("1.5m", Some(90_000));
+        check("2 h", Some(7_200_000));
+        check("7d", Some(604_800_000));
+        check("0s", Some(0));
+        check("-1s", None);
+        check("1e400", None);
+        check("9999d", None);
+        check("soon", None);
+        check("", None);
+        check("5 fortnights", None);
+    }
+
+    #[test]
+    fn a_limit_can_be_absent_but_not_zero() {
+        assert_eq!(Limit::<u32>::read("never"), Some(Limit(None)));
+        assert_eq!(Limit::<u32>::read("7"), Some(Limit(Some(7))));
+        assert_eq!(Limit::<u32>::read("0"), None);
+        assert_eq!(Auto::<u32>::read("auto"), Some(Auto(None)));
+        assert_eq!(Auto::<u32>::read("never"), None);
+    }
+}

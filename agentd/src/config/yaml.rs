@@ -1,0 +1,139 @@
+//! One YAML file into one typed layer, with errors that name the line and the nearest valid key.
+
+use std::collections::HashMap;
+
+use serde::de::DeserializeOwned;
+use serde_saphyr::{Error, Location, Spanned, options};
+
+use super::{
+    error::{ConfigError, Place, nearest},
+    layers::SourceFile,
+};
+
+/// Reads a file. An empty one sets nothing.
+pub(super) fn parse<T: DeserializeOwned + Default>(
+    file: &SourceFile,
+    variables: &HashMap<String, String>,
+) -> Result<T, ConfigError> {
+    if is_blank(&file.text) {
+        return Ok(T::default());
+    }
+    // No snippets: the line in question may hold a key.
+    let options = options! { with_snippet: false }.with_properties(variables.clone());
+    serde_saphyr::from_str_with_options(&file.text, options).map_err(|error| describe(file, &error))
+}
+
+/// The text of a value, with the variables expanded that stand between quotes: the parser expands plain text only, but
+/// nobody expects `"${KEY}"` to mean something else than `${KEY}`.
+pub(super) fn text(
+    file: &SourceFile,
+    value: &Spanned<String>,
+    variables: &HashMap<String, String>,
+) -> Result<String, ConfigError> {
+    if !is_quoted(file, value.defined) || !value.value.contains('$') {
+        return Ok(value.value.clone());
+    }
+    expand(&value.value, variables).map_err(|message| ConfigError::new(place(file, value.defined), message))
+}
+
+/// Where a value stands.
+pub(super) fn place(file: &SourceFile, location: Location) -> Place {
+    let known = location.line() > 0;
+    Place::File(file.origin.path(), known.then(|| (location.line(), location.column())))
+}
+
+/// A file of comments only is a document without content, which the parser would refuse.
+fn is_blank(text: &str) -> bool {
+    text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#') || line == "---")
+}
+
+fn is_quoted(file: &SourceFile, location: Location) -> bool {
+    let start = location.span().byte_offset().and_then(|offset| usize::try_from(offset).ok());
+    start.and_then(|start| file.text.as_bytes().get(start)).is_some_and(|byte| matches!(byte, b'"' | b'\''))
+}
+
+/// `${NAME}`, `${NAME:-default}` and `$${NAME}`, the last for a text that shall stay as it is.
+fn expand(text: &str, variables: &HashMap<String, String>) -> Result<String, String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let Some(end) = rest[at..].find('}').map(|end| at + end) else {
+            return Err("a `${` is not closed by `}`".to_owned());
+        };
+        if rest[..at].ends_with('$') {
+            out.push_str(&rest[..at - 1]);
+            out.push_str(&rest[at..=end]);
+        } else {
+            out.push_str(&rest[..at]);
+            let (name, default) = match rest[at + 2..end].split_once(":-") {
+                Some((name, default)) => (name, Some(default)),
+                None => (&rest[at + 2..end], None),
+            };
+            let value = variables.get(name).filter(|value| default.is_none() || !value.is_empty());
+            out.push_str(value.map(String::as_str).or(default).ok_or_else(|| unset(name))?);
+        }
+        rest = &rest[end + 1..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn unset(name: &str) -> String {
+    format!("the environment variable {name} is not set; write ${{{name}:-}} where it may be missing")
+}
+
+fn describe(file: &SourceFile, error: &Error) -> ConfigError {
+    let error = error.without_snippet();
+    let place = error.location().map_or_else(|| Place::File(file.origin.path(), None), |at| place(file, at));
+    match error {
+        Error::SerdeUnknownField { field, expected, .. } => unknown(place, "key", field, expected),
+        Error::SerdeUnknownVariant { variant, expected, .. } => unknown(place, "value", variant, expected),
+        Error::UnresolvedProperty { name, .. } => ConfigError::new(place, unset(name)),
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            ConfigError::new(place, format!("the key `{key}` stands here twice"))
+        }
+        other => ConfigError::new(place, without_location(&other.to_string())),
+    }
+}
+
+fn unknown(place: Place, what: &str, word: &str, expected: &[&'static str]) -> ConfigError {
+    let shown: String = word.chars().take(80).collect();
+    let listed = format!("valid here: {}", expected.join(", "));
+    match nearest(word, expected.iter().copied()) {
+        Some(meant) => ConfigError::new(place, format!("unknown {what} `{shown}`, did you mean `{meant}`?")),
+        None => ConfigError::new(place, format!("unknown {what} `{shown}`")),
+    }
+    .with_hint(listed)
+}
+
+/// The parser says line and column at the end of its messages; ours stand in front.
+fn without_location(message: &str) -> String {
+    let first = message.lines().next().unwrap_or_default();
+    first.split(" at line ").next().unwrap_or(first).trim_end_matches([',', ' ']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_variables_expand_like_plain_ones() {
+        let variables = HashMap::from([("A".to_owned(), "1".to_owned()), ("EMPTY".to_owned(), String::new())]);
+        let check = |text: &str, expected: Result<&str, &str>| {
+            let found = expand(text, &variables);
+            match expected {
+                Ok(value) => assert_eq!(found.as_deref(), Ok(value), "{text}"),
+                Err(part) => assert!(found.unwrap_err().contains(part), "{text}"),
+            }
+        };
+        check("${A}", Ok("1"));
+        check("x${A}y${A}", Ok("x1y1"));
+        check("${B:-two}", Ok("two"));
+        check("${EMPTY:-two}", Ok("two"));
+        check("${EMPTY}", Ok(""));
+        check("$A and $", Ok("$A and $"));
+        check("$${A}", Ok("${A}"));
+        check("${B}", Err("variable B is not set"));
+        check("${A", Err("not closed"));
+    }
+}

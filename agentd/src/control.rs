@@ -1,0 +1,148 @@
+//! What clients and signals can make the running daemon do: stop, and read its configuration again.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use agentd_core::error::ErrorKind;
+use agentd_engine::Engine;
+use agentd_proto::client::Reloaded;
+use futures_util::{FutureExt, future::BoxFuture};
+use tokio::sync::mpsc;
+
+use crate::{
+    boot::{self, ModelMaker},
+    config::{self, Config, Flags, Sources},
+    environment::Environment,
+    failure::Failure,
+    logging::LogHandle,
+    models::ReloadableModels,
+    paths::Paths,
+    rpc::{Control, Refusal},
+};
+
+/// How the configuration is found, at the start and at each reload.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    /// Where its files are.
+    pub paths: Paths,
+    /// The environment that the daemon was started with.
+    pub env: Environment,
+    /// The command line.
+    pub flags: Flags,
+}
+
+impl Recipe {
+    /// Reads the configuration as it stands now.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn read(&self) -> Result<Config, Failure> {
+        let files = config::layers::gather(&self.paths.system_config, &self.paths.config)?;
+        Ok(config::resolve(&Sources { files, env: self.env.clone(), flags: self.flags.clone() })?)
+    }
+}
+
+/// What a reload works on.
+pub struct DaemonControl {
+    /// How the configuration is found.
+    pub recipe: Recipe,
+    /// The configuration that holds. Also lets one reload in at a time.
+    pub config: Mutex<Config>,
+    /// Told of the new limits.
+    pub engine: Engine,
+    /// Exchanged.
+    pub models: Arc<ReloadableModels>,
+    /// Makes the new ones.
+    pub makers: ModelMaker,
+    /// Told of the new level and the new secrets.
+    pub log: LogHandle,
+    /// Asks for the stop. Room for one: a stop that was asked for twice is one stop.
+    pub stop: mpsc::Sender<Option<Duration>>,
+}
+
+impl DaemonControl {
+    /// Reads the configuration again and follows it, or says what is wrong and changes nothing.
+    ///
+    /// # Errors
+    /// What is wrong with the new configuration.
+    pub fn reread(&self) -> Result<Reloaded, Failure> {
+        let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = self.recipe.read()?;
+        // The last step that can fail comes before the first that changes anything.
+        let models = self.makers.make(&new)?;
+        self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.recipe.env));
+        self.models.replace(models);
+        self.engine.reconfigure(boot::engine_config(&new));
+        let notes = held_back(&current, &new);
+        *current = new;
+        Ok(Reloaded { config_sources: sources(&current), notes })
+    }
+
+    /// How long a stop waits for running turns.
+    #[must_use]
+    pub fn drain_deadline(&self) -> Duration {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner).daemon.drain_deadline()
+    }
+}
+
+impl Control for DaemonControl {
+    fn stop(&self, drain: Option<Duration>) {
+        // Full means that a stop is asked for already.
+        let _ = self.stop.try_send(drain);
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Refusal>> {
+        async {
+            let outcome = tokio::task::block_in_place(|| self.reread());
+            log_outcome(&outcome);
+            outcome.map_err(|failure| Refusal {
+                kind: ErrorKind::Configuration,
+                message: failure.message_with_causes(),
+                hint: Some(failure.hint().unwrap_or("the configuration that was running goes on").to_owned()),
+            })
+        }
+        .boxed()
+    }
+
+    fn config_sources(&self) -> Vec<String> {
+        sources(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Tells the operator what came of a reload.
+pub fn log_outcome(outcome: &Result<Reloaded, Failure>) {
+    match outcome {
+        Ok(reloaded) => {
+            tracing::info!(sources = ?reloaded.config_sources, "the configuration was read again");
+            reloaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
+        }
+        Err(failure) => {
+            tracing::error!("the configuration was not changed: {}", failure.message_with_causes());
+        }
+    }
+}
+
+/// All that the log must not show.
+pub fn secrets<'a>(config: &'a Config, env: &'a Environment) -> impl Iterator<Item = &'a str> {
+    config.secrets().chain(env.secrets())
+}
+
+fn sources(config: &Config) -> Vec<String> {
+    let files = config.files.iter().map(|path: &PathBuf| path.display().to_string());
+    std::iter::once("built-in".to_owned()).chain(files).collect()
+}
+
+/// What changed in the files and does not change in the daemon before its next start.
+fn held_back(old: &Config, new: &Config) -> Vec<String> {
+    let mut notes = Vec::new();
+    if old.tools != new.tools {
+        notes.push("tools.yaml has changed; the tools follow at the next start".to_owned());
+    }
+    if old.daemon.tools.command_timeout != new.daemon.tools.command_timeout {
+        notes.push("tools.command_timeout has changed; commands follow at the next start".to_owned());
+    }
+    notes
+}

@@ -1,0 +1,33 @@
+//! The daemon: the composition root, where every other crate of the workspace is plugged together.
+//!
+//! In the order of a daemon's life:
+//!
+//! - [`args`] and [`environment`]: what the process was given. The environment is read once and handed on as a value;
+//!   nothing below this crate reads it. [`service`]: what a supervisor such as systemd hands over and wants to hear.
+//! - [`start`](mod@start): from there to a running daemon. [`paths`]: where configuration and data are. [`config`]: the
+//!   layers of files, variables and flags. [`lock`]: one daemon for a data folder.
+//! - [`boot`]: the only file that names every adapter. [`models`], [`tools`]: what stands between them and the engine.
+//! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. [`signals`] and [`control`]:
+//!   how it is told to stop or to read its configuration again.
+//! - [`rpc`]: the services that clients speak to.
+//! - [`logging`] and [`redact`]: what the operator sees, without secrets. [`failure`]: why a start failed, and the
+//!   exit code for it.
+
+pub mod app;
+pub mod args;
+pub mod boot;
+pub mod config;
+pub mod control;
+pub mod environment;
+pub mod failure;
+pub mod listener;
+pub mod lock;
+pub mod logging;
+pub mod models;
+pub mod paths;
+pub mod redact;
+pub mod rpc;
+pub mod service;
+pub mod signals;
+pub mod start;
+pub mod tools;

@@ -1,0 +1,233 @@
+//! The log: standard error, in the form that journald reads where it listens, or a file. Secrets are taken out last.
+
+use std::{
+    fmt,
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use tracing::{Event, Level, Subscriber, level_filters::LevelFilter};
+use tracing_subscriber::{
+    Layer, Registry,
+    filter::Targets,
+    fmt::{
+        FmtContext, FormatEvent, FormatFields, MakeWriter,
+        format::{Format, Writer},
+    },
+    layer::SubscriberExt,
+    registry::LookupSpan,
+    reload,
+    util::SubscriberInitExt,
+};
+
+use crate::{failure::Failure, redact::Redactor};
+
+/// A log file that grew beyond this is set aside, and the one set aside before it is dropped.
+const LARGEST_FILE: u64 = 10 << 20;
+
+/// Where the log goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// Standard error, for people.
+    Stderr,
+    /// Standard error, each line with the priority that journald takes off again. The journal has its own clock.
+    Journal,
+    /// A file.
+    File(PathBuf),
+}
+
+/// Changes what is logged while the daemon runs.
+#[derive(Clone)]
+pub struct LogHandle {
+    filter: reload::Handle<Targets, Registry>,
+    redactor: Redactor,
+}
+
+/// Starts logging. Called once, before any thread.
+///
+/// # Errors
+/// A log file that cannot be written, or a second call.
+pub fn start(destination: &Destination, filter: &str, redactor: Redactor) -> Result<LogHandle, Failure> {
+    let (filter, handle) = reload::Layer::new(parse_filter(filter).unwrap_or_else(default_filter));
+    let plain = Format::default().compact().with_ansi(false);
+    let out: Box<dyn Layer<Registry> + Send + Sync> = match destination {
+        Destination::Stderr => tracing_subscriber::fmt::layer()
+            .event_format(plain)
+            .with_writer(Redacting::new(Sink::Stderr, &redactor))
+            .boxed(),
+        Destination::Journal => tracing_subscriber::fmt::layer()
+            .event_format(JournalFormat(plain.without_time().with_level(false)))
+            .with_writer(Redacting::new(Sink::Stderr, &redactor))
+            .boxed(),
+        Destination::File(path) => {
+            let file = LogFile::open(path).map_err(|error| {
+                Failure::broken(format!("could not write the log file {}: {error}", path.display()))
+                    .with_hint("give another file with --log-file, or leave it out to log to standard error")
+            })?;
+            tracing_subscriber::fmt::layer()
+                .event_format(plain)
+                .with_writer(Redacting::new(Sink::File(Box::new(Mutex::new(file))), &redactor))
+                .boxed()
+        }
+    };
+    tracing_subscriber::registry()
+        .with(out.with_filter(filter))
+        .try_init()
+        .map_err(|error| Failure::broken("could not start the log").with_source(error))?;
+    log_panics();
+    Ok(LogHandle { filter: handle, redactor })
+}
+
+impl LogHandle {
+    /// Follows a new configuration.
+    pub fn apply<'a>(&self, filter: &str, secrets: impl IntoIterator<Item = &'a str>) {
+        self.redactor.learn(secrets);
+        if let Some(filter) = parse_filter(filter) {
+            // It fails only where the subscriber is gone, and then there is no log to filter.
+            let _ = self.filter.reload(filter);
+        }
+    }
+}
+
+/// A level for everything, or a list such as `info,agentd_models=debug`. A bare word that is no level would otherwise
+/// be taken for the name of a module, and silence all others.
+#[must_use]
+pub fn parse_filter(text: &str) -> Option<Targets> {
+    let level = |word: &str| Some(word.trim()).filter(|word| !word.is_empty())?.parse::<LevelFilter>().ok();
+    let known = text.split(',').all(|part| level(part.rsplit('=').next().unwrap_or(part)).is_some());
+    known.then(|| text.parse().ok()).flatten()
+}
+
+fn default_filter() -> Targets {
+    Targets::new().with_default(LevelFilter::INFO)
+}
+
+/// A panic ends one turn, not the daemon; the log is where its cause can be found.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let message = panic.payload_as_str().unwrap_or("no message");
+        tracing::error!(thread = thread.name().unwrap_or("unnamed"), place, "panic: {message}");
+    }));
+}
+
+/// `<3>` and so on in front, as journald expects of standard error.
+struct JournalFormat<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for JournalFormat<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let priority = match *event.metadata().level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            _ => 7,
+        };
+        write!(out, "<{priority}>")?;
+        self.0.format_event(context, out, event)
+    }
+}
+
+enum Sink {
+    Stderr,
+    File(Box<Mutex<LogFile>>),
+}
+
+/// Takes secrets out of whole lines: the subscriber hands over one event a call.
+struct Redacting {
+    sink: Sink,
+    redactor: Redactor,
+}
+
+impl Redacting {
+    fn new(sink: Sink, redactor: &Redactor) -> Self {
+        Self { sink, redactor: redactor.clone() }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Redacting {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+impl Write for &Redacting {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let clean = self.redactor.clean(&String::from_utf8_lossy(line));
+        match &self.sink {
+            Sink::Stderr => io::stderr().write_all(clean.as_bytes())?,
+            Sink::File(file) => file.lock().unwrap_or_else(PoisonError::into_inner).write(&clean)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file that nobody else may read, of bounded size.
+struct LogFile {
+    path: PathBuf,
+    file: File,
+    size: u64,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+        let size = file.metadata()?.len();
+        Ok(Self { path: path.to_path_buf(), file, size })
+    }
+
+    fn write(&mut self, line: &str) -> io::Result<()> {
+        if self.size > LARGEST_FILE {
+            let mut aside = self.path.clone().into_os_string();
+            aside.push(".1");
+            std::fs::rename(&self.path, aside)?;
+            *self = Self::open(&self.path)?;
+        }
+        self.file.write_all(line.as_bytes())?;
+        self.size += line.len() as u64;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_levels_and_nothing_else() {
+        let check = |text, known| assert_eq!(parse_filter(text).is_some(), known, "{text}");
+        check("info", true);
+        check("off", true);
+        check("warn,agentd_models=debug", true);
+        check("inof", false);
+        check("warn,agentd_models", false);
+        check("agentd_models=loud", false);
+        check("", false);
+    }
+
+    #[test]
+    fn a_full_log_file_is_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agentd.log");
+        let mut log = LogFile::open(&path).unwrap();
+        log.write("old\n").unwrap();
+        log.size = LARGEST_FILE + 1;
+        log.write("new\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
+        assert_eq!(std::fs::read_to_string(folder.path().join("agentd.log.1")).unwrap(), "old\n");
+    }
+}

@@ -1,0 +1,38 @@
+//! The models, exchangeable while turns run. A turn asks once and keeps what it got.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use agentd_core::{
+    model::{Slot, SlotInfo},
+    ports::{Model, Models},
+};
+
+/// What the engine holds, while what it stands for may change at a reload.
+pub struct ReloadableModels(RwLock<Arc<dyn Models>>);
+
+impl ReloadableModels {
+    /// Stands for these models.
+    #[must_use]
+    pub fn new(models: Arc<dyn Models>) -> Self {
+        Self(RwLock::new(models))
+    }
+
+    /// Stands for those from now on. Calls that run go on with the old ones.
+    pub fn replace(&self, models: Arc<dyn Models>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = models;
+    }
+
+    fn current(&self) -> Arc<dyn Models> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Models for ReloadableModels {
+    fn get(&self, slot: Slot) -> Arc<dyn Model> {
+        self.current().get(slot)
+    }
+
+    fn list(&self) -> Vec<SlotInfo> {
+        self.current().list()
+    }
+}

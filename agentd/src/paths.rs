@@ -1,0 +1,107 @@
+//! Where configuration and data are: a pure function of environment and command line.
+
+use std::path::{Path, PathBuf};
+
+use crate::{args::Args, environment::Environment, failure::Failure};
+
+/// The folders of one daemon, all absolute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths {
+    /// The machine's configuration folders, lowest first.
+    pub system_config: Vec<PathBuf>,
+    /// The person's configuration folder.
+    pub config: PathBuf,
+    /// The journal, the workspaces and the built-in model.
+    pub data: PathBuf,
+}
+
+impl Paths {
+    /// Where things are for these arguments and this environment.
+    ///
+    /// # Errors
+    /// Neither a variable nor HOME says where.
+    pub fn resolve(args: &Args, env: &Environment, current: &Path) -> Result<Self, Failure> {
+        let own = |flag: &Option<PathBuf>, variable, xdg, fallback| {
+            let place = flag.clone().or_else(|| env.path(variable)).map(|path| current.join(path));
+            place.or_else(|| xdg_folder(env, xdg, fallback)).ok_or_else(|| homeless(variable))
+        };
+        Ok(Self {
+            system_config: system_config(env),
+            config: own(&args.config_dir, "AGENTD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")?,
+            data: own(&args.data_dir, "AGENTD_DATA_DIR", "XDG_DATA_HOME", ".local/share")?,
+        })
+    }
+
+    /// The journal.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.data.join("agentd.db")
+    }
+
+    /// The file whose lock makes this daemon the only one of the data folder.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.data.join("agentd.lock")
+    }
+}
+
+/// A relative path in an XDG variable is to be ignored, says the specification.
+fn xdg_folder(env: &Environment, variable: &str, fallback: &str) -> Option<PathBuf> {
+    let base = env.path(variable).filter(|path| path.is_absolute());
+    base.or_else(|| Some(env.path("HOME").filter(|home| home.is_absolute())?.join(fallback)))
+        .map(|base| base.join("agentd"))
+}
+
+/// The first folder of XDG_CONFIG_DIRS counts most; below all of them is /etc/agentd.
+fn system_config(env: &Environment) -> Vec<PathBuf> {
+    let listed = env.path("XDG_CONFIG_DIRS").unwrap_or_else(|| PathBuf::from("/etc/xdg"));
+    let mut folders: Vec<PathBuf> =
+        std::env::split_paths(&listed).filter(|path| path.is_absolute()).map(|path| path.join("agentd")).collect();
+    folders.push(PathBuf::from("/etc/agentd"));
+    folders.reverse();
+    folders
+}
+
+fn homeless(variable: &str) -> Failure {
+    Failure::usage("there is no place for configuration and data: HOME is not set")
+        .with_hint(format!("set HOME, or name the folder with {variable}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_stand_above_variables_and_variables_above_xdg() {
+        let check = |env: &[(&str, &str)], args: Args, config: &str, data: &str| {
+            let env = env.iter().copied().collect();
+            let paths = Paths::resolve(&args, &env, Path::new("/cwd")).unwrap();
+            assert_eq!((paths.config.to_str(), paths.data.to_str()), (Some(config), Some(data)));
+        };
+        let home = ("HOME", "/home/p");
+        let none = Args::default;
+        check(&[home], none(), "/home/p/.config/agentd", "/home/p/.local/share/agentd");
+        let xdg = [home, ("XDG_CONFIG_HOME", "/c"), ("XDG_DATA_HOME", "relative")];
+        check(&xdg, none(), "/c/agentd", "/home/p/.local/share/agentd");
+        let own = [home, ("XDG_CONFIG_HOME", "/c"), ("AGENTD_CONFIG_DIR", "/own"), ("AGENTD_DATA_DIR", "here")];
+        check(&own, none(), "/own", "/cwd/here");
+        let flag = Args { data_dir: Some("/flag".into()), ..Args::default() };
+        check(&own, flag, "/own", "/flag");
+    }
+
+    #[test]
+    fn without_a_home_the_folders_must_be_named() {
+        let error = Paths::resolve(&Args::default(), &Environment::default(), Path::new("/")).unwrap_err();
+        assert!(
+            error.report().contains("hint: set HOME, or name the folder with AGENTD_CONFIG_DIR"),
+            "{}",
+            error.report()
+        );
+    }
+
+    #[test]
+    fn the_first_system_folder_counts_most() {
+        let env = Environment::from_iter([("XDG_CONFIG_DIRS", "/a:/b")]);
+        assert_eq!(system_config(&env), ["/etc/agentd", "/b/agentd", "/a/agentd"].map(PathBuf::from));
+    }
+}

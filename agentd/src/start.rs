@@ -1,0 +1,112 @@
+//! From arguments and environment to a running daemon.
+
+use std::{
+    fs::DirBuilder,
+    io,
+    num::NonZero,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use agentd_proto::socket::{SocketPlace, socket_path};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{
+    app::{self, Beginning},
+    args::Args,
+    config::{Config, Flags},
+    control::{self, Recipe},
+    environment::Environment,
+    failure::Failure,
+    listener,
+    lock::Lock,
+    logging::{self, Destination},
+    paths::Paths,
+    redact::Redactor,
+    service::Supervisor,
+};
+
+/// How long blocked threads are waited for when all else has ended.
+const LAST_WAIT: Duration = Duration::from_millis(500);
+
+/// Runs the daemon to its end.
+///
+/// # Errors
+/// Why it could not start, or did not end as asked.
+pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<(), Failure> {
+    let started = Instant::now();
+    let current = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let paths = Paths::resolve(args, &env, &current)?;
+    let flags = Flags { log_level: args.log_level.clone() };
+    let recipe = Recipe { paths, env, flags };
+    let config = recipe.read()?;
+    let socket = socket(args, &recipe.env, &current)?;
+    if args.check_config {
+        report(&config, &recipe.paths, &socket);
+        return Ok(());
+    }
+
+    let redactor = Redactor::default();
+    redactor.learn(control::secrets(&config, &recipe.env));
+    let log_file = args.log_file.as_ref().map(|path| current.join(path));
+    let log = logging::start(&destination(log_file, &recipe.env), &config.daemon.service.log_level, redactor)?;
+    // Held to the end of this function: nobody else may open the journal before it is closed.
+    let _lock = own_data_folder(&recipe.paths)?;
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(app::run(Beginning { started, config, recipe, socket, supervisor, log }));
+    runtime.shutdown_timeout(LAST_WAIT);
+    outcome
+}
+
+fn socket(args: &Args, env: &Environment, current: &Path) -> Result<PathBuf, Failure> {
+    let explicit = args.socket.as_ref().map(|path| current.join(path)).or_else(|| env.path("AGENTD_SOCKET"));
+    let runtime_dir = env.path("XDG_RUNTIME_DIR").map(Into::into);
+    socket_path(&SocketPlace::of_this_user(explicit.map(Into::into), runtime_dir)).map_err(listener::failure)
+}
+
+fn destination(log_file: Option<PathBuf>, env: &Environment) -> Destination {
+    match log_file {
+        Some(path) => Destination::File(path),
+        None if env.text("JOURNAL_STREAM").is_some() => Destination::Journal,
+        None => Destination::Stderr,
+    }
+}
+
+/// Makes the data folder, for its owner alone, takes its lock and moves into it: the folder that we were started from
+/// may be gone tomorrow.
+fn own_data_folder(paths: &Paths) -> Result<Lock, Failure> {
+    let refuse = |what: &str, error: io::Error| {
+        Failure::broken(format!("could not {what} the data folder {}", paths.data.display()))
+            .with_source(error)
+            .with_hint("it must be a folder of yours on a disk that is neither full nor read-only; AGENTD_DATA_DIR names another one")
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(&paths.data).map_err(|error| refuse("make", error))?;
+    let lock = Lock::take(&paths.lock())?;
+    std::env::set_current_dir(&paths.data).map_err(|error| refuse("enter", error))?;
+    Ok(lock)
+}
+
+/// Few workers: the daemon waits most of the time, and the cores belong to tools and models.
+fn runtime() -> Result<Runtime, Failure> {
+    let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
+    Builder::new_multi_thread()
+        .worker_threads(cores.clamp(2, 4))
+        .max_blocking_threads(64)
+        .thread_name("agentd-worker")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::broken("could not start the runtime").with_source(error))
+}
+
+/// What `--check-config` says: where everything is, and every value that did not come with agentd. Never a secret.
+#[expect(clippy::print_stdout, reason = "this is what the option is for")]
+fn report(config: &Config, paths: &Paths, socket: &Path) {
+    println!("the configuration is right");
+    println!("configuration folder: {}", paths.config.display());
+    println!("data folder: {}", paths.data.display());
+    println!("socket: {}", socket.display());
+    for (key, origin) in config.origins.iter().filter(|(_, origin)| **origin != crate::config::Origin::BuiltIn) {
+        println!("{key}: set by {origin}");
+    }
+}

@@ -1,0 +1,64 @@
+//! What is wrong with a configuration, said before anything is touched.
+
+use crate::daemon::Home;
+
+#[test]
+fn a_typo_is_named_with_its_place() {
+    let home = Home::new();
+    home.configure("models.yaml", "base:\n  base_url: http://127.0.0.1:8080/v1\n  tempreture: 0.2\n");
+    let ended = home.fails(&mut home.command());
+    ended.says(
+        2,
+        &["config/models.yaml:3:3: unknown key `tempreture`, did you mean `temperature`?", "hint: valid here: "],
+    );
+    assert!(!home.data().exists());
+}
+
+#[test]
+fn check_config_reads_and_does_nothing_else() {
+    let home = Home::new();
+    home.configure("agentd.yaml", "service: {log_level: debug}\n");
+    let mut command = home.command();
+    let ended = home.fails(command.arg("--check-config").env("MODEL_BASIC_API_KEY", "sk-very-secret"));
+    assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(0), ""));
+    assert!(ended.stdout.contains("service.log_level: set by"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("models.base.api_key: set by $MODEL_BASIC_API_KEY"), "{}", ended.stdout);
+    assert!(!ended.stdout.contains("sk-very-secret"));
+    assert!(!home.data().exists());
+
+    home.configure("agentd.yaml", "service: {log_levle: debug}\n");
+    home.fails(home.command().arg("--check-config")).says(2, &["did you mean `log_level`?"]);
+}
+
+#[test]
+fn the_machines_files_stand_below_the_persons() {
+    let home = Home::new();
+    let system = home.path().join("system/agentd");
+    std::fs::create_dir_all(&system).unwrap();
+    std::fs::write(system.join("agentd.yaml"), "turns: {max_steps: 3}\nsessions: {confirm_exec: false}\n").unwrap();
+    home.configure("agentd.yaml", "turns: {max_steps: 4}\n");
+    let ended = home.fails(home.command().arg("--check-config"));
+    assert!(ended.stdout.contains("sessions.confirm_exec: set by /tmp"), "{}", ended.stdout);
+    let steps = ended.stdout.lines().find(|line| line.starts_with("turns.max_steps")).unwrap();
+    assert!(steps.ends_with("config/agentd.yaml"), "{steps}");
+}
+
+#[test]
+fn wrong_usage_ends_with_two() {
+    let home = Home::new();
+    home.fails(home.command().arg("--data-dri")).says(2, &["--data-dir"]);
+    home.fails(home.command().env_remove("AGENTD_DATA_DIR").env_remove("HOME")).says(2, &["HOME is not set", "hint: "]);
+    let help = home.fails(home.command().arg("--help"));
+    assert!(help.stdout.contains("Examples:"), "{}", help.stdout);
+}
+
+#[test]
+fn a_data_folder_that_cannot_be_is_said() {
+    let home = Home::new();
+    std::fs::write(home.path().join("file"), "").unwrap();
+    let below_a_file = home.path().join("file/data");
+    home.fails(home.command().env("AGENTD_DATA_DIR", below_a_file))
+        .says(1, &["could not make the data folder", "hint: "]);
+    let read_only = "/proc/agentd";
+    home.fails(home.command().env("AGENTD_DATA_DIR", read_only)).says(1, &["/proc/agentd", "hint: "]);
+}

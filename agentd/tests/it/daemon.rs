@@ -1,0 +1,196 @@
+//! A daemon with folders of its own, ended with the test.
+
+use std::{
+    fs,
+    io::Read,
+    os::unix::net::UnixDatagram,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// How long anything may take before a test gives up on it. Nothing waits that long when all is well.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The folders of one daemon.
+pub(crate) struct Home {
+    folder: tempfile::TempDir,
+    /// What the daemon tells its supervisor, which is us.
+    notify: UnixDatagram,
+}
+
+/// A daemon that runs.
+pub(crate) struct Daemon {
+    child: Child,
+}
+
+/// A daemon that has ended.
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        // Not in TMPDIR: a socket's path must be short.
+        let folder = tempfile::tempdir_in("/tmp").unwrap();
+        let notify = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+        notify.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self { folder, notify }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.path().join("run/agentd.sock")
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.path().join("data")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path().join("log")).unwrap_or_default()
+    }
+
+    /// Writes a configuration file.
+    pub(crate) fn configure(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.path().join("config")).unwrap();
+        fs::write(self.path().join("config").join(name), text).unwrap();
+    }
+
+    /// The daemon's command line, in an environment of its own.
+    pub(crate) fn command(&self) -> Command {
+        self.wrapped(&[])
+    }
+
+    /// The same behind another program.
+    pub(crate) fn wrapped(&self, wrapper: &[&str]) -> Command {
+        let binary = env!("CARGO_BIN_EXE_agentd");
+        let words: Vec<&str> = wrapper.iter().copied().chain([binary]).collect();
+        let mut command = Command::new(words[0]);
+        command
+            .args(&words[1..])
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.path())
+            .env("XDG_CONFIG_DIRS", self.path().join("system"))
+            .env("AGENTD_CONFIG_DIR", self.path().join("config"))
+            .env("AGENTD_DATA_DIR", self.data())
+            .env("AGENTD_SOCKET", self.socket())
+            .env("NOTIFY_SOCKET", self.path().join("notify"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts a daemon that logs to a file, and waits until it is ready.
+    pub(crate) fn start(&self) -> Daemon {
+        self.start_with(&mut self.command())
+    }
+
+    pub(crate) fn start_with(&self, command: &mut Command) -> Daemon {
+        command.arg("--log-file").arg(self.path().join("log"));
+        let mut daemon = self.spawn(command);
+        wait_until("the daemon is ready", || {
+            assert!(daemon.child.try_wait().unwrap().is_none(), "it ended: {}", daemon.stderr());
+            self.heard_within(Duration::from_millis(50)).is_some_and(|message| message.contains("READY=1"))
+        });
+        daemon
+    }
+
+    /// Starts a daemon and waits for nothing.
+    pub(crate) fn spawn(&self, command: &mut Command) -> Daemon {
+        Daemon { child: command.spawn().unwrap() }
+    }
+
+    /// Runs a daemon that is expected to end by itself.
+    pub(crate) fn fails(&self, command: &mut Command) -> Ended {
+        self.spawn(command).ended()
+    }
+
+    /// The next thing that a daemon tells its supervisor.
+    pub(crate) fn heard(&self) -> String {
+        self.heard_within(PATIENCE).expect("the daemon says nothing")
+    }
+
+    fn heard_within(&self, limit: Duration) -> Option<String> {
+        self.notify.set_read_timeout(Some(limit)).unwrap();
+        let mut message = [0; 4096];
+        let length = self.notify.recv(&mut message).ok()?;
+        Some(String::from_utf8_lossy(&message[..length]).into_owned())
+    }
+}
+
+impl Daemon {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn ended(mut self) -> Ended {
+        let mut status = None;
+        wait_until("the daemon ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let stderr = self.stderr();
+        let mut stdout = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        Ended { status: status.unwrap(), stdout, stderr }
+    }
+
+    pub(crate) fn stop(self) -> Ended {
+        self.signal(Signal::SIGTERM);
+        self.ended()
+    }
+
+    fn stderr(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut text).unwrap();
+        }
+        text
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// Checks the exit code, and that standard error says each of these.
+    #[track_caller]
+    pub(crate) fn says(&self, code: i32, words: &[&str]) {
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is missing in:\n{}", self.stderr);
+        }
+        assert_eq!(self.status.code(), Some(code), "{}", self.stderr);
+    }
+}
+
+/// Looks again and again until the condition holds.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

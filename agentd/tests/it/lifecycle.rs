@@ -1,0 +1,115 @@
+//! Start, refusal of a second one, reload, stop.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use agentd_proto::client::Client;
+use nix::sys::signal::Signal;
+
+use crate::daemon::{Home, wait_until};
+
+fn mode(path: &std::path::Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn it_starts_serves_and_leaves_nothing_behind() {
+    let home = Home::new();
+    let daemon = home.start();
+    assert_eq!(mode(&home.socket()), 0o600);
+    assert_eq!(mode(&home.data()), 0o700);
+    assert_eq!(fs::read_link(format!("/proc/{}/cwd", daemon.pid())).unwrap(), home.data().canonicalize().unwrap());
+    assert_eq!(fs::read_to_string(home.data().join("agentd.lock")).unwrap().trim(), daemon.pid().to_string());
+    let ended = daemon.stop();
+    assert_eq!((ended.status.code(), ended.stderr.as_str(), ended.stdout.as_str()), (Some(0), "", ""));
+    assert!(!home.socket().exists());
+    assert!(home.heard().contains("STOPPING=1"));
+    assert!(home.log().contains("stopped"), "{}", home.log());
+}
+
+#[test]
+fn interrupt_stops_it_as_well() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.signal(Signal::SIGINT);
+    assert_eq!(daemon.ended().status.code(), Some(0));
+}
+
+#[test]
+fn a_second_one_is_told_who_runs() {
+    let home = Home::new();
+    let first = home.start();
+    let pid = format!("(pid {})", first.pid());
+    home.fails(&mut home.command()).says(1, &["agentd is already running", &pid, "hint: ", "agentctl stop"]);
+    // With a data folder of its own, but the same socket.
+    let mut other = home.command();
+    other.env("AGENTD_DATA_DIR", home.path().join("other"));
+    home.fails(&mut other).says(1, &["hint: "]);
+    assert!(home.socket().exists());
+    assert_eq!(first.stop().status.code(), Some(0));
+}
+
+#[test]
+fn after_a_kill_it_starts_again() {
+    let home = Home::new();
+    let daemon = home.start();
+    daemon.signal(Signal::SIGKILL);
+    daemon.ended();
+    assert!(home.socket().exists());
+    assert_eq!(home.start().stop().status.code(), Some(0));
+}
+
+#[test]
+fn a_client_can_ask_how_it_is_and_stop_it() {
+    let home = Home::new();
+    home.configure("agentd.yaml", "turns: {max_steps: 9}\n");
+    let daemon = home.start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&home.socket()).await.unwrap();
+        let status = client.status().await.unwrap();
+        assert_eq!(status.pid, daemon.pid());
+        let file = home.path().join("config/agentd.yaml").display().to_string();
+        assert_eq!(status.config_sources, ["built-in".to_owned(), file]);
+        client.stop(None).await.unwrap();
+    });
+    assert_eq!(daemon.ended().status.code(), Some(0));
+}
+
+#[test]
+fn a_reload_follows_good_files_and_refuses_bad_ones() {
+    let home = Home::new();
+    let daemon = home.start();
+    home.configure("models.yaml", "base: {base_url: 'http://127.0.0.1:9/v1', tempreture: 1}\n");
+    daemon.signal(Signal::SIGHUP);
+    wait_until("the mistake is logged", || home.log().contains("did you mean `temperature`?"));
+    assert!(home.log().contains("the configuration was not changed"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&home.socket()).await.unwrap();
+        let error = client.reload().await.unwrap_err().to_string();
+        assert!(error.contains("models.yaml:1:"), "{error}");
+        assert!(client.models().await.unwrap().iter().all(|slot| slot.model.embedded));
+
+        home.configure("models.yaml", "base: {base_url: 'http://127.0.0.1:9/v1', id: small}\n");
+        home.configure("tools.yaml", "optional: {run_bash_command: {enabled: false}}\n");
+        let reloaded = client.reload().await.unwrap();
+        assert_eq!(reloaded.config_sources.len(), 3);
+        assert!(reloaded.notes.iter().any(|note| note.contains("tools.yaml")), "{:?}", reloaded.notes);
+        assert!(client.models().await.unwrap().iter().all(|slot| slot.model.id == "small"));
+    });
+    assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
+fn keys_do_not_reach_the_log() {
+    let home = Home::new();
+    let mut command = home.command();
+    command
+        .env("MODEL_BASIC_BASE_URL", "http://127.0.0.1:9/v1")
+        .env("MODEL_BASIC_API_KEY", "sk-very-secret")
+        .args(["--log-level", "trace"]);
+    let daemon = home.start_with(&mut command);
+    assert_eq!(daemon.stop().status.code(), Some(0));
+    assert!(home.log().contains("ready"));
+    assert!(!home.log().contains("sk-very-secret"));
+}

@@ -1,0 +1,10 @@
+//! The real binary: how it starts, what it refuses, how it ends.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
+
+mod daemon;
+
+mod configuration;
+mod lifecycle;
+mod sockets;
+mod supervised;
