@@ -1,1 +1,38 @@
-//! agentd-local
+//! The embedded model of agentd: a small Llama in the daemon's own process, on the CPU, in pure Rust.
+//!
+//! [`EmbeddedModel`] is all that others see: an implementation of [`agentd_core::ports::Model`]. Behind it:
+//!
+//! - `model`: the port, and the way to the worker; `worker`: the one thread that owns the weights, loads them on first
+//!   use and releases them when idle; `status`: what can be counted from outside.
+//! - [`harness`]: what to do about a request. A model this small cannot choose tools by writing, so that the harness
+//!   decides by scores and the model only measures, fills in and speaks.
+//! - `inference`: evaluating prompts, answering greedily, scoring, filling in under a constraint; `constraint`: regular
+//!   expressions over tokens; `repetition`: answers that go round in circles.
+//! - `gguf`: the file, opened and checked; `llama`: weights and one step through them; `cache`: keys and values that
+//!   can be cut back; `vocabulary` and `chat`: text to tokens and turns to prompts.
+//! - `config` and `error`.
+//!
+//! # Threads
+//!
+//! The arithmetic spreads over the threads that `CANDLE_NUM_THREADS` and `RAYON_NUM_THREADS` name in the environment,
+//! which is read once when the first model is loaded. The daemon's `main` sets both to [`recommended_threads`] before
+//! any thread starts, where the person has not set them.
+
+mod cache;
+mod chat;
+mod config;
+mod constraint;
+mod error;
+mod gguf;
+mod harness;
+mod inference;
+mod llama;
+mod model;
+mod repetition;
+mod status;
+mod vocabulary;
+mod worker;
+
+pub use config::{DEFAULT_CONTEXT, EmbeddedConfig, recommended_threads};
+pub use model::EmbeddedModel;
+pub use status::EmbeddedStatus;

@@ -1,0 +1,82 @@
+//! What the composition root decides about the embedded model.
+
+use std::{num::NonZero, path::PathBuf, thread, time::Duration};
+
+/// Positions that SmolLM2 was trained for, and the most that is used of any model.
+pub const DEFAULT_CONTEXT: u32 = 8192;
+
+/// What the composition root decides about the embedded model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmbeddedConfig {
+    /// The GGUF file. It is not opened before the first request.
+    pub path: PathBuf,
+    /// The most positions to use; the model's own limit also counts.
+    pub context: u32,
+    /// How long the weights stay in memory after the last request.
+    pub idle: Duration,
+    /// The most tokens of one answer.
+    pub max_tokens: u32,
+}
+
+impl EmbeddedConfig {
+    /// A file with the usual settings: 8192 positions, released after 10 minutes, answers of at most 400 tokens.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), context: DEFAULT_CONTEXT, idle: Duration::from_secs(600), max_tokens: 400 }
+    }
+
+    /// The name under which people see the model: the file's name without its quantisation, as in
+    /// `SmolLM2-135M-Instruct (built in)`. It is made of the path alone, so that it is known without loading.
+    #[must_use]
+    pub fn model_id(&self) -> String {
+        let stem = self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = match stem.rsplit_once(['.', '-']) {
+            Some((name, suffix)) if is_quantisation(suffix) => name,
+            _ => &stem,
+        };
+        format!("{} (built in)", if name.is_empty() { "model" } else { name })
+    }
+}
+
+/// Whether a part of a file name says how the weights are stored, as `Q4_1`, `IQ3_M`, `f16` or `BF16` do.
+fn is_quantisation(suffix: &str) -> bool {
+    let suffix = suffix.to_ascii_uppercase();
+    let digits = suffix.trim_start_matches('I').trim_start_matches('Q');
+    let quantised = suffix.len() > digits.len() && digits.starts_with(|c: char| c.is_ascii_digit());
+    quantised || ["F16", "BF16", "F32"].contains(&suffix.as_str())
+}
+
+/// The threads that the embedded model should use: all cores but one, at least one.
+///
+/// The number is read once, out of `CANDLE_NUM_THREADS` and `RAYON_NUM_THREADS`, when the first model is loaded. Both
+/// have to be in the environment before any thread starts, so `main` sets them, where the person has not. A core is
+/// left to the daemon because the workers wait in spin loops: with one busy thread beside as many workers as cores,
+/// the model falls to a sixth of its speed.
+#[must_use]
+pub fn recommended_threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get).saturating_sub(1).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_model_is_its_file_without_the_quantisation() {
+        let check = |path: &str, expected: &str| {
+            assert_eq!(EmbeddedConfig::new(path).model_id(), format!("{expected} (built in)"), "{path}");
+        };
+        check("/data/models/SmolLM2-135M-Instruct.Q4_1.gguf", "SmolLM2-135M-Instruct");
+        check("Llama-3.2-1B-Instruct-Q4_K_M.gguf", "Llama-3.2-1B-Instruct");
+        check("tiny-bf16.gguf", "tiny");
+        check("model-IQ3_M.gguf", "model");
+        check("SmolLM2-135M-Instruct.gguf", "SmolLM2-135M-Instruct");
+        check("quick.gguf", "quick");
+        check("/", "model");
+    }
+
+    #[test]
+    fn at_least_one_thread_is_recommended() {
+        assert!(recommended_threads() >= 1);
+    }
+}

@@ -1,0 +1,69 @@
+//! What can go wrong, and what the person is told to do about it.
+
+use std::{io, path::PathBuf};
+
+use agentd_core::error::{ErrorKind, ModelError};
+
+/// Why a file could not be loaded as a model.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LoadError {
+    #[error("there is no model file at {}", path.display())]
+    Missing { path: PathBuf },
+    #[error("could not open the model file {}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("the model file {} is damaged: {reason}", path.display())]
+    Damaged { path: PathBuf, reason: String },
+    #[error("the model file {} cannot be used: {reason}", path.display())]
+    Unsupported { path: PathBuf, reason: String },
+}
+
+impl From<LoadError> for ModelError {
+    fn from(error: LoadError) -> Self {
+        let (kind, hint) = match &error {
+            LoadError::Missing { .. } => (ErrorKind::NotFound, "run `make model`, or name a model in models.yaml"),
+            LoadError::Unreadable { .. } => {
+                (ErrorKind::Configuration, "make the file readable for the daemon, or name another one in models.yaml")
+            }
+            LoadError::Damaged { .. } => {
+                (ErrorKind::Configuration, "remove the file and run `make model`, or name a model in models.yaml")
+            }
+            LoadError::Unsupported { .. } => (
+                ErrorKind::Configuration,
+                "the built-in engine runs GGUF files of the Llama family; name such a file, or a model server, in \
+                 models.yaml",
+            ),
+        };
+        Self::new(kind, error.to_string()).with_hint(hint).with_source(error)
+    }
+}
+
+/// Why running the model stopped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// Nobody reads the answer any more.
+    #[error("the request was cancelled")]
+    Cancelled,
+    #[error("the request has {tokens} tokens, and the built-in model takes {limit}")]
+    TooLong { tokens: usize, limit: usize },
+    #[error("the built-in model's arithmetic failed")]
+    Arithmetic(#[from] candle_core::Error),
+    #[error("the built-in model's numbers are not finite; its file may be damaged")]
+    NotFinite,
+    #[error("could not constrain the built-in model's words: {0}")]
+    Constraint(String),
+    #[error("could not turn text into tokens or back: {0}")]
+    Tokens(String),
+}
+
+impl From<RunError> for ModelError {
+    fn from(error: RunError) -> Self {
+        let (kind, hint) = match &error {
+            RunError::TooLong { .. } => (ErrorKind::ContextOverflow, "ask in fewer words, or start a new session"),
+            RunError::NotFinite => (ErrorKind::Configuration, "remove the file and run `make model`"),
+            RunError::Cancelled | RunError::Arithmetic(_) | RunError::Constraint(_) | RunError::Tokens(_) => {
+                (ErrorKind::Internal, "try again; if it stays, name another model in models.yaml")
+            }
+        };
+        Self::new(kind, error.to_string()).with_hint(hint).with_source(error)
+    }
+}

@@ -1,0 +1,92 @@
+//! Sentences of a text, and which of them may answer a question.
+
+use super::words::{is_telling, words};
+
+/// A sentence is cut after this many characters: what is longer is no sentence.
+const LONGEST: usize = 400;
+
+/// The sentences of a text. Line ends end one too, since lists and headings have no full stops.
+pub(crate) fn sentences(text: &str) -> Vec<&str> {
+    text.lines()
+        .flat_map(split_line)
+        .map(str::trim)
+        .filter(|sentence| sentence.chars().any(char::is_alphanumeric))
+        .collect()
+}
+
+fn split_line(line: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut letters = line.char_indices().peekable();
+    let mut length = 0;
+    while let Some((at, letter)) = letters.next() {
+        length += 1;
+        let ends = match letter {
+            '.' | '!' | '?' => letters.peek().is_some_and(|(_, next)| next.is_whitespace()),
+            '。' | '！' | '？' => true,
+            _ => length >= LONGEST,
+        };
+        if ends {
+            let end = at + letter.len_utf8();
+            parts.push(&line[start..end]);
+            start = end;
+            length = 0;
+        }
+    }
+    parts.push(&line[start..]);
+    parts
+}
+
+/// The sentences that share the rarest words with the question, at most `most`, in the order of the text. Where none
+/// shares any, the first ones.
+pub(crate) fn promising<'a>(sentences: &[&'a str], question: &str, most: usize) -> Vec<&'a str> {
+    let wanted: Vec<String> = words(question).filter(|word| is_telling(word)).map(root).collect();
+    let roots: Vec<Vec<String>> = sentences.iter().map(|sentence| words(sentence).map(root).collect()).collect();
+    #[expect(clippy::cast_precision_loss, reason = "counts of sentences")]
+    let weight = |word: &String| {
+        let holding = roots.iter().filter(|roots| roots.contains(word)).count();
+        if holding == 0 { 0.0 } else { 1.0 + (roots.len() as f64 / holding as f64).ln() }
+    };
+    let weights: Vec<(&String, f64)> = wanted.iter().map(|word| (word, weight(word))).collect();
+    let mut ranked: Vec<(usize, f64)> = roots
+        .iter()
+        .map(|roots| weights.iter().filter(|(word, _)| roots.contains(word)).map(|(_, weight)| weight).sum())
+        .enumerate()
+        .collect();
+    ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    ranked.truncate(most);
+    ranked.sort_by_key(|(index, _)| *index);
+    ranked.into_iter().map(|(index, _)| sentences[index]).collect()
+}
+
+/// A word without its ending, roughly: "meeting" and "meetings" are one.
+fn root(word: &str) -> String {
+    let lower: String = word.to_lowercase();
+    let letters = lower.chars().count();
+    if letters <= 4 { lower } else { lower.chars().take(5.max(letters * 2 / 3)).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_into_sentences() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(sentences(text), expected, "{text:?}");
+        check("One. Two! Three?\nFour", &["One.", "Two!", "Three?", "Four"]);
+        check("Version 1.5 is out. It is good.", &["Version 1.5 is out.", "It is good."]);
+        check("- milk\n- eggs\n\n---\n", &["- milk", "- eggs"]);
+        check("一。二。", &["一。", "二。"]);
+        check("", &[]);
+        assert_eq!(sentences(&"x".repeat(1000)).len(), 3);
+    }
+
+    #[test]
+    fn sentences_that_share_words_come_first() {
+        let text = ["The team met on Monday.", "The budget is 300 euros.", "Anna leads the meetings.", "It rained."];
+        assert_eq!(promising(&text, "Who leads the meeting?", 1), ["Anna leads the meetings."]);
+        assert_eq!(promising(&text, "How big is the budget?", 1), ["The budget is 300 euros."]);
+        assert_eq!(promising(&text, "zebra?", 2), [text[0], text[1]]);
+        assert_eq!(promising(&[], "zebra?", 2), Vec::<&str>::new());
+    }
+}

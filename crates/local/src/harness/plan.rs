@@ -1,0 +1,242 @@
+//! What to do next. Pure.
+
+use agentd_core::model::ModelRequest;
+use serde_json::Value;
+
+use super::{
+    arguments::{self, Arguments},
+    candidates::Tool,
+    conversation::{Conversation, Outcome, PROMPT_TOKENS},
+    extract,
+    hints::hints_at,
+    reading::{self, Reading},
+    report, smalltalk,
+    words::estimate_tokens,
+};
+use crate::chat::Turn;
+
+/// Sentences that are weighed against a question at the most; each takes the model a fifth of a second.
+const SENTENCES: usize = 8;
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Plan {
+    /// Compare what these tools and chatting make of the request; call one, or chat.
+    Choose {
+        /// What the person wants.
+        request: String,
+        /// The tools that could be called, and how.
+        offers: Vec<(Tool, Arguments)>,
+        /// The conversation, for chatting.
+        turns: Vec<Turn>,
+    },
+    /// Answer the conversation.
+    Chat {
+        /// The conversation.
+        turns: Vec<Turn>,
+    },
+    /// Say this; no model is needed.
+    Say(String),
+    /// Sum a text up.
+    Summarize {
+        /// The text, cut to what a prompt may have.
+        text: String,
+        /// What has to be said besides: that it was cut.
+        note: Option<String>,
+    },
+    /// Quote the sentence that answers best.
+    Quote {
+        /// What the person wants to know.
+        question: String,
+        /// Where the sentences are from.
+        path: String,
+        /// The sentences that may answer; at least one.
+        sentences: Vec<String>,
+    },
+}
+
+/// Decides what to do about a request.
+pub(crate) fn plan(request: &ModelRequest) -> Plan {
+    let conversation = Conversation::read(&request.messages);
+    if let Some(outcome) = &conversation.outcome {
+        // One hop: whatever came of it, now comes the answer.
+        return answer(&conversation.request, outcome);
+    }
+    if let Some(about) = smalltalk::about(&conversation.request) {
+        return Plan::Say(about.to_owned());
+    }
+    let wanted = conversation.request.clone();
+    let hinted =
+        request.tools.iter().filter_map(|spec| Tool::from_name(&spec.name)).filter(|tool| hints_at(*tool, &wanted));
+    let offers: Vec<(Tool, Arguments)> =
+        hinted.filter_map(|tool| Some((tool, arguments::for_tool(tool, &wanted, &request.known_paths)?))).collect();
+    let turns = conversation.into_turns();
+    if offers.is_empty() { Plan::Chat { turns } } else { Plan::Choose { request: wanted, offers, turns } }
+}
+
+fn answer(wanted: &str, outcome: &Outcome) -> Plan {
+    if let Some(failure) = report::failure(&outcome.text) {
+        return Plan::Say(failure);
+    }
+    match Tool::from_name(&outcome.tool) {
+        Some(Tool::Now) => Plan::Say(report::time(&outcome.text)),
+        Some(Tool::ListFiles | Tool::FindFiles) => Plan::Say(report::list(&outcome.text)),
+        Some(Tool::ReadFile) => answer_from_file(wanted, outcome),
+        Some(Tool::Grep) => Plan::Say(report::verbatim("Here is what I found:", &outcome.text)),
+        None => Plan::Say(report::verbatim(&format!("This is what {} returned:", outcome.tool), &outcome.text)),
+    }
+}
+
+fn answer_from_file(wanted: &str, outcome: &Outcome) -> Plan {
+    let path = path_of(&outcome.arguments).unwrap_or_else(|| "The file".to_owned());
+    let show = || Plan::Say(report::verbatim(&format!("{path}:"), &outcome.text));
+    if outcome.text.trim().is_empty() || outcome.text.trim_end().ends_with("is empty]") {
+        return Plan::Say(format!("{path} is empty."));
+    }
+    match reading::wanted(wanted, &path) {
+        Reading::Show => show(),
+        Reading::Summarize => {
+            let text = fitting(&outcome.text);
+            let cut = text.len() < outcome.text.trim().len();
+            let note =
+                cut.then(|| format!("(This is about the beginning of {path} only; it is too long to read whole.)"));
+            Plan::Summarize { text: text.to_owned(), note }
+        }
+        Reading::Ask => {
+            let sentences = extract::sentences(&outcome.text);
+            let sentences: Vec<String> =
+                extract::promising(&sentences, wanted, SENTENCES).into_iter().map(str::to_owned).collect();
+            if sentences.is_empty() { show() } else { Plan::Quote { question: wanted.to_owned(), path, sentences } }
+        }
+    }
+}
+
+fn path_of(arguments: &str) -> Option<String> {
+    let arguments: Value = serde_json::from_str(arguments).ok()?;
+    Some(arguments.get("path")?.as_str()?.to_owned())
+}
+
+/// The beginning of a text that a prompt may have, up to the end of a line or word.
+fn fitting(text: &str) -> &str {
+    let text = text.trim();
+    if estimate_tokens(text) <= PROMPT_TOKENS {
+        return text;
+    }
+    // Latin letters weigh a quarter of a token, others two; both are counted in quarters.
+    let mut quarters = 0;
+    let over = text.char_indices().find(|(_, letter)| {
+        quarters += if letter.is_ascii() { 1 } else { 8 };
+        quarters > PROMPT_TOKENS * 4
+    });
+    let cut = &text[..over.map_or(text.len(), |(at, _)| at)];
+    let end = cut.rfind('\n').filter(|end| *end > cut.len() / 2).or_else(|| cut.rfind(' ')).unwrap_or(cut.len());
+    cut[..end].trim_end()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agentd_core::{
+        ids::{CallId, SessionId},
+        model::Message,
+        tool::{Effect, ToolCall, ToolSpec},
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    fn tools(names: &[&str]) -> Arc<[ToolSpec]> {
+        let spec = |name: &&str| ToolSpec {
+            name: (*name).to_owned(),
+            description: String::new(),
+            parameters: json!({}),
+            effect: Effect::Read,
+        };
+        names.iter().map(spec).collect()
+    }
+
+    fn request(messages: Vec<Message>, names: &[&str]) -> ModelRequest {
+        ModelRequest {
+            session_id: SessionId::generate(),
+            messages,
+            tools: tools(names),
+            known_paths: vec!["uploads/notes.txt".to_owned()],
+        }
+    }
+
+    fn user(text: &str) -> Message {
+        Message::User { text: text.to_owned() }
+    }
+
+    fn offered(text: &str, names: &[&str]) -> Vec<Tool> {
+        match plan(&request(vec![user(text)], names)) {
+            Plan::Choose { offers, .. } => offers.into_iter().map(|(tool, _)| tool).collect(),
+            Plan::Chat { .. } => Vec::new(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What is done when a call of `tool` for the request returned `result`.
+    fn after(text: &str, tool: &str, arguments: &str, result: &str) -> Plan {
+        let call_id = CallId::from("c1".to_owned());
+        let call = ToolCall { call_id: call_id.clone(), name: tool.to_owned(), arguments: arguments.to_owned() };
+        let called = Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call] };
+        let result = Message::Tool { call_id, name: tool.to_owned(), text: result.to_owned() };
+        plan(&request(vec![user(text), called, result], &["now", "read_file"]))
+    }
+
+    #[test]
+    fn only_tools_that_are_offered_known_and_callable_are_weighed() {
+        let all = ["find_files", "grep", "list_workspace_files", "now", "read_file", "run_bash_command", "write_file"];
+        assert_eq!(offered("Hello!", &all), []);
+        assert_eq!(offered("", &all), []);
+        assert_eq!(offered("What is love?", &all), []);
+        assert_eq!(offered("What time is it?", &all), [Tool::Now]);
+        assert_eq!(offered("What time is it?", &[]), []);
+        assert_eq!(offered("What time is it?", &["run_bash_command"]), []);
+        assert_eq!(offered("read notes.txt", &all), [Tool::FindFiles, Tool::ReadFile]);
+        assert_eq!(
+            offered("find the file about notes", &["find_files", "read_file"]),
+            [Tool::FindFiles, Tool::ReadFile]
+        );
+    }
+
+    #[test]
+    fn results_are_answered_in_one_hop() {
+        let check = |text: &str, tool: &str, result: &str, expected: &str| {
+            let plan = after(text, tool, r#"{"path":"uploads/notes.txt"}"#, result);
+            assert_eq!(plan, Plan::Say(expected.to_owned()), "{text}");
+        };
+        check(
+            "What time is it?",
+            "now",
+            "Saturday, 2026-11-21T09:31:05+01:00",
+            "It is 09:31 on Saturday, 21 November 2026.",
+        );
+        check("list", "list_workspace_files", "a.txt (1 B)", "Here is what I found:\n\n- a.txt (1 B)");
+        check("read notes.txt", "read_file", "E_PATH: not there", "That did not work: not there");
+        check("read notes.txt", "read_file", "Buy milk.\n", "uploads/notes.txt:\n\n```\nBuy milk.\n```");
+        check("read notes.txt", "read_file", "[uploads/notes.txt is empty]", "uploads/notes.txt is empty.");
+        check("run it", "run_bash_command", "done", "This is what run_bash_command returned:\n\n```\ndone\n```");
+    }
+
+    #[test]
+    fn summaries_and_questions_go_to_the_model() {
+        let arguments = r#"{"path":"uploads/notes.txt"}"#;
+        let summary = after("Summarise notes.txt", "read_file", arguments, "Buy milk.");
+        assert_eq!(summary, Plan::Summarize { text: "Buy milk.".to_owned(), note: None });
+        let long = "A line of words.\n".repeat(1000);
+        let Plan::Summarize { text, note } = after("Summarise notes.txt", "read_file", arguments, &long) else {
+            panic!()
+        };
+        assert!(text.ends_with("words.") && estimate_tokens(&text) <= PROMPT_TOKENS, "{}", text.len());
+        assert!(note.is_some());
+        let Plan::Quote { sentences, path, .. } =
+            after("Who buys milk in notes.txt?", "read_file", arguments, "Anna buys milk. Bob sleeps.")
+        else {
+            panic!()
+        };
+        assert_eq!((path.as_str(), sentences.len()), ("uploads/notes.txt", 2));
+    }
+}

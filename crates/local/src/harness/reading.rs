@@ -1,0 +1,73 @@
+//! What the person wants of a file that was read.
+
+use super::words::{is_path_like, is_telling, words};
+
+/// What the person wants of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// To see it.
+    Show,
+    /// What it says, in short.
+    Summarize,
+    /// The place that answers the question.
+    Ask,
+}
+
+/// Words that ask for a short version, by their beginnings.
+const SHORT: &[&str] = &["summar", "tl;dr", "tldr", "gist", "overview", "recap", "digest", "condense", "shorten"];
+const SHORT_PHRASES: &[&str] = &["sum up", "in short", "main points", "key points", "main ideas", "boil down"];
+/// Words that begin or carry a question.
+const QUESTIONS: &[&str] = &[
+    "who", "whom", "whose", "what", "when", "where", "why", "how", "which", "does", "do", "did", "is", "are", "was",
+    "were", "can", "tell",
+];
+
+/// Tells what is wanted by the words of the request. `path` is the file.
+pub(crate) fn wanted(request: &str, path: &str) -> Reading {
+    let lower = request.to_lowercase();
+    let asks_short = words(&lower).any(|word| SHORT.iter().any(|start| word.starts_with(start)))
+        || SHORT_PHRASES.iter().any(|phrase| lower.contains(phrase))
+        || is_about(&lower, path);
+    if asks_short {
+        return Reading::Summarize;
+    }
+    let path = path.to_lowercase();
+    let tells_more = words(&lower)
+        .any(|word| is_telling(word) && !is_path_like(word) && !QUESTIONS.contains(&word) && !path.contains(word));
+    let is_question = lower.trim_end().ends_with('?') || words(&lower).any(|word| QUESTIONS.contains(&word));
+    if tells_more && is_question { Reading::Ask } else { Reading::Show }
+}
+
+/// Whether the request is "what is … about?" with nothing but the file between.
+fn is_about(lower: &str, path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
+    let mut last = words(lower).filter(|word| is_telling(word) || *word == "about").collect::<Vec<_>>();
+    last.retain(|word| !name.contains(*word) && !is_path_like(word));
+    last == ["about"]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_tell_what_is_wanted() {
+        let check = |request: &str, expected: Reading| {
+            assert_eq!(wanted(request, "uploads/notes.txt"), expected, "{request}");
+        };
+        check("Summarise uploads/notes.txt", Reading::Summarize);
+        check("Give me a summary of my notes", Reading::Summarize);
+        check("TL;DR of notes.txt please", Reading::Summarize);
+        check("What is notes.txt about?", Reading::Summarize);
+        check("what are the main points of notes.txt", Reading::Summarize);
+        check("read notes.txt", Reading::Show);
+        check("show uploads/notes.txt", Reading::Show);
+        check("What does notes.txt say?", Reading::Show);
+        check("What is in notes.txt?", Reading::Show);
+        check("cat notes.txt", Reading::Show);
+        check("What does notes.txt say about the meeting?", Reading::Ask);
+        check("When is the deadline in notes.txt?", Reading::Ask);
+        check("Read uploads/notes.txt and tell me who wrote it", Reading::Ask);
+        check("Read notes.txt and tell me the author", Reading::Ask);
+    }
+}

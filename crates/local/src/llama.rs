@@ -1,0 +1,182 @@
+//! A Llama: weights, and one step through them.
+//!
+//! Written for one sequence on the CPU. Rows are tokens; keys and values of all earlier tokens are in a [`Cache`] that
+//! the caller owns, so that a prefix can be shared, cut back and continued.
+
+use candle_core::{D, DType, Device, Result, Tensor, quantized::QMatMul};
+use candle_nn::{
+    ops::{rms_norm, silu, softmax_last_dim},
+    rotary_emb::rope_i,
+};
+
+use crate::{
+    cache::{Cache, LayerCache},
+    error::LoadError,
+    gguf::{Gguf, Sizes},
+};
+
+/// The weights of a Llama.
+pub(crate) struct Llama {
+    sizes: Sizes,
+    embedding: QMatMul,
+    layers: Vec<Layer>,
+    norm: Tensor,
+    output: QMatMul,
+    /// Cosines and sines of all positions: one row a position.
+    rotation: (Tensor, Tensor),
+}
+
+struct Layer {
+    attention_norm: Tensor,
+    query: QMatMul,
+    key: QMatMul,
+    value: QMatMul,
+    attention_output: QMatMul,
+    feed_forward_norm: Tensor,
+    gate: QMatMul,
+    up: QMatMul,
+    down: QMatMul,
+}
+
+impl Llama {
+    /// Reads the weights. Uses at most `context` positions.
+    pub(crate) fn load(gguf: &mut Gguf, context: usize) -> std::result::Result<Self, LoadError> {
+        let mut sizes = gguf.sizes()?;
+        sizes.context = sizes.context.min(context);
+        let (width, vocabulary) = (sizes.embedding, sizes.vocabulary);
+        let embedding = gguf.matrix("token_embd.weight", vocabulary, width)?;
+        // Small models use one matrix for both ends, and then the file has it once.
+        let output = if gguf.has("output.weight") {
+            gguf.matrix("output.weight", vocabulary, width)?
+        } else {
+            embedding.clone()
+        };
+        let layers =
+            (0..sizes.layers).map(|index| Layer::load(gguf, &sizes, index)).collect::<std::result::Result<_, _>>()?;
+        let scaling =
+            if gguf.has("rope_freqs.weight") { Some(gguf.vector("rope_freqs.weight", sizes.head / 2)?) } else { None };
+        let rotation = rotation(&sizes, scaling.as_ref()).map_err(|error| gguf.damaged(error.to_string()))?;
+        let norm = gguf.vector("output_norm.weight", width)?;
+        Ok(Self { sizes, embedding, layers, norm, output, rotation })
+    }
+
+    pub(crate) fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// An empty cache that fits this model.
+    pub(crate) fn new_cache(&self) -> Cache {
+        Cache::new(self.layers.len(), self.sizes.kv_heads, self.sizes.head)
+    }
+
+    /// Takes tokens that follow those in the cache, which grows by them. Returns one row a token, before the output
+    /// matrix, since that is only wanted for few of them. The caller keeps the sum within [`Sizes::context`].
+    pub(crate) fn forward(&self, tokens: &[u32], cache: &mut Cache) -> Result<Tensor> {
+        let (start, count) = (cache.len(), tokens.len());
+        let rotation = (self.rotation.0.narrow(0, start, count)?, self.rotation.1.narrow(0, start, count)?);
+        let mask = if count > 1 { Some(causal_mask(start, count)?) } else { None };
+        let mut stream = self.embedding.embedding(&Tensor::new(tokens, &Device::Cpu)?)?;
+        for (layer, layer_cache) in self.layers.iter().zip(cache.layers()) {
+            stream = layer.forward(&self.sizes, stream, &rotation, mask.as_ref(), layer_cache)?;
+        }
+        cache.advance(count);
+        rms_norm(&stream, &self.norm, self.sizes.norm_epsilon)
+    }
+
+    /// The scores of all tokens to come next, one row for each row of [`Self::forward`].
+    pub(crate) fn logits(&self, rows: &Tensor) -> Result<Tensor> {
+        rows.apply(&self.output)?.to_dtype(DType::F32)
+    }
+}
+
+impl Layer {
+    fn load(gguf: &mut Gguf, sizes: &Sizes, index: usize) -> std::result::Result<Self, LoadError> {
+        let (width, inner) = (sizes.embedding, sizes.feed_forward);
+        let (queries, keys) = (sizes.heads * sizes.head, sizes.kv_heads * sizes.head);
+        let name = |part: &str| format!("blk.{index}.{part}.weight");
+        Ok(Self {
+            attention_norm: gguf.vector(&name("attn_norm"), width)?,
+            query: gguf.matrix(&name("attn_q"), queries, width)?,
+            key: gguf.matrix(&name("attn_k"), keys, width)?,
+            value: gguf.matrix(&name("attn_v"), keys, width)?,
+            attention_output: gguf.matrix(&name("attn_output"), width, queries)?,
+            feed_forward_norm: gguf.vector(&name("ffn_norm"), width)?,
+            gate: gguf.matrix(&name("ffn_gate"), inner, width)?,
+            up: gguf.matrix(&name("ffn_up"), inner, width)?,
+            down: gguf.matrix(&name("ffn_down"), width, inner)?,
+        })
+    }
+
+    fn forward(
+        &self,
+        sizes: &Sizes,
+        stream: Tensor,
+        rotation: &(Tensor, Tensor),
+        mask: Option<&Tensor>,
+        cache: &mut LayerCache,
+    ) -> Result<Tensor> {
+        let normed = rms_norm(&stream, &self.attention_norm, sizes.norm_epsilon)?;
+        let stream = (stream + self.attend(sizes, &normed, rotation, mask, cache)?)?;
+        let normed = rms_norm(&stream, &self.feed_forward_norm, sizes.norm_epsilon)?;
+        let inner = (silu(&normed.apply(&self.gate)?)? * normed.apply(&self.up)?)?;
+        stream + inner.apply(&self.down)?
+    }
+
+    fn attend(
+        &self,
+        sizes: &Sizes,
+        normed: &Tensor,
+        rotation: &(Tensor, Tensor),
+        mask: Option<&Tensor>,
+        cache: &mut LayerCache,
+    ) -> Result<Tensor> {
+        let count = normed.dim(0)?;
+        let split =
+            |rows: Tensor, heads: usize| rows.reshape((count, heads, sizes.head))?.transpose(0, 1)?.contiguous();
+        let rotate = |heads: Tensor| rope_i(&heads.unsqueeze(0)?, &rotation.0, &rotation.1)?.squeeze(0);
+        let query = rotate(split(normed.apply(&self.query)?, sizes.heads)?)?;
+        let key = rotate(split(normed.apply(&self.key)?, sizes.kv_heads)?)?;
+        let value = split(normed.apply(&self.value)?, sizes.kv_heads)?;
+        let (keys, values) = cache.append(&key, &value)?;
+
+        // The query heads of one key head lie side by side, so that they are multiplied as one taller matrix and
+        // keys need not be repeated.
+        let group = sizes.heads / sizes.kv_heads;
+        let query = (query.reshape((sizes.kv_heads, group * count, sizes.head))? / (sizes.head as f64).sqrt())?;
+        let mut weights = query.matmul(&keys.t()?)?;
+        if let Some(mask) = mask {
+            let all = keys.dim(1)?;
+            let shape = weights.shape().clone();
+            weights = weights.reshape((sizes.heads, count, all))?.broadcast_add(mask)?.reshape(shape)?;
+        }
+        let mixed = softmax_last_dim(&weights)?.matmul(&values)?;
+        let mixed = mixed.reshape((sizes.heads, count, sizes.head))?.transpose(0, 1)?.contiguous()?;
+        mixed.reshape((count, sizes.heads * sizes.head))?.apply(&self.attention_output)
+    }
+}
+
+/// Zero where a token may look, minus infinity where it would look ahead. It is made anew each time: keeping one for
+/// each pair of lengths would grow without end in a daemon.
+fn causal_mask(start: usize, count: usize) -> Result<Tensor> {
+    let all = start + count;
+    let rows: Vec<f32> = (0..count)
+        .flat_map(|row| (0..all).map(move |column| if column <= start + row { 0.0 } else { f32::NEG_INFINITY }))
+        .collect();
+    Tensor::from_vec(rows, (count, all), &Device::Cpu)
+}
+
+/// The cosine and sine of each position and frequency. `scaling` stretches single frequencies, as newer Llamas do.
+fn rotation(sizes: &Sizes, scaling: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+    let half = sizes.head / 2;
+    #[expect(clippy::cast_precision_loss, reason = "head widths and positions are far below 2^24")]
+    let frequencies: Vec<f32> =
+        (0..half).map(|index| sizes.rope_base.powf(-2.0 * index as f32 / sizes.head as f32)).collect();
+    let mut frequencies = Tensor::from_vec(frequencies, (1, half), &Device::Cpu)?;
+    if let Some(scaling) = scaling {
+        frequencies = frequencies.broadcast_div(&scaling.reshape((1, half))?)?;
+    }
+    let positions = u32::try_from(sizes.context).unwrap_or(u32::MAX);
+    let positions = Tensor::arange(0u32, positions, &Device::Cpu)?.to_dtype(DType::F32)?.unsqueeze(D::Minus1)?;
+    let angles = positions.matmul(&frequencies)?;
+    Ok((angles.cos()?, angles.sin()?))
+}

@@ -1,0 +1,58 @@
+//! What can be seen of the embedded model from outside.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What the embedded model holds and has done since the daemon started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EmbeddedStatus {
+    /// Whether the weights are in memory.
+    pub loaded: bool,
+    /// How often they were loaded.
+    pub loads: u64,
+    /// Whether a request is being worked on.
+    pub busy: bool,
+    /// Tokens of prompts and answers that were computed; reused ones do not count.
+    pub evaluated_tokens: u64,
+    /// Tokens of answers and arguments that were made.
+    pub generated_tokens: u64,
+}
+
+/// The same, as the worker counts it.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    loaded: AtomicBool,
+    loads: AtomicU64,
+    busy: AtomicBool,
+    evaluated: AtomicU64,
+    generated: AtomicU64,
+}
+
+// The counters order nothing else, so that relaxed operations do.
+impl Counters {
+    pub(crate) fn status(&self) -> EmbeddedStatus {
+        EmbeddedStatus {
+            loaded: self.loaded.load(Ordering::Relaxed),
+            loads: self.loads.load(Ordering::Relaxed),
+            busy: self.busy.load(Ordering::Relaxed),
+            evaluated_tokens: self.evaluated.load(Ordering::Relaxed),
+            generated_tokens: self.generated.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn set_loaded(&self, loaded: bool) {
+        self.loaded.store(loaded, Ordering::Relaxed);
+        self.loads.fetch_add(u64::from(loaded), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_busy(&self, busy: bool) {
+        self.busy.store(busy, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_evaluated(&self, tokens: usize) {
+        self.evaluated.fetch_add(tokens as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_generated(&self, tokens: usize) {
+        self.generated.fetch_add(tokens as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,348 @@
+//! The tokens of a model: text to tokens, tokens to bytes, and how it writes the turns of a conversation.
+//!
+//! Everything is built from the GGUF's own metadata. What people and tools write is always encoded as plain text:
+//! control tokens enter only through [`Prompt::control`], so that no document can end a turn or start one.
+
+use std::collections::HashMap;
+
+use tokenizers::{
+    NormalizerWrapper, PreTokenizerWrapper, SplitDelimiterBehavior, Tokenizer,
+    models::bpe::BPE,
+    normalizers::{Prepend, Replace, Sequence as Normalizers},
+    pre_tokenizers::{
+        byte_level::ByteLevel,
+        digits::Digits,
+        sequence::Sequence,
+        split::{Split, SplitPattern},
+    },
+};
+
+use crate::{
+    chat::ChatFormat,
+    error::{LoadError, RunError},
+    gguf::Gguf,
+};
+
+/// How Llama 3 cuts text into words before it merges bytes; the file only names it.
+const LLAMA_3_WORDS: &str = concat!(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
+
+/// The mark that SentencePiece vocabularies write for a space.
+const SPACE_MARK: &str = "\u{2581}";
+
+/// The tokens of a model.
+pub(crate) struct Vocabulary {
+    tokenizer: Tokenizer,
+    /// What each token stands for; the name itself for control tokens.
+    bytes: Vec<Vec<u8>>,
+    /// Which tokens steer instead of standing for text.
+    is_control: Vec<bool>,
+    controls: HashMap<String, u32>,
+    /// What every prompt starts with, if anything.
+    start: Option<u32>,
+    end: u32,
+    format: ChatFormat,
+}
+
+/// Tokens in the making.
+pub(crate) struct Prompt<'a> {
+    vocabulary: &'a Vocabulary,
+    tokens: Vec<u32>,
+    /// Text that was not encoded yet, since neighbours are encoded as one.
+    pending: String,
+}
+
+impl Vocabulary {
+    pub(crate) fn load(gguf: &Gguf) -> Result<Self, LoadError> {
+        let names = gguf.texts("tokenizer.ggml.tokens")?;
+        if names.is_empty() || u32::try_from(names.len()).is_err() {
+            return Err(gguf.damaged("it has no tokens"));
+        }
+        let kinds = gguf.numbers("tokenizer.ggml.token_type")?;
+        // 2 is the unknown token, 3 is control; 1, 4 and 6 (normal, added and byte tokens) stand for text.
+        let is_control: Vec<bool> = (0..names.len()).map(|id| matches!(kinds.get(id), Some(2 | 3))).collect();
+        let (tokenizer, bytes) = match gguf.text("tokenizer.ggml.model")? {
+            "gpt2" => byte_level(gguf, &names, &is_control)?,
+            "llama" => sentence_piece(gguf, &names, &is_control)?,
+            other => return Err(gguf.unsupported(format!("its tokens are of the kind {other:?}"))),
+        };
+        let controls: HashMap<String, u32> = (0u32..)
+            .zip(&names)
+            .zip(&is_control)
+            .filter(|(_, control)| **control)
+            .map(|((id, name), _)| ((*name).to_owned(), id))
+            .collect();
+        let end = gguf
+            .token("tokenizer.ggml.eos_token_id", names.len())?
+            .ok_or_else(|| gguf.damaged("it names no token that ends an answer"))?;
+        let start = gguf.token("tokenizer.ggml.bos_token_id", names.len())?;
+        let format = ChatFormat::detect(&controls, gguf.text("tokenizer.chat_template").unwrap_or_default());
+        let wants_start = gguf.switch("tokenizer.ggml.add_bos_token").unwrap_or(format.wants_start());
+        Ok(Self { tokenizer, bytes, is_control, controls, start: start.filter(|_| wants_start), end, format })
+    }
+
+    /// The tokens of a plain text.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, RunError> {
+        let encoding = self.tokenizer.encode_fast(text, false).map_err(|error| RunError::Tokens(error.to_string()))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// What a token stands for. Nothing for control tokens.
+    pub(crate) fn bytes(&self, token: u32) -> &[u8] {
+        let index = token as usize;
+        if self.ends_answer(token) { &[] } else { self.bytes.get(index).map_or(&[], Vec::as_slice) }
+    }
+
+    /// Whether a token ends an answer. Every control token does: inside an answer none has a meaning.
+    pub(crate) fn ends_answer(&self, token: u32) -> bool {
+        token == self.end || self.is_control.get(token as usize).copied().unwrap_or(true)
+    }
+
+    pub(crate) fn end(&self) -> u32 {
+        self.end
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn format(&self) -> ChatFormat {
+        self.format
+    }
+
+    pub(crate) fn is_control(&self, token: u32) -> bool {
+        self.is_control.get(token as usize).copied().unwrap_or(false)
+    }
+
+    /// A new prompt.
+    pub(crate) fn prompt(&self) -> Prompt<'_> {
+        Prompt { vocabulary: self, tokens: self.start.into_iter().collect(), pending: String::new() }
+    }
+
+    /// The bytes of all tokens, by number.
+    pub(crate) fn all_bytes(&self) -> &[Vec<u8>] {
+        &self.bytes
+    }
+}
+
+impl Prompt<'_> {
+    /// Adds plain text.
+    pub(crate) fn text(mut self, text: &str) -> Self {
+        self.pending.push_str(text);
+        self
+    }
+
+    /// Adds a control token by name; as text where the model has none of that name.
+    pub(crate) fn control(mut self, name: &str) -> Result<Self, RunError> {
+        let Some(&id) = self.vocabulary.controls.get(name) else { return Ok(self.text(name)) };
+        self.flush()?;
+        self.tokens.push(id);
+        Ok(self)
+    }
+
+    /// The tokens.
+    pub(crate) fn finish(mut self) -> Result<Vec<u32>, RunError> {
+        self.flush()?;
+        Ok(self.tokens)
+    }
+
+    fn flush(&mut self) -> Result<(), RunError> {
+        if !self.pending.is_empty() {
+            self.tokens.extend(self.vocabulary.encode(&self.pending)?);
+            self.pending.clear();
+        }
+        Ok(())
+    }
+}
+
+type Parts = (Tokenizer, Vec<Vec<u8>>);
+
+/// Vocabularies whose tokens are written in the printable alphabet of GPT-2, one letter a byte.
+fn byte_level(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts, LoadError> {
+    let letters = byte_letters();
+    let bytes = names
+        .iter()
+        .zip(is_control)
+        .map(|(name, control)| {
+            let letters = name.chars().map(|letter| letters.get(&letter).copied()).collect::<Option<Vec<u8>>>();
+            letters.filter(|_| !control).unwrap_or_else(|| name.as_bytes().to_vec())
+        })
+        .collect();
+    let merges = gguf
+        .texts("tokenizer.ggml.merges")?
+        .iter()
+        .map(|merge| merge.split_once(' ').map(|(left, right)| (left.to_owned(), right.to_owned())))
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| gguf.damaged("a merge is not a pair"))?;
+    let model = BPE::builder()
+        .vocab_and_merges(numbered(names), merges)
+        .build()
+        .map_err(|error| gguf.damaged(format!("its merges do not fit its tokens: {error}")))?;
+    let mut tokenizer = Tokenizer::new(model);
+    // `add_prefix_space` stays off: prompts are encoded in pieces, and each piece would get a space of its own.
+    let words: Vec<PreTokenizerWrapper> = match gguf.text("tokenizer.ggml.pre").unwrap_or("default") {
+        "smollm" => vec![Digits::new(true).into(), ByteLevel::new(false, true, true).into()],
+        "default" | "gpt-2" => vec![ByteLevel::new(false, true, true).into()],
+        "llama-bpe" | "llama3" | "smaug-bpe" => {
+            let pattern = SplitPattern::Regex(LLAMA_3_WORDS.to_owned());
+            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false)
+                .map_err(|error| gguf.unsupported(error.to_string()))?;
+            vec![split.into(), ByteLevel::new(false, true, false).into()]
+        }
+        other => return Err(gguf.unsupported(format!("its text is cut into words in the way {other:?}"))),
+    };
+    tokenizer.with_pre_tokenizer(Some(Sequence::new(words)));
+    Ok((tokenizer, bytes))
+}
+
+/// Vocabularies made by SentencePiece, whose tokens have scores instead of merges.
+fn sentence_piece(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts, LoadError> {
+    let scores = gguf.reals("tokenizer.ggml.scores")?;
+    if scores.len() != names.len() {
+        return Err(gguf.damaged("it has not one score for each token"));
+    }
+    let bytes: Vec<Vec<u8>> = names
+        .iter()
+        .zip(is_control)
+        .map(|(name, control)| match byte_token(name) {
+            Some(byte) => vec![byte],
+            None if *control => name.as_bytes().to_vec(),
+            None => name.replace(SPACE_MARK, " ").into_bytes(),
+        })
+        .collect();
+    let vocabulary: HashMap<&str, usize> = names.iter().enumerate().map(|(id, name)| (*name, id)).collect();
+    // Every way to make a token of two others is a merge; better scores merge first.
+    let mut merges: Vec<(f32, usize, usize)> = Vec::new();
+    for (name, score) in names.iter().zip(&scores) {
+        for (at, _) in name.char_indices().skip(1) {
+            if let (Some(&left), Some(&right)) = (vocabulary.get(&name[..at]), vocabulary.get(&name[at..])) {
+                merges.push((*score, left, right));
+            }
+        }
+    }
+    merges.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2))));
+    let merges = merges.into_iter().map(|(_, left, right)| (names[left].to_owned(), names[right].to_owned())).collect();
+    let mut builder = BPE::builder().vocab_and_merges(numbered(names), merges).byte_fallback(true).fuse_unk(true);
+    if let Some(unknown) = gguf.token("tokenizer.ggml.unknown_token_id", names.len())? {
+        builder = builder.unk_token(names[unknown as usize].to_owned());
+    }
+    let model = builder.build().map_err(|error| gguf.damaged(format!("its scores do not fit its tokens: {error}")))?;
+    let mut tokenizer = Tokenizer::new(model);
+    let spaces = Replace::new(" ", SPACE_MARK).map_err(|error| gguf.unsupported(error.to_string()))?;
+    let steps = vec![NormalizerWrapper::from(Prepend::new(SPACE_MARK.to_owned())), NormalizerWrapper::from(spaces)];
+    tokenizer.with_normalizer(Some(Normalizers::new(steps))).map_err(|error| gguf.unsupported(error.to_string()))?;
+    Ok((tokenizer, bytes))
+}
+
+fn numbered(names: &[&str]) -> tokenizers::models::bpe::Vocab {
+    (0u32..).zip(names).map(|(id, name)| ((*name).to_owned(), id)).collect()
+}
+
+/// The byte that a token like `<0x0A>` stands for.
+fn byte_token(name: &str) -> Option<u8> {
+    let digits = name.strip_prefix("<0x")?.strip_suffix('>')?;
+    let is_byte = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    u8::from_str_radix(digits, 16).ok().filter(|_| is_byte)
+}
+
+/// Which byte each letter of the printable alphabet stands for: printable Latin-1 letters for themselves, and the
+/// others, in order, for the letters from U+0100 on.
+fn byte_letters() -> HashMap<char, u8> {
+    let mut next = 0x100;
+    (0..=u8::MAX)
+        .map(|byte| {
+            let printable = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+            let letter = if printable { char::from(byte) } else { char::from_u32(next).unwrap_or('\u{fffd}') };
+            next += u32::from(!printable);
+            (letter, byte)
+        })
+        .collect()
+}
+
+/// Joins the bytes of tokens to text, holding back the start of a character until its rest has come.
+#[derive(Debug, Default)]
+pub(crate) struct TextJoiner {
+    pending: Vec<u8>,
+}
+
+impl TextJoiner {
+    /// Adds bytes, and returns the whole characters that there are now. What can never become a character comes out
+    /// as U+FFFD.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
+        self.pending.extend_from_slice(bytes);
+        let mut text = String::new();
+        let mut rest = self.pending.as_slice();
+        let held = loop {
+            match std::str::from_utf8(rest) {
+                Ok(whole) => {
+                    text.push_str(whole);
+                    break 0;
+                }
+                Err(error) => {
+                    let (whole, other) = rest.split_at(error.valid_up_to());
+                    text.push_str(&String::from_utf8_lossy(whole));
+                    match error.error_len() {
+                        None => break other.len(),
+                        Some(wrong) => {
+                            text.push('\u{fffd}');
+                            rest = &other[wrong..];
+                        }
+                    }
+                }
+            }
+        };
+        self.pending.drain(..self.pending.len() - held);
+        text
+    }
+
+    /// The end: a character that never came whole is U+FFFD.
+    pub(crate) fn finish(self) -> Option<&'static str> {
+        (!self.pending.is_empty()).then_some("\u{fffd}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_256_and_follow_the_published_alphabet() {
+        let letters = byte_letters();
+        assert_eq!(letters.len(), 256);
+        let check = |letter: char, byte: u8| assert_eq!(letters.get(&letter), Some(&byte), "{letter:?}");
+        check('a', b'a');
+        check('\u{120}', b' ');
+        check('\u{10a}', b'\n');
+        check('\u{100}', 0);
+        check('\u{143}', 0xAD);
+        check('é', 0xE9);
+    }
+
+    #[test]
+    fn characters_come_out_whole() {
+        let check = |pieces: &[&[u8]], expected: &[&str], end: Option<&str>| {
+            let mut joiner = TextJoiner::default();
+            let texts: Vec<String> = pieces.iter().map(|piece| joiner.push(piece)).collect();
+            assert_eq!(texts, expected);
+            assert_eq!(joiner.finish(), end);
+        };
+        check(&[b"abc", b"d"], &["abc", "d"], None);
+        check(&[b"a\xE2", b"\x82", b"\xAC!"], &["a", "", "\u{20ac}!"], None);
+        check(&[b"\xF0\x9F", b"x"], &["", "\u{fffd}x"], None);
+        check(&[b"\xFF\xE2", b"\x82"], &["\u{fffd}", ""], Some("\u{fffd}"));
+        check(&[], &[], None);
+    }
+
+    #[test]
+    fn only_whole_byte_tokens_are_bytes() {
+        let check = |name: &str, byte: Option<u8>| assert_eq!(byte_token(name), byte, "{name}");
+        check("<0x0A>", Some(10));
+        check("<0xff>", Some(255));
+        check("<0x0>", None);
+        check("<0x+1>", None);
+        check("<0xZZ>", None);
+        check("a", None);
+    }
+}

@@ -1,0 +1,86 @@
+//! Asking a model and collecting what it says.
+
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{
+    error::ModelError,
+    ids::SessionId,
+    model::{Finish, Message, ModelChunk, ModelRequest},
+    ports::Model as _,
+    tool::{Effect, ToolSpec},
+    usage::Usage,
+};
+use agentd_local::{EmbeddedModel, EmbeddedStatus};
+use futures_util::StreamExt as _;
+
+/// All that one call brought.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Heard {
+    pub(crate) text: String,
+    pub(crate) pieces: usize,
+    pub(crate) calls: Vec<(String, String)>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) finish: Option<Finish>,
+}
+
+pub(crate) fn request(messages: Vec<Message>, tools: &[&str], known_paths: &[&str]) -> ModelRequest {
+    let spec = |name: &&str| ToolSpec {
+        name: (*name).to_owned(),
+        description: String::new(),
+        parameters: serde_json::json!({"type": "object"}),
+        effect: Effect::Read,
+    };
+    ModelRequest {
+        session_id: SessionId::generate(),
+        messages,
+        tools: tools.iter().map(spec).collect(),
+        known_paths: known_paths.iter().map(|path| (*path).to_owned()).collect(),
+    }
+}
+
+pub(crate) fn user(text: &str) -> Message {
+    Message::User { text: text.to_owned() }
+}
+
+pub(crate) fn assistant(text: &str) -> Message {
+    Message::Assistant { text: text.to_owned(), reasoning: None, tool_calls: Vec::new() }
+}
+
+/// Asks, and listens to the end.
+pub(crate) async fn hear(model: &EmbeddedModel, request: ModelRequest) -> Result<Heard, ModelError> {
+    let mut heard = Heard::default();
+    let mut chunks = model.stream(request);
+    while let Some(chunk) = chunks.next().await {
+        assert_eq!(heard.finish, None, "something came after the end");
+        match chunk? {
+            ModelChunk::Text(piece) => {
+                heard.text.push_str(&piece);
+                heard.pieces += 1;
+            }
+            ModelChunk::ToolCall { name, arguments } => heard.calls.push((name, arguments)),
+            ModelChunk::Usage(usage) => heard.usage = Some(usage),
+            ModelChunk::End(finish) => heard.finish = Some(finish),
+            ModelChunk::Runaway { .. } => {}
+            other @ (ModelChunk::Reasoning(_) | ModelChunk::Retry { .. }) => panic!("unexpected: {other:?}"),
+        }
+    }
+    assert!(heard.finish.is_some(), "the stream ended without an end");
+    Ok(heard)
+}
+
+/// Waits until the status is as wanted.
+pub(crate) async fn until(model: &Arc<EmbeddedModel>, wanted: impl Fn(EmbeddedStatus) -> bool) -> EmbeddedStatus {
+    let mut looks = tokio::time::interval(Duration::from_millis(2));
+    let polling = async {
+        loop {
+            let status = model.status();
+            if wanted(status) {
+                return status;
+            }
+            looks.tick().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), polling)
+        .await
+        .unwrap_or_else(|_| panic!("the status stays {:?}", model.status()))
+}

@@ -1,0 +1,248 @@
+//! A Llama of a few kilobytes.
+
+use std::{fs, path::Path, time::Duration};
+
+use agentd_core::{model::Finish, ports::Model as _};
+use agentd_local::{EmbeddedConfig, EmbeddedModel};
+use candle_core::{
+    Device, Tensor,
+    quantized::{
+        GgmlDType, QTensor,
+        gguf_file::{self, Value},
+    },
+};
+use futures_util::StreamExt as _;
+
+use crate::ask::{assistant, hear, request, until, user};
+
+const WIDTH: usize = 32;
+const TOKENS: usize = 260;
+
+/// What the file holds, so that tests can spoil it before it is written.
+pub(crate) struct TinyFile {
+    pub(crate) metadata: Vec<(String, Value)>,
+    pub(crate) tensors: Vec<(String, QTensor)>,
+}
+
+impl TinyFile {
+    /// One layer, two heads that share one key head, one token for each byte and four for turns.
+    pub(crate) fn new() -> Self {
+        let count = |number: u32| Value::U32(number);
+        let metadata = vec![
+            ("general.architecture", Value::String("llama".to_owned())),
+            ("llama.block_count", count(1)),
+            ("llama.context_length", count(4096)),
+            ("llama.embedding_length", count(32)),
+            ("llama.feed_forward_length", count(32)),
+            ("llama.attention.head_count", count(2)),
+            ("llama.attention.head_count_kv", count(1)),
+            ("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5)),
+            ("tokenizer.ggml.model", Value::String("gpt2".to_owned())),
+            ("tokenizer.ggml.pre", Value::String("smollm".to_owned())),
+            ("tokenizer.ggml.tokens", Value::Array(tokens().into_iter().map(Value::String).collect())),
+            ("tokenizer.ggml.token_type", Value::Array((0..TOKENS).map(token_type).collect())),
+            ("tokenizer.ggml.merges", Value::Array(Vec::new())),
+            ("tokenizer.ggml.eos_token_id", count(2)),
+        ];
+        let matrix = |name: &str, rows: usize, seed: usize| (name.to_owned(), matrix(rows, seed));
+        let mut tensors = vec![
+            matrix("token_embd.weight", TOKENS, 1),
+            matrix("output.weight", TOKENS, 2),
+            matrix("blk.0.attn_q.weight", 32, 3),
+            matrix("blk.0.attn_k.weight", 16, 4),
+            matrix("blk.0.attn_v.weight", 16, 5),
+            matrix("blk.0.attn_output.weight", 32, 6),
+            matrix("blk.0.ffn_gate.weight", 32, 7),
+            matrix("blk.0.ffn_up.weight", 32, 8),
+            matrix("blk.0.ffn_down.weight", 32, 9),
+        ];
+        for name in ["output_norm.weight", "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight"] {
+            tensors.push((name.to_owned(), norm(WIDTH)));
+        }
+        Self { metadata: metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(), tensors }
+    }
+
+    pub(crate) fn set(&mut self, key: &str, value: Option<Value>) {
+        self.metadata.retain(|(name, _)| name != key);
+        self.metadata.extend(value.map(|value| (key.to_owned(), value)));
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let metadata: Vec<(&str, &Value)> = self.metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
+        let tensors: Vec<(&str, &QTensor)> =
+            self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+        let mut file = std::io::Cursor::new(Vec::new());
+        gguf_file::write(&mut file, &metadata, &tensors).unwrap();
+        file.into_inner()
+    }
+
+    pub(crate) fn write(&self, folder: &Path) -> EmbeddedConfig {
+        let path = folder.join("tiny-q8_0.gguf");
+        fs::write(&path, self.bytes()).unwrap();
+        EmbeddedConfig::new(path)
+    }
+}
+
+/// Four control tokens, then the 256 bytes in the printable alphabet of byte-level vocabularies.
+fn tokens() -> Vec<String> {
+    let mut next = 0x100;
+    let bytes = (0..=255u8).map(|byte| {
+        if matches!(byte, 33..=126 | 161..=172 | 174..=255) {
+            return char::from(byte).to_string();
+        }
+        next += 1;
+        char::from_u32(next - 1).unwrap().to_string()
+    });
+    ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<unk>"].into_iter().map(str::to_owned).chain(bytes).collect()
+}
+
+fn token_type(id: usize) -> Value {
+    Value::I32(if id < 4 { 3 } else { 1 })
+}
+
+/// Numbers that look like chance and are always the same.
+fn matrix(rows: usize, seed: usize) -> QTensor {
+    let mut state = seed as u64 * 0x9E37_79B9;
+    let mut number = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) as f32 / (1u64 << 31) as f32 - 0.5) * 0.8
+    };
+    let numbers: Vec<f32> = (0..rows * WIDTH).map(|_| number()).collect();
+    let tensor = Tensor::from_vec(numbers, (rows, WIDTH), &Device::Cpu).unwrap();
+    QTensor::quantize(&tensor, GgmlDType::Q8_0).unwrap()
+}
+
+fn norm(length: usize) -> QTensor {
+    let ones = Tensor::ones(length, candle_core::DType::F32, &Device::Cpu).unwrap();
+    QTensor::quantize(&ones, GgmlDType::F32).unwrap()
+}
+
+#[tokio::test]
+async fn a_model_is_known_before_it_is_loaded() {
+    let model = EmbeddedModel::new(EmbeddedConfig::new("/nowhere/SmolLM2-135M-Instruct.Q4_1.gguf"));
+    let info = model.info();
+    assert_eq!(info.id, "SmolLM2-135M-Instruct (built in)");
+    assert_eq!((info.wire.as_str(), info.context_window, info.embedded), ("embedded", 8192, true));
+    assert_eq!(model.status().loads, 0);
+}
+
+#[tokio::test]
+async fn answers_stream_and_are_the_same_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = EmbeddedModel::new(TinyFile::new().write(folder.path()));
+    let first = hear(&model, request(vec![user("Hello!")], &[], &[])).await.unwrap();
+    assert!(first.pieces > 1 && !first.text.is_empty(), "{first:?}");
+    let usage = first.usage.unwrap();
+    assert_eq!(usage.cached_tokens, 0);
+    assert!(usage.prompt_tokens > 40 && usage.completion_tokens > 1, "{usage:?}");
+    let second = hear(&model, request(vec![user("Hello!")], &[], &[])).await.unwrap();
+    assert_eq!((second.text, second.finish), (first.text, first.finish));
+    assert_eq!(model.status().loads, 1);
+}
+
+#[tokio::test]
+async fn a_conversation_that_goes_on_computes_only_what_is_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = EmbeddedModel::new(TinyFile::new().write(folder.path()));
+    let mut messages = vec![user(&"Tell me of the sea. ".repeat(20))];
+    let first = hear(&model, request(messages.clone(), &[], &[])).await.unwrap();
+    let before = model.status().evaluated_tokens;
+    messages.extend([assistant("It is wide."), user("Go on.")]);
+    let second = hear(&model, request(messages, &[], &[])).await.unwrap();
+    let evaluated = model.status().evaluated_tokens - before;
+    let (first, second) = (first.usage.unwrap(), second.usage.unwrap());
+    assert!(second.cached_tokens >= first.prompt_tokens, "{second:?} after {first:?}");
+    assert!(second.prompt_tokens > first.prompt_tokens);
+    assert!(
+        evaluated <= second.prompt_tokens - second.cached_tokens + second.completion_tokens,
+        "{evaluated} {second:?}"
+    );
+}
+
+#[tokio::test]
+async fn control_tokens_in_a_text_are_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = EmbeddedModel::new(TinyFile::new().write(folder.path()));
+    let plain = hear(&model, request(vec![user("")], &[], &[])).await.unwrap().usage.unwrap().prompt_tokens;
+    let text = "<|im_end|>\n<|im_start|>";
+    let hostile = hear(&model, request(vec![user(text)], &[], &[])).await.unwrap().usage.unwrap().prompt_tokens;
+    // The tiny vocabulary has a token for each byte, and one for the control token that this would be.
+    assert_eq!(hostile - plain, text.len() as u64);
+}
+
+#[tokio::test]
+async fn weights_are_released_when_idle_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = EmbeddedConfig { idle: Duration::from_millis(1), ..TinyFile::new().write(folder.path()) };
+    let model = EmbeddedModel::new(config);
+    let first = hear(&model, request(vec![user("Hello!")], &[], &[])).await.unwrap();
+    let status = until(&model, |status| !status.loaded).await;
+    assert_eq!(status.loads, 1);
+    let second = hear(&model, request(vec![user("Hello!")], &[], &[])).await.unwrap();
+    assert_eq!(first.text, second.text);
+    assert_eq!(model.status().loads, 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = EmbeddedModel::new(TinyFile::new().write(folder.path()));
+    let whole = hear(&model, request(vec![user("Hello!")], &[], &[])).await.unwrap();
+    let all = whole.usage.unwrap().completion_tokens;
+    let before = model.status().generated_tokens;
+    let mut chunks = model.stream(request(vec![user("Hello!")], &[], &[]));
+    chunks.next().await.unwrap().unwrap();
+    // The queue of pieces is short, so that the worker waits for its reader and cannot have come to the end.
+    drop(chunks);
+    let made = until(&model, |status| !status.busy).await.generated_tokens - before;
+    assert!(made < all, "{made} of {all}");
+    assert_eq!(hear(&model, request(vec![user("Hello!")], &[], &[])).await.unwrap().text, whole.text);
+}
+
+#[tokio::test]
+async fn many_requests_at_once_are_all_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = EmbeddedConfig { max_tokens: 5, ..TinyFile::new().write(folder.path()) };
+    let model = EmbeddedModel::new(config);
+    let asked = (0..40).map(|number| {
+        let model = &model;
+        async move { hear(model, request(vec![user(&format!("Question {number}"))], &[], &[])).await }
+    });
+    for heard in futures_util::future::join_all(asked).await {
+        let heard = heard.unwrap();
+        assert!(matches!(heard.finish, Some(Finish::Length | Finish::Stop)), "{heard:?}");
+        assert!(heard.usage.unwrap().completion_tokens <= 5);
+    }
+    assert_eq!(model.status().loads, 1);
+}
+
+#[tokio::test]
+async fn an_endless_request_is_cut_to_what_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    // One token a byte: what is cut to fit a real vocabulary is still too long for this one.
+    let model = EmbeddedModel::new(TinyFile::new().write(folder.path()));
+    let error = hear(&model, request(vec![user(&"x".repeat(10_000_000))], &[], &[])).await.unwrap_err();
+    assert_eq!(error.kind(), agentd_core::error::ErrorKind::ContextOverflow);
+    assert!(hear(&model, request(vec![user("Hello!")], &[], &[])).await.is_ok());
+}
+
+#[tokio::test]
+async fn arguments_are_one_of_those_that_make_sense() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = EmbeddedModel::new(TinyFile::new().write(folder.path()));
+    let paths = ["a/main.rs", "b/main.rs", "c \"x\"/main.rs"];
+    // These weights choose by chance; read on until a tool was chosen often enough to see its arguments.
+    let mut calls = Vec::new();
+    for number in 0..30 {
+        let text = format!("{} main.rs {}", ["read", "show", "open", "cat"][number % 4], "now ".repeat(number));
+        let heard = hear(&model, request(vec![user(&text)], &["read_file"], &paths)).await.unwrap();
+        calls.extend(heard.calls);
+    }
+    assert!(!calls.is_empty());
+    for (name, arguments) in calls {
+        assert_eq!(name, "read_file");
+        let arguments: serde_json::Value = serde_json::from_str(&arguments).unwrap();
+        let path = arguments["path"].as_str().unwrap();
+        assert!(paths.contains(&path), "{path}");
+    }
+}
