@@ -13,6 +13,12 @@ use super::{
     yaml,
 };
 
+/// The variable for `turns.max_message_history`.
+const HISTORY: &str = "MAX_MESSAGE_HISTORY";
+
+/// The variable for `service.log_level`.
+const LOG: &str = "AGENTD_LOG";
+
 /// One group of keys: the settings as they are used, and the same as one layer may set them.
 macro_rules! group {
     ($(#[$doc:meta])* $name:ident, $layer:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
@@ -177,11 +183,14 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         service.overlay(layer.service, "service", &file.origin, origins);
     }
 
-    const HISTORY: &str = "MAX_MESSAGE_HISTORY";
     if let Some(text) = sources.env.text(HISTORY) {
         let number = Within::parse(text).map_err(|why| ConfigError::new(Place::Variable(HISTORY.to_owned()), why))?;
         let over = TurnLayer { max_message_history: Some(number), ..TurnLayer::default() };
         turns.overlay(Some(over), "turns", &Origin::Variable(HISTORY), origins);
+    }
+    if let Some(level) = sources.env.text(LOG) {
+        let over = ServiceLayer { log_level: Some(level.to_owned()), ..ServiceLayer::default() };
+        service.overlay(Some(over), "service", &Origin::Variable(LOG), origins);
     }
     if let Some(level) = &sources.flags.log_level {
         let over = ServiceLayer { log_level: Some(level.clone()), ..ServiceLayer::default() };
@@ -219,6 +228,7 @@ fn checked(service: ServiceSettings, origins: &Origins) -> Result<ServiceSetting
                 || Place::Setting(key.to_owned()),
                 |origin| match origin {
                     Origin::Flag(name) => Place::Flag((*name).to_owned()),
+                    Origin::Variable(name) => Place::Variable((*name).to_owned()),
                     other => Place::File(other.path(), None),
                 },
             );

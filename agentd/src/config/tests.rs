@@ -66,7 +66,9 @@ fn a_layer_changes_only_what_it_names_and_is_remembered() {
 
 #[test]
 fn a_flag_stands_above_all() {
-    let mut sources = sources(&[(Subject::Daemon, "service: {log_level: warn}")], &[]);
+    let level = "service: {log_level: warn}";
+    assert_eq!(config(&[(Subject::Daemon, level)], &[("AGENTD_LOG", "trace")]).daemon.service.log_level, "trace");
+    let mut sources = sources(&[(Subject::Daemon, level)], &[("AGENTD_LOG", "trace")]);
     sources.flags.log_level = Some("debug".to_owned());
     assert_eq!(resolve(&sources).unwrap().daemon.service.log_level, "debug");
     sources.flags.log_level = Some("loud".to_owned());

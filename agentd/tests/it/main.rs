@@ -7,4 +7,5 @@ mod daemon;
 mod configuration;
 mod lifecycle;
 mod sockets;
+mod stopping;
 mod supervised;

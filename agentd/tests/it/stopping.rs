@@ -1,0 +1,121 @@
+//! The end of a daemon while a turn runs.
+
+use std::net::TcpListener;
+
+use agentd_core::{
+    error::ErrorKind,
+    event::{Event, EventKind},
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
+};
+use agentd_proto::client::{Client, NewSession, SessionChoice, StartRequest, TurnStream};
+use nix::sys::signal::Signal;
+
+use crate::daemon::{Daemon, Ended, Home, wait_until};
+
+/// A daemon whose turns never end by themselves: its model takes connections and says nothing.
+struct Stuck {
+    home: Home,
+    daemon: Daemon,
+    _model: TcpListener,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Stuck {
+    fn new(drain_deadline: &str) -> Self {
+        let model = TcpListener::bind("127.0.0.1:0").unwrap();
+        let home = Home::new();
+        home.configure("agentd.yaml", &format!("service: {{drain_deadline: {drain_deadline}}}\n"));
+        let mut command = home.command();
+        let address = format!("http://{}/v1", model.local_addr().unwrap());
+        let daemon = home.start_with(command.env("MODEL_BASIC_BASE_URL", address).env("MODEL_BASIC_ID", "silent"));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        Self { home, daemon, _model: model, runtime }
+    }
+
+    /// Starts a turn and reads until it has begun.
+    fn turn(&self) -> TurnStream {
+        self.runtime.block_on(async {
+            let client = Client::connect(&self.home.socket()).await.unwrap();
+            let mut turn = client.turn(request()).await.unwrap();
+            while !matches!(next(&mut turn).await.kind, EventKind::TurnStarted { .. }) {}
+            turn
+        })
+    }
+
+    fn reads_its_end(&self, turn: &mut TurnStream) -> StopReason {
+        self.runtime.block_on(async {
+            loop {
+                if let EventKind::TurnEnded { result } = next(turn).await.kind {
+                    return result.stop_reason;
+                }
+            }
+        })
+    }
+
+    fn ended(self) -> (Home, Ended) {
+        (self.home, self.daemon.ended())
+    }
+}
+
+async fn next(turn: &mut TurnStream) -> Event {
+    turn.next().await.unwrap().expect("the stream ends before its turn")
+}
+
+fn request() -> StartRequest {
+    StartRequest {
+        session: SessionChoice::New(NewSession::default()),
+        start: StartTurn {
+            text: Some("Hello".to_owned()),
+            slot: None,
+            max_steps: None,
+            on_interrupt: OnInterrupt::Wait,
+            if_busy: IfBusy::Refuse,
+            client: "test".to_owned(),
+        },
+    }
+}
+
+#[test]
+fn a_turn_that_does_not_end_in_time_is_suspended_and_says_so() {
+    let stuck = Stuck::new("100ms");
+    let mut turn = stuck.turn();
+    stuck.daemon.signal(Signal::SIGTERM);
+    assert_eq!(stuck.reads_its_end(&mut turn), StopReason::Suspended);
+    let (home, ended) = stuck.ended();
+    ended.says(0, &[]);
+    assert!(!home.socket().exists());
+    // The next daemon finds nothing to mend: the turn's end was stored.
+    let next = home.start();
+    assert!(!home.log().contains("when the daemon last ended"), "{}", home.log());
+    assert_eq!(next.stop().status.code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let stuck = Stuck::new("1h");
+    let _turn = stuck.turn();
+    stuck.daemon.signal(Signal::SIGTERM);
+    wait_until("the stop has begun", || stuck.home.log().contains("stopping"));
+    stuck.daemon.signal(Signal::SIGTERM);
+    let (home, ended) = stuck.ended();
+    ended.says(1, &["stopped at once by a second signal", "hint: "]);
+    // What the stop left behind is told by the next start.
+    let next = home.start();
+    wait_until("the turn is told", || home.log().contains("when the daemon last ended"));
+    assert_eq!(next.stop().status.code(), Some(0));
+}
+
+#[test]
+fn no_turn_begins_while_it_stops() {
+    let stuck = Stuck::new("1h");
+    let _turn = stuck.turn();
+    stuck.daemon.signal(Signal::SIGTERM);
+    wait_until("the stop has begun", || stuck.home.log().contains("stopping"));
+    let answered = stuck.runtime.block_on(async {
+        let client = Client::connect(&stuck.home.socket()).await.unwrap();
+        client.turn(request()).await.err().and_then(|error| error.answered())
+    });
+    assert_eq!(answered, Some(ErrorKind::ShuttingDown));
+    stuck.daemon.signal(Signal::SIGINT);
+    stuck.ended().1.says(1, &[]);
+}
