@@ -108,7 +108,12 @@ fn print(checks: &[Check]) -> anyhow::Result<()> {
             State::Warn => "\x1b[33mwarn\x1b[0m",
             State::Fail => "\x1b[31mfail\x1b[0m",
         };
-        writeln!(out, "{state} {:<13} {}", check.name, sanitize::clean(&check.message))?;
+        let message = sanitize::clean(&check.message);
+        let mut lines = message.lines();
+        writeln!(out, "{state} {:<13} {}", check.name, lines.next().unwrap_or_default())?;
+        for line in lines {
+            writeln!(out, "     {:<13} {line}", "")?;
+        }
         for line in check.hint.iter().flat_map(|hint| hint.lines()) {
             writeln!(out, "     {:<13} hint: {}", "", sanitize::clean(line))?;
         }

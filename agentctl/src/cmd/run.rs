@@ -45,7 +45,7 @@ fn after_help() -> String {
 
 /// The arguments of `run`.
 #[derive(Debug, Args)]
-#[command(after_help = after_help())]
+#[command(after_help = after_help(), override_usage = "agentctl run [OPTIONS] [PROMPT] [-]")]
 pub(crate) struct RunArgs {
     /// What to ask or tell the model
     #[arg(value_name = "PROMPT] [-", num_args = 0.., hide_possible_values = true)]

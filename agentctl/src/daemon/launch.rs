@@ -93,7 +93,10 @@ pub(crate) fn launch(program: &Path, socket: &Path, log: PathBuf) -> Result<Laun
         Failure::unreachable(format!("cannot start the daemon: {what}: {error}"))
             .hint("run `agentctl doctor` to see what is wrong")
     };
-    let file = open_log(&log).map_err(|error| failed(&format!("cannot open {}", log.display()), &error))?;
+    let file = open_log(&log).map_err(|error| {
+        failed(&format!("cannot open {}", log.display()), &error)
+            .hint("the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one")
+    })?;
     let log_start = file.metadata().map_or(0, |meta| meta.len());
     let copy = file.try_clone().map_err(|error| failed("cannot share the log file", &error))?;
     let mut command = Command::new(program);
