@@ -282,7 +282,7 @@ fn builtin(what: &str) -> Check {
         (None, folder) => Check::fail(
             "model",
             format!("{what}: there are no weights below {}", folder.unwrap_or_default().display()),
-            "bring them with `make weights`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
+            "bring them with `make model`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
         ),
     }
 }

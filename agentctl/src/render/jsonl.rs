@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use agentd_core::{event::Event, ids::SessionId, turn::TurnResult};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::turn::Renderer;
 
@@ -22,6 +22,17 @@ struct ResultLine<'a> {
 /// Never in practice: the result holds nothing that JSON has no form for.
 pub(crate) fn result(session_id: SessionId, result: &TurnResult) -> serde_json::Result<Value> {
     serde_json::to_value(ResultLine { r#type: "result", session_id, result })
+}
+
+/// An event with its type in front, where people who read along look for it.
+fn type_first(event: &Event) -> serde_json::Result<Map<String, Value>> {
+    let Value::Object(mut fields) = serde_json::to_value(event)? else { return Ok(Map::new()) };
+    let mut line = Map::with_capacity(fields.len());
+    if let Some(kind) = fields.shift_remove("type") {
+        line.insert("type".to_owned(), kind);
+    }
+    line.append(&mut fields);
+    Ok(line)
 }
 
 /// Writes lines of JSON and nothing else.
@@ -46,7 +57,7 @@ impl<W: Write> Jsonl<W> {
 
 impl<W: Write + Send> Renderer for Jsonl<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        self.line(event)
+        self.line(&type_first(event)?)
     }
 
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {

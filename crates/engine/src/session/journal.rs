@@ -69,6 +69,14 @@ impl Journal {
         self.open.iter().map(|item| EventKind::ItemCompleted { item: item.clone(), status }).collect()
     }
 
+    /// What the model was saying to the person when it was interrupted.
+    pub(crate) fn open_words(&self) -> Option<String> {
+        self.open.iter().rev().find_map(|item| match &item.body {
+            ItemBody::AgentMessage { text } if !text.is_empty() => Some(text.clone()),
+            _ => None,
+        })
+    }
+
     /// A reader of everything after `seen`.
     pub(crate) fn subscribe(&mut self, seen: u64, live_turn: Option<TurnId>) -> Subscription {
         let catch_up = match live_turn {

@@ -335,6 +335,8 @@ impl Actor {
     /// Stores the end of the open turn: every question withdrawn, every item completed, and the end last.
     async fn end(&mut self, outcome: TurnOutcome) -> Result<(), Fault> {
         let Some(open) = self.open.take() else { return Ok(()) };
+        // Words that were still streaming are the turn's last.
+        let text = self.journal.open_words().unwrap_or(outcome.text);
         let mut facts = self.withdraw_all();
         facts.extend(self.journal.close_open(ItemStatus::Cut));
         let took = self.shared.parts.clock.now().duration_since(open.started_at);
@@ -342,7 +344,7 @@ impl Actor {
             result: Box::new(TurnResult {
                 turn_id: open.turn_id,
                 trace_id: open.trace_id,
-                text: outcome.text,
+                text,
                 tool_used: outcome.tool_used,
                 stop_reason: outcome.reason,
                 error: outcome.error,

@@ -22,14 +22,14 @@ async fn a_cancel_keeps_the_words_that_were_said() {
     until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
     session.cancel(None).await.unwrap();
     let (_, result) = to_end(&mut started.events).await;
-    assert_eq!(result.stop_reason, StopReason::Cancelled);
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Cancelled, "I was about"));
     assert_snapshot!(world.log(&session), @r#"
     1 turn started, base, at most 100 steps
     2 + user_message
     3 = user "Speak!" (Done)
     4 + agent_message
     5 = agent "I was about" (Cut)
-    6 turn ended: Cancelled "", 1 steps
+    6 turn ended: Cancelled "I was about", 1 steps
     "#);
     let mut started = session.start_turn(go_on()).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.text, "to say this.");
