@@ -24,6 +24,18 @@ use crate::{
 /// a cancelled request waits for the end of its chunk.
 const CHUNK: usize = 128;
 
+/// Tokens of an answer that were said recently, when repeating them is made less likely.
+const RECENT: usize = 48;
+
+/// How an answer is made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Manner {
+    /// Tokens at the most.
+    pub(crate) max_tokens: usize,
+    /// How much less likely tokens are that were said recently; 1 changes nothing.
+    pub(crate) repeat_penalty: f32,
+}
+
 /// Whether to go on.
 pub(crate) trait Stop {
     /// Whether nobody wants the answer any more.
@@ -128,7 +140,7 @@ impl Inference {
         &self,
         track: &mut Track,
         prompt: &[u32],
-        max_tokens: usize,
+        manner: Manner,
         stop: &dyn Stop,
         mut say: impl FnMut(String) -> bool,
     ) -> Result<Answered, RunError> {
@@ -138,7 +150,9 @@ impl Inference {
         let mut tokens = prompt.to_vec();
         let mut joiner = TextJoiner::default();
         let mut repetition = Repetition::default();
-        while answered.tokens < max_tokens && tokens.len() < self.context() {
+        while answered.tokens < manner.max_tokens && tokens.len() < self.context() {
+            let made = &tokens[prompt.len()..];
+            discourage(&mut logits, &made[made.len().saturating_sub(RECENT)..], manner.repeat_penalty);
             let token = best(&logits)?;
             if self.vocabulary.ends_answer(token) {
                 answered.finish = Finish::Stop;
@@ -232,7 +246,34 @@ impl Track {
     }
 }
 
+/// Makes tokens less likely. Each counts once, however often it was said.
+fn discourage(logits: &mut [f32], recent: &[u32], penalty: f32) {
+    for (index, token) in recent.iter().enumerate() {
+        if let (false, Some(logit)) = (recent[..index].contains(token), logits.get_mut(*token as usize)) {
+            *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
+        }
+    }
+}
+
 fn best(logits: &[f32]) -> Result<u32, RunError> {
     let best = (0u32..).zip(logits).filter(|(_, logit)| logit.is_finite()).max_by(|a, b| a.1.total_cmp(b.1));
     best.map(|(token, _)| token).ok_or(RunError::NotFinite)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recent_tokens_become_less_likely_once() {
+        let mut logits = [2.0, -2.0, 1.0];
+        discourage(&mut logits, &[0, 1, 0, 9], 2.0);
+        assert_eq!(logits, [1.0, -4.0, 1.0]);
+    }
+
+    #[test]
+    fn the_best_token_is_the_first_of_the_finite_ones() {
+        assert_eq!(best(&[f32::NAN, 1.0, 3.0, f32::INFINITY]).unwrap(), 2);
+        assert!(matches!(best(&[f32::NAN]), Err(RunError::NotFinite)));
+    }
 }

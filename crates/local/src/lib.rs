@@ -10,7 +10,7 @@
 //!   expressions over tokens; `repetition`: answers that go round in circles.
 //! - `gguf`: the file, opened and checked; `llama`: weights and one step through them; `cache`: keys and values that
 //!   can be cut back; `vocabulary` and `chat`: text to tokens and turns to prompts.
-//! - `config` and `error`.
+//! - `memory`: giving back what the weights took; `config` and `error`.
 //!
 //! # Threads
 //!
@@ -27,6 +27,7 @@ mod gguf;
 mod harness;
 mod inference;
 mod llama;
+mod memory;
 mod model;
 mod repetition;
 mod status;

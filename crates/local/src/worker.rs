@@ -25,6 +25,7 @@ use crate::{
         run::{Listener, Memory, Run},
     },
     inference::{Inference, Stop},
+    memory,
     status::Counters,
 };
 
@@ -118,6 +119,7 @@ impl Worker {
 
     fn release(&mut self, why: &str) {
         if self.loaded.take().is_some() {
+            memory::give_back();
             self.counters.set_loaded(false);
             tracing::info!("the built-in model was released: {why}");
         }

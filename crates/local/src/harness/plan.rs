@@ -62,8 +62,8 @@ pub(crate) fn plan(request: &ModelRequest) -> Plan {
         // One hop: whatever came of it, now comes the answer.
         return answer(&conversation.request, outcome);
     }
-    if let Some(about) = smalltalk::about(&conversation.request) {
-        return Plan::Say(about.to_owned());
+    if let Some(said) = smalltalk::said(&conversation.request) {
+        return Plan::Say(said.to_owned());
     }
     let wanted = conversation.request.clone();
     let hinted =

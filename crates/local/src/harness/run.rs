@@ -16,12 +16,15 @@ use super::{
 use crate::{
     chat::Turn,
     error::RunError,
-    inference::{Answered, Inference, Stop, Track},
+    inference::{Answered, Inference, Manner, Stop, Track},
 };
 
 /// Tokens of a request that are scored. What comes after says more of the same, and each costs as much again for each
 /// candidate.
 const SCORED_TOKENS: usize = 48;
+/// How much less likely chat makes what it said just now. Measured from 1 to 1.2: this ends most circles, and more makes
+/// the answers stranger. Summaries have none, since they are to say again what the text says.
+const CHAT_PENALTY: f32 = 1.05;
 /// Tokens of arguments at the most.
 const ARGUMENT_TOKENS: usize = 200;
 
@@ -100,7 +103,8 @@ impl Run<'_> {
         let listener = self.listener;
         let say = |text| listener.hand_out(ModelChunk::Text(text));
         let track = &mut self.memory.conversation;
-        let answered = self.inference.answer(track, &prompt, self.max_tokens, &Listening(listener), say)?;
+        let manner = Manner { max_tokens: self.max_tokens, repeat_penalty: CHAT_PENALTY };
+        let answered = self.inference.answer(track, &prompt, manner, &Listening(listener), say)?;
         self.finish(answered)
     }
 
@@ -110,7 +114,8 @@ impl Run<'_> {
         let listener = self.listener;
         let say = |text| listener.hand_out(ModelChunk::Text(text));
         let track = &mut self.memory.task;
-        let answered = self.inference.answer(track, &prompt, self.max_tokens, &Listening(listener), say)?;
+        let manner = Manner { max_tokens: self.max_tokens, repeat_penalty: 1.0 };
+        let answered = self.inference.answer(track, &prompt, manner, &Listening(listener), say)?;
         self.finish(answered)
     }
 

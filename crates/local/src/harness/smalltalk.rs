@@ -1,7 +1,7 @@
 //! Small talk: what people say that is neither a question nor a task.
 //!
 //! To a bare "Thanks!" this model answers "I'm sorry for your loss". With one example of the same kind before it, it
-//! finds the tone. What it is and can do it cannot know at all, so that this is told for it.
+//! finds the tone. What it is, can do and feels it cannot know at all, so that this is told for it.
 
 use super::words::words;
 use crate::chat::Turn;
@@ -38,7 +38,15 @@ struct Kind {
     keys: &'static [&'static str],
     /// Words that it may have besides.
     others: &'static [&'static str],
-    example: (&'static str, &'static str),
+    reply: Reply,
+}
+
+/// How a kind of small talk is answered.
+enum Reply {
+    /// By the model, after this example.
+    Example(&'static str, &'static str),
+    /// With these words: no example was found after which the model says anything sensible.
+    Say(&'static str),
 }
 
 const GREETING: (&str, &str) = ("Hello there!", "Hello! How can I help you today?");
@@ -50,56 +58,76 @@ const KINDS: &[Kind] = &[
             "a", "again", "all", "and", "for", "great", "help", "lot", "many", "much", "ok", "perfect", "so", "that",
             "the", "very", "you", "your",
         ],
-        example: ("Thanks for your help!", "You're welcome! Is there anything else I can do for you?"),
+        reply: Reply::Example("Thank you!", "You're welcome!"),
     },
     Kind {
         keys: &["bye", "goodbye", "later", "night", "farewell", "ciao"],
         others: &["and", "for", "good", "now", "ok", "see", "soon", "then", "you"],
-        example: ("See you tomorrow!", "Goodbye! Have a nice day."),
+        reply: Reply::Example("Bye bye", "Goodbye! See you soon."),
     },
     Kind {
         keys: &["how", "how's"],
         others: &[
-            "are", "day", "do", "doing", "feeling", "going", "hello", "hey", "hi", "is", "it", "things", "today",
-            "you", "your",
+            "are", "day", "doing", "feeling", "going", "hello", "hey", "hi", "is", "it", "things", "today", "you",
+            "your",
         ],
-        example: ("How are you doing?", "I'm doing well, thank you! How can I help you?"),
+        reply: Reply::Say("All is well here. How can I help you?"),
     },
     Kind {
         keys: &["hello", "hi", "hey", "morning", "evening", "afternoon", "greetings", "howdy", "welcome"],
         others: &["again", "good", "my", "friend", "there", "to", "you"],
-        example: GREETING,
+        reply: Reply::Example(GREETING.0, GREETING.1),
     },
     Kind {
         keys: &["ok", "okay", "alright", "great", "perfect", "cool", "nice", "good", "fine", "yes", "no", "sure"],
         others: &["is", "it", "that", "that's", "then", "very"],
-        example: ("All right.", "Good! Tell me if there is anything else I can do."),
+        reply: Reply::Say("All right. Tell me when there is anything that I can do."),
     },
 ];
 
-/// What is said without asking the model, if the person asks about it.
-pub(crate) fn about(request: &str) -> Option<&'static str> {
-    let said = words(request).map(str::to_lowercase).collect::<Vec<_>>().join(" ");
-    ABOUT_QUESTIONS.contains(&said.as_str()).then_some(ABOUT)
+/// What is said without asking the model.
+pub(crate) fn said(request: &str) -> Option<&'static str> {
+    if ABOUT_QUESTIONS.contains(&lower_words(request).join(" ").as_str()) {
+        return Some(ABOUT);
+    }
+    match kind(request)?.reply {
+        Reply::Say(text) => Some(text),
+        Reply::Example(..) => None,
+    }
 }
 
-/// The turns of an example for this kind of small talk, if it is any.
+/// The turns of an example for this kind of small talk, if the model answers it.
 pub(crate) fn example(request: &str) -> Option<[Turn; 2]> {
-    let said: Vec<String> = words(request).map(str::to_lowercase).collect();
-    let is_of = |kind: &&Kind| {
-        let is_key = |word: &String| kind.keys.contains(&word.as_str());
-        said.iter().any(is_key) && said.iter().all(|word| is_key(word) || kind.others.contains(&word.as_str()))
-    };
-    KINDS.iter().find(is_of).map(|kind| turns(kind.example))
+    match kind(request)?.reply {
+        Reply::Example(user, assistant) => Some(turns(user, assistant)),
+        Reply::Say(_) => None,
+    }
+}
+
+/// Whether a request is nothing but small talk.
+pub(crate) fn is_small_talk(request: &str) -> bool {
+    said(request).is_some() || example(request).is_some()
 }
 
 /// The example before all other conversations: it makes answers shorter and keeps them to the point.
 pub(crate) fn greeting() -> [Turn; 2] {
-    turns(GREETING)
+    turns(GREETING.0, GREETING.1)
 }
 
-fn turns((user, assistant): (&str, &str)) -> [Turn; 2] {
+fn turns(user: &str, assistant: &str) -> [Turn; 2] {
     [Turn::user(user), Turn::assistant(assistant)]
+}
+
+fn lower_words(request: &str) -> Vec<String> {
+    words(request).map(str::to_lowercase).collect()
+}
+
+fn kind(request: &str) -> Option<&'static Kind> {
+    let spoken = lower_words(request);
+    KINDS.iter().find(|kind| {
+        let is_key = |word: &String| kind.keys.contains(&word.as_str());
+        spoken.iter().any(is_key) && spoken.iter().all(|word| is_key(word) || kind.others.contains(&word.as_str()))
+    })
 }
 
 #[cfg(test)]
@@ -113,11 +141,10 @@ mod tests {
         };
         check("Hello!", Some("Hello there!"));
         check("Good morning!", Some("Hello there!"));
-        check("Hi, how are you?", Some("How are you doing?"));
-        check("Thank you so much!", Some("Thanks for your help!"));
+        check("Thank you so much!", Some("Thank you!"));
+        check("bye", Some("Bye bye"));
         check("thanks, bye", None);
-        check("bye", Some("See you tomorrow!"));
-        check("ok", Some("All right."));
+        check("ok", None);
         check("How do I cook rice?", None);
         check("Hello, what is the capital of France?", None);
         check("that", None);
@@ -125,12 +152,19 @@ mod tests {
     }
 
     #[test]
-    fn questions_about_itself_are_told() {
-        let check = |request: &str, expected: bool| assert_eq!(about(request).is_some(), expected, "{request}");
-        check("Who are you?", true);
-        check("What can you do?", true);
-        check("help", true);
-        check("Who are you going to vote for?", false);
-        check("Help me find notes.txt", false);
+    fn what_the_model_cannot_know_is_told_for_it() {
+        let check = |request: &str, expected: Option<&str>| {
+            assert_eq!(said(request).map(|text| &text[..9]), expected, "{request}");
+        };
+        check("Who are you?", Some("I am the "));
+        check("What can you do?", Some("I am the "));
+        check("help", Some("I am the "));
+        check("Hi, how are you?", Some("All is we"));
+        check("ok", Some("All right"));
+        check("Who are you going to vote for?", None);
+        check("Help me find notes.txt", None);
+        check("How old are you?", None);
+        check("Hello!", None);
+        check("", None);
     }
 }
