@@ -192,7 +192,8 @@ fn the_environment_is_read_at_the_edge_only() {
 
 #[test]
 fn the_engine_holds_no_lock_and_no_globals() {
-    let engine: Vec<Source> = product().into_iter().filter(|source| source.path.starts_with("crates/engine/")).collect();
+    let engine: Vec<Source> =
+        product().into_iter().filter(|source| source.path.starts_with("crates/engine/")).collect();
     none("no lock in the engine", mentions(&engine, &["Mutex", "RwLock", "static ", "thread_local!", "lazy_static"]));
 }
 
@@ -228,7 +229,9 @@ fn names_mean_one_thing() {
             offences.push(source.path.clone());
         }
         for line in source.text.lines() {
-            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').skip_while(|word| !["struct", "enum", "trait"].contains(word));
+            let mut words = line
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .skip_while(|word| !["struct", "enum", "trait"].contains(word));
             if let Some(name) = words.nth(1).filter(|name| vague.iter().any(|ending| name.ends_with(ending))) {
                 offences.push(format!("{}: {name}", source.path));
             }
@@ -240,7 +243,13 @@ fn names_mean_one_thing() {
 #[test]
 fn the_product_speaks_of_itself_only() {
     // Written in two pieces, so that this file does not hold them.
-    let words = [concat!("/wo", "rk/"), concat!("shar", "ed/"), concat!("TO", "DO"), concat!("FIX", "ME"), concat!("crates", ".io")];
+    let words = [
+        concat!("/wo", "rk/"),
+        concat!("shar", "ed/"),
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("crates", ".io"),
+    ];
     let mut offences = Vec::new();
     for ending in [".rs", ".md", ".proto", ".yaml", ".toml", ".py", ".sql", "Makefile"] {
         for source in files(ending) {

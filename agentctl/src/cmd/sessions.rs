@@ -70,7 +70,7 @@ enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Set the history aside: no model sees it any more; files, settings and todos stay
+    /// Set the history aside: no model sees it any more; files and settings stay, `temp/` and the todo list are emptied
     Reset {
         #[command(flatten)]
         session: Which,

@@ -23,7 +23,7 @@ const LAST_BYTES: u64 = 16 * 1024;
 
 /// Variables that the daemon inherits by name. Everything else of this terminal stays here, because the daemon
 /// lives longer than it and serves other clients too.
-const INHERITED: [&str; 18] = [
+const INHERITED: [&str; 21] = [
     "HOME",
     "USER",
     "LOGNAME",
@@ -33,6 +33,9 @@ const INHERITED: [&str; 18] = [
     "LANGUAGE",
     "TZ",
     "TMPDIR",
+    "MAX_MESSAGE_HISTORY",
+    "CANDLE_NUM_THREADS",
+    "RAYON_NUM_THREADS",
     "RUST_LOG",
     "RUST_BACKTRACE",
     "SSL_CERT_FILE",

@@ -115,7 +115,11 @@ impl Context {
     async fn session_of(&self, start: &Start) -> Result<SessionHandle, Refusal> {
         if start.session.is_empty() {
             // A start that cannot be read must not leave an empty session behind.
-            StartTurn::try_from(start.clone())?;
+            let readable = StartTurn::try_from(start.clone())?;
+            if readable.text.is_none_or(|text| text.trim().is_empty()) {
+                return Err(Refusal::invalid("a new session begins with an input, and this start has none")
+                    .with_hint("say what you want, or name the session that shall go on"));
+            }
             return self.new_session(start.settings.clone(), start.title.clone()).await;
         }
         if start.settings.is_some() || start.title.is_some() {

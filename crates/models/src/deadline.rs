@@ -99,12 +99,12 @@ impl Deadline {
                 ErrorKind::Timeout,
                 format!("the model at {target} did not begin to answer within {limit:?}"),
             )
-            .hint("a slow model may need a higher first_byte_timeout_ms"),
+            .hint("a slow model may need a higher `timeouts.first_byte` in models.yaml"),
             Missed::Idle | Missed::Tail => Failure::new(
                 ErrorKind::Timeout,
                 format!("the model at {target} stopped in the middle of its answer for {limit:?}"),
             )
-            .hint("a slow model may need a higher idle_timeout_ms"),
+            .hint("a slow model may need a higher `timeouts.idle` in models.yaml"),
         }
     }
 }

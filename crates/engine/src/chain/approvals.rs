@@ -4,7 +4,7 @@
 use agentd_core::{
     interrupt::{Answer, Ask},
     policy::{Risk, Verdict},
-    tool::{ToolCall, ToolErrorCode, ToolOutput},
+    tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -38,7 +38,7 @@ impl Link for Approvals {
                         tool: tool.name.clone(),
                         reason,
                     })),
-                    OnInterrupt::Wait => ask(call, next, &tool.name, risk, reason).await,
+                    OnInterrupt::Wait => ask(call, next, tool, risk, reason).await,
                 },
             }
         }
@@ -50,7 +50,7 @@ impl Link for Approvals {
 async fn ask<'a>(
     call: &'a Invocation<'a>,
     next: Next<'a>,
-    tool: &str,
+    tool: &ToolSpec,
     risk: Risk,
     reason: String,
 ) -> Result<ToolOutput, Stop> {
@@ -61,9 +61,9 @@ async fn ask<'a>(
             // It would fail for certain: nobody needs to be asked.
             Err(output) => return Ok(output),
         };
-    let grant = Some(policy::grant(tool, call.call));
+    let grant = policy::grant(tool, call.call);
     let args = arguments(call.call);
-    let ask = Ask::Approval { tool: tool.to_owned(), args, risk, reason, preview, grant };
+    let ask = Ask::Approval { tool: tool.name.clone(), args, risk, reason, preview, grant };
     match context.ask(call.call.call_id.clone(), ask).await? {
         Answer::Approve | Answer::Always => next.run(call).await,
         Answer::Edit { args } => run_edited(call, next, args).await,

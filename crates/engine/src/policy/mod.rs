@@ -14,18 +14,27 @@ pub(crate) fn judge(tool: &ToolSpec, call: &ToolCall, settings: &SessionSettings
         Effect::Write => (settings.confirm_write, Risk::Medium, "it changes files"),
         Effect::Execute => (settings.confirm_exec, Risk::High, "it runs a command"),
     };
-    if !confirm || settings.grants.contains(&grant(&tool.name, call)) {
+    if !confirm || grant(tool, call).is_some_and(|rule| settings.grants.contains(&rule)) {
         return Verdict::Allow;
     }
     Verdict::Ask { risk, reason: reason.to_owned() }
 }
 
-/// The exact rule that an `always` would keep: a command is granted to the letter, any other tool by its name.
-pub(crate) fn grant(tool: &str, call: &ToolCall) -> String {
-    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-    match arguments.get("command").and_then(Value::as_str) {
-        Some(command) => format!("{tool}: {command}"),
-        None => tool.to_owned(),
+/// The exact rule that an `always` would keep: a command is granted to the letter, with all that stands beside it; a
+/// tool that changes files by its name. None where no rule could be exact.
+pub(crate) fn grant(tool: &ToolSpec, call: &ToolCall) -> Option<String> {
+    let name = &tool.name;
+    if tool.effect != Effect::Execute {
+        return Some(name.clone());
+    }
+    // Only what the model wrote is compared, never what a tool may understand by it: other spellings ask again.
+    match serde_json::from_str(&call.arguments).ok()? {
+        Value::Object(args) if args.is_empty() => None,
+        Value::Object(args) => match args.get("command") {
+            Some(Value::String(command)) if args.len() == 1 => Some(format!("{name}: {command}")),
+            _ => Some(format!("{name} {}", Value::Object(args))),
+        },
+        _ => None,
     }
 }
 
@@ -80,5 +89,9 @@ mod tests {
         check(Effect::Write, &json!({"path": "a"}), &granted, false);
         check(Effect::Execute, &json!({"command": "make"}), &granted, false);
         check(Effect::Execute, &json!({"command": "make && rm -rf ."}), &granted, true);
+        check(Effect::Execute, &json!({"cmd": "make"}), &granted, true);
+        check(Effect::Execute, &json!({"command": "make", "directory": "/project"}), &granted, true);
+        check(Effect::Execute, &json!({}), &granted, true);
+        check(Effect::Execute, &json!("make"), &granted, true);
     }
 }
