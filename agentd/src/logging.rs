@@ -56,10 +56,12 @@ pub fn start(destination: &Destination, filter: &str, redactor: Redactor) -> Res
     let out: Box<dyn Layer<Registry> + Send + Sync> = match destination {
         Destination::Stderr => tracing_subscriber::fmt::layer()
             .event_format(plain)
+            .with_ansi(false)
             .with_writer(Redacting::new(Sink::Stderr, &redactor))
             .boxed(),
         Destination::Journal => tracing_subscriber::fmt::layer()
             .event_format(JournalFormat(plain.without_time().with_level(false)))
+            .with_ansi(false)
             .with_writer(Redacting::new(Sink::Stderr, &redactor))
             .boxed(),
         Destination::File(path) => {
@@ -69,6 +71,7 @@ pub fn start(destination: &Destination, filter: &str, redactor: Redactor) -> Res
             })?;
             tracing_subscriber::fmt::layer()
                 .event_format(plain)
+                .with_ansi(false)
                 .with_writer(Redacting::new(Sink::File(Box::new(Mutex::new(file))), &redactor))
                 .boxed()
         }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use agentd_proto::socket::{SocketPlace, socket_path};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
@@ -29,6 +30,10 @@ use crate::{
 
 /// How long blocked threads are waited for when all else has ended.
 const LAST_WAIT: Duration = Duration::from_millis(500);
+
+/// Files that may be open at once, where the system allows it. Every client and every call of a model is one, so that
+/// the usual thousand would be too few for five hundred turns.
+const OPEN_FILES: u64 = 16_384;
 
 /// Runs the daemon to its end.
 ///
@@ -53,6 +58,7 @@ pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<()
     let log = logging::start(&destination(log_file, &recipe.env), &config.daemon.service.log_level, redactor)?;
     // Held to the end of this function: nobody else may open the journal before it is closed.
     let _lock = own_data_folder(&recipe.paths)?;
+    allow_many_files();
     let runtime = runtime()?;
     let outcome = runtime.block_on(app::run(Beginning { started, config, recipe, socket, supervisor, log }));
     runtime.shutdown_timeout(LAST_WAIT);
@@ -85,6 +91,17 @@ fn own_data_folder(paths: &Paths) -> Result<Lock, Failure> {
     let lock = Lock::take(&paths.lock())?;
     std::env::set_current_dir(&paths.data).map_err(|error| refuse("enter", error))?;
     Ok(lock)
+}
+
+/// Raises our own limit as far as it may be raised without rights. A daemon that cannot serves fewer turns at once.
+fn allow_many_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| match OPEN_FILES.min(most) {
+        wanted if wanted > now => setrlimit(Resource::RLIMIT_NOFILE, wanted, most),
+        _ => Ok(()),
+    });
+    if let Err(error) = raised {
+        tracing::warn!("could not raise the limit of open files: {error}");
+    }
 }
 
 /// Few workers: the daemon waits most of the time, and the cores belong to tools and models.

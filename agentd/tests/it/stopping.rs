@@ -27,7 +27,9 @@ impl Stuck {
         home.configure("agentd.yaml", &format!("service: {{drain_deadline: {drain_deadline}}}\n"));
         let mut command = home.command();
         let address = format!("http://{}/v1", model.local_addr().unwrap());
-        let daemon = home.start_with(command.env("MODEL_BASIC_BASE_URL", address).env("MODEL_BASIC_ID", "silent"));
+        let daemon = home.start_with(
+            command.env("MODEL_BASIC_BASE_URL", address).env("MODEL_BASIC_ID", "silent").env("AGENTD_LOG", "trace"),
+        );
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         Self { home, daemon, _model: model, runtime }
     }
@@ -84,6 +86,7 @@ fn a_turn_that_does_not_end_in_time_is_suspended_and_says_so() {
     let (home, ended) = stuck.ended();
     ended.says(0, &[]);
     assert!(!home.socket().exists());
+    assert!(home.log().contains("turn") && !home.log().contains('\u{1b}'), "a log has no colours");
     // The next daemon finds nothing to mend: the turn's end was stored.
     let next = home.start();
     assert!(!home.log().contains("when the daemon last ended"), "{}", home.log());
