@@ -1,0 +1,221 @@
+//! Bad input of people, scripts and machines: a clear error with a hint, and nothing lost.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, chown},
+    path::Path,
+    process::Command,
+};
+
+use agentd_proto::{
+    MAX_MESSAGE_BYTES,
+    v1::{
+        AnswerRequest, TurnRequest,
+        interrupts_client::InterruptsClient,
+        turn_request::{Command as Frame, Start},
+        turns_client::TurnsClient,
+    },
+};
+use agentd_testkit::{
+    daemon::{Running, TempDaemon, TempHome, program},
+    model_server::{ModelServer, Reply},
+};
+use hyper_util::rt::TokioIo;
+use nix::unistd::geteuid;
+use tokio::net::UnixStream;
+use tonic::{
+    Code, Status,
+    transport::{Channel, Endpoint},
+};
+
+use super::World;
+
+/// A client that knows the wire and none of our manners.
+async fn raw(socket: &Path) -> Channel {
+    let socket = socket.to_owned();
+    let connect = tower::service_fn(move |_| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+    });
+    Endpoint::from_static("http://local").connect_with_connector(connect).await.unwrap()
+}
+
+fn start(text: &str) -> TurnRequest {
+    let start = Start { text: Some(text.to_owned()), ..Start::default() };
+    TurnRequest { command: Some(Frame::Start(start)) }
+}
+
+/// Sends these frames, and then keeps the stream open as a client does.
+async fn frames(world: &World, frames: Vec<TurnRequest>) -> Result<Vec<agentd_proto::v1::Event>, Status> {
+    use futures_util::StreamExt as _;
+    let mut client = TurnsClient::new(raw(&world.daemon.socket()).await).max_encoding_message_size(usize::MAX);
+    let frames = futures_util::stream::iter(frames).chain(futures_util::stream::pending());
+    let mut events = client.turn(frames).await?.into_inner();
+    let mut seen = Vec::new();
+    while let Some(event) = events.message().await? {
+        seen.push(event);
+    }
+    Ok(seen)
+}
+
+#[tokio::test]
+async fn frames_that_make_no_sense_are_refused() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("One two three").hang_after(400));
+    let refused = frames(&world, vec![start("one"), start("two")]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    assert!(refused.message().contains("start"), "{refused}");
+    // The turn was left alone.
+    let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    assert_eq!(status["running_turns"], 1);
+    let check = async |bad: Vec<TurnRequest>, code: Code| {
+        let refused = frames(&world, bad).await.unwrap_err();
+        assert_eq!(refused.code(), code, "{refused}");
+        assert!(!refused.message().is_empty());
+    };
+    check(vec![TurnRequest::default()], Code::InvalidArgument).await;
+    check(vec![TurnRequest { command: Some(Frame::Cancel(Default::default())) }], Code::InvalidArgument).await;
+    let with = |start: Start| vec![TurnRequest { command: Some(Frame::Start(start)) }];
+    let text = || Some("Hi".to_owned());
+    check(with(Start { text: text(), slot: 77, ..Start::default() }), Code::InvalidArgument).await;
+    check(with(Start { text: text(), session: "ffff".into(), ..Start::default() }), Code::NotFound).await;
+    check(with(Start { text: text(), session: "' OR 1=1".into(), ..Start::default() }), Code::NotFound).await;
+    check(with(Start { text: None, ..Start::default() }), Code::InvalidArgument).await;
+    let mut interrupts = InterruptsClient::new(raw(&world.daemon.socket()).await);
+    let answer = AnswerRequest { interrupt_id: "no id".into(), ..AnswerRequest::default() };
+    assert_eq!(interrupts.answer(answer).await.unwrap_err().code(), Code::InvalidArgument);
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_prompt_of_a_hundred_megabytes() {
+    let world = World::start().await;
+    let huge = "all work and no play ".repeat(5_000_000);
+    // The client reads no more of it than it must.
+    world.daemon.agentctl_with(["run", "-"], huge.clone()).await.exits(2).says(&["8 MiB", "--file", "hint:"]);
+    // A client without manners is stopped by the daemon, whether the frame can be read or not.
+    let refused = frames(&world, vec![start(&huge)]).await.unwrap_err();
+    assert_ne!(refused.code(), Code::Ok);
+    let large = "x".repeat(MAX_MESSAGE_BYTES - 1024);
+    let refused = frames(&world, vec![start(&large)]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    assert!(world.model.requests().is_empty());
+    // What may be is taken whole.
+    let longest = "y".repeat(8 * 1024 * 1024 - 1);
+    world.daemon.agentctl_with(["run", "-"], longest).await;
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn input_that_is_no_text() {
+    let world = World::start().await;
+    world
+        .daemon
+        .agentctl_with(["run", "Say:"], b"good \xff\xfe bad".to_vec())
+        .await
+        .exits(2)
+        .says(&["UTF-8", "byte 6", "hint:"]);
+    let output = world.daemon.agentctl_with(["chat"], b"good\n\xff\xfe\nbad\n".to_vec()).await;
+    assert_eq!(output.code, Some(2), "{}", output.stderr);
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_typo_in_the_configuration_is_named_with_its_place_and_the_nearest_key() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/agentd.yaml", "sessions:\n  confirm_wrte: true\n");
+    let place = "agentd.yaml:2:3";
+    let output = home.agentctl(["run", "Hi"]).await.exits(2).says(&[place, "confirm_wrte", "confirm_write", "hint:"]);
+    assert_eq!(output.stdout, "");
+    let output = Running::spawn(home.command(program("agentd"))).output(Vec::new()).await;
+    output.exits(2).says(&[place, "confirm_write"]);
+    home.write("config/agentd.yaml", "sessions:\n  confirm_write: [\n");
+    home.agentctl(["run", "Hi"]).await.exits(2).says(&["agentd.yaml:"]);
+    home.write("config/agentd.yaml", "sessions: {confirm_write: false}\n");
+    home.agentctl(["run", "Hi"]).await.exits(0);
+}
+
+/// A file-size limit is a disk that is full for one process.
+#[tokio::test]
+async fn a_full_disk() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    let mut limited = home.command("/bin/sh");
+    // In blocks of 512 bytes. A signal that is ignored makes the write fail, as a full disk does.
+    limited.args(["-c", r#"trap "" XFSZ; ulimit -f 600; exec "$0""#]).arg(program("agentd"));
+    let mut world = World { daemon: TempDaemon::start_with(home, limited).await, model };
+    world.daemon.agentctl(["run", "before"]).await.exits(0);
+    let id = world.client().await.sessions(1).await.unwrap()[0].id.to_string();
+    let filler = "all work and no play makes a long journal. ".repeat(3_000);
+    let mut failed = None;
+    for _ in 0..40 {
+        let output = world.daemon.agentctl_with(["run", "-"], filler.clone()).await;
+        if output.code != Some(0) {
+            failed = Some(output);
+            break;
+        }
+    }
+    let failed = failed.expect("the limit is reached");
+    assert!(matches!(failed.code, Some(1)), "{failed:?}");
+    failed.says(&["hint:"]);
+    // It is alive, says so, and nothing that was told is lost once there is room again.
+    world.daemon.agentctl(["status"]).await.exits(0);
+    world.daemon.agentctl(["sessions", "show", &id]).await.exits(0);
+    world.daemon.sigterm().await;
+    world.daemon.restart().await;
+    let shown = world.daemon.agentctl(["sessions", "show", &id, "--json"]).await.exits(0).json();
+    assert_eq!(shown["items"].as_array().map(Vec::len), Some(2), "{shown:#}");
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_data_folder_that_cannot_be_written() {
+    let home = TempHome::new();
+    fs::create_dir(home.data()).unwrap();
+    let nobody = 65534;
+    let mut command = home.command(program("agentd"));
+    if geteuid().is_root() {
+        // Nothing stops root from writing; and whoever runs agentd must reach it.
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        chown(home.data(), Some(nobody), None).unwrap();
+        let copy = home.path().join("agentd");
+        fs::copy(program("agentd"), &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        command = home.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(copy);
+    }
+    fs::set_permissions(home.data(), fs::Permissions::from_mode(0o555)).unwrap();
+    let output = Running::spawn(command).output(Vec::new()).await;
+    output.exits(1).says(&[home.data().to_str().unwrap(), "denied", "hint:"]);
+    fs::set_permissions(home.data(), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test]
+async fn a_socket_path_that_is_too_long() {
+    let mut home = TempHome::new();
+    let long = format!("/tmp/{}/agentd.sock", "long".repeat(30));
+    home.set("AGENTD_SOCKET", &long);
+    home.agentctl(["run", "Hi"]).await.exits(2).says(&["the limit is 107", "hint:"]);
+    let output = Running::spawn(home.command(program("agentd"))).output(Vec::new()).await;
+    output.exits(2).says(&["the limit is 107", "hint:"]);
+}
+
+#[tokio::test]
+async fn a_socket_of_another_user_is_not_spoken_to() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let home = TempHome::new();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(home.path().join("run")).unwrap();
+    chown(home.path().join("run"), Some(65534), None).unwrap();
+    let listen = "import socket, sys, time; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); \
+                  print(1, flush=True); time.sleep(60)";
+    let mut command: Command = home.command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "/usr/bin/python3", "-c", listen]);
+    command.arg(home.socket());
+    let mut listener = Running::spawn(command);
+    assert!(listener.json_line().await.is_some());
+    home.agentctl(["run", "a secret"]).await.exits(3).says(&["another user", "hint:"]);
+}

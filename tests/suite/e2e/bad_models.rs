@@ -1,0 +1,130 @@
+//! Models that answer badly: the turn ends with a clear reason, and the daemon serves the next one.
+
+use agentd_testkit::model_server::Reply;
+use serde_json::{Value, json};
+
+use super::World;
+
+/// Asks once, and hands back the result of a turn that ended with this code.
+async fn ask(world: &World, code: i32) -> Value {
+    let output = world.daemon.agentctl(["run", "Hi", "--output", "json", "--on-interrupt", "approve"]).await;
+    output.exits(code).json()
+}
+
+#[tokio::test]
+async fn answers_that_are_none() {
+    let world = World::start().await;
+    let bad = [
+        Reply::garbage(),
+        Reply::html(),
+        Reply::half_event(),
+        Reply::status(200, ""),
+        Reply::status(200, "null"),
+        Reply::events(["[]", "{\"choices\": 7}", "[DONE]"]),
+        Reply::events(["{\"error\": {\"message\": \"out of memory\"}}"]),
+        Reply::text("one two three").cut_after(400),
+        Reply::refusal(404, "no such model"),
+    ];
+    for reply in bad {
+        world.model.default_reply(reply.clone());
+        let result = ask(&world, 1).await;
+        assert_eq!(result["stop_reason"], "failed");
+        let error = &result["error"];
+        assert!(error["message"].as_str().is_some_and(|message| message.len() > 10), "{reply:?}: {error}");
+        assert!(error["hint"].is_string(), "{reply:?}: {error}");
+    }
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_model_that_is_not_there() {
+    let world = World::start().await;
+    let mut home = agentd_testkit::daemon::TempHome::with_model("http://127.0.0.1:9/v1");
+    home.set("MODEL_CHAT_BASE_URL", world.model.base_url());
+    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
+    let output = daemon.agentctl(["run", "Hi"]).await.exits(1);
+    output.says(&["127.0.0.1:9", "hint:"]);
+    daemon.agentctl(["run", "Hi", "--model", "chat"]).await.exits(0);
+}
+
+#[tokio::test]
+async fn a_model_that_never_answers_is_given_up() {
+    let model = agentd_testkit::model_server::ModelServer::start().await;
+    let home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
+    home.write("config/models.yaml", "base: {retries: 0, timeouts: {first_byte: 300ms, idle: 300ms}}");
+    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
+    for silent in [Reply::never(), Reply::text("one two three").hang_after(400)] {
+        model.reply(silent);
+        let result = daemon.agentctl(["run", "Hi", "--output", "json"]).await.exits(1).json();
+        assert_eq!(result["error"]["kind"], "timeout", "{result:#}");
+    }
+    daemon.agentctl(["run", "Hi"]).await.exits(0);
+}
+
+#[tokio::test]
+async fn calls_that_cannot_be_run_are_told_to_the_model() {
+    let world = World::start().await;
+    let check = async |call: Reply, code: &str| {
+        world.model.reply(call).reply(Reply::text("I see."));
+        let result = ask(&world, 0).await;
+        assert_eq!(result["text"], "I see.");
+        let request = world.model.requests().pop().unwrap();
+        let told = super::tool_texts(&request);
+        assert!(told.contains(code), "{code} is missing in {told:?}");
+    };
+    check(Reply::tool_call("read_file", json!("{\"path\": \"a")), "E_INVALID_ARGS").await;
+    check(Reply::tool_call("read_file", json!("no JSON at all")), "E_INVALID_ARGS").await;
+    check(Reply::tool_call("read_file", json!({"pth": "a"})), "E_INVALID_ARGS").await;
+    check(Reply::tool_call("read_fil", json!({"path": "a"})), "E_UNKNOWN_TOOL").await;
+    check(Reply::tool_call("", json!({})), "E_UNKNOWN_TOOL").await;
+    check(Reply::tool_call("read_file", json!({"path": "/etc/passwd"})), "E_PATH").await;
+    check(Reply::tool_call("read_file", json!({"path": "../../agentd.db"})), "E_PATH").await;
+    check(Reply::tool_call("run_bash_command", json!({"command": "sleep 60", "timeout_s": 1})), "E_TIMEOUT").await;
+    let nested = "[".repeat(900);
+    check(Reply::tool_call("read_file", json!(format!("{{\"path\": {nested}"))), "E_INVALID_ARGS").await;
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn ten_thousand_calls_in_one_answer() {
+    let world = World::start().await;
+    let calls = (0..10_000).fold(Reply::text("Many."), |reply, _| reply.and_call("now", json!({})));
+    world.model.reply(calls).default_reply(Reply::text("Enough."));
+    let output = world.daemon.agentctl(["run", "Hi", "--output", "json"]).await;
+    let result = output.json();
+    // Whether it runs them, cuts them or refuses them: it ends, and says how.
+    assert!(matches!(output.code, Some(0 | 1 | 6)), "{output:?}");
+    assert!(result["stop_reason"].is_string());
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_runaway_answer_is_cut_and_said() {
+    let world = World::start().await;
+    for phrase in ["ha ", "I will do it now. ", "[", "="] {
+        world.model.reply(Reply::deltas(vec![phrase; 50_000]));
+        let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await;
+        let lines = output.json_lines();
+        assert!(lines.iter().any(|line| line["type"] == "warning"), "{phrase:?}: it is said");
+        let result = lines.last().unwrap();
+        assert!(result["text"].as_str().unwrap().len() < 100_000, "{phrase:?}: it is cut");
+    }
+    world.still_serves().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_models_write_does_not_command_the_terminal() {
+    let world = World::start().await;
+    let hostile = "Hi \u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}]52;c;ZXZpbA==\u{7} there\u{202e}, friend.";
+    world.model.default_reply(Reply::text(hostile));
+    let mut command = world.daemon.agentctl_command(["run", "Hi"]);
+    command.env("TERM", "xterm-256color");
+    let mut terminal = rexpect::session::spawn_command(command, Some(60_000)).unwrap();
+    let shown = terminal.exp_eof().unwrap();
+    assert!(shown.contains("friend"), "{shown:?}");
+    for sequence in ["\u{1b}]", "\u{7}", "\u{1b}[2J", "\u{e2}\u{80}\u{ae}"] {
+        assert!(!shown.contains(sequence), "{sequence:?} is in {shown:?}");
+    }
+    // Programs get what was said, escaped by JSON.
+    assert_eq!(ask(&world, 0).await["text"], hostile);
+}

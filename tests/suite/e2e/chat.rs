@@ -1,0 +1,191 @@
+//! The conversation, at a terminal and through a pipe.
+
+use agentd_testkit::{daemon::TempHome, model_server::Reply};
+use rexpect::{
+    process::WaitStatus,
+    session::{PtySession, spawn_command},
+};
+use serde_json::json;
+
+use super::World;
+
+/// A person at a terminal.
+struct Terminal(PtySession);
+
+impl Terminal {
+    fn open(home: &TempHome, args: &[&str]) -> Self {
+        let mut command = home.agentctl_command(["chat"].iter().chain(args));
+        command.env("TERM", "xterm-256color").env("NO_COLOR", "1");
+        Self(spawn_command(command, Some(60_000)).unwrap())
+    }
+
+    #[track_caller]
+    fn sees(&mut self, words: &str) -> String {
+        self.0.exp_string(words).unwrap_or_else(|error| panic!("{words:?} does not appear: {error}"))
+    }
+
+    /// Waits for the prompt. The line editor asks the terminal first where its cursor is.
+    #[track_caller]
+    fn prompt(&mut self) -> String {
+        let before = self.sees("\u{1b}[6n");
+        self.0.send("\u{1b}[1;1R").unwrap();
+        self.0.flush().unwrap();
+        // The bytes of `› `, which are not taken for UTF-8 here.
+        self.sees("\u{e2}\u{80}\u{ba} ");
+        before
+    }
+
+    #[track_caller]
+    fn says(&mut self, line: &str) {
+        self.0.send(line).unwrap();
+        self.0.flush().unwrap();
+        // A terminal sends a carriage return, and the editor takes only what it has shown.
+        self.sees(line);
+        self.0.send("\r").unwrap();
+        self.0.flush().unwrap();
+    }
+
+    #[track_caller]
+    fn presses(&mut self, key: &str) {
+        self.0.send(key).unwrap();
+        self.0.flush().unwrap();
+    }
+
+    /// Leaves with Ctrl-D.
+    #[track_caller]
+    fn leaves(mut self) -> String {
+        self.0.send_control('d').unwrap();
+        let last = self.0.exp_eof().unwrap();
+        assert!(matches!(self.0.process().wait(), Ok(WaitStatus::Exited(_, 0))), "{last}");
+        last
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    let greeting = terminal.prompt();
+    assert!(greeting.contains("/help"), "{greeting:?}");
+    world.model.reply(Reply::text("Good morning, Ada."));
+    terminal.says("I am Ada");
+    terminal.sees("Good morning, Ada.");
+    terminal.prompt();
+    world.model.reply(Reply::text("You are Ada."));
+    terminal.says("Who am I?");
+    terminal.sees("You are Ada.");
+    terminal.prompt();
+    assert!(world.model.requests()[1].body["messages"].to_string().contains("I am Ada"), "it is one session");
+
+    terminal.says("/help");
+    let help = terminal.prompt();
+    for command in ["/help", "/model", "/sessions", "/quit", "/reset", "/tools"] {
+        assert!(help.contains(command), "{command} is missing in {help:?}");
+    }
+    terminal.says("/sesions");
+    terminal.sees("did you mean /sessions?");
+    terminal.prompt();
+    terminal.says("/tools");
+    terminal.sees("run_bash_command");
+    terminal.prompt();
+    let last = terminal.leaves();
+    assert!(last.contains("agentctl chat --session"), "{last:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_is_approved_with_its_changes_in_view() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    let write = |content: &str| Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}));
+    world.model.reply(write("brand new words\n")).reply(Reply::text("It is written."));
+    terminal.says("Write it");
+    terminal.sees("write_file");
+    let preview = terminal.sees("y yes");
+    assert!(preview.contains("brand new words") && preview.contains('+'), "{preview:?}");
+    terminal.presses("y");
+    terminal.sees("approved");
+    terminal.sees("It is written.");
+    terminal.prompt();
+
+    world.model.reply(write("other words\n")).reply(Reply::text("Then not."));
+    terminal.says("Write again");
+    let preview = terminal.sees("y yes");
+    assert!(preview.contains("brand new words") && preview.contains("other words"), "{preview:?}");
+    terminal.presses("n");
+    terminal.sees("reason");
+    terminal.presses("I like the old ones\r");
+    terminal.sees("rejected");
+    terminal.sees("Then not.");
+    terminal.prompt();
+    let told = super::tool_texts(&world.model.requests().pop().unwrap());
+    assert!(told.contains("I like the old ones"), "{told}");
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_cancels_the_turn_and_not_the_conversation() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world.model.reply(Reply::text("It hangs now").hang_after(450));
+    terminal.says("Hang, please");
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    terminal.0.send_control('c').unwrap();
+    terminal.sees("cancel");
+    terminal.prompt();
+    world.model.wait_until(|counts| counts.dropped == 1).await;
+    world.model.reply(Reply::text("Better now."));
+    terminal.says("And now?");
+    terminal.sees("Better now.");
+    terminal.prompt();
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_from_elsewhere_takes_the_question_off_the_screen() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
+    world.model.reply(write).reply(Reply::text("It is written."));
+    terminal.says("Write it");
+    terminal.sees("y yes");
+    let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    world.daemon.agentctl(["answer", waiting[0]["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    terminal.sees("no longer needed");
+    terminal.sees("It is written.");
+    terminal.prompt();
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_is_taken_up_with_what_it_waits_for() {
+    let world = World::start().await;
+    let write = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
+    world.model.reply(write).reply(Reply::text("It is written."));
+    let args = ["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut running = world.daemon.spawn_agentctl(args);
+    let (raised, _) = running.event("interrupt_raised").await;
+    drop(running);
+    let mut terminal = Terminal::open(&world.daemon, &["--session", raised["session_id"].as_str().unwrap()]);
+    terminal.sees("y yes");
+    terminal.presses("y");
+    terminal.sees("It is written.");
+    terminal.prompt();
+    terminal.leaves();
+}
+
+#[tokio::test]
+async fn lines_through_a_pipe_are_turns() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("First answer.")).reply(Reply::text("Second answer."));
+    let output = world.daemon.agentctl_with(["chat"], "Hello!\n\nAnd again\n").await.exits(0);
+    let (first, second) = (output.stdout.find("First answer."), output.stdout.find("Second answer."));
+    assert!(first.is_some() && first < second, "{output:?}");
+    let requests = world.model.requests();
+    assert_eq!((requests.len(), requests[0].last_user()), (2, "Hello!"));
+    assert!(requests[1].body["messages"].to_string().contains("First answer."), "it is one session");
+    let output = world.daemon.agentctl_with(["chat"], "/nonsense\n").await;
+    output.exits(2).says(&["/help"]);
+}

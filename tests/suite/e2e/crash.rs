@@ -1,0 +1,172 @@
+//! The daemon is killed at every stored event of a turn with tools.
+
+use std::path::Path;
+
+use agentd_core::event::{Event, EventKind};
+use agentd_proto::client::Client;
+use agentd_testkit::{
+    daemon::TempDaemon,
+    model_server::{ModelServer, Reply},
+};
+use futures_util::{StreamExt as _, stream};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{tool_texts, trusting, turn};
+
+/// What a careful model does: it reads, runs a command once, and does not run again what may have taken effect.
+async fn model() -> ModelServer {
+    let model = ModelServer::start().await;
+    model.respond_with(|request| {
+        let told = tool_texts(request);
+        if !told.contains("the notes say so") {
+            let read = Reply::tool_call("read_file", json!({"path": "/project/notes.txt"}));
+            return Reply { text: "I look at the notes.".to_owned(), delay_ms: 2, ..read };
+        }
+        if !told.contains("appended") && !told.contains("may have taken effect") {
+            let command = r#"echo line >> "$PROJECT/log.txt"; sleep 0.05; echo appended"#;
+            return Reply { delay_ms: 2, ..Reply::tool_call("run_bash_command", json!({"command": command})) };
+        }
+        Reply { delay_ms: 2, ..Reply::text("All is done.") }
+    });
+    model
+}
+
+async fn daemon(model: &ModelServer) -> TempDaemon {
+    let daemon = TempDaemon::start(&model.base_url()).await;
+    daemon.write("project/notes.txt", "the notes say so\n");
+    daemon
+}
+
+/// Runs the turn, kills the daemon when the event of that number is seen, and hands back what was seen until then.
+async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
+    let client = Client::connect(&daemon.socket()).await.unwrap();
+    let mut events = client.turn(turn(trusting(&daemon.path().join("project")), "Do it")).await.unwrap();
+    let mut seen = Vec::new();
+    while let Ok(Some(event)) = events.next().await {
+        if !event.kind.is_stored() {
+            continue;
+        }
+        seen.push(event);
+        if seen.len() == number {
+            daemon.signal(Signal::SIGKILL);
+        }
+    }
+    seen
+}
+
+fn log_lines(daemon: &TempDaemon) -> usize {
+    daemon.read("project/log.txt").lines().count()
+}
+
+#[tokio::test]
+async fn nothing_acknowledged_is_lost_and_nothing_finished_runs_twice() {
+    let model = model().await;
+    let whole = killed_at(&daemon(&model).await, usize::MAX).await;
+    assert!(matches!(whole.last().unwrap().kind, EventKind::TurnEnded { .. }), "{whole:#?}");
+    assert!(whole.len() > 15, "{whole:#?}");
+    stream::iter(1..=whole.len()).for_each_concurrent(4, |number| kill_and_go_on(&model, number)).await;
+}
+
+async fn kill_and_go_on(model: &ModelServer, number: usize) {
+    let mut daemon = daemon(model).await;
+    let seen = killed_at(&daemon, number).await;
+    daemon.ended().await;
+    assert!(seen.len() >= number);
+    let command_finished = seen.iter().any(|event| is_result_of(event, "run_bash_command"));
+    let lines_before = log_lines(&daemon);
+    daemon.restart().await;
+
+    // What was seen is still there, under the same numbers, and the turn has come to an end that says what it was.
+    let session = seen[0].session_id.to_string();
+    let stored = stored_events(&daemon, &session).await;
+    for (event, stored) in seen.iter().zip(&stored) {
+        assert_eq!(&serde_json::to_value(event).unwrap(), stored, "killed at {number}");
+    }
+    let seqs: Vec<u64> = stored.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "killed at {number}");
+    check_pairs(&stored, number);
+    let ended = stored.last().unwrap();
+    assert_eq!(ended["type"], "turn_ended", "killed at {number}: {stored:#?}");
+    assert_eq!(log_lines(&daemon), lines_before, "nothing runs before it is asked for");
+
+    if ended["result"]["stop_reason"] == "completed" {
+        assert_eq!(log_lines(&daemon), 1, "killed at {number}");
+        return;
+    }
+    assert_eq!(ended["result"]["stop_reason"], "interrupted", "killed at {number}");
+    check_report(&daemon, &stored).await;
+
+    // It goes on where it was.
+    let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
+    let result = daemon.agentctl(args).await.exits(0).json();
+    assert_eq!(result["text"], "All is done.", "killed at {number}");
+    let unknown = stored.iter().any(|event| event["item"]["error"] == "E_UNKNOWN_OUTCOME");
+    match log_lines(&daemon) {
+        0 => assert!(unknown, "killed at {number}: it never ran"),
+        1 => {}
+        lines => panic!("killed at {number}: it ran {lines} times (finished before: {command_finished})"),
+    }
+}
+
+fn is_result_of(event: &Event, tool: &str) -> bool {
+    let event = serde_json::to_value(event).unwrap();
+    event["type"] == "item_completed" && event["item"]["kind"] == "tool_result" && event["item"]["name"] == tool
+}
+
+async fn stored_events(daemon: &TempDaemon, session: &str) -> Vec<Value> {
+    let output = daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let events = output.json_lines();
+    events.into_iter().filter(|line| line["type"] != "item_delta" && line["type"] != "result").collect()
+}
+
+/// Every item that was begun has its end.
+#[track_caller]
+fn check_pairs(stored: &[Value], number: usize) {
+    let ids = |name: &str| {
+        let mut ids: Vec<&str> = stored
+            .iter()
+            .filter(|event| event["type"] == name)
+            .filter_map(|event| event["item"]["id"].as_str())
+            .collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(ids("item_started"), ids("item_completed"), "killed at {number}");
+}
+
+/// The daemon says what it found, and what it says agrees with the journal.
+async fn check_report(daemon: &TempDaemon, stored: &[Value]) {
+    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    let recovered = &status["recovered"][0];
+    let results = |error: Option<&str>| {
+        let results = stored.iter().filter(|event| {
+            let item = &event["item"];
+            event["type"] == "item_completed" && item["kind"] == "tool_result" && item["error"].as_str() == error
+        });
+        results.map(|event| event["item"]["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(recovered["finished"], Value::from(results(None)), "{recovered:#}");
+    assert_eq!(recovered["never_ran"], Value::from(results(Some("E_NOT_RUN"))), "{recovered:#}");
+    assert_eq!(recovered["unknown"], Value::from(results(Some("E_UNKNOWN_OUTCOME"))), "{recovered:#}");
+    assert_eq!(recovered["goes_on"], false);
+}
+
+/// A daemon that is killed while it starts, again and again, still starts.
+#[tokio::test]
+async fn a_start_that_is_cut_short_does_no_harm() {
+    let model = model().await;
+    let mut daemon = daemon(&model).await;
+    let seen = killed_at(&daemon, 8).await;
+    daemon.ended().await;
+    for _ in 0..5 {
+        let mut child = daemon.command(agentd_testkit::daemon::program("agentd")).spawn().unwrap();
+        let journal: &Path = &daemon.data().join("agentd.db");
+        assert!(journal.exists());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    daemon.restart().await;
+    let stored = stored_events(&daemon, &seen[0].session_id.to_string()).await;
+    assert_eq!(serde_json::to_value(&seen).unwrap().as_array().unwrap()[..], stored[..seen.len()]);
+}

@@ -1,0 +1,197 @@
+//! Approvals and questions: they outlive clients and daemons, and are answered once, from anywhere.
+
+use agentd_core::{
+    event::EventKind,
+    interrupt::{Answer, Interrupt},
+};
+use agentd_proto::client::{NewSession, SessionChoice};
+use agentd_testkit::{
+    daemon::{Output, Running, until},
+    model_server::Reply,
+};
+use serde_json::{Value, json};
+
+use super::{Events as _, World, keys, turn, works_through};
+
+fn write(content: &str) -> Reply {
+    Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": content}))
+}
+
+/// A turn that waits for an approval, its client, and the interrupt.
+async fn waiting(world: &World) -> (Running, Value) {
+    let args = ["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut running = world.daemon.spawn_agentctl(args);
+    let (raised, _) = running.event("interrupt_raised").await;
+    (running, raised["interrupt"].clone())
+}
+
+async fn listed(world: &World) -> Vec<Value> {
+    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    listed.as_array().unwrap().clone()
+}
+
+async fn answer(world: &World, id: &Value, words: &[&str]) -> Output {
+    world.daemon.agentctl(["answer", id.as_str().unwrap()].iter().chain(words)).await
+}
+
+fn written(world: &World, session: &Value) -> String {
+    world.daemon.read(&format!("data/workspace/{}/outputs/a.txt", session.as_str().unwrap()))
+}
+
+#[tokio::test]
+async fn an_answer_is_given_from_elsewhere_after_everybody_was_killed() {
+    let mut world = World::start().await;
+    works_through(&world.model, vec![(&["outputs/a.txt"], write("approved"))], Reply::text("It is written."));
+    let (client, interrupt) = waiting(&world).await;
+    drop(client);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+
+    let listed = listed(&world).await;
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0], interrupt, "it is the same, whoever tells of it");
+    for key in ["id", "session_id", "turn_id", "kind", "tool", "args", "risk", "raised_at", "deadline"] {
+        assert!(keys(&listed[0]).contains(&key), "{key} is missing in {:#}", listed[0]);
+    }
+    assert_eq!((&listed[0]["kind"], &listed[0]["tool"]), (&json!("approval"), &json!("write_file")));
+    assert_eq!(listed[0]["args"], json!({"path": "outputs/a.txt", "content": "approved"}));
+    assert_eq!(written(&world, &interrupt["session_id"]), "", "nothing happens before the answer");
+    let human = world.daemon.agentctl(["interrupts"]).await.exits(0).stdout;
+    assert!(human.contains("write_file") && human.contains("medium"), "{human}");
+
+    answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
+    let session = interrupt["session_id"].as_str().unwrap();
+    let attached = world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let result = attached.json_lines().pop().unwrap();
+    assert_eq!((&result["type"], &result["stop_reason"]), (&json!("result"), &json!("completed")));
+    assert_eq!(result["text"], "It is written.");
+    assert_eq!(written(&world, &interrupt["session_id"]), "approved");
+    assert!(self::listed(&world).await.is_empty());
+    // Once.
+    answer(&world, &interrupt["id"], &["approve"]).await.exits(1).says(&["answer"]);
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn an_answer_to_nothing_is_not_found() {
+    let world = World::start().await;
+    let unknown = json!("0193a5b2-7c1d-7000-8000-000000000001");
+    answer(&world, &unknown, &["approve"]).await.exits(2).says(&["hint:"]);
+    answer(&world, &json!("0193a5b2"), &["approve"]).await.exits(2).says(&["0193a5b2", "hint:"]);
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn each_answer_means_what_it_says() {
+    let world = World::start().await;
+    // A rejection is told to the model, with its reason.
+    world.model.reply(write("rejected")).reply(Reply::text("Then not."));
+    let (running, interrupt) = waiting(&world).await;
+    answer(&world, &interrupt["id"], &["reject", "--reason", "not on a Friday"]).await.exits(0);
+    let result = running.output(Vec::new()).await.exits(5).json_lines().pop().unwrap();
+    assert_eq!((&result["text"], &result["denials"][0]["tool"]), (&json!("Then not."), &json!("write_file")));
+    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("not on a Friday"));
+    assert_eq!(written(&world, &interrupt["session_id"]), "");
+
+    // Other arguments run in place of the model's, and the model is told.
+    world.model.reply(write("draft")).reply(Reply::text("Edited."));
+    let (running, interrupt) = waiting(&world).await;
+    let misfit = answer(&world, &interrupt["id"], &["edit", "--args", "[1]"]).await;
+    misfit.exits(2).says(&["JSON object", "hint:"]);
+    answer(&world, &interrupt["id"], &["some", "words"]).await.exits(2).says(&["approve, reject", "hint:"]);
+    let edited = r#"{"path": "outputs/a.txt", "content": "edited"}"#;
+    answer(&world, &interrupt["id"], &["edit", "--args", edited]).await.exits(0);
+    running.output(Vec::new()).await.exits(0);
+    assert_eq!(written(&world, &interrupt["session_id"]), "edited");
+    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("changed the arguments"));
+
+    // What is always allowed is not asked again in that session, and is in others.
+    world.model.reply(write("first")).reply(Reply::text("Written."));
+    let (running, interrupt) = waiting(&world).await;
+    answer(&world, &interrupt["id"], &["always"]).await.exits(0);
+    running.output(Vec::new()).await.exits(0);
+    world.model.reply(write("second")).reply(Reply::text("Written again."));
+    let session = interrupt["session_id"].as_str().unwrap();
+    world.daemon.agentctl(["run", "Again", "--session", session]).await.exits(0);
+    assert_eq!(written(&world, &interrupt["session_id"]), "second");
+    world.model.reply(write("third")).reply(Reply::text("Not written."));
+    world.daemon.agentctl(["run", "Elsewhere"]).await.exits(5);
+}
+
+#[tokio::test]
+async fn a_question_gets_its_answer_across_a_restart() {
+    let mut world = World::start().await;
+    let ask = Reply::tool_call("ask_human", json!({"question": "Which colour?", "context": "For the wall."}));
+    works_through(&world.model, vec![(&["green"], ask)], Reply::text("Green it is."));
+    let (client, interrupt) = waiting(&world).await;
+    drop(client);
+    assert_eq!((&interrupt["kind"], &interrupt["question"]), (&json!("question"), &json!("Which colour?")));
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    answer(&world, &interrupt["id"], &["  "]).await.exits(2).says(&["hint:"]);
+    answer(&world, &interrupt["id"], &["green", "please"]).await.exits(0);
+    let session = interrupt["session_id"].as_str().unwrap();
+    let text = until("the turn has ended", || async {
+        let shown = world.daemon.agentctl(["sessions", "show", session, "--json"]).await.exits(0).json();
+        let items = shown["items"].as_array().unwrap();
+        let answers = items.iter().rfind(|item| item["item"]["kind"] == "agent_message");
+        answers.filter(|_| shown["status"] == "idle").map(|item| item["item"]["text"].clone())
+    })
+    .await;
+    assert_eq!(text, "Green it is.");
+}
+
+#[tokio::test]
+async fn two_clients_see_the_same_events_and_one_answers_for_both() {
+    let world = World::start().await;
+    world.model.reply(write("both")).reply(Reply::text("Written."));
+    let (one, other) = (world.client().await, world.client().await);
+    let mut first = one.turn(turn(SessionChoice::New(NewSession::default()), "Write")).await.unwrap();
+    let is_raised = |kind: &EventKind| matches!(kind, EventKind::InterruptRaised { .. });
+    let mut seen_by_one = first.stored_until(is_raised).await;
+    let mut second = other.subscribe(&first.session_id().to_string(), 0, true).await.unwrap();
+    let mut seen_by_other = second.stored_until(is_raised).await;
+    let EventKind::InterruptRaised { interrupt } = &seen_by_other.last().unwrap().kind else { panic!() };
+    let Interrupt { id, .. } = **interrupt;
+    other.answer(id, &Answer::Approve, "the other").await.unwrap();
+    // The one who had the question on the screen hears that it was answered.
+    let is_resolved = |kind: &EventKind| matches!(kind, EventKind::InterruptResolved { .. });
+    seen_by_one.extend(first.stored_until(is_resolved).await);
+    first.answer(id, &Answer::Reject { reason: None }).await.unwrap();
+    let mut refused = false;
+    while let Some(event) = first.event().await {
+        refused |= matches!(&event.kind, EventKind::Warning { code, .. } if code == "command_refused");
+        let ours_alone = matches!(&event.kind, EventKind::Warning { code, .. } if code == "command_refused");
+        if event.kind.is_stored() && !ours_alone {
+            seen_by_one.push(event);
+        }
+    }
+    assert!(refused, "a second answer is refused");
+    seen_by_other.extend(second.to_the_end().await);
+    assert_eq!(seen_by_one, seen_by_other);
+    let seqs: Vec<u64> = seen_by_one.iter().map(|event| event.seq).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_deadline_answers_in_the_place_of_a_person() {
+    let world = World::configured("interrupts: {deadline: 200ms, on_deadline: reject}").await;
+    world.model.reply(write("late")).reply(Reply::text("Nobody answered."));
+    let (running, interrupt) = waiting(&world).await;
+    assert!(interrupt["deadline"].is_string(), "{interrupt:#}");
+    let result = running.output(Vec::new()).await.exits(5).json_lines().pop().unwrap();
+    assert_eq!(result["text"], "Nobody answered.");
+    answer(&world, &interrupt["id"], &["approve"]).await.exits(1);
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_asks_for_nothing_any_more() {
+    let world = World::start().await;
+    world.model.reply(write("never"));
+    let (running, interrupt) = waiting(&world).await;
+    running.signal(nix::sys::signal::Signal::SIGINT);
+    running.output(Vec::new()).await.exits(130);
+    assert!(listed(&world).await.is_empty());
+    answer(&world, &interrupt["id"], &["approve"]).await.exits(1);
+    assert_eq!(written(&world, &interrupt["session_id"]), "");
+}

@@ -1,0 +1,193 @@
+//! How a daemon comes and goes.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::{fs, os::unix::net::UnixListener};
+
+use agentd_testkit::{
+    daemon::{Running, TempDaemon, TempHome, program, until},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::json;
+
+use super::World;
+
+#[tokio::test]
+async fn a_client_starts_the_daemon_where_none_runs() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    let output = home.agentctl(["run", "Hi"]).await.exits(0);
+    assert_eq!(output.stdout, "Hello from the model server.\n");
+    let status = home.agentctl(["status", "--json"]).await.exits(0).json();
+    let pid = status["pid"].as_u64().unwrap();
+    // It outlives its client, in a session of its own, and others reach the same one.
+    assert_eq!(home.agentctl(["start", "--json"]).await.exits(0).json()["started"], false);
+    assert_eq!(home.agentctl(["status", "--json"]).await.exits(0).json()["pid"], pid);
+    let mode = |path: &std::path::Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&home.socket()), mode(home.socket().parent().unwrap())), (0o600, 0o700));
+    assert_eq!(mode(&home.data()), 0o700);
+    home.agentctl(["stop"]).await.exits(0);
+    assert!(!home.socket().exists());
+    home.agentctl(["stop"]).await.exits(0).says(&["no daemon is running"]);
+    home.agentctl(["status"]).await.exits(3);
+}
+
+#[tokio::test]
+async fn two_clients_at_once_start_one_daemon() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    let run = || home.agentctl(["run", "Hi"]);
+    let outputs = tokio::join!(run(), run(), run());
+    for output in [outputs.0, outputs.1, outputs.2] {
+        assert_eq!(output.exits(0).stdout, "Hello from the model server.\n");
+    }
+    until("there is one daemon only", || async { (home.processes().len() == 1).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn a_second_daemon_is_refused_and_the_first_left_alone() {
+    let world = World::start().await;
+    let second = Running::spawn(world.daemon.command(program("agentd"))).output(Vec::new()).await;
+    second.exits(1).says(&["already running", &world.daemon.pid().to_string(), "hint:"]);
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_dead_socket_is_replaced() {
+    let mut world = World::start().await;
+    world.daemon.kill9().await;
+    assert!(world.daemon.socket().exists(), "nobody has taken it away");
+    world.daemon.restart().await;
+    world.still_serves().await;
+    // Also by the daemon that a client starts.
+    world.daemon.kill9().await;
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn what_else_is_on_the_path_is_left_alone() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("run/agentd.sock", "precious");
+    fs::set_permissions(home.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
+    home.agentctl(["run", "Hi"]).await.exits(3).says(&["is not a socket", "hint:"]);
+    assert_eq!(home.read("run/agentd.sock"), "precious");
+    // A program that listens and says nothing, or hangs up at once, is no daemon.
+    fs::remove_file(home.socket()).unwrap();
+    let listener = UnixListener::bind(home.socket()).unwrap();
+    let inode = fs::metadata(home.socket()).unwrap().ino();
+    let hang_up = std::thread::spawn(move || listener.accept().map(drop));
+    home.agentctl(["run", "Hi"]).await.exits(3).says(&["agentd.sock", "hint:"]);
+    hang_up.join().unwrap().unwrap();
+    assert_eq!(fs::metadata(home.socket()).unwrap().ino(), inode);
+}
+
+#[tokio::test]
+async fn a_live_socket_of_somebody_else_is_not_stolen() {
+    let home = TempHome::new();
+    home.write("run/x", "");
+    fs::set_permissions(home.path().join("run"), fs::Permissions::from_mode(0o700)).unwrap();
+    let listener = UnixListener::bind(home.socket()).unwrap();
+    let output = Running::spawn(home.command(program("agentd"))).output(Vec::new()).await;
+    output.exits(1).says(&["already listening", "hint:"]);
+    drop(listener);
+}
+
+#[tokio::test]
+async fn a_stop_drains_and_the_turn_can_be_continued() {
+    let mut world = World::configured("service: {drain_deadline: 200ms}").await;
+    world.model.reply(Reply::text("One two three four five").hang_after(500));
+    let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
+    let (delta, _) = running.event("item_delta").await;
+    let session = delta["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(world.daemon.sigterm().await, Some(0), "{}", world.daemon.log());
+    // The one who was watching is told how it ended.
+    let (ended, _) = running.event("turn_ended").await;
+    assert_eq!(ended["result"]["stop_reason"], "suspended");
+    running.output(Vec::new()).await.exits(75);
+
+    world.daemon.restart().await;
+    world.model.reply(Reply::text("Six."));
+    let args = ["run", "--session", &session, "--output", "json"];
+    let result = world.daemon.agentctl(args).await.exits(0).json();
+    assert_eq!(result["text"], "Six.");
+    let request = world.model.requests().pop().unwrap();
+    assert!(request.body["messages"].to_string().contains("Count"), "{}", request.body);
+    // A turn that has come to its end is not continued.
+    let args = ["run", "--session", &session];
+    world.daemon.agentctl(args).await.exits(2).says(&["no turn to continue", "hint:"]);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("One two three four five six seven").delay_ms(30));
+    let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
+    running.event("item_delta").await;
+    assert_eq!(world.daemon.sigterm().await, Some(0));
+    let output = running.output(Vec::new()).await.exits(0);
+    assert_eq!(output.json_lines().last().unwrap()["text"], "One two three four five six seven");
+}
+
+#[tokio::test]
+async fn stop_waits_until_the_daemon_is_gone() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.agentctl(["start"]).await.exits(0);
+    model.reply(Reply::text("One two three").hang_after(400));
+    let mut running = home.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
+    running.event("item_delta").await;
+    home.agentctl(["stop", "--within", "0"]).await.exits(0);
+    let (ended, _) = running.event("turn_ended").await;
+    assert_eq!(ended["result"]["stop_reason"], "suspended");
+    assert!(!home.socket().exists());
+}
+
+/// Hands over a listening socket as a service manager does: bound before, as descriptor 3, for this process alone.
+const ACTIVATE: &str = "
+import os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+os.dup2(listener.fileno(), 3)
+os.set_inheritable(3, True)
+os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()))
+os.execv(sys.argv[2], sys.argv[2:])
+";
+
+#[tokio::test]
+async fn a_socket_that_is_passed_is_served_and_left_in_place() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    let mut command = home.command("python3");
+    fs::create_dir(home.path().join("run")).unwrap();
+    command.args(["-c", ACTIVATE]).arg(home.socket()).arg(program("agentd"));
+    let daemon = TempDaemon::start_with(home, command).await;
+    let inode = fs::metadata(daemon.socket()).unwrap().ino();
+    // Whoever connects before the daemon is ready is served then.
+    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    assert_eq!(status["pid"], json!(daemon.pid()));
+    daemon.agentctl(["run", "Hi"]).await.exits(0);
+    assert_eq!(daemon.sigterm().await, Some(0));
+    assert_eq!(fs::metadata(daemon.socket()).unwrap().ino(), inode, "the socket is not the daemon's to remove");
+}
+
+#[tokio::test]
+async fn a_client_that_watches_takes_up_the_line_again_after_a_restart() {
+    let mut world = World::start().await;
+    world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"})));
+    let args = ["run", "Write", "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut running = world.daemon.spawn_agentctl(args);
+    let (raised, before) = running.event("interrupt_raised").await;
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    world.model.reply(Reply::text("Written."));
+    let id = raised["interrupt"]["id"].as_str().unwrap();
+    world.daemon.agentctl(["answer", id, "approve"]).await.exits(0);
+    let output = running.output(Vec::new()).await.exits(0);
+    // Every stored event once, in order, across the restart.
+    let after = output.json_lines();
+    let seqs = before.iter().chain([&raised]).chain(&after).filter(|line| line["type"] != "item_delta");
+    let seqs: Vec<u64> = seqs.filter_map(|line| line["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+    assert_eq!(after.last().unwrap()["text"], "Written.");
+}

@@ -1,0 +1,158 @@
+//! End to end: real daemons, real clients, and a model server that says what it is told to.
+//!
+//! - [`run`]: one turn for scripts: its output and its exit codes. [`sessions`]: the listing commands.
+//! - [`life`]: how a daemon comes and goes. [`crash`]: killed at every stored event of a turn.
+//! - [`interrupts`]: approvals and questions that outlive everybody. [`readers`]: several clients, and slow ones.
+//! - [`bad_input`], [`bad_models`]: a clear message with a hint, and nothing lost.
+//! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
+
+mod bad_input;
+mod bad_models;
+mod chat;
+mod crash;
+mod embedded;
+mod interrupts;
+mod life;
+mod readers;
+mod run;
+mod sessions;
+
+use std::{path::Path, sync::Arc};
+
+use agentd_core::{
+    event::{Event, EventKind},
+    session::Mount,
+    turn::{IfBusy, OnInterrupt, StartTurn},
+};
+use agentd_proto::client::{Client, EventStream, NewSession, SessionChoice, StartRequest, TurnStream};
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use serde_json::Value;
+
+/// A daemon and its model.
+struct World {
+    model: ModelServer,
+    daemon: TempDaemon,
+}
+
+impl World {
+    async fn start() -> Self {
+        let model = ModelServer::start().await;
+        let daemon = TempDaemon::start(&model.base_url()).await;
+        Self { model, daemon }
+    }
+
+    /// With this in `agentd.yaml`.
+    async fn configured(agentd_yaml: &str) -> Self {
+        let model = ModelServer::start().await;
+        let home = TempHome::with_model(&model.base_url());
+        home.write("config/agentd.yaml", agentd_yaml);
+        let daemon = TempDaemon::start_in(home).await;
+        Self { model, daemon }
+    }
+
+    async fn client(&self) -> Client {
+        Client::connect(&self.daemon.socket()).await.unwrap()
+    }
+
+    /// Makes sure that the daemon serves the next request as if nothing had happened.
+    #[track_caller]
+    fn still_serves(&self) -> impl Future<Output = ()> + '_ {
+        let caller = std::panic::Location::caller();
+        async move {
+            self.model.reply(Reply::text("still here").when("are you there?"));
+            let output = self.daemon.agentctl(["run", "are you there?"]).await;
+            assert_eq!((output.stdout.trim(), output.code), ("still here", Some(0)), "{caller}: {}", output.stderr);
+        }
+    }
+}
+
+/// A turn of a client that waits for answers.
+fn turn(session: SessionChoice, text: &str) -> StartRequest {
+    StartRequest {
+        session,
+        start: StartTurn {
+            text: Some(text.to_owned()),
+            slot: None,
+            max_steps: None,
+            on_interrupt: OnInterrupt::Wait,
+            if_busy: IfBusy::Refuse,
+            client: "a test".to_owned(),
+        },
+    }
+}
+
+/// A new session that sees this folder as `/project` and runs commands without asking.
+fn trusting(project: &Path) -> SessionChoice {
+    SessionChoice::New(NewSession {
+        confirm_write: Some(false),
+        confirm_exec: Some(false),
+        project: Some(Mount { path: project.to_owned(), writable: true }),
+        ..NewSession::default()
+    })
+}
+
+/// Streams of events, whatever they belong to.
+trait Events {
+    async fn event(&mut self) -> Option<Event>;
+
+    /// The stored events up to and with the one that fits.
+    async fn stored_until(&mut self, fits: impl Fn(&EventKind) -> bool) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(event) = self.event().await {
+            if !event.kind.is_stored() {
+                continue;
+            }
+            let last = fits(&event.kind);
+            events.push(event);
+            if last {
+                return events;
+            }
+        }
+        panic!("the stream ended after {events:#?}");
+    }
+
+    /// The stored events of the rest of a turn.
+    async fn to_the_end(&mut self) -> Vec<Event> {
+        self.stored_until(|kind| matches!(kind, EventKind::TurnEnded { .. })).await
+    }
+}
+
+impl Events for EventStream {
+    async fn event(&mut self) -> Option<Event> {
+        self.next().await.unwrap()
+    }
+}
+
+impl Events for TurnStream {
+    async fn event(&mut self) -> Option<Event> {
+        self.next().await.unwrap()
+    }
+}
+
+/// Answers with the first reply whose words the model has not yet been told by a tool, as a model would that works
+/// through a list: a crash or a restart in between changes nothing.
+fn works_through(model: &ModelServer, steps: Vec<(&'static [&'static str], Reply)>, last: Reply) {
+    let steps = Arc::new(steps);
+    model.respond_with(move |request| {
+        let told = tool_texts(request);
+        let next = steps.iter().find(|(done, _)| !done.iter().any(|words| told.contains(words)));
+        next.map_or_else(|| last.clone(), |(_, reply)| reply.clone())
+    });
+}
+
+/// What tools have told the model so far.
+fn tool_texts(request: &Recorded) -> String {
+    let texts = request.messages().iter().filter(|message| message["role"] == "tool");
+    texts.filter_map(|message| message["content"].as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// The sorted keys of an object.
+#[track_caller]
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}

@@ -1,0 +1,115 @@
+//! Several clients on one session, and clients that do not read.
+
+use agentd_core::{
+    event::{Event, EventKind},
+    item::ItemBody,
+};
+use agentd_proto::client::{NewSession, SessionChoice};
+use agentd_testkit::model_server::{Reply, fast_text};
+use futures_util::future::join_all;
+
+use super::{Events as _, World, turn};
+
+const DELTAS: u64 = 200_000;
+
+fn answer(events: &[Event]) -> Option<&str> {
+    events.iter().find_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::AgentMessage { text } => Some(text.as_str()),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_reading_stalls_nobody_and_loses_no_stored_event() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::fast(DELTAS));
+    let (quick, slow) = (world.client().await, world.client().await);
+    let mut turn = quick.turn(turn(SessionChoice::New(NewSession::default()), "Count")).await.unwrap();
+    let session = turn.session_id().to_string();
+    let mut stalled = slow.subscribe(&session, 0, true).await.unwrap();
+    assert!(stalled.event().await.is_some());
+    // From here on nobody reads `stalled` until the turn is over.
+    let seen = turn.to_the_end().await;
+    assert!(answer(&seen).is_some_and(|text| text == fast_text(DELTAS)), "every byte is right");
+
+    let mut caught_up = vec![];
+    let mut deltas = 0;
+    while let Some(event) = stalled.event().await {
+        if event.kind.is_stored() {
+            caught_up.push(event);
+        } else {
+            deltas += 1;
+        }
+    }
+    assert_eq!(caught_up, seen[1..], "what is stored comes in order and without a gap");
+    assert!(deltas < DELTAS, "what nobody read was not kept for ever");
+    // And whoever comes late is told the same.
+    let late = slow.subscribe(&session, 0, true).await.unwrap().to_the_end().await;
+    assert_eq!(late, seen);
+}
+
+#[tokio::test]
+async fn a_client_goes_on_after_the_number_that_it_saw_last() {
+    let world = World::start().await;
+    world.daemon.agentctl(["run", "Hi"]).await.exits(0);
+    let client = world.client().await;
+    let session = client.sessions(1).await.unwrap()[0].id.to_string();
+    let all = client.subscribe(&session, 0, true).await.unwrap().to_the_end().await;
+    for after in 1..all.len() as u64 {
+        let rest = client.subscribe(&session, after, true).await.unwrap().to_the_end().await;
+        assert_eq!(rest, all[usize::try_from(after).unwrap()..]);
+    }
+    assert!(client.subscribe(&session, all.len() as u64, true).await.unwrap().event().await.is_none());
+}
+
+#[tokio::test]
+async fn many_turns_at_once_get_each_their_own_answer() {
+    let world = World::start().await;
+    world.model.respond_with(|request| Reply::text(format!("You said: {}", request.last_user())));
+    let client = world.client().await;
+    let turns = (0..50).map(|number| {
+        let client = client.clone();
+        async move {
+            let request = turn(SessionChoice::New(NewSession::default()), &format!("number {number}."));
+            let mut turn = client.turn(request).await.unwrap();
+            let events = turn.to_the_end().await;
+            assert_eq!(answer(&events), Some(format!("You said: number {number}.").as_str()));
+        }
+    });
+    join_all(turns).await;
+}
+
+#[tokio::test]
+async fn attach_shows_the_live_turn_in_a_second_terminal() {
+    let world = World::start().await;
+    let args = ["run", "Hi", "--output", "stream-json"];
+    world.model.reply(Reply::text("One two three four").delay_ms(40).when("Hi"));
+    let mut running = world.daemon.spawn_agentctl(args);
+    let (delta, _) = running.event("item_delta").await;
+    let session = delta["session_id"].as_str().unwrap();
+    let attached = world.daemon.agentctl(["attach", session]).await.exits(0);
+    assert!(attached.stdout.contains("One two three four"), "{attached:?}");
+    running.output(Vec::new()).await.exits(0);
+    // Where none runs, it ends at once.
+    let attached = world.daemon.agentctl(["attach", session]).await.exits(0);
+    assert_eq!(attached.stdout, "");
+    attached.says(&["no turn is running"]);
+    world.daemon.agentctl(["attach", "ffff"]).await.exits(2).says(&["ffff", "hint:"]);
+}
+
+#[tokio::test]
+async fn a_second_turn_in_a_session_waits_its_turn_or_is_refused() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("One two three").hang_after(400));
+    let mut running = world.daemon.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
+    let (delta, _) = running.event("item_delta").await;
+    let session = delta["session_id"].as_str().unwrap();
+    let refused = world.daemon.agentctl(["run", "Me too", "--session", session]).await.exits(1);
+    refused.says(&["hint:"]);
+    running.signal(nix::sys::signal::Signal::SIGINT);
+    running.output(Vec::new()).await.exits(130);
+    world.daemon.agentctl(["run", "Me too", "--session", session]).await.exits(0);
+}

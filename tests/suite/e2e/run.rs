@@ -1,0 +1,298 @@
+//! `agentctl run` as scripts rely on it.
+
+use agentd_testkit::{
+    daemon::{Output, TempHome, program, until},
+    model_server::{ModelServer, Reply},
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{World, keys};
+
+const RESULT_KEYS: [&str; 12] = [
+    "denials",
+    "duration_ms",
+    "files",
+    "session_id",
+    "steps",
+    "stop_reason",
+    "text",
+    "tool_used",
+    "trace_id",
+    "turn_id",
+    "type",
+    "usage",
+];
+
+/// The keys of every result; a failed one has its error beside them.
+#[track_caller]
+fn check_result(result: &Value, stop_reason: &str) {
+    let mut found = keys(result);
+    if stop_reason == "failed" {
+        assert!(result["error"]["message"].is_string() && result["error"]["kind"].is_string(), "{result:#}");
+    }
+    found.retain(|key| *key != "error");
+    assert_eq!(found, RESULT_KEYS, "{result:#}");
+    assert_eq!(result["type"], "result");
+    assert_eq!(result["stop_reason"], stop_reason, "{result:#}");
+    assert!(result["text"].is_string() && result["tool_used"].is_boolean() && result["steps"].is_u64());
+    assert!(result["denials"].is_array() && result["files"].is_array() && result["duration_ms"].is_u64());
+    assert!(result["usage"]["prompt_tokens"].is_u64() && result["usage"]["completion_tokens"].is_u64());
+}
+
+#[tokio::test]
+async fn the_answer_is_on_standard_output_and_nothing_else() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("Four, of course."));
+    let output = world.daemon.agentctl(["run", "What is two and two?"]).await.exits(0);
+    assert_eq!(output.stdout, "Four, of course.\n");
+    assert_eq!(world.model.requests()[0].last_user(), "What is two and two?");
+}
+
+#[tokio::test]
+async fn one_variable_and_one_object() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("Four."));
+    let output = world.daemon.agentctl(["run", "2+2?", "--output", "json"]).await.exits(0);
+    let result = output.json();
+    check_result(&result, "completed");
+    assert_eq!((&result["text"], &result["tool_used"], &result["steps"]), (&json!("Four."), &json!(false), &json!(1)));
+    assert_eq!(result["usage"]["prompt_tokens"], 10);
+    for id in ["session_id", "turn_id", "trace_id"] {
+        assert!(result[id].as_str().is_some_and(|id| id.len() >= 32), "{id} in {result:#}");
+    }
+}
+
+/// Checks a whole stream and hands back the types of its lines.
+#[track_caller]
+fn check_stream(output: &Output, stop_reason: &str) -> Vec<String> {
+    let mut lines = output.json_lines();
+    let result = lines.pop().expect("there is a result");
+    check_result(&result, stop_reason);
+    let mut stored = 0;
+    for line in &lines {
+        for key in ["type", "session_id", "turn_id", "seq", "at"] {
+            assert!(!line[key].is_null(), "{key} is missing in {line}");
+        }
+        if line["type"] != "item_delta" {
+            stored += 1;
+        }
+        assert_eq!(line["seq"], stored, "stored events are numbered without a gap: {line}");
+        assert_eq!(line["session_id"], result["session_id"]);
+    }
+    let ids = |name: &str| {
+        let of_name = lines.iter().filter(|line| line["type"] == name);
+        let mut ids: Vec<&str> = of_name.filter_map(|line| line["item"]["id"].as_str()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(ids("item_started"), ids("item_completed"), "each item that was begun is completed once");
+    let types = lines.iter().map(|line| line["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(types.first().map(String::as_str), Some("turn_started"));
+    assert_eq!(types.last().map(String::as_str), Some("turn_ended"));
+    types
+}
+
+#[tokio::test]
+async fn a_stream_of_events_and_the_result_behind_it() {
+    let world = World::start().await;
+    world.model.reply(Reply::tool_call("now", json!({}))).reply(Reply::text("It is late already."));
+    let output = world.daemon.agentctl(["run", "Time?", "--output", "stream-json"]).await.exits(0);
+    let types = check_stream(&output, "completed");
+    for name in ["item_started", "item_delta", "item_completed", "usage_updated"] {
+        assert!(types.iter().any(|found| found == name), "{name} is missing in {types:?}");
+    }
+    assert_eq!(output.json_lines().last().unwrap()["tool_used"], true);
+}
+
+#[tokio::test]
+async fn the_result_comes_also_when_the_turn_failed() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::refusal(400, "no such model"));
+    let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(1);
+    check_stream(&output, "failed");
+    check_result(&world.daemon.agentctl(["run", "Hi", "--output", "json"]).await.exits(1).json(), "failed");
+    // Also where no turn could be started at all.
+    let output = world.daemon.agentctl(["run", "Hi", "--session", "ffff", "--output", "stream-json"]).await.exits(2);
+    let lines = output.json_lines();
+    assert_eq!(lines.len(), 1);
+    check_result(&lines[0], "failed");
+}
+
+#[tokio::test]
+async fn what_is_piped_in_is_appended_to_the_prompt() {
+    let world = World::start().await;
+    world.daemon.agentctl_with(["run", "Sort these:"], "b\na\n").await.exits(0);
+    world.daemon.agentctl_with(["run", "-"], "all of it").await.exits(0);
+    world.daemon.agentctl_with(["run"], "all of it, too").await.exits(0);
+    let inputs: Vec<String> =
+        world.model.requests().iter().map(|request| request.last_user().trim_end().to_owned()).collect();
+    assert_eq!(inputs, ["Sort these:\n\nb\na", "all of it", "all of it, too"]);
+    world.daemon.agentctl(["run"]).await.exits(2).says(&["there is no prompt", "hint:"]);
+}
+
+#[tokio::test]
+async fn a_session_goes_on_by_its_id_its_prefix_and_as_the_last_one() {
+    let world = World::start().await;
+    let first = world.daemon.agentctl(["run", "I am Ada.", "--output", "json"]).await.exits(0).json();
+    let id = first["session_id"].as_str().unwrap();
+    for choice in [&["--session", id][..], &["--session", &id[..30]], &["--continue"]] {
+        let args = ["run", "Who am I?", "--output", "json"].iter().chain(choice);
+        let result = world.daemon.agentctl(args).await.exits(0).json();
+        assert_eq!(result["session_id"], id);
+        let requests = world.model.requests();
+        let history = serde_json::to_string(requests.last().unwrap().messages()).unwrap();
+        assert!(history.contains("I am Ada."), "{history}");
+    }
+}
+
+#[tokio::test]
+async fn files_are_handed_over_and_can_be_read() {
+    let world = World::start().await;
+    let notes = world.daemon.write("somewhere/notes.txt", "the cat is out\n");
+    world.model.reply(Reply::tool_call("read_file", json!({"path": "uploads/notes.txt"}))).reply(Reply::text("Read."));
+    let args = ["run", "Read it", "--output", "json", "--file", notes.to_str().unwrap()];
+    let result = world.daemon.agentctl(args).await.exits(0).json();
+    assert_eq!(result["tool_used"], true);
+    let requests = world.model.requests();
+    assert!(requests[0].last_user().contains("uploads/notes.txt"), "{:?}", requests[0].last_user());
+    assert!(super::tool_texts(&requests[1]).contains("the cat is out"));
+}
+
+#[tokio::test]
+async fn a_folder_is_seen_and_changed_only_if_it_may_be() {
+    let world = World::start().await;
+    let project = world.daemon.write("project/a.txt", "before").parent().unwrap().display().to_string();
+    let write = || Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "after"}));
+    let run = async |folder: String| {
+        world.model.reply(write()).reply(Reply::text("Done."));
+        let args = ["run", "Change it", "-C", &folder, "--on-interrupt", "approve", "--output", "json"];
+        world.daemon.agentctl(args).await.exits(0).json()
+    };
+    for folder in [project.clone(), format!("{project}:ro")] {
+        assert_eq!(run(folder).await["files"], json!([]));
+        assert_eq!(world.daemon.read("project/a.txt"), "before");
+    }
+    assert_eq!(run(format!("{project}:rw")).await["files"], json!([{"path": "/project/a.txt", "change": "modified"}]));
+    assert_eq!(world.daemon.read("project/a.txt"), "after");
+    world.daemon.agentctl(["run", "Hi", "-C", "/no/such/folder"]).await.exits(2).says(&["/no/such/folder", "hint:"]);
+}
+
+#[tokio::test]
+async fn wrong_usage_is_two() {
+    let world = World::start().await;
+    world.daemon.agentctl(["run", "Hi", "--model", "huge"]).await.exits(2).says(&["huge", "base", "chat"]);
+    world.daemon.agentctl(["run", "Hi", "--max-steps", "0"]).await.exits(2).says(&["--max-steps"]);
+    world.daemon.agentctl(["run", "two", "words"]).await.exits(2).says(&["more than one prompt", "'two words'"]);
+    world.daemon.agentctl(["run", "Hi", "--file", "/none"]).await.exits(2).says(&["/none", "hint:"]);
+    world.daemon.agentctl(["run", "Hi", "--on-interrupt", "ask"]).await.exits(2).says(&["terminal", "hint:"]);
+    world.daemon.agentctl(["run", "Hi", "--session", "ffff"]).await.exits(2).says(&["ffff", "hint:"]);
+    assert!(world.model.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_slot_can_be_chosen() {
+    let (base, code) = (ModelServer::start().await, ModelServer::start().await);
+    code.default_reply(Reply::text("I write code."));
+    let mut home = TempHome::with_model(&base.base_url());
+    home.set("MODEL_CODE_BASE_URL", code.base_url());
+    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
+    assert_eq!(daemon.agentctl(["run", "Hi", "--model", "code"]).await.exits(0).stdout, "I write code.\n");
+    // An empty slot falls back.
+    daemon.agentctl(["run", "Hi", "--model", "reasoning"]).await.exits(0);
+    assert_eq!((base.requests().len(), code.requests().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn three_where_there_is_no_daemon_and_none_can_be_started() {
+    let home = TempHome::new();
+    home.agentctl(["status"]).await.exits(3);
+    assert_eq!(home.agentctl(["status", "--json"]).await.exits(3).json()["running"], false);
+    let alone = home.path().join("agentctl");
+    std::fs::copy(program("agentctl"), &alone).unwrap();
+    let mut command = home.command(&alone);
+    command.args(["run", "Hi"]).env("PATH", "/nowhere");
+    let output = agentd_testkit::daemon::Running::spawn(command).output(Vec::new()).await;
+    output.exits(3).says(&["agentd", "hint:"]);
+}
+
+#[tokio::test]
+async fn four_where_the_key_is_refused() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::refusal(401, "wrong key"));
+    world.daemon.agentctl(["run", "Hi"]).await.exits(4).says(&["wrong key"]);
+}
+
+#[tokio::test]
+async fn five_where_an_approval_was_needed() {
+    let world = World::start().await;
+    let write = || Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}));
+    world.model.reply(write());
+    let args = ["run", "Write", "--on-interrupt", "fail", "--output", "json"];
+    let failed = world.daemon.agentctl(args).await.exits(5).json();
+    check_result(&failed, "denied");
+    assert_eq!(failed["denials"][0]["tool"], "write_file");
+    // Where nobody can be asked, it is denied, and the model is told.
+    world.model.reply(write()).reply(Reply::text("Then not."));
+    let denied = world.daemon.agentctl(["run", "Write", "--output", "json"]).await.exits(5).json();
+    check_result(&denied, "completed");
+    assert_eq!((&denied["text"], &denied["denials"][0]["tool"]), (&json!("Then not."), &json!("write_file")));
+    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("refused"));
+    // And with a yes beforehand it is done.
+    world.model.reply(write()).reply(Reply::text("Written."));
+    let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
+    let approved = world.daemon.agentctl(args).await.exits(0).json();
+    assert_eq!(approved["files"], json!([{"path": "outputs/a.txt", "change": "created"}]));
+}
+
+#[tokio::test]
+async fn six_where_the_steps_run_out() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::tool_call("now", json!({})));
+    let result = world.daemon.agentctl(["run", "Time?", "--max-steps", "2", "--output", "json"]).await.exits(6).json();
+    check_result(&result, "max_steps");
+}
+
+#[tokio::test]
+async fn seventy_five_where_the_provider_wants_us_to_wait() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::rate_limited(3600.0));
+    world.daemon.agentctl(["run", "Hi"]).await.exits(75).says(&["hint:"]);
+    world.model.default_reply(Reply::rate_limited(0.0));
+    let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(75);
+    let retries = output.json_lines().into_iter().filter(|line| line["code"] == "model_retry").count();
+    assert!(retries > 0, "every retry is an event: {}", output.stdout);
+}
+
+#[tokio::test]
+async fn one_hundred_and_thirty_where_it_is_cancelled() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::text("One two three four five").hang_after(400));
+    let mut running = world.daemon.spawn_agentctl(["run", "Count", "--output", "stream-json"]);
+    let (_, before) = running.event("item_delta").await;
+    running.signal(Signal::SIGINT);
+    let mut output = running.output(Vec::new()).await.exits(130);
+    let before: String = before.iter().map(|line| format!("{line}\n")).collect();
+    output.stdout.insert_str(0, &before);
+    let lines = output.json_lines();
+    check_result(lines.last().unwrap(), "cancelled");
+    assert_eq!(lines[lines.len() - 2]["type"], "turn_ended");
+    // The model is not kept busy for nobody.
+    world.model.wait_until(|counts| counts.dropped == 1).await;
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_reader_that_has_enough_is_no_failure() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::fast(20_000));
+    let mut shell = world.daemon.command("/bin/sh");
+    shell.arg("-c").arg(r#""$0" run Hi </dev/null | head -c 100 >/dev/null"#).arg(program("agentctl"));
+    let output = agentd_testkit::daemon::Running::spawn(shell).output(Vec::new()).await.exits(0);
+    assert!(!output.stderr.contains("error") && !output.stderr.contains("panicked"), "{}", output.stderr);
+    until("the turn ends all the same", || async {
+        let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+        (status["running_turns"] == 0).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,93 @@
+//! The listing commands, for people and for programs.
+
+use agentd_testkit::model_server::Reply;
+use serde_json::{Value, json};
+
+use super::{World, keys};
+
+#[tokio::test]
+async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
+    let world = World::start().await;
+    let daemon = &world.daemon;
+    assert_eq!(daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+    world.model.reply(Reply::text("Hello, Ada."));
+    let result = daemon.agentctl(["run", "I am Ada", "--output", "json"]).await.exits(0).json();
+    let id = result["session_id"].as_str().unwrap();
+
+    let listed = daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let expected = ["created_at", "id", "last_seq", "status", "title", "turns", "updated_at", "usage"];
+    assert_eq!(keys(&listed[0]), expected);
+    assert_eq!(
+        (&listed[0]["id"], &listed[0]["title"], &listed[0]["turns"]),
+        (&json!(id), &json!("I am Ada"), &json!(1))
+    );
+
+    let shown = daemon.agentctl(["sessions", "show", &id[..30], "--json"]).await.exits(0).json();
+    let kinds: Vec<&Value> = shown["items"].as_array().unwrap().iter().map(|item| &item["item"]["kind"]).collect();
+    assert_eq!(kinds, [&json!("user_message"), &json!("agent_message")]);
+
+    daemon.agentctl(["sessions", "rename", id, "The", "tax", "papers"]).await.exits(0);
+    assert!(daemon.agentctl(["sessions", "list"]).await.exits(0).stdout.contains("The tax papers"));
+
+    daemon.agentctl(["sessions", "reset", id]).await.exits(0);
+    daemon.agentctl(["run", "Who am I?", "--session", id]).await.exits(0);
+    let requests = world.model.requests();
+    assert!(!requests[1].body["messages"].to_string().contains("Ada"), "a reset history is set aside");
+
+    daemon.agentctl(["sessions", "delete", id]).await.exits(2).says(&["--yes"]);
+    daemon.agentctl(["sessions", "delete", id, "--yes"]).await.exits(0);
+    daemon.agentctl(["sessions", "show", id]).await.exits(2).says(&[id, "hint:"]);
+    assert_eq!(daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+}
+
+#[tokio::test]
+async fn models_tools_status_and_doctor_tell_programs_too() {
+    let world = World::start().await;
+    let daemon = &world.daemon;
+    let models = daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    let slots: Vec<&str> = models.as_array().unwrap().iter().map(|slot| slot["slot"].as_str().unwrap()).collect();
+    assert_eq!(slots, ["base", "reasoning", "vision", "code", "chat"]);
+    assert_eq!(models[0]["model"]["base_url"], world.model.base_url());
+
+    let tools = daemon.agentctl(["tools", "--json"]).await.exits(0).json();
+    let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    let expected = [
+        "ask_human",
+        "edit_file",
+        "find_files",
+        "grep",
+        "list_workspace_files",
+        "now",
+        "read_file",
+        "run_bash_command",
+        "todo_read",
+        "todo_write",
+        "write_file",
+    ];
+    assert_eq!(names, expected);
+
+    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    assert_eq!((&status["running"], &status["pid"]), (&json!(true), &json!(daemon.pid())));
+    assert_eq!(status["data_dir"], daemon.data().to_str().unwrap());
+
+    let checks = daemon.agentctl(["doctor", "--json"]).await.exits(0).json();
+    assert!(checks.as_array().unwrap().iter().all(|check| check["state"] != "fail"), "{checks:#}");
+    assert_eq!(daemon.agentctl(["interrupts", "--json"]).await.exits(0).json(), json!([]));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(daemon.agentctl(["completions", shell]).await.exits(0).stdout.contains("agentctl"));
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_in_no_log_and_no_answer() {
+    let model = agentd_testkit::model_server::ModelServer::start().await;
+    model.default_reply(Reply::refusal(401, "the key sk-very-secret-0123456789 is wrong"));
+    let mut home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
+    home.set("MODEL_BASIC_API_KEY", "sk-very-secret-0123456789");
+    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
+    let output = daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(4);
+    assert_eq!(model.requests()[0].headers["authorization"], "Bearer sk-very-secret-0123456789");
+    for (place, text) in [("stdout", &output.stdout), ("stderr", &output.stderr), ("the log", &daemon.log())] {
+        assert!(!text.contains("very-secret"), "the key is in {place}:\n{text}");
+    }
+}
