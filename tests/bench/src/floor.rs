@@ -1,0 +1,98 @@
+//! What the machine can do at best: the same things without the daemon.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use futures_util::StreamExt as _;
+use serde_json::json;
+
+use crate::figures::Samples;
+
+/// How the data of an event that holds words looks in the stream, at least.
+const CONTENT: &[u8] = b"\"content\":\"";
+
+/// A bare client that asks the model itself.
+pub(crate) struct BareClient {
+    http: reqwest::Client,
+    url: String,
+    body: Vec<u8>,
+}
+
+/// What the bare client saw of one answer.
+pub(crate) struct BareAnswer {
+    pub(crate) first_words: Duration,
+    pub(crate) whole: Duration,
+    pub(crate) deltas: u64,
+}
+
+impl BareClient {
+    /// A client for the model at this address.
+    pub(crate) fn new(base_url: &str) -> anyhow::Result<Self> {
+        // A second call finds it done, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let body = json!({
+            "model": "scripted-model", "stream": true, "stream_options": {"include_usage": true},
+            "messages": [{"role": "user", "content": "Hello"}],
+        });
+        let http = reqwest::Client::builder().no_proxy().tcp_nodelay(true).tls_certs_only([]).build()?;
+        Ok(Self { http, url: format!("{base_url}/chat/completions"), body: body.to_string().into_bytes() })
+    }
+
+    /// Asks with this request in place of the smallest possible one.
+    pub(crate) fn with_body(self, body: Vec<u8>) -> Self {
+        Self { body, ..self }
+    }
+
+    /// Asks, and counts the events that hold words without reading them.
+    pub(crate) async fn ask(&self) -> anyhow::Result<BareAnswer> {
+        let finder = memchr::memmem::Finder::new(CONTENT);
+        let begun = Instant::now();
+        let request = self.http.post(&self.url).header("content-type", "application/json").body(self.body.clone());
+        let response = request.send().await?.error_for_status()?;
+        let mut stream = response.bytes_stream();
+        let (mut first_words, mut deltas) = (None, 0_u64);
+        // The end of what came before, where an event may have been cut.
+        let mut seam: Vec<u8> = Vec::new();
+        while let Some(bytes) = stream.next().await {
+            let bytes = bytes?;
+            seam.extend_from_slice(&bytes[..bytes.len().min(CONTENT.len() - 1)]);
+            deltas += finder.find_iter(&bytes).count() as u64 + finder.find_iter(&seam).count() as u64;
+            if deltas > 0 {
+                first_words.get_or_insert_with(|| begun.elapsed());
+            }
+            let kept = bytes.len().min(CONTENT.len() - 1);
+            seam.clear();
+            seam.extend_from_slice(&bytes[bytes.len() - kept..]);
+        }
+        let first_words = first_words.context("the model said nothing")?;
+        Ok(BareAnswer { first_words, whole: begun.elapsed(), deltas })
+    }
+}
+
+/// How long it takes to start the smallest program and to see its end.
+pub(crate) fn spawning(times: usize) -> anyhow::Result<Samples> {
+    let mut samples = Samples::default();
+    for _ in 0..times {
+        let begun = Instant::now();
+        Command::new("/bin/true").stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+        samples.add(begun.elapsed());
+    }
+    Ok(samples)
+}
+
+/// How many blocks of 4 KiB a second can be made durable in this folder, one after the other.
+pub(crate) fn syncs_per_second(folder: &Path) -> anyhow::Result<f64> {
+    use std::io::Write as _;
+    const WRITES: u32 = 300;
+    let mut file = std::fs::File::create(folder.join("floor"))?;
+    let begun = Instant::now();
+    for _ in 0..WRITES {
+        file.write_all(&[7; 4096])?;
+        file.sync_data()?;
+    }
+    Ok(f64::from(WRITES) / begun.elapsed().as_secs_f64())
+}

@@ -1,0 +1,132 @@
+//! The journal: how fast it stores, and whether a long session costs more than a short one.
+
+use std::{path::Path, time::Instant};
+
+use agentd_core::{
+    Timestamp, error::StoreError, ids::SessionId, item::ItemBody, ports::Store as _, session::SessionSettings,
+    turn::StopReason,
+};
+use agentd_proto::client::Client;
+use agentd_store::{SqliteStore, StoreConfig};
+use agentd_testkit::store_contract::EventScript;
+use futures_util::future::try_join_all;
+
+use super::turn;
+use crate::{
+    figures::{Figure, Samples, millis, rate},
+    floor,
+    report::Row,
+    world::{self, Home, ModelProcess},
+};
+
+const SESSIONS: usize = 100;
+/// Events of each of them.
+const ROUNDS: u64 = 100;
+const LONG: usize = 10_000;
+const SHORT: usize = 10;
+/// The items that the engine reads of a session when it opens it.
+const RECENT: usize = 400;
+const TURNS: usize = 100;
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let folder = world::folder()?;
+    let floor = tokio::task::block_in_place(|| floor::syncs_per_second(folder.path()))?;
+    let store = open(&folder.path().join("journal.db")).await?;
+    let appended = append_rate(&store, floor).await?;
+    store.close().await?;
+    let (opened, step) = long_session().await?;
+    Ok(vec![appended, opened, step])
+}
+
+async fn open(path: &Path) -> anyhow::Result<SqliteStore> {
+    Ok(tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(path)))?)
+}
+
+async fn new_session(store: &SqliteStore) -> Result<EventScript, StoreError> {
+    let (id, at) = (SessionId::generate(), Timestamp::now());
+    store.create_session(id, at, SessionSettings::default()).await?;
+    Ok(EventScript::new(id, at))
+}
+
+fn words() -> ItemBody {
+    ItemBody::AgentMessage { text: "A sentence of the length that sentences have. ".repeat(4) }
+}
+
+/// Every session appends one event, waits until it is durable, and appends the next.
+async fn append_rate(store: &SqliteStore, floor: f64) -> anyhow::Result<Row> {
+    let scripts = try_join_all((0..SESSIONS).map(|_| new_session(store))).await?;
+    let before = store.stats();
+    let begun = Instant::now();
+    let appenders = scripts.into_iter().map(async |mut script| {
+        for _ in 0..ROUNDS {
+            store.append(vec![script.completed(words())]).await?;
+        }
+        Ok::<_, StoreError>(())
+    });
+    try_join_all(appenders).await?;
+    let took = begun.elapsed();
+    let after = store.stats();
+    let (events, commits) = (after.events - before.events, after.commits - before.commits);
+    let figures = vec![Figure::per_second("", rate(events, took)).at_least(5_000.0)];
+    Ok(Row::new("journal, durable events of 100 sessions", figures)
+        .over(Figure::per_second("4 KiB fdatasync", floor))
+        .with_note(format!("{events} events in {commits} commits")))
+}
+
+/// The time to open a session of 10,000 items, and the time to the first token of a turn in it.
+async fn long_session() -> anyhow::Result<(Row, Row)> {
+    let model = ModelProcess::start(&["fast", "1"]).await?;
+    let home = Home::new(&model)?;
+    let store = open(&home.journal()).await?;
+    let (short, long) = (session_of(&store, SHORT).await?, session_of(&store, LONG).await?);
+    store.close().await?;
+
+    let store = open(&home.journal()).await?;
+    let (opening_short, opening_long) = (opening(&store, short).await?, opening(&store, long).await?);
+    store.close().await?;
+    let opened = Row::new("opening a session of 10,000 items", vec![Figure::millis("", opening_long).at_most(50.0)])
+        .over(Figure::millis("10 items", opening_short));
+
+    let daemon = home.start().await?;
+    Ok((opened, step(&daemon.client, short, long).await?))
+}
+
+/// A session of that many items, in turns of two.
+async fn session_of(store: &SqliteStore, items: usize) -> anyhow::Result<SessionId> {
+    let mut script = new_session(store).await?;
+    for _ in 0..items / 2 / 5 {
+        let mut events = Vec::new();
+        for _ in 0..5 {
+            events.extend([script.turn_started(), script.input("Say something."), script.completed(words())]);
+            events.push(script.turn_ended(StopReason::Completed));
+        }
+        store.append(events).await?;
+    }
+    Ok(script.session)
+}
+
+/// What is read when a session is opened for the first time after a start, in milliseconds.
+async fn opening(store: &SqliteStore, session: SessionId) -> anyhow::Result<f64> {
+    let begun = Instant::now();
+    let stored = store.session(session).await?;
+    store.recent_items(session, stored.map_or(0, |stored| stored.reset_seq), RECENT).await?;
+    Ok(millis(begun.elapsed()))
+}
+
+/// Compares turns in both sessions, one after the other, until the short one is as long as what a model sees.
+async fn step(client: &Client, short: SessionId, long: SessionId) -> anyhow::Result<Row> {
+    let (mut in_short, mut in_long) = (Samples::default(), Samples::default());
+    for number in 0..TURNS + 20 {
+        for (session, samples) in [(short, &mut in_short), (long, &mut in_long)] {
+            let seen = turn::run(client, turn::request(Some(session), None), || {}).await?;
+            if number >= 20 {
+                samples.add(seen.first_words);
+            }
+        }
+    }
+    let ratio = in_long.median() / in_short.median();
+    let figures = vec![Figure::times("", ratio).at_most(1.2), Figure::millis("median", in_long.median())];
+    Ok(Row::new("first token after 10,000 items, over one after few", figures)
+        .over(Figure::millis("few items", in_short.median()))
+        .with_ratio(ratio))
+}

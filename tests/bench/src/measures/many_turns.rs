@@ -1,0 +1,100 @@
+//! Memory: of a daemon at rest, and of one in which 500 turns stream at once, each to a client of its own.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use agentd_proto::client::Client;
+use anyhow::bail;
+use futures_util::future::try_join_all;
+
+use super::turn;
+use crate::{
+    figures::{Figure, as_f64},
+    report::Row,
+    world::{Daemon, Home, ModelProcess},
+};
+
+const TURNS: usize = 500;
+const WORDS: usize = 60;
+/// Between two words. All turns together are then 10,000 deltas a second.
+const PAUSE_MS: &str = "50";
+/// Before the first word: until then all turns have begun.
+const FIRST_PAUSE_MS: &str = "3000";
+/// Between two looks at the memory.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let words: String = (0..WORDS).map(|number| format!("word{number} ")).collect();
+    let words = words.trim_end();
+    let slow =
+        ModelProcess::start(&["--delay-ms", PAUSE_MS, "--first-delay-ms", FIRST_PAUSE_MS, "text", words]).await?;
+    let home = Home::new(&slow)?;
+    let daemon = home.start().await?;
+    let at_start = daemon.memory()?.resident;
+    turn::run(&daemon.client, turn::request(None, None), || {}).await?;
+    let idle = daemon.memory()?.resident;
+
+    let (most, at_once) = stream_all(&home, &daemon, words).await?;
+    let after = daemon.memory()?;
+    if at_once < TURNS {
+        bail!("only {at_once} turns were streaming at once");
+    }
+    let above = most.saturating_sub(idle);
+    let at_rest = vec![
+        Figure::megabytes("at start", at_start).at_most(25.0),
+        Figure::megabytes("after a turn", idle).at_most(25.0),
+    ];
+    let note = format!(
+        "{} KB a turn, every byte right; at most {:.1} MB resident, {:.1} MB when all had ended",
+        above / TURNS as u64 / 1000,
+        as_f64(after.peak) / 1e6,
+        as_f64(after.resident) / 1e6,
+    );
+    let busy = vec![Figure::megabytes("", above).at_most(60.0)];
+    Ok(vec![
+        Row::new("memory at rest", at_rest),
+        Row::new("500 turns at once, memory above rest", busy).over(Figure::megabytes("at rest", idle)).with_note(note),
+    ])
+}
+
+/// Streams all turns and returns the most memory that the daemon held meanwhile, and how many turns had words and no
+/// end at the same time.
+async fn stream_all(home: &Home, daemon: &Daemon, words: &str) -> anyhow::Result<(u64, usize)> {
+    let mut clients = Vec::with_capacity(TURNS);
+    for _ in 0..TURNS {
+        clients.push(Client::connect(&home.socket()).await?);
+    }
+    let (live, most_live) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let turns = clients.into_iter().map(|client| {
+        let (live, most_live, words) = (live.clone(), most_live.clone(), words.to_owned());
+        tokio::spawn(async move {
+            let begin = || {
+                most_live.fetch_max(live.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            };
+            let seen = turn::run(&client, turn::request(None, None), begin).await?;
+            live.fetch_sub(1, Ordering::Relaxed);
+            if seen.answer != words || seen.words != words {
+                bail!("a turn said {:?}", seen.words);
+            }
+            Ok(())
+        })
+    });
+    let turns = try_join_all(turns.collect::<Vec<_>>());
+    let mut most = 0;
+    let mut looks = tokio::time::interval(LOOK);
+    tokio::pin!(turns);
+    loop {
+        tokio::select! {
+            ended = &mut turns => {
+                ended?.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
+                return Ok((most, most_live.load(Ordering::Relaxed)));
+            }
+            _ = looks.tick() => most = most.max(daemon.memory()?.resident),
+        }
+    }
+}

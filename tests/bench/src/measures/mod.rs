@@ -1,0 +1,53 @@
+//! What is measured, one subject a file.
+//!
+//! - [`turn`]: how a turn is timed from outside, which several of them need.
+
+mod first_token;
+mod journal;
+mod many_turns;
+mod relay;
+mod run_command;
+mod start_up;
+mod turn;
+
+use clap::ValueEnum;
+
+use crate::report::Row;
+
+/// A subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Subject {
+    /// The time that daemon and socket add to the first token
+    FirstToken,
+    /// Deltas a second on one stream
+    Relay,
+    /// A whole `agentctl run`
+    Run,
+    /// From the spawn of the daemon to its first answer
+    Start,
+    /// Memory, idle and with 500 turns at once
+    ManyTurns,
+    /// Durable events a second, and sessions of 10,000 items
+    Journal,
+}
+
+impl Subject {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Self::value_variants().iter().copied()
+    }
+
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    pub(crate) async fn measure(self) -> anyhow::Result<Vec<Row>> {
+        match self {
+            Self::FirstToken => first_token::measure().await,
+            Self::Relay => relay::measure().await,
+            Self::Run => run_command::measure().await,
+            Self::Start => start_up::measure().await,
+            Self::ManyTurns => many_turns::measure().await,
+            Self::Journal => journal::measure().await,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! A whole `agentctl run`, from the spawn of the program to its end.
+
+use std::time::Instant;
+
+use anyhow::bail;
+
+use crate::{
+    figures::{Figure, Samples},
+    floor,
+    report::Row,
+    world::{Home, ModelProcess},
+};
+
+const WARM_UP: usize = 5;
+const RUNS: usize = 50;
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let model = ModelProcess::start(&["fast", "1"]).await?;
+    let home = Home::new(&model)?;
+    let _daemon = home.start().await?;
+    tokio::task::block_in_place(|| runs(&home))
+}
+
+fn runs(home: &Home) -> anyhow::Result<Vec<Row>> {
+    let mut samples = Samples::default();
+    for number in 0..WARM_UP + RUNS {
+        let mut command = home.command("agentctl")?;
+        let begun = Instant::now();
+        let output = command.args(["run", "Hello"]).output()?;
+        if number >= WARM_UP {
+            samples.add(begun.elapsed());
+        }
+        if !output.status.success() || output.stdout.trim_ascii() != b"w000" {
+            bail!("agentctl ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        }
+    }
+    let floor = floor::spawning(RUNS)?;
+    let figures =
+        vec![Figure::millis("median", samples.median()).at_most(20.0), Figure::millis("p99", samples.quantile(99))];
+    Ok(vec![
+        Row::new("agentctl run, in all", figures)
+            .over(Figure::millis("/bin/true", floor.median()))
+            .with_note(format!("{RUNS} runs against a daemon that was running")),
+    ])
+}

@@ -1,0 +1,30 @@
+//! From the spawn of the daemon to its first answer.
+
+use crate::{
+    figures::{Figure, Samples},
+    floor,
+    report::Row,
+    world::{Home, ModelProcess},
+};
+
+const STARTS: usize = 15;
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let model = ModelProcess::start(&["fast", "1"]).await?;
+    let floor = tokio::task::block_in_place(|| floor::spawning(STARTS))?.median();
+    let (mut first, mut again) = (Samples::default(), Samples::default());
+    for _ in 0..STARTS {
+        let home = Home::new(&model)?;
+        for samples in [&mut first, &mut again] {
+            let daemon = home.start().await?;
+            samples.add(daemon.ready_after);
+            tokio::task::block_in_place(|| drop(daemon));
+        }
+    }
+    let row = |what: &str, samples: &Samples| {
+        let figures =
+            vec![Figure::millis("median", samples.median()).at_most(60.0), Figure::millis("p99", samples.quantile(99))];
+        Row::new(what, figures).over(Figure::millis("/bin/true", floor))
+    };
+    Ok(vec![row("daemon start to ready, empty data folder", &first), row("daemon start to ready, again", &again)])
+}

@@ -1,0 +1,76 @@
+//! One turn, seen and timed by a client.
+
+use std::time::{Duration, Instant};
+
+use agentd_core::{
+    event::EventKind,
+    ids::SessionId,
+    model::Slot,
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
+};
+use agentd_proto::client::{Client, NewSession, SessionChoice, StartRequest};
+use anyhow::{Context as _, bail};
+
+/// What was seen of a turn.
+pub(crate) struct Seen {
+    pub(crate) session: SessionId,
+    /// From the request to the first words.
+    pub(crate) first_words: Duration,
+    /// From the request to the end of the stream.
+    pub(crate) whole: Duration,
+    /// The words as they came, piece by piece.
+    pub(crate) words: String,
+    /// The messages that they came in.
+    pub(crate) messages: u64,
+    /// Bytes of words that were not shown as they came, because this reader was too slow.
+    pub(crate) missed: u64,
+    /// The answer as the turn's result has it.
+    pub(crate) answer: String,
+}
+
+/// Whom to ask.
+pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRequest {
+    StartRequest {
+        session: match session {
+            Some(id) => SessionChoice::Existing(id.to_string()),
+            None => SessionChoice::New(NewSession::default()),
+        },
+        start: StartTurn {
+            text: Some("Hello".to_owned()),
+            slot,
+            max_steps: None,
+            on_interrupt: OnInterrupt::Deny,
+            if_busy: IfBusy::Refuse,
+            client: "agentd-bench".to_owned(),
+        },
+    }
+}
+
+/// Runs a turn to its end. `on_words` is called once, when the first words are there.
+pub(crate) async fn run(client: &Client, request: StartRequest, on_words: impl FnOnce()) -> anyhow::Result<Seen> {
+    let begun = Instant::now();
+    let mut stream = client.turn(request).await?;
+    let (mut words, mut messages, mut missed) = (String::new(), 0, 0);
+    let (mut first_words, mut on_words, mut result) = (None, Some(on_words), None);
+    while let Some(event) = stream.next().await? {
+        match event.kind {
+            EventKind::ItemDelta { offset, text, .. } => {
+                first_words.get_or_insert_with(|| begun.elapsed());
+                on_words.take().into_iter().for_each(|call| call());
+                missed = offset - (words.len() as u64).min(offset);
+                messages += 1;
+                words.push_str(&text);
+            }
+            EventKind::TurnEnded { result: told } => result = Some(told),
+            _ => {}
+        }
+    }
+    let whole = begun.elapsed();
+    let result = result.context("the turn has no end")?;
+    if result.stop_reason != StopReason::Completed {
+        bail!("the turn ended as {:?}: {:?}", result.stop_reason, result.error);
+    }
+    let session = stream.session_id();
+    let first_words = first_words.context("the turn said nothing")?;
+    Ok(Seen { session, first_words, whole, words, messages, missed, answer: result.text })
+}

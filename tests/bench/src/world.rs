@@ -1,0 +1,193 @@
+//! The processes that are measured, each with folders of its own and ended with its owner.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use agentd_proto::client::Client;
+use anyhow::{Context as _, bail};
+use nix::{
+    sys::{
+        resource::{Resource, getrlimit, setrlimit},
+        signal::{Signal, kill},
+    },
+    unistd::Pid,
+};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process as async_process,
+};
+
+/// How long a process may take to come or to go.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between two tries to reach a daemon that is starting, and the error of what is measured by them.
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// Lets this process hold as many connections as it may.
+pub(crate) fn allow_many_files() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // Where it fails, connections will, and say so.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
+/// The program of that name that was built beside this one.
+pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    if !path.exists() {
+        bail!("there is no {}: run `cargo build --release -p agentd -p agentctl` first", path.display());
+    }
+    Ok(path)
+}
+
+/// A folder on the disk that programs are built on; the system's temporary one may be memory.
+pub(crate) fn folder() -> anyhow::Result<TempDir> {
+    let built = std::env::current_exe()?;
+    let beside = built.parent().unwrap_or(Path::new("."));
+    Ok(tempfile::Builder::new().prefix("bench-").tempdir_in(beside)?)
+}
+
+/// A model server in a process of its own.
+pub(crate) struct ModelProcess {
+    /// The address of chat completions.
+    pub(crate) base_url: String,
+    _process: async_process::Child,
+}
+
+impl ModelProcess {
+    /// Starts it in one of its modes, see `agentd_testkit::model_server::command::USAGE`.
+    pub(crate) async fn start(mode: &[&str]) -> anyhow::Result<Self> {
+        let mut process = async_process::Command::new(std::env::current_exe()?)
+            .arg(crate::MODEL_SERVER)
+            .args(mode)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let out = process.stdout.take().context("the model server has no output")?;
+        let address = BufReader::new(out).lines().next_line().await?;
+        Ok(Self { base_url: address.context("the model server did not start")?, _process: process })
+    }
+}
+
+/// Where one daemon lives.
+pub(crate) struct Home {
+    /// The data, on a disk.
+    data: TempDir,
+    /// The socket, whose path must be short.
+    run: TempDir,
+    /// What is set in its environment beside the folders.
+    variables: Vec<(String, String)>,
+}
+
+impl Home {
+    /// A home whose daemon knows this model.
+    pub(crate) fn new(model: &ModelProcess) -> anyhow::Result<Self> {
+        let run = tempfile::Builder::new().prefix("agentd-").tempdir_in("/tmp")?;
+        let home = Self { data: folder()?, run, variables: Vec::new() };
+        Ok(home.with_model("BASIC", &model.base_url))
+    }
+
+    /// Another model, in a slot by its name in the environment.
+    pub(crate) fn with_model(mut self, slot: &str, base_url: &str) -> Self {
+        let values = [("BASE_URL", base_url), ("ID", agentd_testkit::model_server::MODEL_ID)];
+        self.variables.extend(values.map(|(key, value)| (format!("MODEL_{slot}_{key}"), value.to_owned())));
+        self
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.data.path().join("data/agentd.db")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.run.path().join("agentd.sock")
+    }
+
+    /// A command of ours in this home, and in nothing of the environment that we were started in.
+    pub(crate) fn command(&self, name: &str) -> anyhow::Result<Command> {
+        let mut command = Command::new(program(name)?);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.data.path())
+            .env("AGENTD_SOCKET", self.socket())
+            .env("AGENTD_CONFIG_DIR", self.data.path().join("config"))
+            .env("AGENTD_DATA_DIR", self.data.path().join("data"))
+            .env("XDG_CONFIG_DIRS", self.data.path().join("system"))
+            .envs(self.variables.iter().map(|(key, value)| (key, value)))
+            .stdin(Stdio::null());
+        Ok(command)
+    }
+
+    /// Starts a daemon and waits until it has answered the handshake.
+    pub(crate) async fn start(&self) -> anyhow::Result<Daemon> {
+        let log_path = self.data.path().join("log");
+        let log = fs::File::create(&log_path)?;
+        let begun = Instant::now();
+        let mut child = self.command("agentd")?.stdout(Stdio::null()).stderr(log).spawn()?;
+        let client = loop {
+            match Client::connect(&self.socket()).await {
+                Ok(client) => break client,
+                Err(error) if begun.elapsed() > PATIENCE => {
+                    let _ = child.kill();
+                    bail!("the daemon does not answer: {error}");
+                }
+                Err(_) => {}
+            }
+            if let Some(status) = child.try_wait()? {
+                bail!("the daemon ended with {status}: {}", fs::read_to_string(log_path).unwrap_or_default());
+            }
+            tokio::time::sleep(PAUSE).await;
+        };
+        Ok(Daemon { child, client, ready_after: begun.elapsed() })
+    }
+}
+
+/// A daemon that runs.
+pub(crate) struct Daemon {
+    child: Child,
+    pub(crate) client: Client,
+    /// From the spawn to the first answer.
+    pub(crate) ready_after: Duration,
+}
+
+impl Daemon {
+    /// The memory that it holds now, and the most that it ever held, in bytes.
+    pub(crate) fn memory(&self) -> io::Result<Memory> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|line| line.trim_start_matches(':').trim().strip_suffix(" kB"));
+            kib.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+        };
+        Ok(Memory { resident: bytes("VmRSS"), peak: bytes("VmHWM") })
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.child.id()).map(Pid::from_raw);
+        let asked = pid.is_ok_and(|pid| kill(pid, Signal::SIGTERM).is_ok());
+        let begun = Instant::now();
+        while asked && begun.elapsed() < PATIENCE {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The memory of a process, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) resident: u64,
+    pub(crate) peak: u64,
+}
