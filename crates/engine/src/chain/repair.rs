@@ -92,14 +92,11 @@ mod tests {
         let mut waiting: Vec<CallId> = Vec::new();
         for message in messages {
             match message {
-                Message::Tool { call_id, .. } => {
-                    if waiting.is_empty() || waiting.remove(0) != *call_id {
-                        return false;
-                    }
-                }
+                Message::Tool { call_id, .. } if waiting.first() == Some(call_id) => drop(waiting.remove(0)),
+                Message::Tool { .. } => return false,
                 _ if !waiting.is_empty() => return false,
                 Message::Assistant { tool_calls, .. } => {
-                    waiting = tool_calls.iter().map(|c| c.call_id.clone()).collect()
+                    waiting = tool_calls.iter().map(|c| c.call_id.clone()).collect();
                 }
                 _ => {}
             }
