@@ -26,8 +26,11 @@ pub(crate) const CLIENT: &str = "agentctl";
 /// a slow disk, takes longer.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a daemon that lost the race against another one is forgiven: the other one is about to be ready.
+/// How long daemons that lose the race against another one are forgiven: the other one is about to be ready, or gone.
 const RACE_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long after such a loss another one is started: the winner may have been on its way out.
+const NEXT_LAUNCH: Duration = Duration::from_millis(700);
 
 /// The pauses between two tries to reach it, growing from the first to the last.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
@@ -110,7 +113,8 @@ async fn reach(socket: &Path) -> Result<Option<Daemon>, Failure> {
 }
 
 /// Starts a daemon and waits until it answers. Two clients may do so at once: the daemon's lock lets one of the two
-/// live, and both clients reach that one.
+/// live, and both clients reach that one. The lock may also be that of a daemon which is ending: then nobody answers,
+/// and another one is started.
 async fn start(socket: PathBuf) -> Result<Daemon, Failure> {
     let program = launch::program()?;
     let mut launched = launch::launch(&program, &socket, log_file()?)?;
@@ -129,10 +133,14 @@ async fn start(socket: PathBuf) -> Result<Daemon, Failure> {
             ended = launched.ended().map(|status| (status, Instant::now()));
         }
         match ended {
-            Some((status, at)) if status.code() != Some(1) || at.elapsed() > RACE_LIMIT => {
+            // It says so, with this code, also when another daemon holds the lock.
+            Some((status, _)) if status.code() != Some(1) || begun.elapsed() > RACE_LIMIT => {
                 return Err(launched.failure("the daemon ended while it started", Some(status)));
             }
-            // It says so, with this code, also when another daemon holds the lock.
+            Some((_, at)) if at.elapsed() > NEXT_LAUNCH => {
+                launched = launch::launch(&program, &socket, log_file()?)?;
+                ended = None;
+            }
             Some(_) => {}
             None if begun.elapsed() > START_LIMIT => {
                 return Err(launched.failure("the daemon was started and does not answer", None));

@@ -35,6 +35,18 @@ pub(crate) enum Again {
     After(Duration),
 }
 
+/// What can be done where nothing better is known.
+fn usual_hint(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::Protocol => {
+            Some("is the model's wire in models.yaml the one that this server speaks? the server's log may tell more")
+        }
+        ErrorKind::CutStream => Some("ask again; if it happens often, look at the log of the model server"),
+        ErrorKind::Provider => Some("the trouble is the model server's own: look at its log, or ask again later"),
+        _ => None,
+    }
+}
+
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let again = match kind {
@@ -45,7 +57,11 @@ impl Failure {
             | ErrorKind::Provider => Again::Later,
             _ => Again::Never,
         };
-        Self { error: ModelError::new(kind, message), again, refusal: None }
+        let failure = Self { error: ModelError::new(kind, message), again, refusal: None };
+        match usual_hint(kind) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
     }
 
     pub(crate) fn hint(mut self, hint: &str) -> Self {

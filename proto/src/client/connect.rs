@@ -20,6 +20,9 @@ use crate::{
 /// How long the other end may take to say who it is. A daemon answers in well under a millisecond.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a daemon that hung up on the handshake may take to let go of its socket.
+const DYING: Duration = Duration::from_millis(300);
+
 /// How much of a stream may be under way before the reader has to catch up, in bytes.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 
@@ -61,19 +64,20 @@ impl Client {
     /// daemon that does not know the handshake.
     pub async fn connect_any_version(path: &Path) -> Result<Self, ClientError> {
         let first = socket::connect(path).await.map_err(SocketError::into_client_error)?;
-        let channel = open_channel(path.to_owned(), first).await.map_err(|error| not_a_daemon(path, &error))?;
-        let hello = tokio::time::timeout(HANDSHAKE_TIMEOUT, shake_hands(channel.clone()))
-            .await
-            .map_err(|_| not_a_daemon(path, "it does not answer"))?
-            .map_err(|status| match status.code() {
-                tonic::Code::Unimplemented => ClientError::new(
-                    ClientErrorKind::OtherVersion,
-                    format!("what listens at {} does not know the handshake", path.display()),
-                )
-                .with_hint("it is no agentd, or one of another version: end it, or set AGENTD_SOCKET to another path"),
-                _ => not_a_daemon(path, status.message()),
-            })?;
-        Ok(Self { channel, hello })
+        let channel = match open_channel(path.to_owned(), first).await {
+            Ok(channel) => channel,
+            Err(problem) => return Err(hung_up(path, &problem).await),
+        };
+        match tokio::time::timeout(HANDSHAKE_TIMEOUT, shake_hands(channel.clone())).await {
+            Ok(Ok(hello)) => Ok(Self { channel, hello }),
+            Ok(Err(status)) if status.code() == tonic::Code::Unimplemented => Err(ClientError::new(
+                ClientErrorKind::OtherVersion,
+                format!("what listens at {} does not know the handshake", path.display()),
+            )
+            .with_hint("it is no agentd, or one of another version: end it, or set AGENTD_SOCKET to another path")),
+            Ok(Err(status)) => Err(hung_up(path, status.message()).await),
+            Err(_) => Err(not_a_daemon(path, "it does not answer")),
+        }
     }
 
     /// What the daemon said of itself when we connected.
@@ -114,6 +118,19 @@ async fn shake_hands(channel: Channel) -> Result<Hello, tonic::Status> {
     };
     let answer = DaemonClient::new(channel).hello(request).await?.into_inner();
     Ok(Hello { protocol_version: answer.protocol_version, version: answer.version, pid: answer.pid })
+}
+
+/// A daemon that is ending takes connections to the last and answers none. It is told from what is no daemon by
+/// nobody listening a moment later.
+async fn hung_up(path: &Path, problem: &str) -> ClientError {
+    let begun = tokio::time::Instant::now();
+    while begun.elapsed() < DYING {
+        match socket::connect(path).await {
+            Err(error @ SocketError::NobodyThere { .. }) => return error.into_client_error(),
+            _ => tokio::time::sleep(DYING / 20).await,
+        }
+    }
+    not_a_daemon(path, problem)
 }
 
 fn not_a_daemon(path: &Path, problem: &str) -> ClientError {

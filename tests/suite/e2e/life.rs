@@ -7,6 +7,7 @@ use agentd_testkit::{
     daemon::{Running, TempDaemon, TempHome, program, until},
     model_server::{ModelServer, Reply},
 };
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::World;
@@ -75,9 +76,9 @@ async fn what_else_is_on_the_path_is_left_alone() {
     fs::remove_file(home.socket()).unwrap();
     let listener = UnixListener::bind(home.socket()).unwrap();
     let inode = fs::metadata(home.socket()).unwrap().ino();
-    let hang_up = std::thread::spawn(move || listener.accept().map(drop));
+    // It lives as long as the test.
+    std::thread::spawn(move || while listener.accept().is_ok() {});
     home.agentctl(["run", "Hi"]).await.exits(3).says(&["agentd.sock", "hint:"]);
-    hang_up.join().unwrap().unwrap();
     assert_eq!(fs::metadata(home.socket()).unwrap().ino(), inode);
 }
 
@@ -126,6 +127,25 @@ async fn a_turn_that_is_quick_enough_ends_well_before_the_stop() {
     assert_eq!(world.daemon.sigterm().await, Some(0));
     let output = running.output(Vec::new()).await.exits(0);
     assert_eq!(output.json_lines().last().unwrap()["text"], "One two three four five six seven");
+}
+
+/// Whoever comes while a daemon ends is served by its successor, or told plainly; and the successor can be
+/// started at once.
+#[tokio::test]
+async fn a_client_that_comes_while_the_daemon_ends_is_served_by_the_next_one() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL, Signal::SIGTERM] {
+        let started = home.agentctl(["start", "--json"]).await.exits(0).json();
+        let pid = i32::try_from(started["pid"].as_i64().unwrap()).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+        let output = home.agentctl(["run", "Hi"]).await;
+        if output.code == Some(3) {
+            output.says(&["the daemon", "hint:"]);
+        } else {
+            output.exits(0);
+        }
+    }
 }
 
 #[tokio::test]
