@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+from concurrent import futures
 from pathlib import Path
 
 import grpc
@@ -218,6 +219,34 @@ class Turn(unittest.TestCase):
         self.daemon.send_signal(signal.SIGTERM)
         self.assertEqual(self.daemon.wait(PATIENCE), 0)
         self.assertFalse(self.socket.exists())
+
+
+class OtherVersion(unittest.TestCase):
+    """What our client says to a daemon of another version; one is easily made here."""
+
+    def test_it_is_told_and_goes_no_further(self):
+        home = Path(tempfile.mkdtemp(prefix="agentd-test-", dir="/tmp"))
+        self.addCleanup(shutil.rmtree, home, ignore_errors=True)
+        path = home / "agentd.sock"
+        # A HelloResponse by hand: protocol_version 99, version "9.9".
+        hello = grpc.unary_unary_rpc_method_handler(lambda request, context: b"\x08\x63\x12\x039.9")
+        server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("agentd.v1.Daemon", {"Hello": hello})])
+        server.add_insecure_port(f"unix:{path}")
+        server.start()
+        self.addCleanup(server.stop, None)
+        for command in [["status"], ["run", "Hi"]]:
+            said = subprocess.run(
+                [program("agentctl"), *command],
+                env={"HOME": str(home), "AGENTD_SOCKET": str(path), "PATH": "/usr/bin:/bin"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
+            self.assertEqual(said.returncode, 3, said)
+            self.assertIn("protocol 99", said.stderr)
+            self.assertIn("hint:", said.stderr)
 
 
 if __name__ == "__main__":
