@@ -50,7 +50,7 @@ lint: ## Check format and lints
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 docs: ## Check the documentation of the code
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 install: build ## Install agentd and agentctl into PREFIX/bin (default ~/.local)
 	install -Dm755 $(TARGET)/release/agentd $(or $(PREFIX),$(HOME)/.local)/bin/agentd

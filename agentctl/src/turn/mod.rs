@@ -1,8 +1,8 @@
 //! Turns as a client lives through them, shared by `run`, `attach` and `chat`.
 //!
-//! - [`line`]: the line to one turn. Events come in, answers and cancels go out, and a line that broke is taken
+//! - [`mod@line`]: the line to one turn. Events come in, answers and cancels go out, and a line that broke is taken
 //!   up again where it was.
-//! - [`drive`]: events go to a [`Renderer`], interrupts to an [`Asker`], Ctrl-C to the daemon.
+//! - [`mod@drive`]: events go to a [`Renderer`], interrupts to an [`Asker`], Ctrl-C to the daemon.
 //! - [`ctrl_c`]: Ctrl-C as something to wait for.
 //! - [`builtin`]: tells the person when the small built-in model answers.
 

@@ -5,7 +5,7 @@
 //! when its end is known ([`super::stream`]) as short as it can be.
 //!
 //! - [`inline`] finds emphasis, code and links within a line.
-//! - [`wrap`] breaks styled text into rows.
+//! - [`mod@wrap`] breaks styled text into rows.
 //! - [`table`] lines up the columns of tables.
 
 pub(crate) mod inline;
