@@ -61,6 +61,8 @@ struct Ledger {
     results: BTreeMap<CallId, ToolResult>,
     pending: BTreeMap<InterruptId, Interrupt>,
     answered: HashMap<CallId, Answer>,
+    /// Whether the last thing told is what a stop had left behind: a recovery was itself cut short before the end.
+    told: bool,
 }
 
 impl Ledger {
@@ -73,6 +75,8 @@ impl Ledger {
     }
 
     fn note(&mut self, kind: &EventKind) {
+        self.told =
+            matches!(kind, EventKind::ItemCompleted { item, .. } if matches!(item.body, ItemBody::Notice { .. }));
         match kind {
             EventKind::ItemStarted { item } => self.open.push(item.clone()),
             EventKind::ItemCompleted { item, .. } => {
@@ -101,13 +105,19 @@ impl Ledger {
     fn close(&mut self, id: ItemId) {
         self.open.retain(|item| item.id != id);
     }
+
+    /// The calls of which an earlier recovery had to say this.
+    fn told_of(&self, code: ToolErrorCode) -> Vec<String> {
+        let results = self.calls.iter().filter_map(|call| self.results.get(&call.call_id));
+        results.filter(|result| result.error == Some(code)).map(|result| result.name.clone()).collect()
+    }
 }
 
 /// Reads the stored events of one open turn, from its `TurnStarted` on.
 pub(crate) fn recover(session_id: SessionId, turn_id: TurnId, events: &[impl AsRef<Event>]) -> Recovery {
     let ledger = Ledger::read(events);
     let mut facts = Vec::new();
-    let mut unknown = Vec::new();
+    let mut unknown = ledger.told_of(ToolErrorCode::UnknownOutcome);
     let mut ran = Vec::new();
     for item in &ledger.open {
         let (item, status) = close_honestly(item);
@@ -117,6 +127,7 @@ pub(crate) fn recover(session_id: SessionId, turn_id: TurnId, events: &[impl AsR
         }
         facts.push(EventKind::ItemCompleted { item, status });
     }
+    let newly_unknown = !ran.is_empty();
     let never_ran: Vec<&ToolCall> = ledger
         .calls
         .iter()
@@ -132,14 +143,16 @@ pub(crate) fn recover(session_id: SessionId, turn_id: TurnId, events: &[impl AsR
     let finished = ledger
         .calls
         .iter()
-        .filter(|call| ledger.results.contains_key(&call.call_id))
+        .filter(|call| ledger.results.get(&call.call_id).is_some_and(is_outcome))
         .map(|call| call.name.clone())
         .collect();
+    let mut names_never_ran = ledger.told_of(ToolErrorCode::NotRun);
+    names_never_ran.extend(never_ran.iter().map(|call| call.name.clone()));
     let report = RecoveredTurn {
         session_id,
         turn_id,
         finished,
-        never_ran: never_ran.iter().map(|call| call.name.clone()).collect(),
+        never_ran: names_never_ran,
         unknown,
         goes_on: disposition != Disposition::End,
     };
@@ -148,19 +161,28 @@ pub(crate) fn recover(session_id: SessionId, turn_id: TurnId, events: &[impl AsR
             facts.extend(never_ran_result(turn_id, call));
         }
     }
-    if disposition == Disposition::End || !report.unknown.is_empty() {
+    if (disposition == Disposition::End && !ledger.told) || newly_unknown {
         facts.extend(notice(turn_id, &report));
     }
     Recovery { disposition, facts, report, pending: ledger.pending.into_values().collect(), answered: ledger.answered }
 }
 
+/// Whether a result is a tool's own, and not one that stands in for what a stop had cut off.
+fn is_outcome(result: &ToolResult) -> bool {
+    !matches!(result.error, Some(ToolErrorCode::NotRun | ToolErrorCode::UnknownOutcome))
+}
+
 /// An item that was under way gets its end: a tool's is unknown, a text's is cut.
 fn close_honestly(item: &Item) -> (Item, ItemStatus) {
+    close_cut_off(item, "the daemon stopped")
+}
+
+/// The end of an item that its own turn did not end, for that reason.
+pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
     let mut item = item.clone();
     let status = if let ItemBody::ToolResult(result) = &mut item.body {
         result.error = Some(ToolErrorCode::UnknownOutcome);
-        "the daemon stopped while this ran: it may have taken effect or not; look before you run it again"
-            .clone_into(&mut result.text);
+        result.text = format!("{why} while this ran: it may have taken effect or not; look before you run it again");
         ItemStatus::Unknown
     } else {
         ItemStatus::Cut

@@ -54,12 +54,17 @@ impl Projection {
                     return Err(Fault::invalid("a turn cannot start without an id"));
                 };
                 self.turns = self.turns.saturating_add(1);
-                self.open_turn = Some((turn, event.seq));
-                self.interrupted = false;
+                // A turn that waited and never ran is told of while another is open, which stays the open one.
+                if self.open_turn.is_none() {
+                    self.open_turn = Some((turn, event.seq));
+                    self.interrupted = false;
+                }
             }
             EventKind::TurnEnded { result } => {
-                self.open_turn = None;
-                self.interrupted = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
+                if self.open_turn.is_none_or(|(open, _)| Some(open) == event.turn_id) {
+                    self.open_turn = None;
+                    self.interrupted = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
+                }
             }
             EventKind::ItemCompleted { item, .. } => {
                 if let ItemBody::UserMessage { text, .. } = &item.body

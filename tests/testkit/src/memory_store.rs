@@ -210,10 +210,12 @@ fn add(session: &mut StoredSession, event: &Event) {
     match &event.kind {
         EventKind::TurnStarted { .. } => {
             summary.turns += 1;
-            summary.status = SessionStatus::Running;
-            session.open_turn = event.turn_id.map(|turn| (turn, event.seq));
+            if session.open_turn.is_none() {
+                summary.status = SessionStatus::Running;
+                session.open_turn = event.turn_id.map(|turn| (turn, event.seq));
+            }
         }
-        EventKind::TurnEnded { result } => {
+        EventKind::TurnEnded { result } if session.open_turn.is_none_or(|(open, _)| Some(open) == event.turn_id) => {
             session.open_turn = None;
             summary.status = match result.stop_reason {
                 StopReason::Interrupted | StopReason::Suspended => SessionStatus::Interrupted,

@@ -43,6 +43,7 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         events_that_cannot_be_are_refused
         the_state_is_what_the_events_add_up_to
         the_status_follows_turns_and_interrupts
+        a_turn_that_never_ran_leaves_the_open_one
         usage_adds_up_without_overflow
         interrupts_are_answered_once
         interrupts_wait_in_the_order_they_were_raised
@@ -387,6 +388,23 @@ async fn the_status_follows_turns_and_interrupts(store: &impl Store) {
         assert_eq!(store.open_turns().await.unwrap(), if open { vec![id] } else { vec![] });
         assert_eq!(store.session(id).await.unwrap().unwrap().open_turn.is_some(), open);
     }
+}
+
+async fn a_turn_that_never_ran_leaves_the_open_one(store: &impl Store) {
+    let mut script = session(store).await;
+    let open = script.turn_started();
+    let running = script.turn;
+    // One that waited behind it is cancelled: it begins and ends in the middle of the other.
+    let mut events = vec![open, script.turn_started(), script.input("never mind")];
+    events.push(script.turn_ended(StopReason::Suspended));
+    store.append(events).await.unwrap();
+    assert_eq!(store.session(script.session).await.unwrap().unwrap().open_turn, Some((running, 1)));
+    assert_eq!(status(store, script.session).await, SessionStatus::Running);
+    assert_eq!(store.open_turns().await.unwrap(), [script.session]);
+    script.turn = running;
+    store.append(vec![script.turn_ended(StopReason::Completed)]).await.unwrap();
+    assert_eq!(store.session(script.session).await.unwrap().unwrap().open_turn, None);
+    assert_eq!(status(store, script.session).await, SessionStatus::Idle);
 }
 
 async fn usage_adds_up_without_overflow(store: &impl Store) {

@@ -171,10 +171,13 @@ impl Actor {
                 Input::Deadline => self.deadline_passed().await?,
                 // A reader that leaves wakes nobody, so the timer also runs while there is one.
                 Input::Idle if self.journal.has_readers() => Next::Go,
+                // A command came just as the patience ended.
+                Input::Idle if !self.commands.is_empty() => Next::Go,
                 Input::Idle => {
-                    // What was sent before the channel closed is still answered.
+                    // What slips in from here on is refused when the channel is dropped. It must not be carried out:
+                    // a turn that it began could be reached by nobody.
                     self.commands.close();
-                    if self.commands.is_empty() { Next::Leave } else { Next::Go }
+                    Next::Leave
                 }
             };
             self.share.set(self.open.is_some(), !self.interrupts.is_empty());

@@ -18,7 +18,8 @@ impl Actor {
         let mut until = Instant::now() + deadline;
         let mut suspended = false;
         while let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) {
-            if !self.interrupts.is_empty() {
+            let is_cancelled = running.cancelled_for == Some(StopReason::Cancelled);
+            if !self.interrupts.is_empty() && !is_cancelled {
                 // It waits for a person, and so it can wait for the next daemon: nothing is under way.
                 running.task.abort();
                 break;
@@ -36,7 +37,7 @@ impl Actor {
                 }
                 Err(_) => {
                     suspended = true;
-                    running.cancelled_for = Some(StopReason::Suspended);
+                    running.cancelled_for.get_or_insert(StopReason::Suspended);
                     running.cancel.cancel();
                     until = Instant::now() + CANCEL_GRACE;
                 }

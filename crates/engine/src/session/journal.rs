@@ -5,12 +5,12 @@ use std::sync::Arc;
 use agentd_core::{
     event::{Event, EventKind},
     ids::{ItemId, SessionId, TurnId},
-    item::{Item, ItemBody, ItemStatus},
+    item::{Item, ItemBody},
     ports::{Clock, Store},
 };
 
 use super::subscribers::{Origin, Subscribers, Subscription};
-use crate::error::EngineError;
+use crate::{error::EngineError, recovery::close_cut_off};
 
 /// Numbers, stores and publishes the events of one session.
 pub(crate) struct Journal {
@@ -64,9 +64,11 @@ impl Journal {
         self.subscribers.publish(&event);
     }
 
-    /// The completions of all items that are still open.
-    pub(crate) fn close_open(&self, status: ItemStatus) -> Vec<EventKind> {
-        self.open.iter().map(|item| EventKind::ItemCompleted { item: item.clone(), status }).collect()
+    /// The completions of all items that are still open. A tool that was still running is not told of as if it had
+    /// succeeded with nothing to say.
+    pub(crate) fn close_open(&self) -> Vec<EventKind> {
+        let close = |item| close_cut_off(item, "the turn ended");
+        self.open.iter().map(close).map(|(item, status)| EventKind::ItemCompleted { item, status }).collect()
     }
 
     /// What the model was saying to the person when it was interrupted.

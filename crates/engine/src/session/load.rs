@@ -25,6 +25,8 @@ use crate::{
 
 /// Events that are read from the journal at once.
 const PAGE: usize = 1000;
+/// The newest events, among which the end of the last turn is looked for.
+const TAIL: usize = 64;
 
 pub(super) fn not_found(id: SessionId) -> EngineError {
     EngineError::new(ErrorKind::NotFound, format!("there is no session {id}"))
@@ -46,21 +48,23 @@ pub(super) async fn load(
         Some((turn_id, first_seq)) => actor.recover(turn_id, first_seq).await.map_err(|fault| match fault {
             Fault::Request(error) | Fault::Fatal(error) => error,
         })?,
-        None => actor.state.last_stop = last_stop(&stored),
+        None => actor.state.last_stop = actor.last_stop(stored.reset_seq).await?,
     }
     Ok(actor)
 }
 
-/// How the last turn ended, as far as the projections tell: only an interrupted one leaves a mark.
-fn last_stop(stored: &agentd_core::session::StoredSession) -> Option<StopReason> {
-    use agentd_core::session::SessionStatus;
-    match stored.summary.status {
-        SessionStatus::Interrupted => Some(StopReason::Interrupted),
-        SessionStatus::Idle | SessionStatus::Running | SessionStatus::Waiting => None,
-    }
-}
-
 impl Actor {
+    /// How the last turn since the last reset ended. Only facts of the session itself stand behind a turn's end, and
+    /// seldom many, so the journal's tail is enough to look at.
+    async fn last_stop(&self, reset_seq: u64) -> Result<Option<StopReason>, EngineError> {
+        let after = self.journal.head().saturating_sub(TAIL as u64).max(reset_seq);
+        let tail = self.shared.parts.store.events(self.id, after, TAIL).await?;
+        Ok(tail.iter().rev().find_map(|event| match &event.kind {
+            EventKind::TurnEnded { result } => Some(result.stop_reason),
+            _ => None,
+        }))
+    }
+
     /// Settles a turn that was open when the daemon stopped.
     async fn recover(&mut self, turn_id: TurnId, first_seq: u64) -> Result<(), Fault> {
         let events = self.turn_events(turn_id, first_seq).await?;

@@ -44,7 +44,11 @@ impl SessionState {
             EventKind::StateChanged { change } => match change {
                 StateChange::Todos { todos } => self.todos.clone_from(todos),
                 StateChange::Settings { settings } => self.settings.clone_from(settings),
-                StateChange::Reset => self.history.clear(),
+                StateChange::Reset => {
+                    self.history.clear();
+                    // What was set aside cannot be continued.
+                    self.last_stop = None;
+                }
                 StateChange::Title { .. } | StateChange::Queue { .. } => {}
             },
             _ => {}

@@ -192,10 +192,17 @@ impl Actor {
         Ok(())
     }
 
-    /// Goes on with the open turn after a restart, from what the journal has of it.
+    /// Goes on with the open turn after a restart, from what the journal has of it. One that cannot, for its folder
+    /// is gone, ends with the reason: it must not stay open, where nothing could move it and no session would load.
     pub(super) async fn resume(&mut self) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
-        self.launch(state).await
+        match self.launch(state).await {
+            Err(Fault::Request(error)) => {
+                let state = self.replayed_state().await?;
+                self.end(state.outcome(StopReason::Failed, Some(turn_error(&error)))).await
+            }
+            launched => launched,
+        }
     }
 
     /// The state of the open turn, from the journal.
@@ -338,7 +345,7 @@ impl Actor {
         // Words that were still streaming are the turn's last.
         let text = self.journal.open_words().unwrap_or(outcome.text);
         let mut facts = self.withdraw_all();
-        facts.extend(self.journal.close_open(ItemStatus::Cut));
+        facts.extend(self.journal.close_open());
         let took = self.shared.parts.clock.now().duration_since(open.started_at);
         facts.push(EventKind::TurnEnded {
             result: Box::new(TurnResult {
@@ -367,12 +374,7 @@ impl Actor {
                 Ok(_) => return Ok(()),
                 Err(Fault::Fatal(error)) => return Err(Fault::Fatal(error)),
                 Err(Fault::Request(error)) => {
-                    let error = TurnError {
-                        kind: error.kind(),
-                        message: error.to_string(),
-                        hint: error.hint().map(str::to_owned),
-                    };
-                    self.stillborn(turn_id, &start, StopReason::Failed, Some(error)).await?;
+                    self.stillborn(turn_id, &start, StopReason::Failed, Some(turn_error(&error))).await?;
                 }
             }
         }
@@ -431,4 +433,8 @@ fn user_item(turn_id: TurnId, text: String, steered: bool) -> Item {
 
 fn whole(item: Item) -> [EventKind; 2] {
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+}
+
+fn turn_error(error: &EngineError) -> TurnError {
+    TurnError { kind: error.kind(), message: error.to_string(), hint: error.hint().map(str::to_owned) }
 }

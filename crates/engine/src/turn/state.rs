@@ -54,7 +54,11 @@ impl TurnState {
     /// Takes note of an item that came into the history.
     pub(crate) fn note(&mut self, item: Arc<Item>) {
         match &item.body {
-            ItemBody::UserMessage { .. } => self.answer = None,
+            ItemBody::UserMessage { .. } => {
+                self.answer = None;
+                // Something new was said: it is no longer the same that the model had no words for.
+                self.silent = false;
+            }
             ItemBody::AgentMessage { text } => self.answer = Some(text.clone()).filter(|text| !text.trim().is_empty()),
             ItemBody::ToolCall(call) => {
                 self.answer = None;

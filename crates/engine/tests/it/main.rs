@@ -4,6 +4,7 @@
 
 mod answers;
 mod crash;
+mod edges;
 mod readers;
 mod stops;
 mod turns;

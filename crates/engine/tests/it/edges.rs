@@ -1,0 +1,270 @@
+//! Where two things meet: a stop and a cancel, an unload and a command, a crash and its recovery.
+
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{
+    error::{ErrorKind, WorkspaceError},
+    event::EventKind,
+    ids::SessionId,
+    interrupt::Answer,
+    item::ItemBody,
+    ports::{ToolContext, Toolbox, Workspace, Workspaces},
+    session::Mount,
+    tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    turn::{IfBusy, StartTurn, StopReason},
+};
+use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_testkit::{
+    memory_store::MemoryStore,
+    scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock, calls, says},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::json;
+
+use crate::world::{World, go_on, input, run, soon, to_end, until};
+
+fn raised(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::InterruptRaised { .. })
+}
+
+fn queued(text: &str) -> StartTurn {
+    StartTurn { if_busy: IfBusy::Queue, ..input(text) }
+}
+
+#[tokio::test]
+async fn a_cancel_in_the_queue_does_not_hide_the_running_turn_from_recovery() {
+    let world = World::new([calls(&[("hold", json!({}))])]);
+    let session = world.session().await;
+    let first = session.start_turn(input("one")).await.unwrap();
+    soon("the tool to begin", world.tools.began(1)).await;
+    let second = session.start_turn(queued("two")).await.unwrap();
+    session.cancel(Some(second.turn_id)).await.unwrap();
+
+    let next = world.restarted([]);
+    let recovered = next.engine.recover().await.unwrap();
+    assert_eq!(recovered.iter().map(|turn| turn.turn_id).collect::<Vec<_>>(), [first.turn_id]);
+    assert!(next.log(&session).contains("turn ended: Interrupted"), "{}", next.log(&session));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_with_a_queue_leaves_the_question_to_the_next_start() {
+    let world = World::new([calls(&[("change", json!({}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    until(&mut started.events, raised).await;
+    session.start_turn(queued("And more!")).await.unwrap();
+    world.engine.drain(Duration::from_secs(1)).await;
+
+    let next = world.restarted([says("Changed.")]);
+    assert_eq!(next.engine.recover().await.unwrap().len(), 1);
+    let mut events = next.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
+    assert_eq!(events.live_turn(), Some(started.turn_id));
+    let [interrupt] = &next.engine.interrupts(None).await.unwrap()[..] else { panic!("one is pending") };
+    next.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    let answered =
+        until(&mut events, |kind| matches!(kind, EventKind::TurnEnded { result } if result.turn_id == started.turn_id))
+            .await;
+    assert!(matches!(&answered.kind, EventKind::TurnEnded { result } if result.text == "Changed."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_meets_the_unloading_is_carried_out_or_refused_but_never_half() {
+    for _ in 0..64 {
+        let config = EngineConfig { idle_unload: Duration::from_secs(1), ..EngineConfig::default() };
+        let world = World::with(config, [says("One."), says("Two.")]);
+        let session = world.session().await;
+        run(&session, "first").await;
+        tokio::task::yield_now().await;
+        // Both are there when the actor next looks: the command, and the end of its patience.
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let started = session.start_turn(input("second")).await;
+        match started {
+            Ok(mut started) => {
+                assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Completed);
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ShuttingDown),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_was_acknowledged_is_not_undone_by_a_stop() {
+    for _ in 0..32 {
+        let world = World::new([calls(&[("change", json!({}))])]);
+        let session = world.session().await;
+        let mut started = session.start_turn(input("Change!")).await.unwrap();
+        until(&mut started.events, raised).await;
+        let (cancelled, ()) = tokio::join!(session.cancel(None), world.engine.drain(Duration::from_secs(1)));
+        if cancelled.is_ok() {
+            assert!(world.log(&session).contains("turn ended: Cancelled"), "{}", world.log(&session));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_recovery_that_is_killed_itself_stays_honest_and_says_it_once() {
+    let world = World::new([calls(&[("look", json!({})), ("hold", json!({})), ("change", json!({}))])]);
+    let session = world.session().await;
+    session.start_turn(input("Go!")).await.unwrap();
+    soon("the second to begin", world.tools.began(2)).await;
+    let before = world.store.events_of(session.id()).len();
+    let first = world.restarted([]);
+    first.engine.recover().await.unwrap();
+    let whole = world.store.events_of(session.id()).len();
+
+    // What recovery adds is stored in two appends: what it found, and the turn's end.
+    for kept in [before, whole - 1] {
+        let store = world.store.copy_prefix(session.id(), kept);
+        let next = World::on(store, EngineConfig::default(), []);
+        let recovered = next.engine.recover().await.unwrap();
+        let [turn] = &recovered[..] else { panic!("one turn is open after {kept}") };
+        assert_eq!(turn.finished, ["look"], "killed after {kept}");
+        assert_eq!(turn.never_ran, ["change"], "killed after {kept}");
+        assert_eq!(turn.unknown, ["hold"], "killed after {kept}");
+        let log = next.log(&session);
+        assert_eq!(log.matches("= notice").count(), 1, "killed after {kept}:\n{log}");
+        assert_eq!(log.matches("turn ended").count(), 1, "killed after {kept}:\n{log}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_reset_cannot_be_continued() {
+    let world = World::new([Play::Fails(vec![], ErrorKind::Provider), says("?")]);
+    let session = world.session().await;
+    run(&session, "first").await;
+    session.reset().await.unwrap();
+    let error = session.start_turn(go_on()).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
+#[tokio::test]
+async fn a_failed_turn_can_be_continued_after_a_restart_too() {
+    let world = World::new([Play::Fails(vec![], ErrorKind::RateLimited)]);
+    let session = world.session().await;
+    run(&session, "first").await;
+    session.rename("Named since".to_owned()).await.unwrap();
+    let next = world.restarted([says("Here it is."), says("?")]);
+    let session = next.engine.session(session.id()).await.unwrap();
+    let mut started = session.start_turn(go_on()).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.text, "Here it is.");
+
+    let last = next.restarted([says("?")]);
+    let session = last.engine.session(session.id()).await.unwrap();
+    assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
+}
+
+/// The person's folder is gone.
+struct GoneWorkspaces;
+
+impl Workspaces for GoneWorkspaces {
+    fn open(&self, _: SessionId, _: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        let gone = WorkspaceError::new(ErrorKind::NotFound, "the project folder is gone");
+        std::future::ready(Err(gone)).boxed()
+    }
+
+    fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        NoWorkspaces.clear_temp(session).boxed()
+    }
+
+    fn remove(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn add_upload(&self, _: SessionId, name: String, _: Vec<u8>) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        std::future::ready(Ok(name)).boxed()
+    }
+
+    fn paths<'a>(&'a self, _: &'a Workspace, _: usize) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+}
+
+fn engine_on(
+    store: &Arc<MemoryStore>,
+    toolbox: Arc<dyn Toolbox>,
+    workspaces: Arc<dyn Workspaces>,
+    script: impl IntoIterator<Item = Play>,
+) -> Engine {
+    Engine::new(EngineParts {
+        models: Arc::new(OneModel(ScriptedModel::new(script))),
+        toolbox,
+        store: Arc::clone(store) as _,
+        workspaces,
+        clock: Arc::new(StoppedClock::default()),
+        config: EngineConfig::default(),
+    })
+}
+
+#[tokio::test]
+async fn a_turn_that_cannot_go_on_after_its_answer_ends_and_the_session_lives() {
+    let world = World::new([calls(&[("change", json!({}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    let event = until(&mut started.events, raised).await;
+    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    let asked = world.store.events_of(session.id()).len();
+    session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+
+    // Killed before the answer, and right after it.
+    for kept in [asked, asked + 1] {
+        let store = world.store.copy_prefix(session.id(), kept);
+        let engine = engine_on(&store, ScriptedTools::new(), Arc::new(GoneWorkspaces), []);
+        engine.recover().await.unwrap();
+        if kept == asked {
+            engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+        }
+        let session = engine.session(session.id()).await.unwrap();
+        assert_eq!(session.show().await.unwrap().live_turn, None);
+        let mut events = session.subscribe(0).await.unwrap();
+        let (_, result) = to_end(&mut events).await;
+        assert_eq!(result.stop_reason, StopReason::Failed);
+        assert!(result.error.unwrap().message.contains("the project folder is gone"));
+        engine.delete_session(session.id()).await.unwrap();
+    }
+}
+
+/// Tools that break.
+struct BrokenTools(Arc<ScriptedTools>);
+
+impl Toolbox for BrokenTools {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        self.0.specs()
+    }
+
+    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
+        name
+    }
+
+    fn preview<'a>(
+        &'a self,
+        context: &'a ToolContext,
+        call: &'a ToolCall,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
+        self.0.preview(context, call)
+    }
+
+    fn call<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
+        async { panic!("as the test asks") }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_breaks_the_turn_is_no_empty_success() {
+    let store = Arc::new(MemoryStore::new());
+    let tools = Arc::new(BrokenTools(ScriptedTools::new()));
+    let engine = engine_on(&store, tools, Arc::new(NoWorkspaces), [calls(&[("look", json!({}))])]);
+    let session = engine.create_session(engine.session_defaults(), None).await.unwrap();
+    assert_eq!(run(&session, "Look!").await.stop_reason, StopReason::Failed);
+    let events = store.events_of(session.id());
+    let errors: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::ItemCompleted { item, .. } => match &item.body {
+                ItemBody::ToolResult(result) => Some((result.error, result.text.is_empty())),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    assert_eq!(errors, [(Some(ToolErrorCode::UnknownOutcome), false)]);
+}
