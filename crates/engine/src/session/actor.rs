@@ -23,7 +23,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Command, QUEUE, SessionHandle, SessionView, interrupts::Interrupts, journal::Journal, load, state::SessionState,
+    Command, QUEUE, SessionHandle, SessionView, drain::Drain, interrupts::Interrupts, journal::Journal, load,
+    state::SessionState,
 };
 use crate::{
     engine::{Shared, gauges::Share},
@@ -49,7 +50,8 @@ pub(super) struct Actor {
     /// The session's files, opened by its first turn.
     pub(super) workspace: Option<Arc<Workspace>>,
     pub(super) recovered: Option<RecoveredTurn>,
-    pub(super) draining: bool,
+    /// Set when the daemon stops.
+    pub(super) draining: Option<Drain>,
     commands: mpsc::Receiver<Command>,
     share: Share,
 }
@@ -92,6 +94,7 @@ enum Input {
     Messages(Vec<TurnMessage>),
     TaskEnded(Result<(), JoinError>),
     Deadline,
+    DrainDue,
     Idle,
 }
 
@@ -140,7 +143,7 @@ impl Actor {
             queue: VecDeque::new(),
             workspace: None,
             recovered: None,
-            draining: false,
+            draining: None,
             commands,
         }
     }
@@ -153,14 +156,16 @@ impl Actor {
                 running.task.abort();
             }
             self.journal.close(error.clone());
-        } else if self.draining {
+        } else if self.draining.is_some() {
             self.journal.close(EngineError::stopping());
         }
+        self.tell_drained();
         ended
     }
 
     async fn run(&mut self) -> Result<(), EngineError> {
-        let mut batch = Vec::with_capacity(BATCH);
+        // It grows with what comes: room for a whole batch would be most of the memory of a quiet turn.
+        let mut batch = Vec::new();
         loop {
             let next = match self.next_input(&mut batch).await {
                 Input::Command(Some(command)) => self.command(command).await?,
@@ -169,6 +174,7 @@ impl Actor {
                 Input::Messages(messages) => self.turn_messages(messages).await?,
                 Input::TaskEnded(ended) => self.task_ended(ended).await?,
                 Input::Deadline => self.deadline_passed().await?,
+                Input::DrainDue => self.drain_due(),
                 // A reader that leaves wakes nobody, so the timer also runs while there is one.
                 Input::Idle if self.journal.has_readers() => Next::Go,
                 // A command came just as the patience ended.
@@ -181,7 +187,7 @@ impl Actor {
                 }
             };
             self.share.set(self.open.is_some(), !self.interrupts.is_empty());
-            if matches!(next, Next::Leave) {
+            if matches!(next, Next::Leave) || self.is_drained() {
                 return Ok(());
             }
         }
@@ -190,6 +196,7 @@ impl Actor {
     async fn next_input(&mut self, batch: &mut Vec<TurnMessage>) -> Input {
         let deadline = self.interrupts.next_deadline().map(|at| self.until(at));
         let idle = self.is_idle().then(|| Instant::now() + self.shared.config().idle_unload);
+        let drain = self.draining.as_ref().map(Drain::due);
         let running = self.open.as_mut().and_then(|open| open.running.as_mut());
         let (messages, task) = running.map(|running| (&mut running.messages, &mut running.task)).unzip();
         tokio::select! {
@@ -197,9 +204,10 @@ impl Actor {
             count = receive(messages, batch) => match count {
                 // The turn's end of the line is gone; its task says why.
                 0 => Input::TaskEnded(match task { Some(task) => task.await, None => Ok(()) }),
-                _ => Input::Messages(std::mem::replace(batch, Vec::with_capacity(BATCH))),
+                _ => Input::Messages(std::mem::take(batch)),
             },
             () = at(deadline) => Input::Deadline,
+            () = at(drain) => Input::DrainDue,
             () = at(idle) => Input::Idle,
         }
     }
@@ -225,8 +233,9 @@ impl Actor {
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
             Command::Recovered { reply } => reply_to(reply, Ok(self.recovered.clone()))?,
             Command::Drain { deadline, reply } => {
-                reply_to(reply, self.drain(deadline).await)?;
-                return Ok(Next::Leave);
+                if let Err(Fault::Fatal(error) | Fault::Request(error)) = self.drain(deadline, reply).await {
+                    return Err(error);
+                }
             }
             Command::Close { reply } => return self.close(reply),
         }

@@ -76,7 +76,7 @@ impl Actor {
         self.commit(Some(interrupt.turn_id), facts).await?;
         self.interrupts.resolve(id, &answer);
         let parked = self.open.as_ref().is_some_and(|open| open.running.is_none());
-        if parked && !self.draining { self.resume().await } else { Ok(()) }
+        if parked && self.draining.is_none() { self.resume().await } else { Ok(()) }
     }
 
     /// Deadlines have passed: their defaults are the answers.

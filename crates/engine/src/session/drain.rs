@@ -5,44 +5,71 @@ use std::time::Duration;
 use agentd_core::turn::StopReason;
 use tokio::time::Instant;
 
-use super::actor::{Actor, Fault, Next};
+use super::{
+    Reply,
+    actor::{Actor, Fault, Next},
+};
 
 /// How long a cancelled turn has to tell its end.
 const CANCEL_GRACE: Duration = Duration::from_secs(7);
 
+/// A session on its way out. It still takes answers and cancels, but no more turns.
+pub(super) struct Drain {
+    /// When patience with the open turn ends.
+    until: Instant,
+    /// Whether the turn was told so.
+    suspended: bool,
+    /// Told when the session may go.
+    done: Option<Reply<()>>,
+}
+
+impl Drain {
+    /// When something is due.
+    pub(super) fn due(&self) -> Instant {
+        self.until
+    }
+}
+
 impl Actor {
-    /// Takes no more turns and lets the open one end, park or be suspended.
-    pub(super) async fn drain(&mut self, deadline: Duration) -> Result<(), Fault> {
-        self.draining = true;
-        self.drop_queue().await?;
-        let mut until = Instant::now() + deadline;
-        let mut suspended = false;
-        while let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) {
-            let is_cancelled = running.cancelled_for == Some(StopReason::Cancelled);
-            if !self.interrupts.is_empty() && !is_cancelled {
-                // It waits for a person, and so it can wait for the next daemon: nothing is under way.
-                running.task.abort();
-                break;
-            }
-            match tokio::time::timeout_at(until, running.messages.recv()).await {
-                Ok(Some(message)) => {
-                    if let Next::Leave = self.turn_messages(vec![message]).await.map_err(Fault::Fatal)? {
-                        break;
-                    }
-                }
-                Ok(None) => break,
-                Err(_) if suspended => {
-                    running.task.abort();
-                    break;
-                }
-                Err(_) => {
-                    suspended = true;
-                    running.cancelled_for.get_or_insert(StopReason::Suspended);
-                    running.cancel.cancel();
-                    until = Instant::now() + CANCEL_GRACE;
-                }
-            }
+    /// Takes no more turns from here on.
+    pub(super) async fn drain(&mut self, deadline: Duration, done: Reply<()>) -> Result<(), Fault> {
+        self.draining = Some(Drain { until: Instant::now() + deadline, suspended: false, done: Some(done) });
+        self.drop_queue().await
+    }
+
+    /// Patience has ended: the turn is suspended, and if it was before, it is dropped.
+    pub(super) fn drain_due(&mut self) -> Next {
+        let Some(drain) = &mut self.draining else { return Next::Go };
+        let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) else { return Next::Go };
+        if drain.suspended {
+            running.task.abort();
+            return Next::Leave;
         }
-        Ok(())
+        drain.suspended = true;
+        drain.until = Instant::now() + CANCEL_GRACE;
+        running.cancelled_for.get_or_insert(StopReason::Suspended);
+        running.cancel.cancel();
+        Next::Go
+    }
+
+    /// Whether a session on its way out may go: its turn has ended, or waits for a person. What waits for a person can
+    /// wait for the next daemon, because nothing is under way.
+    pub(super) fn is_drained(&mut self) -> bool {
+        if self.draining.is_none() {
+            return false;
+        }
+        let Some(running) = self.open.as_ref().and_then(|open| open.running.as_ref()) else { return true };
+        let parks = !self.interrupts.is_empty() && running.cancelled_for.is_none();
+        if parks {
+            running.task.abort();
+        }
+        parks
+    }
+
+    /// Tells whoever waits that the session is gone.
+    pub(super) fn tell_drained(&mut self) {
+        if let Some(done) = self.draining.as_mut().and_then(|drain| drain.done.take()) {
+            let _ = done.send(Ok(()));
+        }
     }
 }

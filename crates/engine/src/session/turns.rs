@@ -31,7 +31,7 @@ use crate::{
 
 impl Actor {
     pub(super) async fn start(&mut self, start: StartTurn) -> Result<StartedTurn, Fault> {
-        if self.draining {
+        if self.draining.is_some() {
             return Err(EngineError::stopping().into());
         }
         self.check_input(&start)?;
@@ -167,6 +167,7 @@ impl Actor {
             on_interrupt: open.on_interrupt,
             slot: open.slot,
             model,
+            chat_slot: chat_slot(open.slot),
             chat: shared.parts.models.get(chat_slot(open.slot)),
             tools: Arc::clone(&shared.tools),
             toolbox: Arc::clone(&shared.parts.toolbox),

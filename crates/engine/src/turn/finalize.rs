@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_core::{event::EventKind, model::Slot};
+use agentd_core::event::EventKind;
 
 use super::{Stop, TurnContext, TurnState, sample};
 use crate::prompt;
@@ -12,7 +12,7 @@ use crate::prompt;
 pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
     let mut request = prompt::assemble(context, state, &Arc::from([]));
     context.chain.before_model(context, state, &mut request);
-    sample::ask(context, state, Slot::Chat, &*context.chat, request).await?;
+    sample::ask(context, state, context.chat_slot, &*context.chat, request).await?;
     if state.answer.is_none() {
         let message = "the model ended the turn without an answer".to_owned();
         context.recorder.fact(EventKind::Warning { code: "empty_answer".to_owned(), message }).await?;

@@ -41,7 +41,8 @@ pub(crate) struct TurnContext {
     pub(crate) on_interrupt: OnInterrupt,
     pub(crate) slot: Slot,
     pub(crate) model: Arc<dyn Model>,
-    /// The model that writes the last answer.
+    /// The slot and the model that write the last answer.
+    pub(crate) chat_slot: Slot,
     pub(crate) chat: Arc<dyn Model>,
     /// The visible tools, sorted by name.
     pub(crate) tools: Arc<[ToolSpec]>,

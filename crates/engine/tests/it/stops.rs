@@ -106,3 +106,22 @@ async fn a_stop_lets_short_turns_end_suspends_long_ones_and_leaves_questions_ope
     assert_eq!(world.engine.session(long.id()).await.err().unwrap().kind(), ErrorKind::ShuttingDown);
     assert_eq!(world.engine.interrupts(None).await.unwrap().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_stopping_still_takes_a_cancel() {
+    let world = World::new([Play::Hangs(vec![ModelChunk::Text("Once upon".to_owned())])]);
+    let session = world.session().await;
+    let mut story = session.start_turn(input("A story!")).await.unwrap();
+    until(&mut story.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
+    let engine = world.engine.clone();
+    let drained = tokio::spawn(async move { engine.drain(Duration::from_secs(3600)).await });
+    soon("the stop to begin", async {
+        while session.start_turn(input("More!")).await.err().unwrap().kind() != ErrorKind::ShuttingDown {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    session.cancel(None).await.unwrap();
+    assert_eq!(to_end(&mut story.events).await.1.stop_reason, StopReason::Cancelled);
+    soon("the stop to end", drained).await.unwrap();
+}
