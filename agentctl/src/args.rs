@@ -39,7 +39,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Global {
     /// The daemon's socket [default: $AGENTD_SOCKET, or agentd/agentd.sock in the XDG runtime folder]
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, value_name = "PATH", display_order = 900)]
     pub(crate) socket: Option<PathBuf>,
 }
 

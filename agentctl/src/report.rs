@@ -1,6 +1,6 @@
 //! What a command prints on standard output when it lists or tells: tables for people, JSON for programs.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use agentd_core::{
     Timestamp,
@@ -11,7 +11,11 @@ use agentd_core::{
 };
 use serde::Serialize;
 
-use crate::{exit::Exit, failure::Failure, render::sanitize};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    render::{look::Look, paint::fold, sanitize},
+};
 
 /// Prints a value as JSON, for `--json`.
 ///
@@ -95,6 +99,9 @@ pub(crate) struct Table {
 /// The characters that a cell may have; longer ones are cut, so that a line stays a line.
 const WIDEST_CELL: usize = 60;
 
+/// The columns below which the last cell of a row is not broken into several rows.
+const NARROWEST_END: usize = 20;
+
 impl Table {
     /// A table with these columns.
     pub(crate) fn new(head: impl Into<Vec<&'static str>>) -> Self {
@@ -127,12 +134,14 @@ impl Table {
             return Ok(());
         }
         let mut out = anstream::stdout().lock();
-        out.write_all(self.render().as_bytes())?;
+        let columns = if io::stdout().is_terminal() { Look::detect().columns() } else { usize::MAX };
+        out.write_all(self.render(columns).as_bytes())?;
         out.flush()?;
         Ok(())
     }
 
-    fn render(&self) -> String {
+    /// The rows, none wider than so many columns if its last cell can be broken into several rows.
+    fn render(&self, columns: usize) -> String {
         let widths: Vec<usize> = (0..self.head.len())
             .map(|column| {
                 let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -148,9 +157,23 @@ impl Table {
             line.trim_end().to_owned()
         };
         let mut text = format!("\x1b[1m{}\x1b[0m\n", line(&self.head));
+        let indent: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+        let room = columns.saturating_sub(indent);
         for row in &self.rows {
-            text.push_str(&line(&row.iter().map(String::as_str).collect::<Vec<_>>()));
-            text.push('\n');
+            let mut cells: Vec<&str> = row.iter().map(String::as_str).collect();
+            let end = cells.last().copied().unwrap_or_default();
+            // A narrow rest of a row reads worse than a row that the terminal breaks.
+            let parts = if room < NARROWEST_END { vec![end.to_owned()] } else { fold(end, room) };
+            for (at, part) in parts.iter().enumerate() {
+                if at > 0 {
+                    cells.fill("");
+                }
+                if let Some(last) = cells.last_mut() {
+                    *last = part;
+                }
+                text.push_str(&line(&cells));
+                text.push('\n');
+            }
         }
         text
     }
@@ -179,6 +202,12 @@ pub(crate) fn short_ids<T: ToString>(ids: impl IntoIterator<Item = T>) -> Vec<St
         .unwrap_or(0);
     let length = (shared + 1).max(8);
     ids.iter().map(|id| id.chars().take(length).collect::<String>().trim_end_matches('-').to_owned()).collect()
+}
+
+/// So many of something, in words.
+pub(crate) fn count(number: impl Into<u64>, what: &str) -> String {
+    let number = number.into();
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// How long ago something was, in words.
@@ -212,11 +241,29 @@ mod tests {
         let mut table = Table::new(["ID", "TITLE", "TURNS"]);
         table.row(["019".to_owned(), "Größe\x1b[2J\nof it".to_owned(), "3".to_owned()]);
         table.row(["019ab".to_owned(), "x".to_owned(), "12".to_owned()]);
-        insta::assert_snapshot!(anstream::adapter::strip_str(&table.render()), @r"
+        insta::assert_snapshot!(anstream::adapter::strip_str(&table.render(usize::MAX)), @r"
         ID     TITLE        TURNS
         019    Größe of it  3
         019ab  x            12
         ");
+    }
+
+    #[test]
+    fn long_ends_are_folded_below_themselves() {
+        let mut table = Table::new(["TOOL", "WHAT IT DOES"]);
+        table.row_with_long_end(["now".to_owned(), "Tells the date and the time of day".to_owned()]);
+        insta::assert_snapshot!(anstream::adapter::strip_str(&table.render(28)), @r"
+        TOOL  WHAT IT DOES
+        now   Tells the date and the
+              time of day
+        ");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(count(0_u64, "turn"), "0 turns");
+        assert_eq!(count(1_u64, "turn"), "1 turn");
+        assert_eq!(count(2_u64, "turn"), "2 turns");
     }
 
     #[test]

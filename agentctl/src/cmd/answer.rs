@@ -16,7 +16,7 @@ use crate::{args::Global, complete, daemon, exit::Exit, failure::Failure};
   agentctl interrupts                                       what waits, and its ids
   agentctl answer 0193a5b2 approve                          let it run
   agentctl answer 0193a5b2 reject --reason 'not in src/'    the model is told why
-  agentctl answer 0193a5b2 always                           and do not ask for this again in this session
+  agentctl answer 0193a5b2 always                           and do not ask for this again
   agentctl answer 0193a5b2 edit --args '{\"path\":\"a.txt\"}'   let it run with other arguments
   agentctl answer 0193a5b2 'The second one, please'         a question gets a text
 

@@ -21,8 +21,8 @@ use crate::{
   agentctl attach 0193a5b2 --after 0                      tell the whole session first
   agentctl attach 0193a5b2 --after 41 --output stream-json
 
-It ends with the turn, or at once when none runs. On a terminal you may answer what the turn asks. Ctrl-C cancels the
-turn, also one that another client started; twice leaves at once.")]
+It ends with the turn, or at once when none runs. On a terminal you may answer what the turn asks.
+Ctrl-C cancels the turn, also one that another client started; twice leaves at once.")]
 pub(crate) struct AttachArgs {
     /// The session; the start of its id is enough
     #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]

@@ -13,7 +13,7 @@ use crate::{args::Cli, exit::Exit};
   source <(agentctl completions bash)                   for this shell
   agentctl completions zsh > ~/.zfunc/_agentctl         for good
   agentctl completions fish > ~/.config/fish/completions/agentctl.fish
-  source <(agentctl completions bash --dynamic)         offers sessions and interrupts too, by asking the daemon")]
+  source <(agentctl completions bash --dynamic)         offers sessions and interrupts too")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,

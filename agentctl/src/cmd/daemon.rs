@@ -27,7 +27,7 @@ const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
   agentctl start                  start the daemon, or say that it runs
   agentctl start --json
 
-Every other command starts the daemon too when none runs.")]
+Commands that need the daemon start it too when none runs; `status` and `stop` do not.")]
 pub(crate) struct StartArgs {
     /// Print JSON
     #[arg(long)]
@@ -156,8 +156,10 @@ fn print(status: &DaemonStatus) -> anyhow::Result<()> {
     line(
         "turns",
         &format!(
-            "{} running, {} waiting for an answer, {} sessions in memory",
-            status.running_turns, status.waiting_turns, status.live_sessions
+            "{} running, {} waiting for an answer, {} in memory",
+            status.running_turns,
+            status.waiting_turns,
+            report::count(status.live_sessions, "session")
         ),
     )?;
     line("socket", &status.socket.display().to_string())?;

@@ -32,8 +32,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
   agentctl doctor
   agentctl doctor --json | jq '.[] | select(.state != \"ok\")'
 
-The exit code is 0 when nothing failed, 3 when the daemon cannot be reached, 2 when something else failed. The daemon is
-started when none runs.")]
+The exit code is 0 when nothing failed, 3 when the daemon cannot be reached, 2 otherwise.
+The daemon is started when none runs.")]
 pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]

@@ -55,7 +55,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     turn: TurnChoice,
     /// The steps that the turn may take
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = steps)]
     max_steps: Option<NonZeroU32>,
     /// A file to copy into the session's uploads/ and to name in the prompt; may be given several times
     #[arg(long = "file", value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
@@ -120,6 +120,10 @@ pub(crate) enum Output {
     Json,
     /// A line of JSON for each event, then one for the result
     StreamJson,
+}
+
+fn steps(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| "a turn takes a whole number of steps, at least 1".to_owned())
 }
 
 /// What is known of the turn, for the result of one that fails here.

@@ -171,7 +171,7 @@ fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
     line("title", &summary.title)?;
     line("status", status(summary.status))?;
     line("created", &report::ago(summary.created_at, now))?;
-    line("used", &format!("{}, {} turns", report::ago(summary.updated_at, now), summary.turns))?;
+    line("used", &format!("{}, {}", report::ago(summary.updated_at, now), report::count(summary.turns, "turn")))?;
     line("tokens", &format!("{} in, {} out", summary.usage.prompt_tokens, summary.usage.completion_tokens))?;
     if let Some(project) = &settings.project {
         let mode = if project.writable { "writable" } else { "read-only" };

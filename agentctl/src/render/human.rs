@@ -23,8 +23,8 @@ use anstyle::Style;
 use super::{
     closing,
     look::Look,
-    paint::{QUIET, STRONG, WARN, clip, paint},
-    sanitize::clean_line,
+    paint::{QUIET, STRONG, WARN, clip, fold, paint},
+    sanitize::{clean, clean_line},
     spinner::Spinner,
     stream::TextStream,
     tool_line::{argument_of, main_argument, tool_line},
@@ -389,9 +389,20 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
         self.finish_turn(result)
     }
 
+    fn leave(&mut self) -> io::Result<()> {
+        self.turn_ended()?;
+        self.last = Last::Nothing;
+        Ok(())
+    }
+
     fn note(&mut self, text: &str) -> io::Result<()> {
         for line in text.lines() {
-            self.painted(&paint(self.look.err_color, QUIET, &clean_line(line)))?;
+            // Spaces stay, for what is aligned.
+            let line = clean(line);
+            let columns = if self.look.err_terminal { self.look.columns().saturating_sub(1) } else { usize::MAX };
+            for row in fold(&line, columns) {
+                self.painted(&paint(self.look.err_color, QUIET, &row))?;
+            }
         }
         self.wait_again();
         Ok(())

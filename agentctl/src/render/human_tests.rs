@@ -190,7 +190,7 @@ fn a_turn_on_a_terminal() {
     ∴ The person wants a **summary** of two files.
 
     I look at both files.
-    ✗ read_file b.txt → E_PATH no such file · 12 ms
+    ✗ read_file b.txt → no such file · 12 ms
     ● read_file a.txt → 2 lines · 12 ms
     ! trying again in 2 s
 
@@ -208,7 +208,7 @@ fn a_turn_without_colours_keeps_its_marks() {
     ∴ The person wants a **summary** of two files.
 
     I look at *both* files.
-    ✗ read_file b.txt → E_PATH no such file · 12 ms
+    ✗ read_file b.txt → no such file · 12 ms
     ● read_file a.txt → 2 lines · 12 ms
     ! trying again in 2 s
 
@@ -226,7 +226,7 @@ fn a_pipe_gets_the_answer_and_nothing_else() {
     assert_eq!(out.text(), "# Summary\n\n- **a.txt** has two lines that say one and two\n- 漢字\n");
     insta::assert_snapshot!(err.text(), @r#"
     ∴ The person wants a **summary** of two files.
-    ✗ read_file b.txt → E_PATH no such file · 12 ms
+    ✗ read_file b.txt → no such file · 12 ms
     ● read_file a.txt → 2 lines · 12 ms
     ! trying again in 2 s
     1,234 in (1,000 cached) · 56 out · $0.0012 · 2 steps · 3.4 s

@@ -37,6 +37,21 @@ pub(crate) fn widest(c: char) -> usize {
     c.width_cjk().unwrap_or(0)
 }
 
+/// A line in rows of at most so many columns, broken at spaces where that is possible.
+pub(crate) fn fold(line: &str, columns: usize) -> Vec<String> {
+    let mut rows = vec![String::new()];
+    for word in line.split_inclusive(' ') {
+        let row = rows.last().map_or(0, |row| width(row));
+        if row > 0 && row + width(word.trim_end()) > columns {
+            rows.push(String::new());
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push_str(word);
+        }
+    }
+    rows.into_iter().map(|row| row.trim_end().to_owned()).collect()
+}
+
 /// The start of a text that fits in so many columns, with an ellipsis where something was left out.
 pub(crate) fn clip(text: &str, columns: usize) -> String {
     if width(text) <= columns {
@@ -100,6 +115,15 @@ mod tests {
         assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
         let money: Vec<_> = [0, 40, 12_345, 1_239_999].into_iter().map(dollars).collect();
         assert_eq!(money, ["$0.00", "$0.0001", "$0.0124", "$1.23"]);
+    }
+
+    #[test]
+    fn lines_are_folded_at_spaces() {
+        assert_eq!(fold("", 5), [""]);
+        assert_eq!(fold("one two three", 100), ["one two three"]);
+        assert_eq!(fold("one two three", 7), ["one two", "three"]);
+        assert_eq!(fold("/x   one two", 8), ["/x   one", "two"]);
+        assert_eq!(fold("a unbreakable b", 4), ["a", "unbreakable", "b"]);
     }
 
     #[test]

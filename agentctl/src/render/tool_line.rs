@@ -60,7 +60,7 @@ fn summary(result: &ToolResult) -> String {
     let text = result.text.trim();
     let first = clean_line(text.lines().next().unwrap_or_default());
     if let Some(error) = result.error {
-        return if first.is_empty() { error.as_str().to_owned() } else { format!("{} {first}", error.as_str()) };
+        return if first.is_empty() { error.as_str().to_owned() } else { without_code(&first, error.as_str()) };
     }
     match result.files.as_slice() {
         [] => {}
@@ -72,6 +72,12 @@ fn summary(result: &ToolResult) -> String {
         1 => first,
         lines => format!("{} lines", number(lines as u64)),
     }
+}
+
+/// A message without the code that models are told with it: people read the words.
+fn without_code(message: &str, code: &str) -> String {
+    let words = message.strip_prefix(code).map(|rest| rest.trim_start_matches([':', ' ']));
+    words.filter(|words| !words.is_empty()).unwrap_or(message).to_owned()
 }
 
 fn done(change: FileChangeKind) -> &'static str {
@@ -122,7 +128,11 @@ mod tests {
             "● write_file a.txt → created a.txt · 12 ms"
         );
         let failed = ToolResult { error: Some(ToolErrorCode::Path), ..result("read_file", "no such file\nmore") };
-        assert_eq!(line(r#"{"path":"a\u001b[2J"}"#, failed, 80), "✗ read_file a → E_PATH no such file · 12 ms");
+        assert_eq!(line(r#"{"path":"a\u001b[2J"}"#, failed, 80), "✗ read_file a → no such file · 12 ms");
+        let coded = ToolResult { error: Some(ToolErrorCode::Path), ..result("read_file", "E_PATH: no such file") };
+        assert_eq!(line("{}", coded, 80), "✗ read_file → no such file · 12 ms");
+        let bare = ToolResult { error: Some(ToolErrorCode::Path), ..result("read_file", "") };
+        assert_eq!(line("{}", bare, 80), "✗ read_file → E_PATH · 12 ms");
     }
 
     #[test]

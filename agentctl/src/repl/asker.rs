@@ -20,12 +20,18 @@ use crate::{render::look::Look, turn::Asker};
 #[derive(Debug)]
 pub(crate) struct TerminalAsker {
     look: Look,
+    leaves: bool,
 }
 
 impl TerminalAsker {
     /// For this process's terminal.
     pub(crate) fn new() -> Self {
-        Self { look: Look::detect() }
+        Self { look: Look::detect(), leaves: false }
+    }
+
+    /// For a client that has a prompt to go back to when an answer is put off.
+    pub(crate) fn leaving(self) -> Self {
+        Self { leaves: true, ..self }
     }
 }
 
@@ -37,6 +43,10 @@ impl Asker for TerminalAsker {
                 Err(error) => unasked(interrupt, &error),
             }
         })
+    }
+
+    fn leaves(&self) -> bool {
+        self.leaves
     }
 }
 

@@ -26,6 +26,7 @@ use crate::{
     exit::{Attendance, Exit},
     failure::Failure,
     render::{Human, sanitize::clean_line},
+    report::count,
     session::Place,
     turn::{
         self, AskNobody, Asker, CtrlC, Renderer as _, SocketLine,
@@ -65,7 +66,8 @@ impl Chat {
         let slots = daemon.client.models().await?;
         // A person is told by the greeting, at once; in a script it is told with the first turn.
         let told = if present { Vec::new() } else { slots.clone() };
-        let asker: Box<dyn Asker> = if present { Box::new(TerminalAsker::new()) } else { Box::new(AskNobody) };
+        let asker: Box<dyn Asker> =
+            if present { Box::new(TerminalAsker::new().leaving()) } else { Box::new(AskNobody) };
         let renderer = SayBuiltin::new(Human::stdio(), told);
         let ctrl_c = CtrlC::listen()?;
         let mut chat = Self { daemon, place, slot, slots, present, renderer, asker, ctrl_c, known };
@@ -103,7 +105,7 @@ impl Chat {
         let session = match view {
             Some(view) => {
                 let summary = &view.session.summary;
-                format!("session {} · {} · {} turns", summary.id, clean_line(&summary.title), summary.turns)
+                format!("session {} · {} · {}", summary.id, clean_line(&summary.title), count(summary.turns, "turn"))
             }
             None => "new session".to_owned(),
         };
@@ -140,6 +142,7 @@ impl Chat {
         if pending.is_empty() {
             self.note("nothing waits for an answer here");
         }
+        let mut put_off = false;
         for interrupt in pending {
             self.ctrl_c.forget();
             let answer = tokio::select! {
@@ -147,9 +150,15 @@ impl Chat {
                 () = self.ctrl_c.pressed() => return Ok(()),
                 answer = self.asker.ask(&interrupt) => answer,
             };
-            if let Some(answer) = answer {
-                self.daemon.client.answer(interrupt.id, &answer, daemon::CLIENT).await?;
-            }
+            match answer {
+                Some(answer) => self.daemon.client.answer(interrupt.id, &answer, daemon::CLIENT).await?,
+                // The turn waits still: following it now would only keep the person from the prompt.
+                None => put_off = true,
+            };
+        }
+        if put_off {
+            self.note("the turn waits; /interrupts asks again");
+            return Ok(());
         }
         // An answer makes a turn go on.
         let view = self.daemon.client.session(&session.to_string()).await?;

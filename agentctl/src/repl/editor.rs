@@ -6,14 +6,17 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use futures_util::future::BoxFuture;
 use reedline::{
-    ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, Emacs, FileBackedHistory, KeyCode,
-    KeyModifiers, MenuBuilder as _, Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu,
-    Signal, Span, Suggestion, ValidationResult, Validator, default_emacs_keybindings,
+    ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, Emacs, FileBackedHistory, Highlighter,
+    KeyCode, KeyModifiers, MenuBuilder as _, Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent,
+    ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator, default_emacs_keybindings,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -48,10 +51,11 @@ impl Editor {
         let history = history.and_then(open_history);
         let (requests, mut queue) = mpsc::channel::<oneshot::Sender<io::Result<Input>>>(1);
         std::thread::Builder::new().name("agentctl-editor".to_owned()).spawn(move || {
-            let mut editor = reedline(history, known, color);
+            let any = Arc::new(AtomicBool::new(false));
+            let mut editor = reedline(history, known, color, &any);
             while let Some(answer) = queue.blocking_recv() {
                 // Nobody waits for it where the conversation has ended.
-                let _ = answer.send(read(&mut editor));
+                let _ = answer.send(read(&mut editor, &any));
             }
         })?;
         Ok(Self { requests })
@@ -72,16 +76,19 @@ impl Lines for Editor {
     }
 }
 
-fn read(editor: &mut Reedline) -> io::Result<Input> {
+fn read(editor: &mut Reedline, any: &AtomicBool) -> io::Result<Input> {
+    any.store(false, Ordering::Relaxed);
     Ok(match editor.read_line(&ChatPrompt)? {
         Signal::Success(text) => Input::Text(join_lines(&text)),
+        // As in a shell: it drops the line that was begun, and says nothing about leaving.
+        Signal::CtrlC if any.load(Ordering::Relaxed) => Input::Text(String::new()),
         Signal::CtrlC => Input::Interrupted,
         Signal::CtrlD => Input::End,
         _ => Input::Text(String::new()),
     })
 }
 
-fn reedline(history: Option<FileBackedHistory>, known: Known, color: bool) -> Reedline {
+fn reedline(history: Option<FileBackedHistory>, known: Known, color: bool, any: &Arc<AtomicBool>) -> Reedline {
     let mut keys = default_emacs_keybindings();
     keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, ReedlineEvent::Edit(vec![EditCommand::InsertNewline]));
     let complete = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
@@ -91,6 +98,7 @@ fn reedline(history: Option<FileBackedHistory>, known: Known, color: bool) -> Re
         .use_bracketed_paste(true)
         .with_ansi_colors(color)
         .with_edit_mode(Box::new(Emacs::new(keys)))
+        .with_highlighter(Box::new(Plain { any: Arc::clone(any) }))
         .with_validator(Box::new(WholeInput))
         .with_hinter(Box::new(DefaultHinter::default().with_min_chars(2)))
         .with_completer(Box::new(Names(known)))
@@ -102,6 +110,21 @@ fn reedline(history: Option<FileBackedHistory>, known: Known, color: bool) -> Re
     match history {
         Some(history) => editor.with_history(Box::new(history)),
         None => editor,
+    }
+}
+
+/// Shows the line in the terminal's own colour, which can be read on any background, and remembers whether there is
+/// anything in it.
+struct Plain {
+    any: Arc<AtomicBool>,
+}
+
+impl Highlighter for Plain {
+    fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
+        self.any.store(!line.is_empty(), Ordering::Relaxed);
+        let mut text = StyledText::new();
+        text.push((Default::default(), line.to_owned()));
+        text
     }
 }
 

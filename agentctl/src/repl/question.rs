@@ -120,7 +120,7 @@ impl Question<'_> {
         if let Some(grant) = grant {
             choices.push(format!("{} always", key("a")));
             let grant = clean_line(grant);
-            rule = format!("  {}\n", paint(color, QUIET, &format!("always keeps this rule for the session: {grant}")));
+            rule = format!("  {}\n", paint(color, QUIET, &format!("always allows, in this session: {grant}")));
         }
         choices.push(format!("{} edit", key("e")));
         if longer {

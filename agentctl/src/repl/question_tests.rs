@@ -113,7 +113,7 @@ fn an_approval_shows_what_would_happen() {
     ? The model wants to use run_bash_command (high risk)
       why: it runs a command
       make all
-      always keeps this rule for the session: run_bash_command: make *
+      always allows, in this session: run_bash_command: make *
       y yes  n no  a always  e edit  s later   approved, and always: run_bash_command: make *
     "#);
     insta::assert_snapshot!(check(&approval(None), "s", None), @r#"

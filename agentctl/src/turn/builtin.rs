@@ -12,7 +12,8 @@ use super::Renderer;
 
 /// What is said, once.
 pub(crate) const BUILTIN: &str = "This is the small built-in model: it runs without a network and makes mistakes.
-For a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY), or name one in models.yaml; see `agentctl models`.";
+For a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY) or name one
+in models.yaml, and start the daemon anew with it: agentctl stop.";
 
 /// Says it before the first turn that the built-in model answers.
 #[derive(Debug)]
@@ -44,6 +45,10 @@ impl<R: Renderer> Renderer for SayBuiltin<R> {
 
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
         self.inner.finish(result)
+    }
+
+    fn leave(&mut self) -> io::Result<()> {
+        self.inner.leave()
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {

@@ -22,7 +22,8 @@ const BACKLOG: usize = 10_000;
 /// Follows a turn until it has ended, and hands back what it came to.
 ///
 /// The first Ctrl-C cancels the turn and goes on reading, because the turn's end tells what was done; the second one
-/// leaves. None is returned where the line ended without the turn's end: nothing was running.
+/// leaves. None is returned where the line ended without the turn's end: nothing was running, or the person put an
+/// answer off and has something else to do ([`Asker::leaves`]).
 ///
 /// # Errors
 /// A [`Failure`] when the daemon is lost or refuses, or the person left; an [`std::io::Error`] of the renderer.
@@ -45,11 +46,26 @@ pub(crate) async fn drive(
                     break;
                 }
             }
-            EventKind::InterruptRaised { interrupt } => driver.ask(&interrupt, renderer, asker).await?,
+            EventKind::InterruptRaised { interrupt } => {
+                if driver.ask(&interrupt, renderer, asker).await? == Asked::PutOff && asker.leaves() {
+                    renderer.leave()?;
+                    renderer.note("the turn waits; /interrupts asks again")?;
+                    return Ok(None);
+                }
+            }
             _ => {}
         }
     }
     Ok(last)
+}
+
+/// What came of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// It is answered, or needs no answer any more.
+    Settled,
+    /// The person left it open.
+    PutOff,
 }
 
 struct Driver<'a> {
@@ -124,12 +140,12 @@ impl Driver<'_> {
         interrupt: &Interrupt,
         renderer: &mut dyn Renderer,
         asker: &mut dyn Asker,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Asked> {
         if self.cancelled || self.backlog.iter().any(|event| settles(event, interrupt)) {
-            return Ok(());
+            return Ok(Asked::Settled);
         }
         if !self.asked.insert(interrupt.id) || !self.line.is_pending(interrupt.id).await {
-            return Ok(());
+            return Ok(Asked::Settled);
         }
         let mut asking = asker.ask(interrupt);
         loop {
@@ -137,13 +153,17 @@ impl Driver<'_> {
                 biased;
                 () = self.ctrl_c.pressed() => {
                     drop(asking);
-                    return self.pressed(renderer).await;
+                    self.pressed(renderer).await?;
+                    return Ok(Asked::Settled);
                 }
                 answer = &mut asking => {
                     drop(asking);
                     return match answer {
-                        Some(answer) => self.answer(interrupt, answer, renderer).await,
-                        None => Ok(()),
+                        Some(answer) => {
+                            self.answer(interrupt, answer, renderer).await?;
+                            Ok(Asked::Settled)
+                        }
+                        None => Ok(Asked::PutOff),
                     };
                 }
                 arrival = self.line.next() => {
@@ -151,14 +171,14 @@ impl Driver<'_> {
                         Some(Arrival::Event(event)) => event,
                         // It would be written over the question. If the line stays broken, the answer will tell.
                         Some(Arrival::Note(_)) => continue,
-                        None => return Ok(()),
+                        None => return Ok(Asked::Settled),
                     };
                     let settled = settles(&event, interrupt);
                     if self.backlog.len() < BACKLOG || event.kind.is_stored() {
                         self.backlog.push_back(*event);
                     }
                     if settled {
-                        return Ok(());
+                        return Ok(Asked::Settled);
                     }
                 }
             }

@@ -109,6 +109,21 @@ impl Asker for Person {
     }
 }
 
+/// A person who puts every answer off.
+struct Later {
+    leaves: bool,
+}
+
+impl Asker for Later {
+    fn ask<'a>(&'a mut self, _: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn leaves(&self) -> bool {
+        self.leaves
+    }
+}
+
 struct Outcome {
     ended: anyhow::Result<Option<TurnResult>>,
     shown: Vec<String>,
@@ -159,13 +174,17 @@ fn end(turn: TurnId) -> Beat {
 }
 
 async fn play(beats: impl FnOnce(TurnId) -> Vec<Beat>, person: Option<Answer>, pending: bool) -> Outcome {
+    play_before(beats, &mut Person(person), pending).await
+}
+
+async fn play_before(beats: impl FnOnce(TurnId) -> Vec<Beat>, asker: &mut dyn Asker, pending: bool) -> Outcome {
     let turn = TurnId::generate();
     let (presses, pressed) = mpsc::channel(2);
     let mut line =
         Script { session: SessionId::generate(), turn, beats: beats(turn).into(), presses, told: Vec::new(), pending };
     let mut shown = Shown::default();
     let mut ctrl_c = CtrlC::from_presses(pressed);
-    let ended = drive(&mut line, &mut shown, &mut Person(person), &mut ctrl_c).await;
+    let ended = drive(&mut line, &mut shown, asker, &mut ctrl_c).await;
     Outcome { ended, shown: shown.0, told: line.told }
 }
 
@@ -188,6 +207,18 @@ async fn an_answer_goes_to_the_daemon() {
     let outcome = play(beats, Some(Answer::Approve), true).await;
     assert_eq!(outcome.told, ["Approve"]);
     assert_eq!(outcome.shown, ["interrupt_raised", "interrupt_resolved", "turn_ended", "finish"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_put_off_gives_the_prompt_back_where_there_is_one() {
+    let beats = |turn| vec![ask(turn), resolved(turn), end(turn)];
+    let outcome = play_before(beats, &mut Later { leaves: true }, true).await;
+    assert!(outcome.ended.unwrap().is_none());
+    assert_eq!(outcome.shown, ["interrupt_raised", "note"]);
+    assert!(outcome.told.is_empty());
+
+    let outcome = play_before(beats, &mut Later { leaves: false }, true).await;
+    assert!(outcome.ended.unwrap().is_some());
 }
 
 #[tokio::test]

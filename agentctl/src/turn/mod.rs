@@ -38,6 +38,14 @@ pub(crate) trait Renderer: Send {
     /// As [`Renderer::event`].
     fn finish(&mut self, result: &TurnResult) -> io::Result<()>;
 
+    /// Takes everything that moves off the screen: the turn goes on unseen.
+    ///
+    /// # Errors
+    /// As [`Renderer::event`].
+    fn leave(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Shows one line of the client itself, such as that the daemon is gone and waited for. The text is ours.
     ///
     /// # Errors
@@ -57,6 +65,10 @@ impl Renderer for Box<dyn Renderer> {
         self.as_mut().finish(result)
     }
 
+    fn leave(&mut self) -> io::Result<()> {
+        self.as_mut().leave()
+    }
+
     fn note(&mut self, text: &str) -> io::Result<()> {
         self.as_mut().note(text)
     }
@@ -70,6 +82,11 @@ pub(crate) trait Asker: Send {
     /// The future is dropped before it is done when another client answered or the turn ended: it then takes its
     /// question off the screen and leaves the terminal as it found it. The renderer is not called while it runs.
     fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>>;
+
+    /// Whether the turn is left to wait, and no longer followed, when the person puts an answer off.
+    fn leaves(&self) -> bool {
+        false
+    }
 }
 
 /// Asks nobody: interrupts stay pending, and other clients answer them.
