@@ -163,6 +163,11 @@ pub(crate) fn json_body(body: &impl Serialize, configured: &Map<String, Value>) 
             serde_json::to_vec(&value)
         })
     };
+    // It is held until the answer begins, and growing has left it with as much room again.
+    let written = written.map(|mut body| {
+        body.shrink_to_fit();
+        body
+    });
     written.map_err(|error| Failure::new(ErrorKind::Internal, format!("could not write the request: {error}")))
 }
 
