@@ -47,7 +47,8 @@ pub(crate) async fn drive(
                 }
             }
             EventKind::InterruptRaised { interrupt } => {
-                if driver.ask(&interrupt, renderer, asker).await? == Asked::PutOff && asker.leaves() {
+                let asked = driver.ask(&interrupt, renderer, asker).await?;
+                if asked == Asked::PutOff && asker.leaves() {
                     renderer.leave()?;
                     renderer.note("the turn waits; /interrupts asks again")?;
                     return Ok(None);
