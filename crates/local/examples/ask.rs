@@ -21,7 +21,7 @@ use futures_util::StreamExt as _;
 const NOTES: &str = "Notes of the garden club, 12 May.\nThe club met at Anna's house. Twelve members came. The summer fair \
     will be on 4 July in the town park. Bob will build the stand, and Carla brings the plants. The club has 340 euros \
     left, of which 120 are for the stand. The next meeting is on 2 June at the library.\n";
-const TODO: &str = "- buy milk\n- call the bank\n- water the plants\n";
+const ERRANDS: &str = "- buy milk\n- call the bank\n- water the plants\n";
 const LISTING: &str = "uploads/\nuploads/notes.txt (402 bytes)\nuploads/todo.md (49 bytes)\noutputs/\ntemp/";
 
 /// What a tool returns in this play.
@@ -30,7 +30,7 @@ fn play(call: &ToolCall) -> String {
         "now" => "Saturday, 2026-11-21T09:31:05+01:00 (Europe/Berlin)".to_owned(),
         "list_workspace_files" => LISTING.to_owned(),
         "read_file" if call.arguments.contains("notes.txt") => NOTES.to_owned(),
-        "read_file" if call.arguments.contains("todo.md") => TODO.to_owned(),
+        "read_file" if call.arguments.contains("todo.md") => ERRANDS.to_owned(),
         "find_files" => "uploads/notes.txt (402 bytes)".to_owned(),
         "grep" => "uploads/notes.txt:2: The club met at Anna's house.".to_owned(),
         _ => "E_PATH: there is no such file".to_owned(),

@@ -34,7 +34,7 @@ const MAX_LINE_CHARS: usize = 400;
 pub(crate) fn parameters() -> Value {
     super::object(
         json!({
-            "pattern": {"type": "string", "description": "The regular expression, such as fn \\w+_test or TODO|FIXME."},
+            "pattern": {"type": "string", "description": "The regular expression, such as fn \\w+_test or error|warning."},
             "path": {"type": "string", "description": "The folder or file to search. Leave it out for the whole workspace."},
             "include": {"type": "string", "description": "Search only files that match this glob, such as *.{rs,toml}."},
             "ignore_case": {"type": "boolean", "description": "Make no difference between A and a."},
