@@ -98,6 +98,11 @@ impl Turns for Context {
 impl Context {
     /// The session with this id or unique prefix.
     pub(super) async fn session(&self, id_or_prefix: &str) -> Result<SessionHandle, Refusal> {
+        if let Ok(id) = id_or_prefix.parse()
+            && let Some(session) = self.engine.live_session(id).await?
+        {
+            return Ok(session);
+        }
         let id = self.session_id(id_or_prefix).await?;
         Ok(self.engine.session(id).await?)
     }

@@ -156,6 +156,14 @@ impl Engine {
         self.registry.get(id).await
     }
 
+    /// One session, if it is in memory: then nobody needs to ask the journal whether it exists.
+    ///
+    /// # Errors
+    /// When the engine is stopping.
+    pub async fn live_session(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
+        self.registry.live(id).await
+    }
+
     /// The session that an id or the unique start of one means.
     ///
     /// # Errors

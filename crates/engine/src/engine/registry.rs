@@ -23,6 +23,7 @@ const SWEEP_AT: usize = 64;
 
 enum Command {
     Get(SessionId, oneshot::Sender<SessionHandle>),
+    Live(SessionId, oneshot::Sender<Option<SessionHandle>>),
     Drain(Duration, oneshot::Sender<()>),
 }
 
@@ -36,6 +37,13 @@ impl RegistryHandle {
     pub(super) async fn get(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Get(id, reply)).await.map_err(|_| EngineError::stopping())?;
+        answer.await.map_err(|_| EngineError::stopping())
+    }
+
+    /// The session, if it is in memory.
+    pub(super) async fn live(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Live(id, reply)).await.map_err(|_| EngineError::stopping())?;
         answer.await.map_err(|_| EngineError::stopping())
     }
 
@@ -67,6 +75,10 @@ impl Registry {
             match command {
                 Command::Get(id, reply) => {
                     let _ = reply.send(self.get(id));
+                }
+                Command::Live(id, reply) => {
+                    let handle = self.sessions.get(&id).map(|(handle, _)| handle);
+                    let _ = reply.send(handle.filter(|handle| !handle.is_gone()).cloned());
                 }
                 Command::Drain(deadline, reply) => {
                     self.commands.close();

@@ -40,7 +40,9 @@ pub(super) async fn load(
 ) -> Result<Actor, EngineError> {
     let store = &shared.parts.store;
     let stored = store.session(id).await?.ok_or_else(|| not_found(id))?;
-    let items = store.recent_items(id, stored.reset_seq, KEPT_ITEMS).await?;
+    // A session that was made just now has nothing to read, and somebody waits for its first answer.
+    let is_new = stored.summary.last_seq == 0;
+    let items = if is_new { Vec::new() } else { store.recent_items(id, stored.reset_seq, KEPT_ITEMS).await? };
     let journal = Journal::new(id, stored.summary.last_seq, Arc::clone(store), Arc::clone(&shared.parts.clock));
     let state = SessionState::restore(&stored, items);
     let mut actor = Actor::new(id, shared, journal, state, commands);
@@ -48,6 +50,7 @@ pub(super) async fn load(
         Some((turn_id, first_seq)) => actor.recover(turn_id, first_seq).await.map_err(|fault| match fault {
             Fault::Request(error) | Fault::Fatal(error) => error,
         })?,
+        None if is_new => {}
         None => actor.state.last_stop = actor.last_stop(stored.reset_seq).await?,
     }
     Ok(actor)

@@ -39,8 +39,12 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
 /// Goes round until there is an answer, a limit or a failure.
 async fn rounds(context: &TurnContext, state: &mut TurnState) -> Result<StopReason, Stop> {
     loop {
-        for steer in context.recorder.take_steers().await? {
-            state.note(steer);
+        // Before the first step nothing can have been added that the input does not hold, and asking would wait for the
+        // turn's start to be stored: so the model is asked meanwhile. What comes now is taken in behind its answer.
+        if state.steps > 0 {
+            for steer in context.recorder.take_steers().await? {
+                state.note(steer);
+            }
         }
         match step::next(state, context.limits, context.stopwatch.worked()) {
             Step::Dispatch => dispatch::dispatch(context, state).await?,
