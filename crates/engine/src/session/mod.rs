@@ -89,7 +89,8 @@ impl SessionHandle {
     }
 
     /// Starts a turn; it is stored when this returns. It lives on its own: nothing that happens to the caller
-    /// ends it.
+    /// ends it. One that waits behind another ([`agentd_core::turn::IfBusy::Queue`]) waits in memory: a stop of the
+    /// daemon tells of it, a kill does not.
     ///
     /// # Errors
     /// When the input makes no sense, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal
