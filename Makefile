@@ -31,7 +31,7 @@ test-rust: model
 
 # A client made from the published protocol alone, in another language.
 test-clients: $(VENV)/ready
-	$(CARGO) build --locked --workspace --bins
+	$(CARGO) build --locked --workspace --bins --examples
 	$(VENV)/bin/python -m unittest discover -v -s tests/clients/python
 
 $(VENV)/ready: tests/clients/python/requirements.txt
