@@ -1,6 +1,8 @@
 //! What the machine can do at best: the same things without the daemon.
 
 use std::{
+    fs::File,
+    os::unix::fs::FileExt as _,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -84,15 +86,23 @@ pub(crate) fn spawning(times: usize) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// How many blocks of 4 KiB a second can be made durable in this folder, one after the other.
-pub(crate) fn syncs_per_second(folder: &Path) -> anyhow::Result<f64> {
-    use std::io::Write as _;
-    const WRITES: u32 = 300;
-    let mut file = std::fs::File::create(folder.join("floor"))?;
-    let begun = Instant::now();
-    for _ in 0..WRITES {
-        file.write_all(&[7; 4096])?;
-        file.sync_data()?;
+/// Makes blocks of 4 KiB durable, one after the other, in a file that never grows: what a commit costs at least.
+pub(crate) struct Disk(File);
+
+impl Disk {
+    /// A file in this folder.
+    pub(crate) fn in_folder(folder: &Path) -> std::io::Result<Self> {
+        let file = File::create(folder.join("floor"))?;
+        file.write_all_at(&[7; 4096], 0)?;
+        file.sync_all()?;
+        Ok(Self(file))
     }
-    Ok(f64::from(WRITES) / begun.elapsed().as_secs_f64())
+
+    /// The time that one block takes.
+    pub(crate) fn sync(&self) -> std::io::Result<Duration> {
+        let begun = Instant::now();
+        self.0.write_all_at(&[7; 4096], 0)?;
+        self.0.sync_data()?;
+        Ok(begun.elapsed())
+    }
 }

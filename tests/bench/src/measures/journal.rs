@@ -14,7 +14,7 @@ use futures_util::future::try_join_all;
 use super::turn;
 use crate::{
     figures::{Figure, Samples, millis, rate},
-    floor,
+    floor::Disk,
     report::Row,
     world::{self, Home, ModelProcess},
 };
@@ -26,16 +26,27 @@ const LONG: usize = 10_000;
 const SHORT: usize = 10;
 /// The items that the engine reads of a session when it opens it.
 const RECENT: usize = 400;
-const TURNS: usize = 100;
+const WARM_UP: usize = 20;
+const TURNS: usize = 200;
+const SYNCS: u64 = 300;
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let folder = world::folder()?;
-    let floor = tokio::task::block_in_place(|| floor::syncs_per_second(folder.path()))?;
+    let floor = tokio::task::block_in_place(|| syncs_per_second(folder.path()))?;
     let store = open(&folder.path().join("journal.db")).await?;
     let appended = append_rate(&store, floor).await?;
     store.close().await?;
     let (opened, step) = long_session().await?;
     Ok(vec![appended, opened, step])
+}
+
+fn syncs_per_second(folder: &Path) -> anyhow::Result<f64> {
+    let disk = Disk::in_folder(folder)?;
+    let begun = Instant::now();
+    for _ in 0..SYNCS {
+        disk.sync()?;
+    }
+    Ok(rate(SYNCS, begun.elapsed()))
 }
 
 async fn open(path: &Path) -> anyhow::Result<SqliteStore> {
@@ -113,13 +124,18 @@ async fn opening(store: &SqliteStore, session: SessionId) -> anyhow::Result<f64>
     Ok(millis(begun.elapsed()))
 }
 
-/// Compares turns in both sessions, one after the other, until the short one is as long as what a model sees.
+/// Compares turns in both sessions, now one first and now the other. The turns that are not counted make the short one
+/// as long as what a model sees of any.
 async fn step(client: &Client, short: SessionId, long: SessionId) -> anyhow::Result<Row> {
     let (mut in_short, mut in_long) = (Samples::default(), Samples::default());
-    for number in 0..TURNS + 20 {
-        for (session, samples) in [(short, &mut in_short), (long, &mut in_long)] {
+    for number in 0..WARM_UP + TURNS {
+        let mut pair = [(short, &mut in_short), (long, &mut in_long)];
+        if number % 2 == 1 {
+            pair.reverse();
+        }
+        for (session, samples) in pair {
             let seen = turn::run(client, turn::request(Some(session), None), || {}).await?;
-            if number >= 20 {
+            if number >= WARM_UP {
                 samples.add(seen.first_words);
             }
         }
