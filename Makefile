@@ -39,7 +39,7 @@ $(VENV)/ready: tests/clients/python/requirements.txt
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-bench: build model ## Measure the hot paths against floors in the same run, as a table
+bench: build ## Measure the hot paths against floors in the same run, as a table
 	$(CARGO) run --release --locked -p agentd-bench
 
 fmt: ## Format the code
