@@ -276,9 +276,9 @@ impl<O: Write, E: Write> Human<O, E> {
     fn state_changed(&mut self, change: &StateChange) -> io::Result<()> {
         match change {
             StateChange::Todos { todos } => self.status(QUIET, &todo_line(todos)),
-            StateChange::Queue { length: 0 } | StateChange::Title { .. } | StateChange::Settings { .. } => Ok(()),
-            StateChange::Queue { length: 1 } => self.status(QUIET, "one more turn waits"),
-            StateChange::Queue { length } => self.status(QUIET, &format!("{length} more turns wait")),
+            StateChange::Queue { length: 0, .. } | StateChange::Title { .. } | StateChange::Settings { .. } => Ok(()),
+            StateChange::Queue { length: 1, .. } => self.status(QUIET, "one more turn waits"),
+            StateChange::Queue { length, .. } => self.status(QUIET, &format!("{length} more turns wait")),
             StateChange::Reset => self.status(QUIET, "the history was set aside"),
         }
     }

@@ -330,7 +330,7 @@ fn state_and_other_people_are_shown_in_a_line() {
         .event(EventKind::StateChanged { change: StateChange::Todos { todos } })
         .event(EventKind::InterruptRaised { interrupt: Box::new(interrupt) })
         .event(resolved)
-        .event(EventKind::StateChanged { change: StateChange::Queue { length: 2 } });
+        .event(EventKind::StateChanged { change: StateChange::Queue { length: 2, added: None } });
     let (_, err) =
         script.played(Look { size: || (100, 12), ..TERMINAL }, |human| human.showing_input().showing_interrupts());
     insta::assert_snapshot!(err.text().replace(&id, "ID"), @r#"

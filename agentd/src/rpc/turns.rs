@@ -4,7 +4,7 @@ use agentd_core::{
     ids::{SessionId, TurnId},
     turn::StartTurn,
 };
-use agentd_engine::{Engine, SessionHandle};
+use agentd_engine::{Engine, SessionHandle, StartedTurn};
 use agentd_proto::{
     MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
     convert::{WireError, settings_over},
@@ -38,10 +38,8 @@ impl Turns for Context {
             () = self.shutdown.cancelled() => return Err(Refusal::stopping().into()),
         };
         let start = start_of(first)?;
-        let session = self.session_of(&start).await?;
-        let start = StartTurn::try_from(start)?;
         let client = start.client.clone();
-        let started = session.start_turn(start).await.map_err(Refusal::from)?;
+        let (session, started) = self.start_turn(start).await?;
 
         let (session_id, turn_id) = (session.id(), started.turn_id);
         let (remarks, heard) = mpsc::channel(REMARK_QUEUE);
@@ -116,22 +114,28 @@ impl Context {
         Ok(self.engine.find_session(id_or_prefix).await?)
     }
 
-    /// The session that a turn is started in: the one that it names, or a new one.
-    async fn session_of(&self, start: &Start) -> Result<SessionHandle, Refusal> {
-        if start.session.is_empty() {
-            // A start that cannot be read must not leave an empty session behind.
-            let readable = StartTurn::try_from(start.clone())?;
-            if readable.text.is_none_or(|text| text.trim().is_empty()) {
+    /// Starts a turn in the session that it names, or in a new one.
+    async fn start_turn(&self, mut start: Start) -> Result<(SessionHandle, StartedTurn), Refusal> {
+        let (id, settings, title) = (std::mem::take(&mut start.session), start.settings.take(), start.title.take());
+        let start = StartTurn::try_from(start)?;
+        let session = match (id.is_empty(), title) {
+            (false, title) if settings.is_some() || title.is_some() => {
+                return Err(Refusal::invalid("settings and a title are for a new session, and this start names one")
+                    .with_hint("leave `session` empty, or call Sessions.Configure and Sessions.Rename"));
+            }
+            (false, _) => self.session(&id).await?,
+            (true, _) if start.text.as_ref().is_none_or(|text| text.trim().is_empty()) => {
                 return Err(Refusal::invalid("a new session begins with an input, and this start has none")
                     .with_hint("say what you want, or name the session that shall go on"));
             }
-            return self.new_session(start.settings.clone(), start.title.clone()).await;
-        }
-        if start.settings.is_some() || start.title.is_some() {
-            return Err(Refusal::invalid("settings and a title are for a new session, and this start names one")
-                .with_hint("leave `session` empty, or call Sessions.Configure and Sessions.Rename"));
-        }
-        self.session(&start.session).await
+            (true, None) => {
+                let settings = settings_over(self.engine.session_defaults(), settings.unwrap_or_default())?;
+                return Ok(self.engine.start_session(settings, start).await?);
+            }
+            (true, title) => self.new_session(settings, title).await?,
+        };
+        let started = session.start_turn(start).await?;
+        Ok((session, started))
     }
 
     /// A new session, as the daemon is configured where the client says nothing.

@@ -14,7 +14,7 @@ use crate::{
     item::{Item, ItemStatus},
     model::Slot,
     session::{SessionSettings, Todo},
-    turn::TurnResult,
+    turn::{QueuedTurn, TurnResult},
     usage::Usage,
 };
 
@@ -170,6 +170,10 @@ pub enum StateChange {
     Queue {
         /// How many.
         length: u32,
+        /// The one that joined, so that it is not lost with the process. It leaves with its `TurnStarted`, even where
+        /// it never runs. For the journal, not for readers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        added: Option<Box<QueuedTurn>>,
     },
     /// The history was set aside: what came before is kept in the journal, but no model sees it.
     Reset,

@@ -127,12 +127,14 @@ pub struct StoredInterrupt {
 
 /// The journal and its projections. All methods of one session are called by its one writer, except the reads.
 pub trait Store: Send + Sync {
-    /// Creates a session with these settings. It is durable when this returns.
+    /// Creates a session with these settings and its first events, if it has any yet: all or nothing. It is durable
+    /// when this returns.
     fn create_session(
         &self,
         id: SessionId,
         at: Timestamp,
         settings: SessionSettings,
+        first: Vec<Arc<Event>>,
     ) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Appends events of one session, numbered without a gap after the last stored one, all or none. They are
@@ -149,7 +151,7 @@ pub trait Store: Send + Sync {
     /// The ids that start with `prefix` (hyphens optional, case ignored), at most `limit`, newest first.
     fn find_sessions(&self, prefix: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
 
-    /// The sessions with a turn that has not ended, for recovery at start.
+    /// The sessions with a turn that has not ended, or that waits to begin, for recovery at start.
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
 
     /// Stored events with numbers above `after`, in order, at most `limit`.

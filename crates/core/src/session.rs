@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{SessionId, TurnId},
     model::Slot,
+    turn::QueuedTurn,
     usage::Usage,
 };
 
@@ -129,6 +130,8 @@ pub struct StoredSession {
     pub todos: Vec<Todo>,
     /// The turn that has begun and not ended, and the number of its first event.
     pub open_turn: Option<(TurnId, u64)>,
+    /// The turns that wait behind it, first come first.
+    pub queue: Vec<QueuedTurn>,
     /// The number of the last [`crate::event::StateChange::Reset`], or 0: no model sees what came before.
     pub reset_seq: u64,
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A request to start a turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartTurn {
     /// The input. None continues a turn that a stop of the daemon, a cancel or a limit ended.
     pub text: Option<String>,
@@ -25,6 +25,15 @@ pub struct StartTurn {
     pub if_busy: IfBusy,
     /// The client's name, such as `agentctl`, for the audit.
     pub client: String,
+}
+
+/// A turn that waits behind another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedTurn {
+    /// Its id, which the client knows already.
+    pub turn_id: TurnId,
+    /// What was asked for.
+    pub start: StartTurn,
 }
 
 /// What happens when a turn needs an answer.

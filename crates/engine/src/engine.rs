@@ -14,11 +14,18 @@ use agentd_core::{
     ports::{Clock, Models, Store, Toolbox, Workspaces},
     session::{SessionSettings, SessionSummary},
     tool::ToolSpec,
+    turn::StartTurn,
 };
 use tokio::sync::{OnceCell, watch};
 
 use self::gauges::Gauges;
-use crate::{chain::Chain, config::EngineConfig, error::EngineError, recovery::RecoveredTurn, session::SessionHandle};
+use crate::{
+    chain::Chain,
+    config::EngineConfig,
+    error::EngineError,
+    recovery::RecoveredTurn,
+    session::{SessionHandle, StartedTurn},
+};
 
 /// What the engine needs of the world.
 pub struct EngineParts {
@@ -134,12 +141,33 @@ impl Engine {
         title: Option<String>,
     ) -> Result<SessionHandle, EngineError> {
         let id = SessionId::generate();
-        self.shared.parts.store.create_session(id, self.shared.parts.clock.now(), settings).await?;
+        self.shared.parts.store.create_session(id, self.shared.parts.clock.now(), settings, Vec::new()).await?;
         let handle = self.registry.get(id).await?;
         if let Some(title) = title {
             handle.rename(title).await?;
         }
         Ok(handle)
+    }
+
+    /// Starts a turn in a session of its own, which is stored together with the start. A start that is refused leaves
+    /// no session behind.
+    ///
+    /// # Errors
+    /// As of [`SessionHandle::start_turn`].
+    pub async fn start_session(
+        &self,
+        settings: SessionSettings,
+        start: StartTurn,
+    ) -> Result<(SessionHandle, StartedTurn), EngineError> {
+        let session = self.registry.newborn(SessionId::generate(), settings).await?;
+        match session.start_turn(start).await {
+            Ok(started) => Ok((session, started)),
+            Err(error) => {
+                // It may be gone already, with its reason for the error.
+                let _ = session.close().await;
+                Err(error)
+            }
+        }
     }
 
     /// The settings of a new session where nobody says otherwise.

@@ -49,7 +49,7 @@ fn syncs_per_second(folder: &Path) -> std::io::Result<f64> {
 
 async fn new_session(store: &SqliteStore) -> Result<EventScript, StoreError> {
     let (id, at) = (SessionId::generate(), agentd_core::Timestamp::now());
-    store.create_session(id, at, SessionSettings::default()).await?;
+    store.create_session(id, at, SessionSettings::default(), Vec::new()).await?;
     Ok(EventScript::new(id, at))
 }
 

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use crate::{
     codec::{json, json_from},
     error::Fault,
-    events, interrupts, sessions,
+    events, interrupts, queue, sessions,
 };
 
 /// Events of one session, ready to be written.
@@ -35,6 +35,16 @@ impl Append {
         }
         let events = events.into_iter().map(Encoded::new).collect::<Result<_, _>>()?;
         Ok(Some(Self { session, events }))
+    }
+
+    /// The first events of a session that is being made.
+    pub(crate) fn of_new_session(id: SessionId, events: Vec<Arc<Event>>) -> Result<Option<Self>, Fault> {
+        match Self::encode(events)? {
+            Some(append) if append.session != id => {
+                Err(Fault::invalid("the first events of a session cannot be another's"))
+            }
+            append => Ok(append),
+        }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -85,6 +95,10 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
         EventKind::StateChanged { change: StateChange::Todos { todos } } => {
             sessions::save_todos(connection, session, todos)
         }
+        EventKind::StateChanged { change: StateChange::Queue { added: Some(turn), .. } } => {
+            queue::join(connection, session, turn)
+        }
+        EventKind::TurnStarted { .. } => event.turn_id.map_or(Ok(()), |turn| queue::leave(connection, session, turn)),
         _ => Ok(()),
     }
 }

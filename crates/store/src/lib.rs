@@ -21,6 +21,7 @@ mod events;
 mod interrupts;
 mod open;
 mod projection;
+mod queue;
 mod reader;
 mod sessions;
 mod store;

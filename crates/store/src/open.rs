@@ -14,7 +14,8 @@ use rusqlite_migration::{M, Migrations};
 use crate::{StoreConfig, error::Fault};
 
 /// Every version of the schema. Append only: a file that was released never changes.
-const MIGRATIONS: &[M<'static>] = &[M::up(include_str!("../migrations/0001_journal.sql"))];
+const MIGRATIONS: &[M<'static>] =
+    &[M::up(include_str!("../migrations/0001_journal.sql")), M::up(include_str!("../migrations/0002_queue.sql"))];
 
 /// "agnt", which the first migration writes into the file's header.
 const APPLICATION_ID: i64 = 0x6167_6e74;

@@ -11,6 +11,7 @@ use crate::{
     codec::{id_from, id_text, json, json_from, limit, number, number_from, text, time, time_from},
     error::Fault,
     projection::Projection,
+    queue,
 };
 
 /// A row of `sessions`.
@@ -169,6 +170,7 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
         settings: json_from(&settings)?,
         todos: json_from(&todos)?,
         open_turn: row.projection.open_turn,
+        queue: queue::of(&snapshot, row.key)?,
         reset_seq: row.projection.reset_seq,
         summary: row.into_summary(),
     }))
@@ -198,7 +200,10 @@ pub(crate) fn find(connection: &Connection, prefix: &str, at_most: usize) -> Res
 }
 
 pub(crate) fn with_open_turn(connection: &Connection) -> Result<Vec<SessionId>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT id FROM sessions WHERE open_turn IS NOT NULL ORDER BY id")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM sessions WHERE open_turn IS NOT NULL
+         UNION SELECT sessions.id FROM queued_turns JOIN sessions ON sessions.key = queued_turns.session ORDER BY id",
+    )?;
     let mut rows = statement.query([])?;
     ids(&mut rows)
 }

@@ -90,8 +90,14 @@ impl Store for SqliteStore {
         id: SessionId,
         at: Timestamp,
         settings: SessionSettings,
+        first: Vec<Arc<Event>>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.writer.write(Change::Create { id, at, settings }, &self.path).boxed()
+        async move {
+            let first = Append::of_new_session(id, first)
+                .map_err(|fault| fault.while_doing("create the session", &self.path))?;
+            self.writer.write(Change::Create { id, at, settings, first }, &self.path).await
+        }
+        .boxed()
     }
 
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {

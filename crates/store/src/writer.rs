@@ -28,7 +28,7 @@ const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// What callers ask the writer for.
 pub(crate) enum Change {
-    Create { id: SessionId, at: Timestamp, settings: SessionSettings },
+    Create { id: SessionId, at: Timestamp, settings: SessionSettings, first: Option<Append> },
     Append(Append),
     Delete(SessionId),
 }
@@ -45,7 +45,10 @@ impl Change {
 
     fn apply(&self, connection: &Connection) -> Result<(), Fault> {
         match self {
-            Self::Create { id, at, settings } => sessions::insert(connection, *id, *at, settings),
+            Self::Create { id, at, settings, first } => {
+                sessions::insert(connection, *id, *at, settings)?;
+                first.as_ref().map_or(Ok(()), |append| append.apply(connection))
+            }
             Self::Append(append) => append.apply(connection),
             Self::Delete(id) => sessions::delete(connection, *id),
         }
@@ -53,8 +56,8 @@ impl Change {
 
     fn size(&self) -> usize {
         match self {
-            Self::Append(append) => append.size(),
-            Self::Create { .. } | Self::Delete(_) => 0,
+            Self::Append(append) | Self::Create { first: Some(append), .. } => append.size(),
+            Self::Create { first: None, .. } | Self::Delete(_) => 0,
         }
     }
 }
@@ -91,7 +94,7 @@ impl Counters {
         let (mut changed, mut appends, mut events) = (false, 0, 0);
         for change in stored {
             changed = true;
-            if let Change::Append(append) = change {
+            if let Change::Append(append) | Change::Create { first: Some(append), .. } = change {
                 appends += 1;
                 events += append.count() as u64;
             }

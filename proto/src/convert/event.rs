@@ -147,7 +147,7 @@ impl From<&StateChange> for state_changed::Change {
             }
             StateChange::Title { title } => Self::Title(title.clone()),
             StateChange::Settings { settings } => Self::Settings(settings.into()),
-            StateChange::Queue { length } => Self::Queue(state_changed::Queue { length: *length }),
+            StateChange::Queue { length, .. } => Self::Queue(state_changed::Queue { length: *length }),
             StateChange::Reset => Self::Reset(state_changed::Reset {}),
         }
     }
@@ -161,7 +161,7 @@ impl TryFrom<state_changed::Change> for StateChange {
             state_changed::Change::Todos(todos) => Self::Todos { todos: all(todos.todos)? },
             state_changed::Change::Title(title) => Self::Title { title },
             state_changed::Change::Settings(settings) => Self::Settings { settings: settings.try_into()? },
-            state_changed::Change::Queue(queue) => Self::Queue { length: queue.length },
+            state_changed::Change::Queue(queue) => Self::Queue { length: queue.length, added: None },
             state_changed::Change::Reset(_) => Self::Reset,
         })
     }

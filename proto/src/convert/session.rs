@@ -198,6 +198,8 @@ impl TryFrom<v1::Session> for SessionView {
                 settings: part(session.settings, "the settings of a session")?,
                 todos: all(session.todos)?,
                 open_turn,
+                // What waits is for the daemon to know; a client is told how many do.
+                queue: Vec::new(),
                 reset_seq: session.reset_seq,
             },
             pending: all(session.pending)?,

@@ -68,6 +68,7 @@ fn sessions_survive() {
                 settings: samples::settings(),
                 todos: samples::todos(),
                 open_turn: live_turn.map(|turn| (turn, 12)),
+                queue: Vec::new(),
                 reset_seq: 5,
             },
             pending: samples::interrupts(),

@@ -232,7 +232,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         StateChange::Todos { todos: todos() },
         StateChange::Title { title: "named".into() },
         StateChange::Settings { settings: settings() },
-        StateChange::Queue { length: 2 },
+        StateChange::Queue { length: 2, added: None },
         StateChange::Reset,
     ] {
         kinds.push(EventKind::StateChanged { change });

@@ -83,12 +83,26 @@ impl State {
         self.log.iter().filter(move |event| event.session_id == session)
     }
 
-    fn create(&mut self, id: SessionId, at: Timestamp, settings: SessionSettings) -> Result<(), StoreError> {
+    fn create(
+        &mut self,
+        id: SessionId,
+        at: Timestamp,
+        settings: SessionSettings,
+        first: Vec<Arc<Event>>,
+    ) -> Result<(), StoreError> {
         if self.sessions.contains_key(&id) {
             return Err(StoreError::new(ErrorKind::Conflict, format!("session {id} exists already")));
         }
         self.sessions.insert(id, (at, settings));
-        Ok(())
+        if first.iter().any(|event| event.session_id != id) {
+            self.sessions.remove(&id);
+            return Err(invalid("the first events of a session cannot be another's"));
+        }
+        let stored = self.append(first);
+        if stored.is_err() {
+            self.sessions.remove(&id);
+        }
+        stored
     }
 
     fn append(&mut self, events: Vec<Arc<Event>>) -> Result<(), StoreError> {
@@ -178,6 +192,7 @@ impl State {
             settings: settings.clone(),
             todos: Vec::new(),
             open_turn: None,
+            queue: Vec::new(),
             reset_seq: 0,
         };
         for event in self.events_of(id) {
@@ -210,6 +225,7 @@ fn add(session: &mut StoredSession, event: &Event) {
     match &event.kind {
         EventKind::TurnStarted { .. } => {
             summary.turns += 1;
+            session.queue.retain(|queued| Some(queued.turn_id) != event.turn_id);
             if session.open_turn.is_none() {
                 summary.status = SessionStatus::Running;
                 session.open_turn = event.turn_id.map(|turn| (turn, event.seq));
@@ -232,7 +248,7 @@ fn add(session: &mut StoredSession, event: &Event) {
             StateChange::Todos { todos } => session.todos.clone_from(todos),
             StateChange::Title { title } => summary.title.clone_from(title),
             StateChange::Settings { settings } => session.settings.clone_from(settings),
-            StateChange::Queue { .. } => {}
+            StateChange::Queue { added, .. } => session.queue.extend(added.as_deref().cloned()),
             StateChange::Reset => {
                 session.reset_seq = event.seq;
                 if session.open_turn.is_none() {
@@ -282,8 +298,9 @@ impl Store for MemoryStore {
         id: SessionId,
         at: Timestamp,
         settings: SessionSettings,
+        first: Vec<Arc<Event>>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
-        async move { self.state().create(id, at, settings) }.boxed()
+        async move { self.state().create(id, at, settings, first) }.boxed()
     }
 
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -311,7 +328,10 @@ impl Store for MemoryStore {
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
         let state = self.state();
         let sessions = state.sessions.keys().filter_map(|id| state.session(*id));
-        ready(Ok(sessions.filter(|session| session.open_turn.is_some()).map(|session| session.summary.id).collect()))
+        ready(Ok(sessions
+            .filter(|session| session.open_turn.is_some() || !session.queue.is_empty())
+            .map(|session| session.summary.id)
+            .collect()))
     }
 
     fn events(

@@ -15,7 +15,7 @@ use agentd_core::{
     policy::Risk,
     ports::{Store, StoredInterrupt},
     session::{SessionSettings, SessionStatus, Todo, TodoPriority, TodoStatus},
-    turn::{StopReason, TurnResult},
+    turn::{IfBusy, OnInterrupt, QueuedTurn, StartTurn, StopReason, TurnResult},
     usage::Usage,
 };
 use futures_util::future::join_all;
@@ -37,6 +37,8 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
     }
     cases! {
         a_new_session_is_empty_and_made_once
+        a_new_session_can_begin_with_events
+        turns_that_wait_are_kept_until_they_leave
         events_come_back_as_they_were_page_by_page
         numbers_have_no_gap
         an_append_is_stored_whole_or_not_at_all
@@ -95,7 +97,12 @@ impl EventScript {
 
     /// A new turn begins.
     pub fn turn_started(&mut self) -> Arc<Event> {
-        self.turn = TurnId::generate();
+        self.turn_begins(TurnId::generate())
+    }
+
+    /// The turn with this id begins, which may have waited.
+    pub fn turn_begins(&mut self, turn: TurnId) -> Arc<Event> {
+        self.turn = turn;
         self.next(EventKind::TurnStarted {
             trace_id: TraceId::generate(),
             slot: Slot::Base,
@@ -183,7 +190,7 @@ fn start() -> Timestamp {
 
 async fn session(store: &impl Store) -> EventScript {
     let script = EventScript::new(SessionId::generate(), start());
-    store.create_session(script.session, start(), SessionSettings::default()).await.unwrap();
+    store.create_session(script.session, start(), SessionSettings::default(), Vec::new()).await.unwrap();
     script
 }
 
@@ -207,7 +214,7 @@ async fn a_new_session_is_empty_and_made_once(store: &impl Store) {
     let id = SessionId::generate();
     assert_eq!(store.session(id).await.unwrap(), None);
     let settings = SessionSettings { confirm_exec: false, grants: vec!["bash:ls".into()], ..Default::default() };
-    store.create_session(id, start(), settings.clone()).await.unwrap();
+    store.create_session(id, start(), settings.clone(), Vec::new()).await.unwrap();
     let stored = store.session(id).await.unwrap().unwrap();
     assert_eq!(stored.settings, settings);
     assert_eq!((stored.summary.id, stored.summary.title.as_str()), (id, ""));
@@ -216,8 +223,55 @@ async fn a_new_session_is_empty_and_made_once(store: &impl Store) {
     assert_eq!((stored.summary.status, stored.open_turn), (SessionStatus::Idle, None));
     assert_eq!((stored.summary.usage, stored.todos), (Usage::default(), Vec::new()));
     assert!(store.events(id, 0, 10).await.unwrap().is_empty());
-    refused(store.create_session(id, start(), SessionSettings::default()).await, ErrorKind::Conflict);
+    refused(store.create_session(id, start(), SessionSettings::default(), Vec::new()).await, ErrorKind::Conflict);
     assert_eq!(store.session(id).await.unwrap().unwrap().settings, settings);
+}
+
+async fn a_new_session_can_begin_with_events(store: &impl Store) {
+    let mut script = EventScript::new(SessionId::generate(), start());
+    let (id, settings) = (script.session, SessionSettings::default());
+    let foreign = EventScript::new(SessionId::generate(), start()).turn_started();
+    let gap = EventScript { seq: 1, ..script.clone() }.turn_started();
+    for bad in [foreign, gap] {
+        store.create_session(id, start(), settings.clone(), vec![bad]).await.unwrap_err();
+        assert_eq!(store.session(id).await.unwrap(), None, "a session that was refused is not there");
+    }
+    let first = vec![script.turn_started(), script.input("Hello")];
+    store.create_session(id, start(), settings, first.clone()).await.unwrap();
+    assert_eq!(store.events(id, 0, 10).await.unwrap(), first);
+    let stored = store.session(id).await.unwrap().unwrap();
+    assert_eq!((stored.summary.title.as_str(), stored.summary.last_seq), ("Hello", 2));
+    assert_eq!(stored.open_turn, Some((script.turn, 1)));
+    assert_eq!(store.open_turns().await.unwrap(), [id]);
+}
+
+async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
+    let mut script = session(store).await;
+    let id = script.session;
+    let [first, second] = ["one", "two"].map(|text| QueuedTurn {
+        turn_id: TurnId::generate(),
+        start: StartTurn {
+            text: Some(text.to_owned()),
+            slot: Some(Slot::Code),
+            max_steps: Some(7),
+            on_interrupt: OnInterrupt::Deny,
+            if_busy: IfBusy::Queue,
+            client: "contract".to_owned(),
+        },
+    });
+    for turn in [&first, &second] {
+        let change = StateChange::Queue { length: 1, added: Some(Box::new(turn.clone())) };
+        store.append(vec![script.changed(change)]).await.unwrap();
+    }
+    assert_eq!(store.session(id).await.unwrap().unwrap().queue, [first.clone(), second.clone()]);
+    assert_eq!(store.open_turns().await.unwrap(), [id], "a turn that waits is work for the next start");
+    store.append(vec![script.turn_begins(first.turn_id)]).await.unwrap();
+    assert_eq!(store.session(id).await.unwrap().unwrap().queue, std::slice::from_ref(&second));
+    let end = script.turn_ended(StopReason::Completed);
+    let second = script.turn_begins(second.turn_id);
+    store.append(vec![end, second, script.turn_ended(StopReason::Cancelled)]).await.unwrap();
+    assert!(store.session(id).await.unwrap().unwrap().queue.is_empty());
+    assert!(store.open_turns().await.unwrap().is_empty());
 }
 
 async fn events_come_back_as_they_were_page_by_page(store: &impl Store) {
@@ -232,7 +286,7 @@ async fn events_come_back_as_they_were_page_by_page(store: &impl Store) {
         script.paid(Usage { prompt_tokens: 7, cost_microusd: Some(9), ..Usage::default() }),
         script.approval(id, serde_json::json!({ "z": 1, "a": [1.5, null, "x"], "m": { "k": -3 } })),
         script.answered(id, Answer::Reject { reason: Some("no".into()) }),
-        script.changed(StateChange::Queue { length: 2 }),
+        script.changed(StateChange::Queue { length: 2, added: None }),
         script.turn_ended(StopReason::Completed),
     ];
     store.append(events[..4].to_vec()).await.unwrap();
@@ -568,7 +622,7 @@ async fn sessions_are_found_by_prefix(store: &impl Store) {
     ];
     let ids: Vec<SessionId> = texts.iter().map(|text| text.parse().unwrap()).collect();
     for id in &ids {
-        store.create_session(*id, start(), SessionSettings::default()).await.unwrap();
+        store.create_session(*id, start(), SessionSettings::default(), Vec::new()).await.unwrap();
     }
     let check = async |prefix: &str, expected: &[usize]| {
         let expected: Vec<_> = expected.iter().map(|index| ids[*index]).collect();
@@ -612,7 +666,7 @@ async fn a_deleted_session_leaves_nothing(store: &impl Store) {
 
     assert_eq!(store.events(kept.session, 0, 10).await.unwrap().len(), 3);
     assert_eq!(store.pending_interrupts(None).await.unwrap().len(), 1);
-    store.create_session(id, start(), SessionSettings::default()).await.unwrap();
+    store.create_session(id, start(), SessionSettings::default(), Vec::new()).await.unwrap();
     assert!(store.events(id, 0, 10).await.unwrap().is_empty(), "a new life begins empty");
     assert_eq!(store.session(id).await.unwrap().unwrap().summary.last_seq, 0);
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use agentd_core::ids::SessionId;
+use agentd_core::{ids::SessionId, session::SessionSettings};
 use futures_util::future::join_all;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -23,6 +23,7 @@ const SWEEP_AT: usize = 64;
 
 enum Command {
     Get(SessionId, oneshot::Sender<SessionHandle>),
+    Newborn(SessionId, SessionSettings, oneshot::Sender<SessionHandle>),
     Live(SessionId, oneshot::Sender<Option<SessionHandle>>),
     Drain(Duration, oneshot::Sender<()>),
 }
@@ -37,6 +38,13 @@ impl RegistryHandle {
     pub(super) async fn get(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Get(id, reply)).await.map_err(|_| EngineError::stopping())?;
+        answer.await.map_err(|_| EngineError::stopping())
+    }
+
+    /// A session that is not in the journal yet.
+    pub(super) async fn newborn(&self, id: SessionId, settings: SessionSettings) -> Result<SessionHandle, EngineError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Newborn(id, settings, reply)).await.map_err(|_| EngineError::stopping())?;
         answer.await.map_err(|_| EngineError::stopping())
     }
 
@@ -75,6 +83,12 @@ impl Registry {
             match command {
                 Command::Get(id, reply) => {
                     let _ = reply.send(self.get(id));
+                }
+                Command::Newborn(id, settings, reply) => {
+                    self.sweep();
+                    let (handle, task) = session::spawn_newborn(id, settings, Arc::clone(&self.shared));
+                    self.sessions.insert(id, (handle.clone(), task));
+                    let _ = reply.send(handle);
                 }
                 Command::Live(id, reply) => {
                     let handle = self.sessions.get(&id).map(|(handle, _)| handle);

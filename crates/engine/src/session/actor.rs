@@ -13,7 +13,8 @@ use agentd_core::{
     item::Item,
     model::Slot,
     ports::Workspace,
-    turn::{OnInterrupt, StartTurn, StopReason},
+    session::SessionSettings,
+    turn::{OnInterrupt, QueuedTurn, StopReason},
 };
 use tokio::{
     sync::mpsc,
@@ -46,7 +47,7 @@ pub(super) struct Actor {
     /// The turn that has begun and not ended.
     pub(super) open: Option<OpenTurn>,
     /// Turns that wait behind it.
-    pub(super) queue: VecDeque<(TurnId, StartTurn)>,
+    pub(super) queue: VecDeque<QueuedTurn>,
     /// The session's files, opened by its first turn.
     pub(super) workspace: Option<Arc<Workspace>>,
     pub(super) recovered: Option<RecoveredTurn>,
@@ -104,15 +105,34 @@ pub(crate) fn spawn(
     shared: Arc<Shared>,
     predecessor: Option<JoinHandle<()>>,
 ) -> (SessionHandle, JoinHandle<()>) {
-    let (sender, commands) = mpsc::channel(QUEUE);
-    let fate = Arc::new(OnceLock::new());
-    let handle = SessionHandle { id, commands: sender, fate: Arc::clone(&fate) };
-    let task = tokio::spawn(async move {
+    spawn_with(id, |commands| async move {
         if let Some(predecessor) = predecessor {
             // Whether it ended well or not, it is gone.
             let _ = predecessor.await;
         }
-        let ended = match load::load(id, shared, commands).await {
+        load::load(id, shared, commands).await
+    })
+}
+
+/// Starts the actor of a session that its first facts will bring into the journal.
+pub(crate) fn spawn_newborn(
+    id: SessionId,
+    settings: SessionSettings,
+    shared: Arc<Shared>,
+) -> (SessionHandle, JoinHandle<()>) {
+    spawn_with(id, |commands| async move { Ok(load::newborn(id, settings, shared, commands)) })
+}
+
+fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
+    id: SessionId,
+    actor: impl FnOnce(mpsc::Receiver<Command>) -> F,
+) -> (SessionHandle, JoinHandle<()>) {
+    let (sender, commands) = mpsc::channel(QUEUE);
+    let fate = Arc::new(OnceLock::new());
+    let handle = SessionHandle { id, commands: sender, fate: Arc::clone(&fate) };
+    let actor = actor(commands);
+    let task = tokio::spawn(async move {
+        let ended = match actor.await {
             Ok(actor) => actor.live().await,
             Err(error) => Err(error),
         };
@@ -233,9 +253,7 @@ impl Actor {
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
             Command::Recovered { reply } => reply_to(reply, Ok(self.recovered.clone()))?,
             Command::Drain { deadline, reply } => {
-                if let Err(Fault::Fatal(error) | Fault::Request(error)) = self.drain(deadline, reply).await {
-                    return Err(error);
-                }
+                self.drain(deadline, reply);
             }
             Command::Close { reply } => return self.close(reply),
         }

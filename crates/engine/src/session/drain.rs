@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     Reply,
-    actor::{Actor, Fault, Next},
+    actor::{Actor, Next},
 };
 
 /// How long a cancelled turn has to tell its end.
@@ -31,10 +31,9 @@ impl Drain {
 }
 
 impl Actor {
-    /// Takes no more turns from here on.
-    pub(super) async fn drain(&mut self, deadline: Duration, done: Reply<()>) -> Result<(), Fault> {
+    /// Begins no more turns from here on. Those that wait are in the journal and begin with the next daemon.
+    pub(super) fn drain(&mut self, deadline: Duration, done: Reply<()>) {
         self.draining = Some(Drain { until: Instant::now() + deadline, suspended: false, done: Some(done) });
-        self.drop_queue().await
     }
 
     /// Patience has ended: the turn is suspended, and if it was before, it is dropped.

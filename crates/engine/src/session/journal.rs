@@ -7,6 +7,7 @@ use agentd_core::{
     ids::{ItemId, SessionId, TurnId},
     item::{Item, ItemBody},
     ports::{Clock, Store},
+    session::SessionSettings,
 };
 
 use super::subscribers::{Origin, Subscribers, Subscription};
@@ -20,6 +21,8 @@ pub(crate) struct Journal {
     subscribers: Subscribers,
     /// The number of the last stored event.
     head: u64,
+    /// The settings of a session that is not in the journal yet: its first facts bring it there.
+    unborn: Option<SessionSettings>,
     /// Items that were started and not completed, with the text they hold so far. Each must be completed
     /// before its turn ends, whatever happens to the turn.
     open: Vec<Item>,
@@ -27,7 +30,17 @@ pub(crate) struct Journal {
 
 impl Journal {
     pub(crate) fn new(session: SessionId, head: u64, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { session, store, clock, subscribers: Subscribers::new(head), head, open: Vec::new() }
+        Self { session, store, clock, subscribers: Subscribers::new(head), head, unborn: None, open: Vec::new() }
+    }
+
+    /// Of a session that nobody knows yet. It is stored together with its first facts: one wait for the disk.
+    pub(crate) fn unborn(
+        session: SessionId,
+        settings: SessionSettings,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { unborn: Some(settings), ..Self::new(session, 0, store, clock) }
     }
 
     /// Stores the facts, all or none, and then shows them. After an error the session must be loaded again:
@@ -46,7 +59,10 @@ impl Journal {
             .zip(self.head + 1..)
             .map(|(kind, seq)| Arc::new(Event { session_id: self.session, turn_id: turn, seq, at, kind }))
             .collect();
-        self.store.append(events.clone()).await?;
+        match self.unborn.take() {
+            Some(settings) => self.store.create_session(self.session, at, settings, events.clone()).await?,
+            None => self.store.append(events.clone()).await?,
+        }
         for event in &events {
             self.head = event.seq;
             self.track(&event.kind);

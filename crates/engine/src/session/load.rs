@@ -6,6 +6,7 @@ use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind},
     ids::{SessionId, TurnId},
+    session::SessionSettings,
     turn::{OnInterrupt, StopReason},
 };
 use tokio::sync::mpsc;
@@ -46,14 +47,33 @@ pub(super) async fn load(
     let journal = Journal::new(id, stored.summary.last_seq, Arc::clone(store), Arc::clone(&shared.parts.clock));
     let state = SessionState::restore(&stored, items);
     let mut actor = Actor::new(id, shared, journal, state, commands);
-    match stored.open_turn {
-        Some((turn_id, first_seq)) => actor.recover(turn_id, first_seq).await.map_err(|fault| match fault {
-            Fault::Request(error) | Fault::Fatal(error) => error,
-        })?,
-        None if is_new => {}
-        None => actor.state.last_stop = actor.last_stop(stored.reset_seq).await?,
+    actor.queue = stored.queue.into();
+    let settled = match stored.open_turn {
+        Some((turn_id, first_seq)) => actor.recover(turn_id, first_seq).await,
+        None if is_new => Ok(()),
+        None => {
+            actor.state.last_stop = actor.last_stop(stored.reset_seq).await?;
+            // Turns that waited when the daemon stopped go on without being asked for again.
+            actor.begin_next().await
+        }
+    };
+    match settled {
+        Ok(()) => Ok(actor),
+        Err(Fault::Request(error) | Fault::Fatal(error)) => Err(error),
     }
-    Ok(actor)
+}
+
+/// The actor of a session that is not in the journal yet.
+pub(super) fn newborn(
+    id: SessionId,
+    settings: SessionSettings,
+    shared: Arc<Shared>,
+    commands: mpsc::Receiver<Command>,
+) -> Actor {
+    let parts = &shared.parts;
+    let state = SessionState::newborn(parts.clock.now(), settings.clone());
+    let journal = Journal::unborn(id, settings, Arc::clone(&parts.store), Arc::clone(&parts.clock));
+    Actor::new(id, shared, journal, state, commands)
 }
 
 impl Actor {

@@ -28,7 +28,7 @@ use agentd_core::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-pub(crate) use self::actor::spawn;
+pub(crate) use self::actor::{spawn, spawn_newborn};
 use self::subscribers::Subscription;
 use crate::{error::EngineError, recovery::RecoveredTurn};
 
@@ -89,8 +89,8 @@ impl SessionHandle {
     }
 
     /// Starts a turn; it is stored when this returns. It lives on its own: nothing that happens to the caller
-    /// ends it. One that waits behind another ([`agentd_core::turn::IfBusy::Queue`]) waits in memory: a stop of the
-    /// daemon tells of it, a kill does not.
+    /// ends it. One that waits behind another ([`agentd_core::turn::IfBusy::Queue`]) is stored too, and begins in its
+    /// time, with the next daemon if this one is gone by then.
     ///
     /// # Errors
     /// When the input makes no sense, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal

@@ -36,6 +36,10 @@ impl SessionState {
         }
     }
 
+    pub(crate) fn newborn(created_at: Timestamp, settings: SessionSettings) -> Self {
+        Self { created_at, settings, todos: Vec::new(), history: VecDeque::new(), last_stop: None }
+    }
+
     /// Takes in a stored event.
     pub(crate) fn apply(&mut self, event: &Event) {
         match &event.kind {

@@ -8,7 +8,7 @@ use agentd_core::{
     ids::{ItemId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
-    turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
+    turn::{IfBusy, QueuedTurn, StartTurn, StopReason, TurnError, TurnResult},
 };
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +36,7 @@ impl Actor {
         }
         self.check_input(&start)?;
         match (&self.open, start.if_busy) {
-            (None, _) => self.begin(TurnId::generate(), start).await,
+            (None, _) => self.begin(TurnId::generate(), start, false).await,
             (Some(open), IfBusy::Steer) => {
                 let turn_id = open.turn_id;
                 let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
@@ -87,19 +87,25 @@ impl Actor {
         }
         let turn_id = TurnId::generate();
         let events = self.journal.subscribe(self.journal.head(), None).only(turn_id);
-        self.queue.push_back((turn_id, start));
-        self.tell_queue().await?;
+        let queued = QueuedTurn { turn_id, start };
+        self.queue.push_back(queued.clone());
+        let change = StateChange::Queue { length: self.queue_length(), added: Some(Box::new(queued)) };
+        self.commit(None, vec![EventKind::StateChanged { change }]).await?;
         Ok(StartedTurn { turn_id, events })
     }
 
-    async fn tell_queue(&mut self) -> Result<(), Fault> {
-        let length = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
-        self.commit(None, vec![EventKind::StateChanged { change: StateChange::Queue { length } }]).await
+    /// Tells that a turn has left the queue, which it does with its start: a crash neither loses it nor runs it twice.
+    fn left_queue(&self) -> EventKind {
+        EventKind::StateChanged { change: StateChange::Queue { length: self.queue_length(), added: None } }
+    }
+
+    fn queue_length(&self) -> u32 {
+        u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
     }
 
     /// Begins a turn. The model is asked while the start is being stored: nothing of the answer is shown before
     /// the start is, and the person does not wait for the disk.
-    async fn begin(&mut self, turn_id: TurnId, start: StartTurn) -> Result<StartedTurn, Fault> {
+    async fn begin(&mut self, turn_id: TurnId, start: StartTurn, waited: bool) -> Result<StartedTurn, Fault> {
         let (slot, reason) = route(start.slot, self.state.settings.slot);
         let model = self.shared.parts.models.get(slot);
         let configured = self.shared.config().max_steps;
@@ -128,6 +134,7 @@ impl Actor {
         let model = model.info().id.clone();
         let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason: reason.to_owned(), max_steps }];
         facts.extend(input.into_iter().flat_map(whole));
+        facts.extend(waited.then(|| self.left_queue()));
         self.commit(Some(turn_id), facts).await?;
         Ok(StartedTurn { turn_id, events })
     }
@@ -232,11 +239,11 @@ impl Actor {
     }
 
     pub(super) async fn cancel(&mut self, turn: Option<TurnId>) -> Result<(), Fault> {
-        if let Some(index) = turn.and_then(|turn| self.queue.iter().position(|(queued, _)| *queued == turn)) {
-            if let Some((turn_id, start)) = self.queue.remove(index) {
-                self.stillborn(turn_id, &start, StopReason::Cancelled, None).await?;
-            }
-            return self.tell_queue().await;
+        if let Some(index) = turn.and_then(|turn| self.queue.iter().position(|queued| queued.turn_id == turn)) {
+            return match self.queue.remove(index) {
+                Some(queued) => self.stillborn(&queued, StopReason::Cancelled, None).await,
+                None => Ok(()),
+            };
         }
         self.open_turn(turn)?;
         match self.open.as_mut().and_then(|open| open.running.as_mut()) {
@@ -368,24 +375,18 @@ impl Actor {
         self.begin_next().await
     }
 
-    async fn begin_next(&mut self) -> Result<(), Fault> {
-        while let Some((turn_id, start)) = self.queue.pop_front() {
-            self.tell_queue().await?;
-            match Box::pin(self.begin(turn_id, start.clone())).await {
+    /// Begins the first of the turns that wait, unless the daemon is stopping.
+    pub(super) async fn begin_next(&mut self) -> Result<(), Fault> {
+        while self.draining.is_none()
+            && let Some(queued) = self.queue.pop_front()
+        {
+            match Box::pin(self.begin(queued.turn_id, queued.start.clone(), true)).await {
                 Ok(_) => return Ok(()),
                 Err(Fault::Fatal(error)) => return Err(Fault::Fatal(error)),
                 Err(Fault::Request(error)) => {
-                    self.stillborn(turn_id, &start, StopReason::Failed, Some(turn_error(&error))).await?;
+                    self.stillborn(&queued, StopReason::Failed, Some(turn_error(&error))).await?;
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Every turn that waits is cancelled, because the daemon stops.
-    pub(super) async fn drop_queue(&mut self) -> Result<(), Fault> {
-        while let Some((turn_id, start)) = self.queue.pop_front() {
-            self.stillborn(turn_id, &start, StopReason::Suspended, None).await?;
         }
         Ok(())
     }
@@ -393,17 +394,17 @@ impl Actor {
     /// Tells of a turn that was accepted and never ran: what was acknowledged is not lost without a word.
     async fn stillborn(
         &mut self,
-        turn_id: TurnId,
-        start: &StartTurn,
+        QueuedTurn { turn_id, start }: &QueuedTurn,
         stop_reason: StopReason,
         error: Option<TurnError>,
     ) -> Result<(), Fault> {
-        let trace_id = TraceId::generate();
+        let (turn_id, trace_id) = (*turn_id, TraceId::generate());
         let slot = start.slot.or(self.state.settings.slot).unwrap_or(Slot::Base);
         let model = self.shared.parts.models.get(slot).info().id.clone();
         let reason = "it waited and never ran".to_owned();
         let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps: 0 }];
         facts.extend(start.text.clone().into_iter().flat_map(|text| whole(user_item(turn_id, text, false))));
+        facts.push(self.left_queue());
         facts.push(EventKind::TurnEnded {
             result: Box::new(TurnResult {
                 turn_id,

@@ -8,7 +8,7 @@ use agentd_core::{
     ids::SessionId,
     interrupt::Answer,
     item::ItemBody,
-    ports::{ToolContext, Toolbox, Workspace, Workspaces},
+    ports::{Store as _, ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{IfBusy, StartTurn, StopReason},
@@ -52,10 +52,10 @@ async fn a_stop_with_a_queue_leaves_the_question_to_the_next_start() {
     let session = world.session().await;
     let mut started = session.start_turn(input("Change!")).await.unwrap();
     until(&mut started.events, raised).await;
-    session.start_turn(queued("And more!")).await.unwrap();
+    let second = session.start_turn(queued("And more!")).await.unwrap();
     world.engine.drain(Duration::from_secs(1)).await;
 
-    let next = world.restarted([says("Changed.")]);
+    let next = world.restarted([says("Changed."), says("And more.")]);
     assert_eq!(next.engine.recover().await.unwrap().len(), 1);
     let mut events = next.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
     assert_eq!(events.live_turn(), Some(started.turn_id));
@@ -65,6 +65,57 @@ async fn a_stop_with_a_queue_leaves_the_question_to_the_next_start() {
         until(&mut events, |kind| matches!(kind, EventKind::TurnEnded { result } if result.turn_id == started.turn_id))
             .await;
     assert!(matches!(&answered.kind, EventKind::TurnEnded { result } if result.text == "Changed."));
+    let (_, result) = to_end(&mut events).await;
+    assert_eq!((result.turn_id, result.text.as_str()), (second.turn_id, "And more."));
+}
+
+#[tokio::test]
+async fn a_kill_loses_no_turn_that_waits() {
+    let world = World::new([calls(&[("hold", json!({}))])]);
+    let session = world.session().await;
+    session.start_turn(input("one")).await.unwrap();
+    soon("the tool to begin", world.tools.began(1)).await;
+    let second = session.start_turn(queued("two")).await.unwrap();
+    let third = session.start_turn(queued("three")).await.unwrap();
+
+    // Wherever the next daemon is killed, each turn that waits runs in the end, and runs once.
+    let stored = world.store.events_of(session.id()).len();
+    let next = world.restarted([says("Two."), says("Three.")]);
+    next.engine.recover().await.unwrap();
+    let mut events = next.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
+    until(&mut events, |kind| matches!(kind, EventKind::TurnEnded { result } if result.turn_id == third.turn_id)).await;
+    let whole = next.store.events_of(session.id()).len();
+    for kept in stored..whole {
+        let store = next.store.copy_prefix(session.id(), kept);
+        let last = World::on(store, EngineConfig::default(), [says("Two."), says("Three.")]);
+        last.engine.recover().await.unwrap();
+        let mut events = last.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
+        for turn in [second.turn_id, third.turn_id] {
+            let over = |kind: &EventKind| matches!(kind, EventKind::TurnEnded { result } if result.turn_id == turn);
+            until(&mut events, over).await;
+        }
+        let starts = last.store.events_of(session.id()).into_iter().filter(|event| event.kind.name() == "turn_started");
+        let starts: Vec<_> = starts.filter_map(|event| event.turn_id).skip(1).collect();
+        assert_eq!(starts, [second.turn_id, third.turn_id], "killed after {kept} events");
+        assert!(last.store.session(session.id()).await.unwrap().unwrap().queue.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_stored_with_its_first_turn_or_not_at_all() {
+    let world = World::with(EngineConfig { max_input_bytes: 100, ..EngineConfig::default() }, [says("Hello.")]);
+    let settings = || world.engine.session_defaults();
+    let refused = world.engine.start_session(settings(), input(&"x".repeat(101))).await.err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    world.store.fail_next_appends(1);
+    let lost = world.engine.start_session(settings(), input("Hi!")).await.err().unwrap();
+    assert_eq!(lost.kind(), ErrorKind::Storage);
+    assert!(world.engine.sessions(10).await.unwrap().is_empty());
+
+    let (session, mut started) = world.engine.start_session(settings(), input("Hi!")).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.text, "Hello.");
+    let [stored] = &world.engine.sessions(10).await.unwrap()[..] else { panic!("there is one") };
+    assert_eq!((stored.id, stored.title.as_str(), stored.turns), (session.id(), "Hi!", 1));
 }
 
 #[tokio::test(start_paused = true)]

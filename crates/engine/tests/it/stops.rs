@@ -99,12 +99,20 @@ async fn a_stop_lets_short_turns_end_suspends_long_ones_and_leaves_questions_ope
     until(&mut question.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     world.engine.drain(Duration::from_secs(10)).await;
     assert_eq!(to_end(&mut story.events).await.1.stop_reason, StopReason::Suspended);
-    let mut events = queued.events;
-    assert_eq!(to_end(&mut events).await.1.stop_reason, StopReason::Suspended);
-    let end = question.events.next().await.unwrap();
-    assert_eq!(end.err().unwrap().kind(), ErrorKind::ShuttingDown, "the question's stream ends without a turn's end");
+    for mut waits in [queued.events, question.events] {
+        let end = waits.next().await.unwrap();
+        assert_eq!(end.err().unwrap().kind(), ErrorKind::ShuttingDown, "its stream ends without a turn's end");
+    }
     assert_eq!(world.engine.session(long.id()).await.err().unwrap().kind(), ErrorKind::ShuttingDown);
     assert_eq!(world.engine.interrupts(None).await.unwrap().len(), 1);
+
+    let next = world.restarted([says("Another.")]);
+    next.engine.recover().await.unwrap();
+    let mut events = next.engine.session(long.id()).await.unwrap().subscribe(0).await.unwrap();
+    let is_next =
+        |kind: &EventKind| matches!(kind, EventKind::TurnEnded { result } if result.turn_id == queued.turn_id);
+    let ended = until(&mut events, is_next).await;
+    assert!(matches!(&ended.kind, EventKind::TurnEnded { result } if result.text == "Another."));
 }
 
 #[tokio::test(start_paused = true)]

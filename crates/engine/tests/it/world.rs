@@ -135,7 +135,7 @@ fn line(event: &Event) -> String {
             StateChange::Todos { todos } => format!("todos: {}", todos.len()),
             StateChange::Title { title } => format!("title: {title}"),
             StateChange::Settings { settings } => format!("settings: grants {:?}", settings.grants),
-            StateChange::Queue { length } => format!("queue: {length}"),
+            StateChange::Queue { length, .. } => format!("queue: {length}"),
             StateChange::Reset => "reset".to_owned(),
         },
         EventKind::Warning { code, message } => format!("warning {code}: {message}"),

@@ -21,6 +21,6 @@ fn open(folder: &Path) -> SqliteStore {
 
 async fn new_session(store: &SqliteStore) -> EventScript {
     let (id, at) = (SessionId::generate(), Timestamp::UNIX_EPOCH);
-    store.create_session(id, at, SessionSettings::default()).await.unwrap();
+    store.create_session(id, at, SessionSettings::default(), Vec::new()).await.unwrap();
     EventScript::new(id, at)
 }

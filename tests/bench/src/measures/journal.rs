@@ -55,7 +55,7 @@ async fn open(path: &Path) -> anyhow::Result<SqliteStore> {
 
 async fn new_session(store: &SqliteStore) -> Result<EventScript, StoreError> {
     let (id, at) = (SessionId::generate(), Timestamp::now());
-    store.create_session(id, at, SessionSettings::default()).await?;
+    store.create_session(id, at, SessionSettings::default(), Vec::new()).await?;
     Ok(EventScript::new(id, at))
 }
 
