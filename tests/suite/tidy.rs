@@ -106,18 +106,20 @@ fn modules_open_with_prose() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 9] = [
+const HOUSE: [(&str, &[&str]); 10] = [
     ("crates/core", &[]),
     ("crates/engine", &["agentd-core"]),
     ("crates/models", &["agentd-core"]),
     ("crates/local", &["agentd-core"]),
     ("crates/tools", &["agentd-core"]),
     ("crates/store", &["agentd-core"]),
+    ("crates/audit", &["agentd-core"]),
     ("proto", &["agentd-core"]),
     ("agentctl", &["agentd-core", "agentd-proto"]),
     (
         "agentd",
         &[
+            "agentd-audit",
             "agentd-core",
             "agentd-engine",
             "agentd-local",

@@ -103,3 +103,7 @@ port_error!(
     /// A session's workspace could not be made, read or removed.
     WorkspaceError
 );
+port_error!(
+    /// The audit log could not be written or read.
+    AuditError
+);

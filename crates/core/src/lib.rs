@@ -6,13 +6,14 @@
 //! - [`item`], [`event`]: what a session is made of, and the numbered facts that tell of it.
 //! - [`turn`]: what a client asks for, how a turn ends and what it returns.
 //! - [`tool`]: abilities, requests and outcomes; [`interrupt`]: durable pauses for a person;
-//!   [`policy`]: verdicts on calls.
+//!   [`policy`]: verdicts on calls; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
 //! - [`session`]: the settings, todos and summary of a durable conversation.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
-//!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Clock`]).
+//!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Audit`], [`ports::Clock`]).
 //! - [`error`]: the kinds of failure that cross a port.
 
+pub mod audit;
 pub mod error;
 pub mod event;
 pub mod ids;

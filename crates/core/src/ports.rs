@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    error::{ModelError, StoreError, WorkspaceError},
+    audit::{AuditEntry, AuditLine, AuditQuery, AuditReport},
+    error::{AuditError, ModelError, StoreError, WorkspaceError},
     event::Event,
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
@@ -179,4 +180,24 @@ pub trait Store: Send + Sync {
 
     /// Removes a session with all its events and interrupts.
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+/// The audit log: append-only, each line chained to the one before. What it is given is kept in the order in which it
+/// was given, with secrets taken out and what is long cut.
+pub trait Audit: Send + Sync {
+    /// Keeps an entry. It is durable when this returns. A caller that stops waiting does not undo it.
+    fn record(&self, entry: AuditEntry) -> BoxFuture<'_, Result<(), AuditError>>;
+
+    /// Hands an entry over, to be durable soon: for what nothing waits for, such as a call that only looks. What cannot
+    /// be kept is told to the operator.
+    fn note(&self, entry: AuditEntry) -> BoxFuture<'_, ()>;
+}
+
+/// Reads the audit log.
+pub trait AuditReader: Send + Sync {
+    /// The newest lines that fit the query, oldest first; fewer where they would be too large to send at once.
+    fn lines(&self, query: AuditQuery) -> BoxFuture<'_, Result<Vec<AuditLine>, AuditError>>;
+
+    /// Whether the whole log holds. With a hash that was noted elsewhere: whether that line is still in it.
+    fn verify(&self, noted: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>>;
 }

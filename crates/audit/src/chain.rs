@@ -1,0 +1,162 @@
+//! A line of the log: its number, the hash of the line before it, the entry, and its own hash. Pure.
+//!
+//! A line is `{"n":7,"prev":"…","at":…,"hash":"…"}`. The hash is the SHA-256 of all bytes before `,"hash"`, which hold
+//! the hash of the line before. Bytes are compared as they stand: nothing is parsed and written again, so there is no
+//! second way to write a line that has the same hash.
+
+use std::fmt::Write as _;
+
+use agentd_core::audit::AuditHead;
+use sha2::{Digest as _, Sha256};
+
+/// What stands in the place of a hash before the first line.
+pub const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Hexadecimal digits of a hash.
+const HASH_DIGITS: usize = 64;
+
+const BEFORE_NUMBER: &str = "{\"n\":";
+const BEFORE_PREVIOUS: &str = ",\"prev\":\"";
+const BEFORE_HASH: &str = ",\"hash\":\"";
+const AFTER_HASH: &str = "\"}";
+
+/// The SHA-256 of some bytes, in hexadecimal digits.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(HASH_DIGITS);
+    for byte in Sha256::digest(bytes) {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Before the first line.
+#[must_use]
+pub fn beginning() -> AuditHead {
+    AuditHead { n: 0, hash: NO_HASH.to_owned() }
+}
+
+/// The line, with its newline, that goes behind `head`, and the head that it makes. `entry` is a JSON object.
+#[must_use]
+pub fn seal(head: &AuditHead, entry: &str) -> (String, AuditHead) {
+    let n = head.n + 1;
+    let fields = entry.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
+    let comma = if fields.is_empty() { "" } else { "," };
+    let mut line = format!("{BEFORE_NUMBER}{n}{BEFORE_PREVIOUS}{}\"{comma}{fields}", head.hash);
+    let hash = sha256(line.as_bytes());
+    line.push_str(BEFORE_HASH);
+    line.push_str(&hash);
+    line.push_str(AFTER_HASH);
+    line.push('\n');
+    (line, AuditHead { n, hash })
+}
+
+/// A line that has the form of one; whether it holds is another question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sealed<'a> {
+    /// Its number, from 1.
+    pub n: u64,
+    /// The hash of the line before it, as it says.
+    pub previous: &'a str,
+    /// Its own hash, as it says.
+    pub hash: &'a str,
+    /// All that the hash is of.
+    body: &'a [u8],
+    whole: &'a [u8],
+}
+
+impl<'a> Sealed<'a> {
+    /// Reads a line without its newline. None where it has not the form of a line.
+    #[must_use]
+    pub fn read(line: &'a [u8]) -> Option<Self> {
+        let rest = line.strip_suffix(AFTER_HASH.as_bytes())?;
+        let (rest, hash) = rest.split_at_checked(rest.len().checked_sub(HASH_DIGITS)?)?;
+        let body = rest.strip_suffix(BEFORE_HASH.as_bytes())?;
+        let text = body.strip_prefix(BEFORE_NUMBER.as_bytes())?;
+        let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (number, text) = text.split_at_checked(digits)?;
+        let (previous, text) = text.strip_prefix(BEFORE_PREVIOUS.as_bytes())?.split_at_checked(HASH_DIGITS)?;
+        text.strip_prefix(b"\"")?;
+        let n = std::str::from_utf8(number).ok()?.parse().ok()?;
+        Some(Self { n, previous: digits_of(previous)?, hash: digits_of(hash)?, body, whole: line })
+    }
+
+    /// Whether the hash is that of the line.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        sha256(self.body) == self.hash
+    }
+
+    /// The entry, a JSON object with the chain's own fields beside it.
+    #[must_use]
+    pub fn json(&self) -> &'a [u8] {
+        self.whole
+    }
+
+    /// The head that it makes.
+    #[must_use]
+    pub fn head(&self) -> AuditHead {
+        AuditHead { n: self.n, hash: self.hash.to_owned() }
+    }
+}
+
+fn digits_of(hash: &[u8]) -> Option<&str> {
+    let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
+    hash.iter().all(is_digit).then(|| std::str::from_utf8(hash).ok())?
+}
+
+/// The line of the witness file that names a head.
+#[must_use]
+pub(crate) fn write_witness(head: &AuditHead) -> String {
+    // Of one length, so that a new one covers the old one whole.
+    format!("{:020} {}\n", head.n, head.hash)
+}
+
+/// The head that a witness file names. None where it is no witness.
+#[must_use]
+pub(crate) fn read_witness(text: &str) -> Option<AuditHead> {
+    let (n, hash) = text.strip_suffix('\n')?.split_once(' ')?;
+    let hash = digits_of(hash.as_bytes()).filter(|hash| hash.len() == HASH_DIGITS)?;
+    Some(AuditHead { n: n.parse().ok()?, hash: hash.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_the_one_that_other_programs_compute() {
+        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn a_sealed_line_is_read_back() {
+        let (line, first) = seal(&beginning(), r#"{"at":"now"}"#);
+        let (second, head) = seal(&first, r#"{"at":"then"}"#);
+        let read = Sealed::read(second.trim_end().as_bytes()).unwrap();
+        assert!(read.holds());
+        assert_eq!((read.n, read.previous, read.head()), (2, first.hash.as_str(), head));
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(read.json()).unwrap()["at"], "then");
+        assert_eq!(Sealed::read(line.trim_end().as_bytes()).unwrap().previous, NO_HASH);
+    }
+
+    #[test]
+    fn what_is_no_line_is_none() {
+        let (line, _) = seal(&beginning(), "{}");
+        let line = line.trim_end();
+        for bad in ["", "{}", &line[1..], &line[..line.len() - 1], &line.replace("\"n\":1", "\"n\":x"), "\"}"] {
+            assert_eq!(Sealed::read(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_witness_is_read_back_and_has_one_length() {
+        let head = AuditHead { n: 7, hash: sha256(b"x") };
+        assert_eq!(read_witness(&write_witness(&head)), Some(head.clone()));
+        let later = AuditHead { n: u64::MAX, ..head };
+        assert_eq!(write_witness(&later).len(), write_witness(&beginning()).len());
+        assert_eq!(read_witness("1 abc\n"), None);
+        assert_eq!(read_witness(""), None);
+    }
+}

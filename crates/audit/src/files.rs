@@ -1,0 +1,150 @@
+//! Which files make up the log, in order.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead as _, BufReader, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use nix::fcntl::OFlag;
+
+use crate::chain::Sealed;
+
+/// The file that is written now.
+pub(crate) const CURRENT: &str = "audit.jsonl";
+/// The file that names the last line, so that a cut end shows.
+pub(crate) const WITNESS: &str = "audit.head";
+
+/// Bytes that a line may have to be read as one. What the log writes is far smaller.
+pub(crate) const LONGEST_LINE: u64 = 1 << 20;
+
+/// A file of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogFile {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+}
+
+/// Opens a file to read it: a plain file, and no link that could lead elsewhere, or a pipe that never ends.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits())
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file"))
+    }
+}
+
+/// All files of the log in the folder: those that were set aside when they were full, in the order of their lines, and
+/// the one that is written now, where there is one.
+pub(crate) fn all(folder: &Path) -> io::Result<Vec<LogFile>> {
+    let mut aside = Vec::new();
+    let mut current = None;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let file = LogFile { path: entry.path(), name };
+        if file.name == CURRENT {
+            current = Some(file);
+        } else if file.name.starts_with("audit-") && file.name.ends_with(".jsonl") {
+            aside.push((first_number(&file.path), file));
+        }
+    }
+    // One whose first line cannot be read goes by its name, which is the time at which it was set aside.
+    aside.sort_by(|(a, one), (b, other)| match (a, b) {
+        (Some(a), Some(b)) => a.cmp(b).then_with(|| one.name.cmp(&other.name)),
+        _ => one.name.cmp(&other.name),
+    });
+    Ok(aside.into_iter().map(|(_, file)| file).chain(current).collect())
+}
+
+fn first_number(path: &Path) -> Option<u64> {
+    let mut line = Vec::new();
+    BufReader::new(open(path).ok()?).take(LONGEST_LINE).read_until(b'\n', &mut line).ok()?;
+    Some(Sealed::read(line.strip_suffix(b"\n")?)?.n)
+}
+
+/// A line as it was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A line, without its newline.
+    Line(Vec<u8>),
+    /// More bytes without a newline than a line can have.
+    TooLong,
+    /// The file ends without a newline; this many bytes stand behind the last one.
+    Torn(u64),
+}
+
+/// The lines of a file.
+pub(crate) struct Lines<R> {
+    from: R,
+}
+
+impl<R: io::BufRead> Lines<R> {
+    pub(crate) fn new(from: R) -> Self {
+        Self { from }
+    }
+
+    /// The next line. None at the end.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Found>> {
+        let mut line = Vec::new();
+        self.from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+        if line.pop_if(|last| *last == b'\n').is_some() {
+            return Ok(Some(Found::Line(line)));
+        }
+        match line.len() as u64 {
+            0 => Ok(None),
+            LONGEST_LINE => self.skip_line(LONGEST_LINE).map(Some),
+            torn => Ok(Some(Found::Torn(torn))),
+        }
+    }
+
+    /// Goes on behind the next newline, without keeping what stands before it.
+    fn skip_line(&mut self, mut skipped: u64) -> io::Result<Found> {
+        loop {
+            let (used, ended) = {
+                let buffer = self.from.fill_buf()?;
+                if buffer.is_empty() {
+                    return Ok(Found::Torn(skipped));
+                }
+                match buffer.iter().position(|byte| *byte == b'\n') {
+                    Some(at) => (at + 1, true),
+                    None => (buffer.len(), false),
+                }
+            };
+            self.from.consume(used);
+            skipped += used as u64;
+            if ended {
+                return Ok(Found::TooLong);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_at_newlines_and_nowhere_else() {
+        let check = |text: Vec<u8>, expected: &[Found]| {
+            let mut lines = Lines::new(BufReader::new(text.as_slice()));
+            let mut found = Vec::new();
+            while let Some(line) = lines.next().unwrap() {
+                found.push(line);
+            }
+            assert_eq!(found, expected);
+        };
+        let longest = usize::try_from(LONGEST_LINE).unwrap();
+        let line = |text: &str| Found::Line(text.as_bytes().to_vec());
+        check(b"".to_vec(), &[]);
+        check(b"a\n\nb\n".to_vec(), &[line("a"), line(""), line("b")]);
+        check(b"a\nb".to_vec(), &[line("a"), Found::Torn(1)]);
+        check([vec![b'x'; longest + 5], b"\nb\n".to_vec()].concat(), &[Found::TooLong, line("b")]);
+        check(vec![b'x'; longest + 5], &[Found::Torn(LONGEST_LINE + 5)]);
+    }
+}

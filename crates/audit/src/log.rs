@@ -1,0 +1,214 @@
+//! The front of the log.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    thread::JoinHandle,
+};
+
+use agentd_core::{
+    audit::{AuditEntry, AuditHead, AuditLine, AuditQuery, AuditReport},
+    error::{AuditError, ErrorKind},
+    ports::{Audit, AuditReader, Clock},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    place::Place,
+    read, verify,
+    writer::{Clean, Command, End, Thread},
+};
+
+/// Entries that wait for the writer at the most; beyond, callers wait to hand theirs over.
+const QUEUE: usize = 1024;
+/// Bytes after which a file is set aside and the log goes on in a new one.
+const ROTATE_AT: u64 = 64 << 20;
+/// Reads of the end until it stands still, when it is compared with the file.
+const LOOKS: usize = 10;
+
+/// Where the log is, and what it needs.
+#[derive(Clone)]
+pub struct AuditConfig {
+    /// The folder of `audit.jsonl`. Only one log may be open on it; the lock of the data folder sees to that.
+    pub folder: PathBuf,
+    /// Bytes after which the log goes on in a new file.
+    pub rotate_at: u64,
+    /// Takes secrets out of a text.
+    pub clean: Arc<dyn Fn(&str) -> String + Send + Sync>,
+    /// The time, for what the log tells of itself.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl AuditConfig {
+    /// A log in this folder.
+    #[must_use]
+    pub fn new(
+        folder: impl Into<PathBuf>,
+        clean: impl Fn(&str) -> String + Send + Sync + 'static,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { folder: folder.into(), rotate_at: ROTATE_AT, clean: Arc::new(clean), clock }
+    }
+}
+
+impl fmt::Debug for AuditConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuditConfig").field("folder", &self.folder).field("rotate_at", &self.rotate_at).finish()
+    }
+}
+
+/// The open log.
+pub struct AuditLog {
+    folder: PathBuf,
+    /// Bounded: when the disk is slow, callers wait.
+    queue: mpsc::Sender<Command>,
+    /// Taken by the first close, which waits for the thread's end.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl AuditLog {
+    /// Opens the log, making it where there is none. What is not as it was left is told in the log and does not stop it.
+    /// Blocks for a moment.
+    ///
+    /// # Errors
+    /// The folder or its files cannot be written.
+    pub fn open(config: AuditConfig) -> Result<Self, AuditError> {
+        let AuditConfig { folder, rotate_at, clean, clock } = config;
+        let refuse = |error| while_doing("open", &folder, error);
+        let (place, own) = Place::open(&folder, None, clock.now()).map_err(refuse)?;
+        let head = place.head().clone();
+        tracing::info!(line = head.n, hash = head.hash, "the audit log goes on from here");
+        let (queue, commands) = mpsc::channel(QUEUE);
+        let thread = Thread {
+            folder: folder.clone(),
+            rotate_at,
+            clean: clean as Clean,
+            clock,
+            commands,
+            place: Some(place),
+            head,
+            own,
+            unsynced: false,
+            failing: false,
+        };
+        // A runtime of its own only to wait with a deadline; what the thread does blocks.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(refuse)?;
+        let thread = std::thread::Builder::new()
+            .name("audit-write".into())
+            .spawn(move || runtime.block_on(thread.run()))
+            .map_err(refuse)?;
+        Ok(Self { folder, queue, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// The last line: noted elsewhere, it proves later that nothing up to it was changed.
+    ///
+    /// # Errors
+    /// The log was closed.
+    pub async fn head(&self) -> Result<AuditHead, AuditError> {
+        Ok(self.end().await?.head)
+    }
+
+    /// Writes what waits and ends. A second close has nothing to do.
+    pub async fn close(&self) {
+        let (reply, closed) = oneshot::channel();
+        if self.queue.send(Command::Close(reply)).await.is_ok() {
+            let _ = closed.await;
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // Neither a panic of the thread nor a runtime that is going down changes that it is over.
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+
+    async fn end(&self) -> Result<End, AuditError> {
+        let (reply, end) = oneshot::channel();
+        self.queue.send(Command::End(reply)).await.map_err(|_| gone())?;
+        end.await.map_err(|_| gone())
+    }
+
+    /// What stands in the file beyond what this process has written. None when that cannot be told, for the log is too
+    /// busy to stand still.
+    async fn foreign_bytes(&self) -> Option<u64> {
+        for _ in 0..LOOKS {
+            let before = self.end().await.ok()?;
+            let about = tokio::fs::symlink_metadata(self.folder.join(crate::files::CURRENT)).await;
+            if before == self.end().await.ok()? {
+                // A file that is gone or shorter shows in the chain.
+                return Some(about.map_or(0, |about| about.len()).saturating_sub(before.size?));
+            }
+        }
+        None
+    }
+}
+
+impl Audit for AuditLog {
+    fn record(&self, entry: AuditEntry) -> BoxFuture<'_, Result<(), AuditError>> {
+        async {
+            let (reply, kept) = oneshot::channel();
+            self.queue.send(Command::Keep(Box::new(entry), Some(reply))).await.map_err(|_| gone())?;
+            kept.await.unwrap_or_else(|_| Err(gone()))
+        }
+        .boxed()
+    }
+
+    fn note(&self, entry: AuditEntry) -> BoxFuture<'_, ()> {
+        async {
+            let name = entry.fact.name();
+            if self.queue.send(Command::Keep(Box::new(entry), None)).await.is_err() {
+                tracing::error!("{name} was not kept: the audit log is closed");
+            }
+        }
+        .boxed()
+    }
+}
+
+impl AuditReader for AuditLog {
+    fn lines(&self, query: AuditQuery) -> BoxFuture<'_, Result<Vec<AuditLine>, AuditError>> {
+        async move {
+            // What was noted before shall be seen.
+            self.end().await?;
+            blocking("read", &self.folder, move |folder| read::newest(folder, &query)).await
+        }
+        .boxed()
+    }
+
+    fn verify(&self, noted: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>> {
+        async move {
+            let head = self.end().await?.head;
+            let expect = verify::Expect { head: Some(head), noted, growing: true };
+            let mut report = blocking("verify", &self.folder, move |folder| verify::verify(folder, &expect)).await?;
+            if let Some(bytes @ 1..) = self.foreign_bytes().await {
+                verify::add_foreign(&mut report, bytes);
+            }
+            Ok(report)
+        }
+        .boxed()
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    what: &str,
+    folder: &Path,
+    work: impl FnOnce(&Path) -> std::io::Result<T> + Send + 'static,
+) -> Result<T, AuditError> {
+    let owned = folder.to_path_buf();
+    let done = tokio::task::spawn_blocking(move || work(&owned)).await;
+    done.map_err(|error| while_doing(what, folder, std::io::Error::other(error)))?
+        .map_err(|error| while_doing(what, folder, error))
+}
+
+fn while_doing(what: &str, folder: &Path, error: std::io::Error) -> AuditError {
+    AuditError::new(ErrorKind::Storage, format!("could not {what} the audit log in {}: {error}", folder.display()))
+        .with_hint(
+            "audit.jsonl and audit.head must be plain files of yours, on a disk that is neither full nor read-only",
+        )
+        .with_source(error)
+}
+
+fn gone() -> AuditError {
+    AuditError::new(ErrorKind::ShuttingDown, "could not write the audit log: it is closed")
+        .with_hint("the daemon is stopping; start it again with `agentctl start`")
+}

@@ -1,0 +1,291 @@
+//! The files as the writer finds and leaves them.
+//!
+//! What a crash can do to the log is to leave the last line half written, or the witness a little behind. Both are
+//! looked for at the start. Everything else that is not as it was left is the work of somebody else: it is told in the
+//! log, nothing is mended over it, and the chain goes on from where it was, so that the break stays to be seen.
+
+use std::{
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{
+    Timestamp,
+    audit::{AuditFact, AuditHead},
+};
+use nix::fcntl::OFlag;
+
+use crate::{
+    chain::{self, Sealed, sha256},
+    files::{self, CURRENT, LONGEST_LINE, LogFile, WITNESS},
+    medium::Medium,
+};
+
+/// The end of the log, ready to be written on.
+pub(crate) struct Place {
+    folder: PathBuf,
+    medium: Box<dyn Medium>,
+    /// Device and inode of the file, to know it again.
+    identity: (u64, u64),
+    /// Its size; what is beyond it is not ours.
+    size: u64,
+    /// The last line.
+    head: AuditHead,
+    witness: File,
+}
+
+impl Place {
+    /// Opens the log's end, making the log where there is none. `known` is the last line as this process remembers it,
+    /// where it does. Also tells what was found other than it was left.
+    pub(crate) fn open(folder: &Path, known: Option<&AuditHead>, now: Timestamp) -> io::Result<(Self, Vec<AuditFact>)> {
+        let mut found = Vec::new();
+        let mut witness = own(&folder.join(WITNESS), false)?;
+        let seen = read_witness(&mut witness)?;
+        let mut file = own(&folder.join(CURRENT), true)?;
+        let tail = Tail::of(&mut file)?;
+        if let Some(torn) = &tail.torn {
+            found.push(set_aside(folder, torn, now)?);
+            file.set_len(tail.whole)?;
+        }
+        let last = match &tail.last {
+            Some(last) => Some(last.clone()),
+            None if tail.whole > 0 => {
+                found.push(damaged("the last line of the log is not one that it wrote"));
+                last_sound_line(folder)?
+            }
+            None => last_sound_line(folder)?,
+        };
+        let damaged_witness = seen.is_none() && witness.metadata()?.len() > 0;
+        if known.is_none() && (damaged_witness || (seen.is_none() && last.is_some())) {
+            found.push(damaged(
+                "what names the last line (audit.head) is gone or damaged: lines may be missing from the end",
+            ));
+        }
+        let head = match known.cloned().or(seen) {
+            Some(expected) => agree(expected, last, &tail, &mut found),
+            None => last.unwrap_or_else(chain::beginning),
+        };
+        let about = file.metadata()?;
+        let mut place = Self {
+            folder: folder.to_path_buf(),
+            medium: Box::new(file),
+            identity: (about.dev(), about.ino()),
+            size: tail.whole,
+            head,
+            witness,
+        };
+        place.sync()?;
+        sync_folder(folder)?;
+        Ok((place, found))
+    }
+
+    /// The last line.
+    pub(crate) fn head(&self) -> &AuditHead {
+        &self.head
+    }
+
+    /// Bytes of the file that is written now.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether the file is still where it was, and nobody else has written to it.
+    pub(crate) fn is_as_it_was_left(&self) -> bool {
+        fs::symlink_metadata(self.folder.join(CURRENT))
+            .is_ok_and(|about| (about.dev(), about.ino()) == self.identity && about.len() == self.size)
+    }
+
+    /// Adds lines, the last of which is `head`. After an error some of them may be there: see [`Self::take_back`].
+    pub(crate) fn append(&mut self, lines: &str, head: AuditHead) -> io::Result<()> {
+        self.medium.append(lines.as_bytes())?;
+        self.size += lines.len() as u64;
+        self.head = head;
+        Ok(())
+    }
+
+    /// Takes away what was added and not acknowledged. If that fails, whoever looks next finds a file that is longer
+    /// than it was left.
+    pub(crate) fn take_back(&mut self, size: u64, head: AuditHead) {
+        if let Err(error) = self.medium.cut_to(size) {
+            tracing::error!("could not take back what was half written to the audit log: {error}");
+        }
+        (self.size, self.head) = (size, head);
+    }
+
+    /// Returns when everything is on the disk. Only then the witness names it: it may be behind the log, but never
+    /// before it.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        self.medium.sync()?;
+        self.witness.write_all_at(chain::write_witness(&self.head).as_bytes(), 0)
+    }
+
+    /// Makes sure that the witness is on the disk as well.
+    pub(crate) fn sync_witness(&self) -> io::Result<()> {
+        self.witness.sync_all()
+    }
+
+    /// Sets the file aside and begins a new one. Returns the name of the one that was set aside.
+    pub(crate) fn turn_page(&mut self, now: Timestamp) -> io::Result<String> {
+        self.sync()?;
+        let name = free_name(&self.folder, now, "jsonl");
+        fs::rename(self.folder.join(CURRENT), self.folder.join(&name))?;
+        let file = own(&self.folder.join(CURRENT), true)?;
+        let about = file.metadata()?;
+        sync_folder(&self.folder)?;
+        self.identity = (about.dev(), about.ino());
+        self.medium = Box::new(file);
+        self.size = 0;
+        Ok(name)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn replace_medium(&mut self, make: impl FnOnce(File) -> Box<dyn Medium>) {
+        self.medium = make(own(&self.folder.join(CURRENT), true).unwrap());
+    }
+}
+
+/// The head to go on from, and a word about what does not fit what was left.
+fn agree(expected: AuditHead, last: Option<AuditHead>, tail: &Tail, found: &mut Vec<AuditFact>) -> AuditHead {
+    let last = last.unwrap_or_else(chain::beginning);
+    if last.n < expected.n {
+        found.push(damaged(&format!(
+            "lines {} to {} that were written are missing from the end",
+            last.n + 1,
+            expected.n
+        )));
+        return expected;
+    }
+    if last.n == expected.n {
+        if last.hash != expected.hash {
+            found.push(damaged(&format!("line {} is not the one that was written", expected.n)));
+        }
+        return expected;
+    }
+    // The witness may be a little behind; then the line that it names is among the last.
+    if tail.heads.iter().any(|head| head.n == expected.n && head.hash != expected.hash) {
+        found.push(damaged(&format!("line {} is not the one that was written", expected.n)));
+    }
+    last
+}
+
+fn damaged(found: &str) -> AuditFact {
+    AuditFact::LogDamaged { found: found.to_owned(), bytes: 0, sha256: None, kept_as: None }
+}
+
+/// Opens a file for writing that nobody else may read, making it where it is missing.
+fn own(path: &Path, append: bool) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .append(append)
+        .mode(0o600)
+        // A link could lead to a file that is worth something, a pipe would never open.
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits())
+        .open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file"));
+    }
+    if about.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+fn read_witness(file: &mut File) -> io::Result<Option<AuditHead>> {
+    let mut text = Vec::new();
+    file.take(256).read_to_end(&mut text)?;
+    Ok(std::str::from_utf8(&text).ok().and_then(chain::read_witness))
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// The name of a new file beside the log, by the time.
+fn free_name(folder: &Path, now: Timestamp, ending: &str) -> String {
+    let stem = format!("audit-{}", now.strftime("%Y%m%dT%H%M%S%.6fZ"));
+    let name = |n: u32| if n == 1 { format!("{stem}.{ending}") } else { format!("{stem}-{n}.{ending}") };
+    (1..).map(name).find(|name| fs::symlink_metadata(folder.join(name)).is_err()).unwrap_or(stem)
+}
+
+/// Keeps the bytes of a line that was never finished, and so never acknowledged.
+fn set_aside(folder: &Path, torn: &[u8], now: Timestamp) -> io::Result<AuditFact> {
+    let name = free_name(folder, now, "torn");
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(folder.join(&name))?;
+    file.write_all(torn)?;
+    file.sync_all()?;
+    sync_folder(folder)?;
+    Ok(AuditFact::LogDamaged {
+        found: "the last line was not finished, as after a crash".to_owned(),
+        bytes: torn.len() as u64,
+        sha256: Some(sha256(torn)),
+        kept_as: Some(name),
+    })
+}
+
+/// The last lines of a file.
+struct Tail {
+    /// Bytes up to the last newline.
+    whole: u64,
+    /// What stands behind it.
+    torn: Option<Vec<u8>>,
+    /// The last line, if it holds.
+    last: Option<AuditHead>,
+    /// The last lines that hold, as far as they were read.
+    heads: Vec<AuditHead>,
+}
+
+impl Tail {
+    fn of(file: &mut File) -> io::Result<Self> {
+        let size = file.metadata()?.len();
+        // Twice the longest line: a torn one and a whole one fit.
+        let mut read = 2 * LONGEST_LINE;
+        loop {
+            let from = size.saturating_sub(read);
+            file.seek(SeekFrom::Start(from))?;
+            let mut bytes = Vec::new();
+            file.take(size - from).read_to_end(&mut bytes)?;
+            // Without a newline in it, what is torn is longer than any line of ours: it is looked for further up.
+            match bytes.iter().rposition(|byte| *byte == b'\n') {
+                None if from > 0 => read = read.saturating_mul(4),
+                newline => return Ok(Self::read(&bytes, from, newline.map_or(0, |at| at + 1))),
+            }
+        }
+    }
+
+    fn read(bytes: &[u8], from: u64, whole: usize) -> Self {
+        let (lines, torn) = bytes.split_at(whole);
+        let lines: Vec<&[u8]> =
+            lines.strip_suffix(b"\n").map(|lines| lines.split(|byte| *byte == b'\n').collect()).unwrap_or_default();
+        let sound = |line: &&[u8]| Sealed::read(line).filter(Sealed::holds).map(|sealed| sealed.head());
+        Self {
+            whole: from + whole as u64,
+            torn: (!torn.is_empty()).then(|| torn.to_vec()),
+            last: lines.last().and_then(sound),
+            heads: lines.iter().filter_map(sound).collect(),
+        }
+    }
+}
+
+/// The line with the highest number that holds, in all files: for when the end of the newest file does not tell.
+fn last_sound_line(folder: &Path) -> io::Result<Option<AuditHead>> {
+    let mut last: Option<AuditHead> = None;
+    for LogFile { path, .. } in files::all(folder)? {
+        let Ok(file) = files::open(&path) else { continue };
+        let mut lines = files::Lines::new(io::BufReader::new(file));
+        while let Some(found) = lines.next()? {
+            let files::Found::Line(line) = found else { continue };
+            if let Some(sealed) = Sealed::read(&line).filter(Sealed::holds)
+                && last.as_ref().is_none_or(|last| sealed.n > last.n)
+            {
+                last = Some(sealed.head());
+            }
+        }
+    }
+    Ok(last)
+}

@@ -1,0 +1,199 @@
+//! Whether the chain holds, and what can be known where it does not.
+//!
+//! A changed line does not fit its hash; a removed, moved or inserted one breaks the row of numbers and the hashes that
+//! point back. That the end is missing shows only by somebody who remembers the last line: the witness beside the log,
+//! the daemon while it runs, or a person who noted a hash. Without a key, a log that was written anew as a whole, the
+//! witness with it, holds; only a hash that was noted elsewhere tells it from the true one.
+
+use std::{
+    fs,
+    io::{self, BufReader},
+    path::Path,
+};
+
+use agentd_core::audit::{AuditFact, AuditFinding, AuditHead, AuditLine, AuditProblem, AuditReport};
+
+use crate::{
+    chain::{self, NO_HASH, Sealed},
+    files::{self, Found, WITNESS},
+};
+
+/// Findings that are told; the rest is counted.
+const MOST_FINDINGS: usize = 100;
+
+/// What is known of the log beside its files.
+#[derive(Debug, Clone, Default)]
+pub struct Expect {
+    /// The last line, as the daemon that writes it remembers it.
+    pub head: Option<AuditHead>,
+    /// A hash that was noted elsewhere.
+    pub noted: Option<String>,
+    /// Whether lines may be added meanwhile, so that the last may be seen half written.
+    pub growing: bool,
+}
+
+/// Reads the whole log and tells whether it holds. Blocks, and changes nothing.
+///
+/// # Errors
+/// The folder cannot be read. A file that cannot be read is a finding.
+pub fn verify(folder: &Path, expect: &Expect) -> io::Result<AuditReport> {
+    let witness = read_witness(folder);
+    let mut walk = Walk::new(witness.iter().chain(&expect.head).cloned().collect(), expect.noted.clone());
+    let files = files::all(folder)?;
+    for (index, file) in files.iter().enumerate() {
+        walk.file.clone_from(&file.name);
+        walk.line = 0;
+        walk.report.files.push(file.name.clone());
+        let may_be_growing = expect.growing && index + 1 == files.len();
+        let read = files::open(&file.path).and_then(|file| walk.read(file, may_be_growing));
+        if let Err(error) = read {
+            walk.line = 0;
+            walk.find(AuditProblem::Unreadable, format!("the file cannot be read: {error}"));
+        }
+    }
+    Ok(walk.end(witness.is_some(), expect.growing))
+}
+
+/// Adds that somebody else has written behind the last line.
+pub(crate) fn add_foreign(report: &mut AuditReport, bytes: u64) {
+    report.findings.push(AuditFinding {
+        file: files::CURRENT.to_owned(),
+        line: 0,
+        problem: AuditProblem::Foreign,
+        message: format!("the last {bytes} bytes were not written by the daemon"),
+    });
+}
+
+fn read_witness(folder: &Path) -> Option<AuditHead> {
+    let path = folder.join(WITNESS);
+    let is_plain = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file() && about.len() < 256);
+    is_plain.then(|| fs::read_to_string(path).ok()).flatten().and_then(|text| chain::read_witness(&text))
+}
+
+/// The way through the lines.
+struct Walk {
+    file: String,
+    /// The line in the file.
+    line: u64,
+    /// The last line of the chain so far; none before the first.
+    last: Option<AuditHead>,
+    /// Lines that somebody remembers.
+    remembered: Vec<AuditHead>,
+    noted: Option<String>,
+    report: AuditReport,
+}
+
+impl Walk {
+    fn new(remembered: Vec<AuditHead>, noted: Option<String>) -> Self {
+        let report =
+            AuditReport { lines: 0, files: Vec::new(), head: chain::beginning(), findings: Vec::new(), more: 0 };
+        Self { file: files::CURRENT.to_owned(), line: 0, last: None, remembered, noted, report }
+    }
+
+    fn find(&mut self, problem: AuditProblem, message: String) {
+        if self.report.findings.len() < MOST_FINDINGS {
+            let (file, line) = (self.file.clone(), self.line);
+            self.report.findings.push(AuditFinding { file, line, problem, message });
+        } else {
+            self.report.more += 1;
+        }
+    }
+
+    fn read(&mut self, file: fs::File, may_be_growing: bool) -> io::Result<()> {
+        let mut lines = files::Lines::new(BufReader::with_capacity(1 << 16, file));
+        while let Some(found) = lines.next()? {
+            self.line += 1;
+            match found {
+                Found::Line(line) => self.step(&line),
+                Found::TooLong => self.find(AuditProblem::NotALine, "it is longer than any line of the log".to_owned()),
+                Found::Torn(_) if may_be_growing => {}
+                Found::Torn(bytes) => {
+                    self.find(
+                        AuditProblem::Torn,
+                        format!("the last {bytes} bytes are no whole line, as after a crash"),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, line: &[u8]) {
+        self.report.lines += 1;
+        let Some(sealed) = Sealed::read(line) else {
+            return self.find(AuditProblem::NotALine, "it has not the form of a line of the log".to_owned());
+        };
+        let n = sealed.n;
+        if !sealed.holds() {
+            self.find(AuditProblem::Changed, format!("line {n} was changed: its hash is another"));
+            // The next line may still point to what this one was.
+            self.last = Some(sealed.head());
+            return;
+        }
+        if !self.follows(&sealed) {
+            return;
+        }
+        if let Some(other) = self.remembered.iter().find(|head| head.n == n && head.hash != sealed.hash) {
+            let message = format!("line {n} is not the one that was written: its hash was {}", other.hash);
+            self.find(AuditProblem::Changed, message);
+        }
+        if self.noted.as_deref() == Some(sealed.hash) {
+            self.noted = None;
+        }
+        let marker: &[u8] = b"\"kind\":\"log_damaged\"";
+        if line.windows(marker.len()).any(|window| window == marker)
+            && let Ok(AuditLine { entry, .. }) = serde_json::from_slice(line)
+            && let AuditFact::LogDamaged { found, .. } = entry.fact
+        {
+            self.find(AuditProblem::Recorded, format!("the log tells, at {}: {found}", entry.at));
+        }
+        self.last = Some(sealed.head());
+        self.report.head = sealed.head();
+    }
+
+    /// Whether the chain goes on with this line; a line that does not belong here is passed over.
+    fn follows(&mut self, sealed: &Sealed<'_>) -> bool {
+        let n = sealed.n;
+        let (wanted, before) = match &self.last {
+            Some(last) => (last.n.saturating_add(1), last.hash.clone()),
+            None if n > 1 => {
+                let message = format!("the log begins with line {n}: the lines before it are gone");
+                self.find(AuditProblem::BeginningMissing, message);
+                return true;
+            }
+            None => (1, NO_HASH.to_owned()),
+        };
+        if n < wanted {
+            let message = format!("line {n} stands where line {wanted} belongs: it was moved here or put in");
+            self.find(AuditProblem::OutOfOrder, message);
+            return false;
+        }
+        if n > wanted {
+            let gone =
+                if n - wanted == 1 { format!("line {wanted} is") } else { format!("lines {wanted} to {} are", n - 1) };
+            self.find(AuditProblem::Missing, format!("{gone} gone"));
+        } else if sealed.previous != before {
+            let message = format!("line {n} does not follow the line before it: that one was changed, or put in");
+            self.find(AuditProblem::Changed, message);
+        }
+        true
+    }
+
+    fn end(mut self, has_witness: bool, growing: bool) -> AuditReport {
+        let last = self.last.as_ref().map_or(0, |last| last.n);
+        if let Some(expected) = self.remembered.iter().map(|head| head.n).max().filter(|n| *n > last) {
+            let message = format!("the log ends with line {last}; lines up to {expected} were written");
+            self.find(AuditProblem::EndMissing, message);
+        }
+        // A daemon that runs remembers the end better than the witness does.
+        if !has_witness && last > 0 && !growing {
+            let message = format!("{WITNESS} is gone or damaged: whether the end is missing cannot be known");
+            self.find(AuditProblem::NoWitness, message);
+        }
+        if let Some(noted) = self.noted.take() {
+            let message = format!("no line has the hash {noted}: the log was written anew or cut before it");
+            self.find(AuditProblem::NotedHashMissing, message);
+        }
+        self.report
+    }
+}

@@ -1,0 +1,167 @@
+//! Writing, reading, going on after a restart, turning the page.
+
+use std::{os::unix::fs::PermissionsExt as _, sync::Arc};
+
+use agentd_audit::{AuditConfig, AuditLog, read};
+use agentd_core::{
+    audit::{AuditFact, AuditQuery},
+    error::ErrorKind,
+    ids::SessionId,
+    ports::{Audit as _, AuditReader as _},
+};
+
+use crate::world::{World, command, decided, newest, problems, started};
+
+#[tokio::test]
+async fn what_is_acknowledged_is_in_the_file_and_holds() {
+    let world = World::new();
+    let log = world.open();
+    log.record(started(1)).await.unwrap();
+    assert_eq!(world.text().lines().count(), 1);
+    log.note(started(2)).await;
+    assert_eq!(log.head().await.unwrap().n, 2);
+    let report = log.verify(None).await.unwrap();
+    assert_eq!((report.lines, report.findings), (2, Vec::new()));
+    log.close().await;
+    world.holds(2);
+    for name in ["audit.jsonl", "audit.head"] {
+        let mode = std::fs::metadata(world.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_chain_goes_on_after_a_restart() {
+    let world = World::with(3).await;
+    world.add(2).await;
+    world.holds(5);
+}
+
+#[tokio::test]
+async fn a_closed_log_says_so() {
+    let world = World::new();
+    let log = world.open();
+    log.close().await;
+    log.close().await;
+    assert_eq!(log.record(started(1)).await.unwrap_err().kind(), ErrorKind::ShuttingDown);
+    assert_eq!(log.verify(None).await.unwrap_err().kind(), ErrorKind::ShuttingDown);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_writers_share_one_chain() {
+    let world = World::new();
+    let log = Arc::new(world.open());
+    let writers: Vec<_> = (0..20)
+        .map(|writer| {
+            let log = Arc::clone(&log);
+            tokio::spawn(async move {
+                for n in 0..25 {
+                    if n % 3 == 0 {
+                        log.note(started(writer)).await
+                    } else {
+                        log.record(started(writer)).await.unwrap()
+                    }
+                }
+            })
+        })
+        .collect();
+    // Looking on meanwhile finds nothing wrong.
+    for _ in 0..5 {
+        assert_eq!(log.verify(None).await.unwrap().findings, []);
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    log.close().await;
+    world.holds(500);
+}
+
+#[tokio::test]
+async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
+    let world = World::new();
+    let log = AuditLog::open(AuditConfig { rotate_at: 2000, ..world.config() }).unwrap();
+    for pid in 0..40 {
+        log.record(started(pid)).await.unwrap();
+    }
+    let report = log.verify(None).await.unwrap();
+    assert!(report.files.len() > 3 && report.findings.is_empty(), "{report:?}");
+    assert_eq!(report.files.last().unwrap(), "audit.jsonl");
+    let first: serde_json::Value = serde_json::from_str(world.text().lines().next().unwrap()).unwrap();
+    assert_eq!(first["kind"], "log_continued");
+    assert_eq!(first["previous"], report.files[report.files.len() - 2].as_str());
+    // What is listed goes over all files.
+    let pids: Vec<u32> = newest(&log, None, 1000).await.iter().filter_map(|line| pid(&line.entry.fact)).collect();
+    assert_eq!(pids, (0..40).collect::<Vec<_>>());
+    log.close().await;
+    world.holds(report.lines);
+    // A file that is taken away shows.
+    std::fs::remove_file(world.path(&report.files[1])).unwrap();
+    assert_eq!(world.problems(), [agentd_core::audit::AuditProblem::Missing]);
+}
+
+fn pid(fact: &AuditFact) -> Option<u32> {
+    match fact {
+        AuditFact::DaemonStarted { pid, .. } => Some(*pid),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_crash_while_the_page_is_turned_loses_nothing() {
+    let world = World::with(3).await;
+    std::fs::rename(world.path("audit.jsonl"), world.path("audit-20260101T000000Z.jsonl")).unwrap();
+    world.add(1).await;
+    world.holds(4);
+}
+
+#[tokio::test]
+async fn lines_are_found_by_session_and_number() {
+    let world = World::new();
+    let log = world.open();
+    let (one, other) = (SessionId::generate(), SessionId::generate());
+    for n in 0..10 {
+        let session = if n % 2 == 0 { one } else { other };
+        log.record(decided(session, command(&format!("echo {one} {n}")))).await.unwrap();
+    }
+    let of_other = newest(&log, Some(other), 3).await;
+    assert_eq!(of_other.iter().map(|line| line.n).collect::<Vec<_>>(), [6, 8, 10]);
+    let later = log.lines(AuditQuery { session_id: None, after: 8, limit: 10 }).await.unwrap();
+    assert_eq!(later.iter().map(|line| line.n).collect::<Vec<_>>(), [9, 10]);
+    let mut seen = 0;
+    read::each(world.folder(), |_| seen += 1).unwrap();
+    assert_eq!(seen, 10);
+}
+
+#[tokio::test]
+async fn one_answer_is_not_larger_than_a_message() {
+    let world = World::new();
+    let log = world.open();
+    let session = SessionId::generate();
+    for _ in 0..250 {
+        log.note(decided(session, serde_json::json!(vec!["x".repeat(4000); 12]))).await;
+    }
+    let lines = newest(&log, None, 10_000).await;
+    assert!((100..250).contains(&lines.len()), "{}", lines.len());
+    assert_eq!(lines.last().unwrap().n, 250);
+}
+
+#[tokio::test]
+async fn a_noted_hash_is_looked_for() {
+    let world = World::new();
+    let log = world.open();
+    log.record(started(1)).await.unwrap();
+    let noted = log.head().await.unwrap().hash;
+    log.record(started(2)).await.unwrap();
+    assert_eq!(log.verify(Some(noted)).await.unwrap().findings, []);
+    let report = log.verify(Some("ab".repeat(32))).await.unwrap();
+    assert_eq!(problems(&report), [agentd_core::audit::AuditProblem::NotedHashMissing]);
+}
+
+#[tokio::test]
+async fn what_is_no_plain_file_is_refused() {
+    let world = World::new();
+    std::os::unix::fs::symlink("/dev/null", world.path("audit.jsonl")).unwrap();
+    let error = AuditLog::open(world.config()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Storage);
+    assert!(error.hint().is_some());
+}

@@ -1,0 +1,8 @@
+//! The audit log through its public face.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod damage;
+mod log;
+mod secrets;
+mod world;

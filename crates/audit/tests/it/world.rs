@@ -1,0 +1,126 @@
+//! A log in a folder of its own.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use agentd_audit::{AuditConfig, AuditLog, redact::Patterns, verify};
+use agentd_core::{
+    Timestamp,
+    audit::{
+        AuditEntry, AuditFact, AuditLine, AuditProblem, AuditQuery, AuditReport, DecidedBy, Decision, Requester,
+        VerdictName,
+    },
+    ids::SessionId,
+    ports::{AuditReader as _, Clock},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub(crate) struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+}
+
+pub(crate) struct World {
+    folder: TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    pub(crate) fn config(&self) -> AuditConfig {
+        let patterns = Patterns::default();
+        let clean = move |text: &str| patterns.clean(&text.replace("hunter22", "[redacted]"));
+        AuditConfig::new(self.folder(), clean, Arc::new(Still))
+    }
+
+    pub(crate) fn open(&self) -> AuditLog {
+        AuditLog::open(self.config()).unwrap()
+    }
+
+    /// A log that nobody writes, with so many entries.
+    pub(crate) async fn with(entries: u32) -> Self {
+        let world = Self::new();
+        world.add(entries).await;
+        world
+    }
+
+    pub(crate) async fn add(&self, entries: u32) {
+        use agentd_core::ports::Audit as _;
+        let log = self.open();
+        for pid in 0..entries {
+            log.record(started(pid)).await.unwrap();
+        }
+        log.close().await;
+    }
+
+    pub(crate) fn text(&self) -> String {
+        std::fs::read_to_string(self.path("audit.jsonl")).unwrap()
+    }
+
+    pub(crate) fn write(&self, text: impl AsRef<[u8]>) {
+        std::fs::write(self.path("audit.jsonl"), text).unwrap();
+    }
+
+    pub(crate) fn verify(&self) -> AuditReport {
+        verify::verify(self.folder(), &verify::Expect::default()).unwrap()
+    }
+
+    pub(crate) fn problems(&self) -> Vec<AuditProblem> {
+        problems(&self.verify())
+    }
+
+    #[track_caller]
+    pub(crate) fn holds(&self, lines: u64) {
+        let report = self.verify();
+        assert_eq!((report.lines, report.head.n, report.findings), (lines, lines, Vec::new()));
+    }
+}
+
+pub(crate) fn problems(report: &AuditReport) -> Vec<AuditProblem> {
+    report.findings.iter().map(|finding| finding.problem).collect()
+}
+
+pub(crate) fn started(pid: u32) -> AuditEntry {
+    AuditEntry::general(Timestamp::UNIX_EPOCH, AuditFact::DaemonStarted { version: "1".to_owned(), pid })
+}
+
+pub(crate) fn decided(session: SessionId, args: Value) -> AuditEntry {
+    let decision = Decision {
+        tool: "run_bash_command".to_owned(),
+        args,
+        asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
+        verdict: VerdictName::Allow,
+        layer: None,
+        rule: None,
+        risk: None,
+        reason: None,
+        allowed: true,
+        by: DecidedBy::Rules,
+        answer: None,
+    };
+    AuditEntry::of_session(Timestamp::UNIX_EPOCH, session, AuditFact::CallDecided(Box::new(decision)))
+}
+
+pub(crate) async fn newest(log: &AuditLog, session_id: Option<SessionId>, limit: usize) -> Vec<AuditLine> {
+    log.lines(AuditQuery { session_id, after: 0, limit }).await.unwrap()
+}
+
+pub(crate) fn command(text: &str) -> Value {
+    json!({ "command": text })
+}

@@ -1,0 +1,403 @@
+//! What the audit log keeps: who asked for a call, what was decided and by whom, and what came of it.
+//!
+//! An [`AuditEntry`] is what happened, as the engine knows it. The adapter behind [`crate::ports::Audit`] takes secrets
+//! out, cuts what is long, and chains the lines; see there for what a line promises.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    ids::{CallId, SessionId, TraceId, TurnId},
+    interrupt::{Answer, AnsweredBy},
+    policy::Risk,
+    tool::{FileChange, FileChangeKind, ToolErrorCode},
+    turn::OnInterrupt,
+};
+
+/// One fact for the audit log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditEntry {
+    /// When it happened.
+    pub at: Timestamp,
+    /// Ties it to the turn's logs and traces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<TraceId>,
+    /// The session; facts about the daemon have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// The turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    /// The tool call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<CallId>,
+    /// What happened.
+    #[serde(flatten)]
+    pub fact: AuditFact,
+}
+
+impl AuditEntry {
+    /// A fact about no session: about the daemon, the rules or the log itself.
+    #[must_use]
+    pub fn general(at: Timestamp, fact: AuditFact) -> Self {
+        Self { at, trace_id: None, session_id: None, turn_id: None, call_id: None, fact }
+    }
+
+    /// A fact about a session that belongs to no call.
+    #[must_use]
+    pub fn of_session(at: Timestamp, session_id: SessionId, fact: AuditFact) -> Self {
+        Self { session_id: Some(session_id), ..Self::general(at, fact) }
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum AuditFact {
+    /// It was decided whether a call may run. Durable before a call that changes or runs anything begins.
+    CallDecided(Box<Decision>),
+    /// What came of a call. One that was decided and has no end was cut off by the end of the daemon: whether it took
+    /// effect is not known.
+    CallEnded(CallEnd),
+    /// A rule was remembered, so that nobody is asked again.
+    GrantAdded {
+        /// The rule, as it was shown.
+        rule: String,
+        /// How far it reaches: `session` or `always`.
+        scope: String,
+        /// Who granted it.
+        by: AnsweredBy,
+    },
+    /// A remembered rule was taken back.
+    GrantRevoked {
+        /// The rule.
+        rule: String,
+        /// How far it reached: `session` or `always`.
+        scope: String,
+        /// Who took it back.
+        by: AnsweredBy,
+    },
+    /// Changes of files were undone.
+    Undone {
+        /// Whose changes; absent where a single call's were.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of_turn: Option<TurnId>,
+        /// What the undo did to each file.
+        files: Vec<ChangedFile>,
+        /// Who asked for it: a client's name, or `model`.
+        by: String,
+    },
+    /// The daemon began.
+    DaemonStarted {
+        /// Its version.
+        version: String,
+        /// Its process.
+        pid: u32,
+    },
+    /// The daemon ended in good order. A start without a stop before it followed a crash.
+    DaemonStopped {
+        /// Its process.
+        pid: u32,
+    },
+    /// The rules for calls were read, at the start or again.
+    RulesRead {
+        /// Where from, weakest first.
+        sources: Vec<String>,
+        /// The SHA-256 of what was read, where there was something to read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sha256: Option<String>,
+        /// Why they do not hold, where they are wrong: the rules before them go on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<String>,
+    },
+    /// The log itself was found other than it was left. Written by the log, and by nobody else.
+    LogDamaged {
+        /// What was found, one sentence.
+        found: String,
+        /// How many bytes were set aside, where some were.
+        #[serde(default)]
+        bytes: u64,
+        /// The SHA-256 of the bytes that were set aside.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sha256: Option<String>,
+        /// The file beside the log that holds them now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept_as: Option<String>,
+    },
+    /// The log goes on in a new file. Its first line; written by the log, and by nobody else.
+    LogContinued {
+        /// The file that holds what came before.
+        previous: String,
+    },
+}
+
+impl AuditFact {
+    /// The stable name of the kind, as it is written in JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::CallDecided(_) => "call_decided",
+            Self::CallEnded(_) => "call_ended",
+            Self::GrantAdded { .. } => "grant_added",
+            Self::GrantRevoked { .. } => "grant_revoked",
+            Self::Undone { .. } => "undone",
+            Self::DaemonStarted { .. } => "daemon_started",
+            Self::DaemonStopped { .. } => "daemon_stopped",
+            Self::RulesRead { .. } => "rules_read",
+            Self::LogDamaged { .. } => "log_damaged",
+            Self::LogContinued { .. } => "log_continued",
+        }
+    }
+}
+
+/// What was decided on a call, and by whom.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The tool's name.
+    pub tool: String,
+    /// The arguments that the model wrote; a text where they are no JSON.
+    pub args: Value,
+    /// Who asked for the call.
+    pub asked_by: Requester,
+    /// What the rules said.
+    pub verdict: VerdictName,
+    /// The layer of the rules that spoke, such as `global` or `tool`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<String>,
+    /// The rule that spoke.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// How much harm it may do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<Risk>,
+    /// Why, in the words that people or the model are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether the call may run.
+    pub allowed: bool,
+    /// Who had the last word.
+    pub by: DecidedBy,
+    /// The answer, where one was given; an edit holds the arguments that run in place of the model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
+}
+
+/// Who asked for a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requester {
+    /// The model's id, as its server knows it.
+    pub model: String,
+    /// The agent that it spoke for; `main` for a session's own.
+    pub agent: String,
+}
+
+/// What the rules said, without its reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictName {
+    /// It may run.
+    Allow,
+    /// A person decides.
+    Ask,
+    /// It may not run.
+    Deny,
+}
+
+/// Who had the last word on a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecidedBy {
+    /// The rules alone.
+    Rules,
+    /// A rule that somebody had granted.
+    Grant,
+    /// A client, by the name that it gave.
+    Client(String),
+    /// Nobody in time: the default was taken.
+    Deadline,
+    /// The client had said when the turn began what is to happen when somebody would have to be asked.
+    OnInterrupt(OnInterrupt),
+    /// The tool itself said beforehand that the call cannot succeed; nobody was asked.
+    Tool,
+    /// The daemon, because the turn ended first or something broke.
+    Daemon,
+}
+
+impl From<AnsweredBy> for DecidedBy {
+    fn from(by: AnsweredBy) -> Self {
+        match by {
+            AnsweredBy::Client(name) => Self::Client(name),
+            AnsweredBy::Deadline => Self::Deadline,
+            AnsweredBy::Daemon => Self::Daemon,
+        }
+    }
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallEnd {
+    /// The tool's name.
+    pub tool: String,
+    /// Whether the tool began to run.
+    pub ran: bool,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ToolErrorCode>,
+    /// The exit code of the command, where it was one and it ended by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// How long it took, waiting for people included, in milliseconds.
+    pub duration_ms: u64,
+    /// The files that it changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<ChangedFile>,
+    /// What it said. Never written: the log keeps its size and its fingerprint.
+    #[serde(skip)]
+    pub output: String,
+    /// The size of what it said, in bytes; filled in by the log.
+    #[serde(default)]
+    pub output_bytes: u64,
+    /// The SHA-256 of what it said, secrets taken out first; filled in by the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_sha256: Option<String>,
+}
+
+/// A file that was changed: which, and what was done to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedFile {
+    /// Its path, as tools name it.
+    pub path: String,
+    /// What was done to it.
+    pub change: FileChangeKind,
+}
+
+impl From<&FileChange> for ChangedFile {
+    fn from(file: &FileChange) -> Self {
+        Self { path: file.path.clone(), change: file.change }
+    }
+}
+
+/// The end of the chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditHead {
+    /// The number of the last line, from 1; 0 before the first.
+    pub n: u64,
+    /// Its hash, in 64 hexadecimal digits.
+    pub hash: String,
+}
+
+/// A line of the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditLine {
+    /// Its number, from 1 without a gap.
+    pub n: u64,
+    /// What it tells.
+    #[serde(flatten)]
+    pub entry: AuditEntry,
+}
+
+/// Which lines are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditQuery {
+    /// Only those of this session.
+    pub session_id: Option<SessionId>,
+    /// Only those with numbers above this one.
+    pub after: u64,
+    /// At most so many: the newest.
+    pub limit: usize,
+}
+
+/// Whether the log holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditReport {
+    /// The lines that were read.
+    pub lines: u64,
+    /// The files that were read, oldest first.
+    pub files: Vec<String>,
+    /// The last line that holds. Noted elsewhere, it proves later that nothing up to here was changed.
+    pub head: AuditHead,
+    /// What is wrong, in the order of the lines; none where the log holds.
+    pub findings: Vec<AuditFinding>,
+    /// How many findings there were beyond those.
+    pub more: u64,
+}
+
+/// One thing that is wrong with the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditFinding {
+    /// The file.
+    pub file: String,
+    /// The line in the file, from 1; 0 where it is about the file as a whole.
+    pub line: u64,
+    /// What is wrong.
+    pub problem: AuditProblem,
+    /// One sentence.
+    pub message: String,
+}
+
+/// What can be wrong with the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditProblem {
+    /// A line is not the one that was written.
+    Changed,
+    /// Something stands in the place of a line that is none.
+    NotALine,
+    /// Lines are gone.
+    Missing,
+    /// A line stands where it was not written.
+    OutOfOrder,
+    /// The first lines are gone.
+    BeginningMissing,
+    /// The last lines are gone.
+    EndMissing,
+    /// The last line is not whole.
+    Torn,
+    /// Lines were added by somebody else.
+    Foreign,
+    /// What should name the last line is gone or damaged: whether the end is missing cannot be known.
+    NoWitness,
+    /// A hash that was noted elsewhere is not in the log.
+    NotedHashMissing,
+    /// The log itself tells that it was found damaged before.
+    Recorded,
+    /// A file of the log cannot be read.
+    Unreadable,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_what_json_says() {
+        let facts = [
+            AuditFact::CallEnded(CallEnd {
+                tool: "now".to_owned(),
+                ran: true,
+                error: None,
+                exit_code: Some(1),
+                duration_ms: 3,
+                files: Vec::new(),
+                output: String::new(),
+                output_bytes: 9,
+                output_sha256: None,
+            }),
+            AuditFact::GrantAdded {
+                rule: "write_file".to_owned(),
+                scope: "session".to_owned(),
+                by: AnsweredBy::Client("agentctl".to_owned()),
+            },
+            AuditFact::DaemonStarted { version: "1".to_owned(), pid: 7 },
+            AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: None },
+            AuditFact::LogContinued { previous: "audit-1.jsonl".to_owned() },
+        ];
+        for fact in facts {
+            let entry = AuditEntry::general(Timestamp::UNIX_EPOCH, fact);
+            let json = serde_json::to_value(&entry).unwrap();
+            assert_eq!(json["kind"], entry.fact.name());
+            assert_eq!(serde_json::from_value::<AuditEntry>(json).unwrap(), entry);
+        }
+    }
+}
