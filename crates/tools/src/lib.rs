@@ -6,6 +6,7 @@
 //! - [`workspace`]: [`WorkspaceFolders`] makes and removes the folders of sessions; the jail opens files in them and
 //!   in nothing else.
 //! - `process/`: commands in a clean environment, ended with all their children.
+//! - [`sandbox`]: what a command may reach, held by the kernel.
 //! - `arguments`, `failure`, `text`, `diff`: what a model wrote, checked; what it is told when a call fails; what it
 //!   reads, bounded; what a person is shown before a file changes.
 
@@ -15,9 +16,11 @@ mod diff;
 mod failure;
 mod job;
 mod process;
+pub mod sandbox;
 mod text;
 pub mod toolbox;
 pub mod workspace;
 
+pub use sandbox::{Sandbox, SandboxConfig};
 pub use toolbox::{BuiltinToolbox, Limits, ToolboxConfig};
 pub use workspace::WorkspaceFolders;

@@ -19,6 +19,7 @@ use crate::{
     },
     failure::Failure,
     job::Job,
+    sandbox::Sandbox,
     text,
 };
 
@@ -34,6 +35,8 @@ pub struct ToolboxConfig {
     pub command_timeout_max: Duration,
     /// What commands see of the environment besides the defaults, which it overrides (`PATH`, `LANG`, …).
     pub environment: BTreeMap<String, String>,
+    /// What commands are locked into; without it they may do whatever the daemon may.
+    pub sandbox: Option<Arc<Sandbox>>,
     /// How many calls work on files at once, in all sessions together.
     pub parallel_file_calls: usize,
     /// How much a call may read, write, visit and return.
@@ -49,6 +52,7 @@ impl ToolboxConfig {
             command_timeout: Duration::from_secs(30),
             command_timeout_max: Duration::from_secs(600),
             environment: BTreeMap::new(),
+            sandbox: None,
             parallel_file_calls: 8,
             limits: Limits::default(),
         }
@@ -120,6 +124,7 @@ impl BuiltinToolbox {
                 timeout: config.command_timeout,
                 environment: config.environment,
                 output_bytes: config.limits.output_bytes,
+                sandbox: config.sandbox,
             },
             limits: config.limits,
             workers: Arc::new(Semaphore::new(config.parallel_file_calls.max(1))),

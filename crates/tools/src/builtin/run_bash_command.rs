@@ -1,6 +1,6 @@
 //! `run_bash_command`: a command in the workspace.
 
-use std::{collections::BTreeMap, os::fd::OwnedFd, time::Duration};
+use std::{collections::BTreeMap, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use agentd_core::{
     ports::ToolContext,
@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     failure::Failure,
     job::Job,
-    process::{self, Captured, Ended, Finished, Script},
+    process::{self, Captured, Ended, Finished, RunError, Script},
+    sandbox::{self, Sandbox},
     text,
     workspace::path::ToolPath,
 };
@@ -58,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) output_bytes: usize,
+    /// What commands are locked into.
+    pub(crate) sandbox: Option<Arc<Sandbox>>,
 }
 
 impl Args {
@@ -106,17 +109,35 @@ pub(crate) async fn run(
     let (args, _, folder) = prepared;
     let timeout = args.timeout(settings);
     let script = Script {
-        text: args.command,
+        command: process::bash(args.command),
         folder,
         environment: process::environment::clean(&context.workspace, &settings.environment),
         timeout,
         output_cap: settings.output_bytes,
     };
-    let finished = process::run(script, cancel).await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Failure::tool("bash is not installed where the daemon looks for programs"),
-        _ => Failure::tool(format!("could not start the command: {error}")),
-    })?;
-    Ok(report(&finished, timeout))
+    let sandbox = settings.sandbox.as_deref().filter(|sandbox| sandbox.is_on());
+    let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(refused)?;
+    let mut output = report(&finished, timeout);
+    let failed = matches!(finished.ended, Ended::Code(1..));
+    if let Some(sandbox) = sandbox.filter(|_| failed)
+        && let Some(hint) = sandbox::hint(&finished.stderr.text, sandbox.allows_network())
+    {
+        output.text.push('\n');
+        output.text.push_str(hint);
+    }
+    Ok(output)
+}
+
+fn refused(error: RunError) -> Failure {
+    match error {
+        RunError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Failure::tool("bash is not installed where the daemon looks for programs")
+        }
+        RunError::Io(_) => Failure::tool(error.to_string()),
+        RunError::Refused(_) => Failure::tool(format!(
+            "{error}; it never ran. No command can change this: tell the person to look at `agentctl doctor`"
+        )),
+    }
 }
 
 fn report(finished: &Finished, timeout: Duration) -> ToolOutput {

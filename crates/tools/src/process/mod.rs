@@ -4,7 +4,8 @@
 //! - `capture`: the head and the tail of a stream; the rest is read and dropped, so that no command ever blocks on
 //!   a full pipe.
 //! - `group`: the process group of a command, killed when it goes out of scope.
-//! - `strays`: children that were left running, also out of the group, found by a mark in their environment.
+//! - `strays`: children that were left running, also out of the group, found by a mark in their environment. In the
+//!   [sandbox](crate::sandbox) its keeper knows them all.
 //! - `run`: start, read, wait, end.
 
 mod capture;
@@ -14,4 +15,4 @@ mod run;
 mod strays;
 
 pub(crate) use capture::Captured;
-pub(crate) use run::{Ended, Finished, Script, run};
+pub(crate) use run::{Ended, Finished, RunError, Script, bash, run};

@@ -1,4 +1,7 @@
 //! Starts a command, reads what it writes, waits for it, and ends what it leaves behind.
+//!
+//! A command in the sandbox is ended by its keeper, who is told so over the leash. One without is a process group,
+//! whose strays are looked for.
 
 use std::{
     collections::BTreeMap,
@@ -9,8 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentd_core::ports::Workspace;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use nix::sys::signal::Signal;
-use tokio::process::{Child, Command};
+use tokio::{
+    io::AsyncRead,
+    process::{Child, Command},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -19,6 +27,7 @@ use super::{
     group::Group,
     strays,
 };
+use crate::sandbox::Sandbox;
 
 /// How long a command has to tidy up after it was asked to end.
 const TERM_GRACE: Duration = Duration::from_secs(1);
@@ -26,11 +35,11 @@ const TERM_GRACE: Duration = Duration::from_secs(1);
 /// How long pipes are read on after the command has ended, while some child still holds them.
 const PIPE_GRACE: Duration = Duration::from_millis(200);
 
-/// A command for bash.
+/// What is to be run.
 #[derive(Debug)]
 pub(crate) struct Script {
-    /// What bash is given.
-    pub(crate) text: String,
+    /// The program and its arguments. A program without a slash is looked for in the `PATH` of the environment.
+    pub(crate) command: Vec<OsString>,
     /// Where it starts: a folder that is open, so that no rename can change what is meant.
     pub(crate) folder: OwnedFd,
     /// All that it sees of the environment.
@@ -39,6 +48,24 @@ pub(crate) struct Script {
     pub(crate) timeout: Duration,
     /// How many bytes of each stream are kept.
     pub(crate) output_cap: usize,
+}
+
+/// A text for bash, which reads no start-up file.
+pub(crate) fn bash(text: String) -> Vec<OsString> {
+    let mut command: Vec<OsString> = ["bash", "--noprofile", "--norc", "-c"].map(OsString::from).into();
+    command.push(text.into());
+    command
+}
+
+/// Why a command did not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// It could not be started.
+    #[error("could not start the command: {0}")]
+    Io(#[from] io::Error),
+    /// The sandbox could not be closed around it.
+    #[error("the sandbox did not let the command run: {0}")]
+    Refused(String),
 }
 
 /// How a command came to its end.
@@ -66,17 +93,84 @@ pub(crate) struct Finished {
 }
 
 /// Why it is waited for no longer.
-enum Wait {
-    Over(io::Result<ExitStatus>),
+enum Wait<T> {
+    Over(T),
     TimedOut,
     Cancelled,
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end, in the sandbox where there is one.
 ///
 /// # Errors
-/// When it cannot be started. Dropping the future kills its process group.
-pub(crate) async fn run(script: Script, cancel: &CancellationToken) -> io::Result<Finished> {
+/// When it cannot be started. Dropping the future kills it and its children.
+pub(crate) async fn run(
+    script: Script,
+    workspace: &Workspace,
+    sandbox: Option<&Sandbox>,
+    cancel: &CancellationToken,
+) -> Result<Finished, RunError> {
+    match sandbox.filter(|sandbox| sandbox.is_on()) {
+        Some(sandbox) => locked_in(script, workspace, sandbox, cancel).await,
+        None => Ok(at_large(script, cancel).await?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn locked_in(_: Script, _: &Workspace, _: &Sandbox, _: &CancellationToken) -> Result<Finished, RunError> {
+    Err(RunError::Refused("there is no sandbox on this system".to_owned()))
+}
+
+#[cfg(target_os = "linux")]
+async fn locked_in(
+    script: Script,
+    workspace: &Workspace,
+    sandbox: &Sandbox,
+    cancel: &CancellationToken,
+) -> Result<Finished, RunError> {
+    use crate::sandbox::Report;
+    let began = Instant::now();
+    let Script { command, folder, environment, timeout, output_cap } = script;
+    let (mut child, mut leash) = sandbox.run(workspace, command, &environment, &folder).await?;
+    let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
+    let (mut stdout, mut stderr) = (Capture::new(output_cap), Capture::new(output_cap));
+    let (report, cut) = {
+        let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
+        let (report, cut) = match reading.wait(leash.report(), timeout, cancel).await {
+            Wait::Over(report) => (report, None),
+            Wait::TimedOut => (reading.until(ask_to_end(&mut leash)).await, Some(Ended::TimedOut)),
+            Wait::Cancelled => (reading.until(ask_to_end(&mut leash)).await, Some(Ended::Cancelled)),
+        };
+        // Nobody holds the pipes any more, so this ends with what is left in them.
+        reading.for_at_most(PIPE_GRACE).await;
+        (report, cut)
+    };
+    let (ended, strays) = match (report, cut) {
+        (Ok(Report::Failed(why)), _) => return Err(RunError::Refused(why)),
+        (Ok(Report::Ended { strays, .. }), Some(cut)) => (cut, strays),
+        (_, Some(cut)) => (cut, 0),
+        (Ok(Report::Ended { code, signal, strays }), None) => {
+            (code.map_or(Ended::Signal(signal.unwrap_or_default()), Ended::Code), strays)
+        }
+        (Ok(Report::Ready(_)), None) => return Err(RunError::Refused("there was no command".to_owned())),
+        (Err(error), None) => return Err(RunError::Refused(format!("its helper broke: {error}"))),
+    };
+    Ok(Finished { ended, stdout: stdout.finish(), stderr: stderr.finish(), duration: began.elapsed(), strays })
+}
+
+/// Lets the command tidy up, and has it killed if it does not come to an end.
+#[cfg(target_os = "linux")]
+async fn ask_to_end(leash: &mut crate::sandbox::Leash) -> io::Result<crate::sandbox::Report> {
+    leash.please_end().await;
+    if let Ok(report) = tokio::time::timeout(TERM_GRACE, leash.report()).await {
+        return report;
+    }
+    leash.let_go().await;
+    // After SIGKILL only the kernel can delay the end, on a disk that does not answer; that is not waited for.
+    tokio::time::timeout(TERM_GRACE, leash.report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Runs a command without a sandbox.
+async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<Finished> {
     let began = Instant::now();
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let (timeout, cap) = (script.timeout, script.output_cap);
@@ -85,28 +179,8 @@ pub(crate) async fn run(script: Script, cancel: &CancellationToken) -> io::Resul
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
     let (mut stdout, mut stderr) = (Capture::new(cap), Capture::new(cap));
     let (ended, strays) = {
-        let reading = async {
-            tokio::join!(
-                async {
-                    if let Some(pipe) = out_pipe {
-                        stdout.drain(pipe).await
-                    }
-                },
-                async {
-                    if let Some(pipe) = err_pipe {
-                        stderr.drain(pipe).await
-                    }
-                },
-            );
-        };
-        tokio::pin!(reading);
-        let mut reading = Reading { pipes: reading, over: false };
-        let wait = tokio::select! {
-            status = reading.until(child.wait()) => Wait::Over(status),
-            () = tokio::time::sleep(timeout) => Wait::TimedOut,
-            () = cancel.cancelled() => Wait::Cancelled,
-        };
-        let ended = match wait {
+        let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
+        let ended = match reading.wait(child.wait(), timeout, cancel).await {
             Wait::Over(status) => ended_by_itself(status?),
             Wait::TimedOut => {
                 reading.until(end(&mut child, &group)).await;
@@ -128,13 +202,34 @@ pub(crate) async fn run(script: Script, cancel: &CancellationToken) -> io::Resul
     Ok(Finished { ended, stdout: stdout.finish(), stderr: stderr.finish(), duration: began.elapsed(), strays })
 }
 
+async fn drain(capture: &mut Capture, pipe: Option<impl AsyncRead + Unpin>) {
+    if let Some(pipe) = pipe {
+        capture.drain(pipe).await;
+    }
+}
+
 /// Both pipes, read on while something else is waited for.
-struct Reading<F> {
-    pipes: F,
+struct Reading<'a> {
+    pipes: BoxFuture<'a, ()>,
     over: bool,
 }
 
-impl<F: Future<Output = ()> + Unpin> Reading<F> {
+impl<'a> Reading<'a> {
+    fn new(stdout: impl Future<Output = ()> + Send + 'a, stderr: impl Future<Output = ()> + Send + 'a) -> Self {
+        let pipes = async {
+            tokio::join!(stdout, stderr);
+        };
+        Self { pipes: pipes.boxed(), over: false }
+    }
+
+    async fn wait<T>(&mut self, end: impl Future<Output = T>, limit: Duration, cancel: &CancellationToken) -> Wait<T> {
+        tokio::select! {
+            value = self.until(end) => Wait::Over(value),
+            () = tokio::time::sleep(limit) => Wait::TimedOut,
+            () = cancel.cancelled() => Wait::Cancelled,
+        }
+    }
+
     async fn until<T>(&mut self, waited_for: impl Future<Output = T>) -> T {
         tokio::pin!(waited_for);
         loop {
@@ -171,10 +266,10 @@ async fn end(child: &mut Child, group: &Group) {
 }
 
 fn spawn(script: Script, mark: &str) -> io::Result<Child> {
-    let mut command = Command::new("bash");
+    let (program, arguments) = script.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
     command
-        .args(["--noprofile", "--norc", "-c"])
-        .arg(script.text)
+        .args(arguments)
         .env_clear()
         .envs(script.environment)
         .env(MARK, mark)

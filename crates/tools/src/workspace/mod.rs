@@ -21,4 +21,4 @@ pub use folders::WorkspaceFolders;
 const AREAS: [&str; 4] = ["uploads", "outputs", "temp", "skills"];
 
 /// Those that tools may write to.
-const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];
+pub(crate) const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];

@@ -44,7 +44,14 @@ impl Bench {
     }
 
     pub(crate) async fn with(project: Project, adapt: impl FnOnce(&mut ToolboxConfig)) -> Self {
-        let outside = tempfile::tempdir().unwrap();
+        Self::within(tempfile::tempdir().unwrap(), project, adapt).await
+    }
+
+    pub(crate) async fn within(
+        outside: tempfile::TempDir,
+        project: Project,
+        adapt: impl FnOnce(&mut ToolboxConfig),
+    ) -> Self {
         let folders = WorkspaceFolders::new(outside.path().join("workspaces"));
         let session_id = SessionId::generate();
         let mount = (project != Project::None).then(|| {

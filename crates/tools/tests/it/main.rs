@@ -6,5 +6,7 @@ mod commands;
 mod folders;
 mod hostile;
 mod reading;
+#[cfg(target_os = "linux")]
+mod sandbox;
 mod searching;
 mod writing;

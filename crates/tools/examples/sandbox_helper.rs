@@ -1,0 +1,11 @@
+//! The smallest program that can be the sandbox's helper, for tests of this crate.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == agentd_tools::sandbox::HELPER_ARGUMENT) {
+        return agentd_tools::sandbox::run_helper(arguments.collect());
+    }
+    ExitCode::FAILURE
+}

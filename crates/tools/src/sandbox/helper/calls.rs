@@ -1,0 +1,188 @@
+//! seccomp: system calls that no command needs, and sockets where there is no network.
+
+use std::collections::BTreeMap;
+
+use nix::errno::Errno;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Is, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, apply_filter,
+};
+
+use super::{Step, step};
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Refused with "operation not permitted", whatever their arguments: they inspect or change other processes, mounts,
+/// keys, the kernel, or the machine.
+const FORBIDDEN: &[i64] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_adjtimex,
+    libc::SYS_bpf,
+    libc::SYS_chroot,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_fanotify_init,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_kcmp,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pivot_root,
+    libc::SYS_process_madvise,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+];
+
+#[cfg(target_arch = "x86_64")]
+const FORBIDDEN_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_uselib];
+#[cfg(not(target_arch = "x86_64"))]
+const FORBIDDEN_HERE: &[i64] = &[];
+
+/// Refused as if the kernel did not know them, so that programs do without: what they do cannot be seen from here.
+const UNKNOWN: &[i64] =
+    &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+
+/// Filters the system calls from here on. Returns whether it could; on processors that are not known it cannot.
+pub(super) fn restrict(network: bool) -> Step<bool> {
+    let Some(processor) = processor() else { return Ok(false) };
+    let programs = (|| {
+        let forbidden = compile(forbidden(network)?, Errno::EPERM, processor)?;
+        let unknown: Rules = UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
+        Ok::<_, BackendError>([forbidden, compile(unknown, Errno::ENOSYS, processor)?])
+    })()
+    .map_err(step("compile the filter of system calls"))?;
+    for program in programs.iter().chain(&foreign()) {
+        match apply_filter(program) {
+            Ok(()) => {}
+            // A kernel without filters. Whoever needs them asks what is in force.
+            Err(seccompiler::Error::Seccomp(error))
+                if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) =>
+            {
+                return Ok(false);
+            }
+            Err(error) => return Err(format!("could not filter system calls: {error}")),
+        }
+    }
+    Ok(true)
+}
+
+fn processor() -> Option<TargetArch> {
+    if cfg!(target_arch = "x86_64") {
+        Some(TargetArch::x86_64)
+    } else if cfg!(target_arch = "aarch64") {
+        Some(TargetArch::aarch64)
+    } else {
+        None
+    }
+}
+
+/// A filter also ends every process that calls the kernel in the manner of another processor, such as a 32-bit one.
+fn compile(rules: Rules, error: Errno, processor: TargetArch) -> Result<BpfProgram, BackendError> {
+    let refuse = SeccompAction::Errno((error as i32).cast_unsigned());
+    SeccompFilter::new(rules, SeccompAction::Allow, refuse, processor)?.try_into()
+}
+
+fn forbidden(network: bool) -> Result<Rules, BackendError> {
+    let mut rules: Rules = FORBIDDEN.iter().chain(FORBIDDEN_HERE).map(|call| (*call, Vec::new())).collect();
+    rules.insert(libc::SYS_clone, namespaces()?);
+    rules.insert(libc::SYS_ioctl, terminals()?);
+    rules.insert(libc::SYS_socket, if network { sockets()? } else { Vec::new() });
+    rules.insert(libc::SYS_socketpair, pairs()?);
+    Ok(rules)
+}
+
+fn is(argument: u8, operator: Is, value: i32) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, Length::Dword, operator, u64::from(value.cast_unsigned()))
+}
+
+/// Children in namespaces of their own.
+fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
+    const NAMESPACES: [i32; 7] = [
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWCGROUP,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+    ];
+    let has = |flag: i32| is(0, Is::MaskedEq(u64::from(flag.cast_unsigned())), flag);
+    NAMESPACES.into_iter().map(|flag| SeccompRule::new(vec![has(flag)?])).collect()
+}
+
+/// Typing into a terminal on behalf of the person.
+fn terminals() -> Result<Vec<SeccompRule>, BackendError> {
+    const TIOCLINUX: i32 = 0x541c;
+    let calls = [i32::try_from(libc::TIOCSTI).unwrap_or_default(), TIOCLINUX];
+    calls.into_iter().map(|call| SeccompRule::new(vec![is(1, Is::Eq, call)?])).collect()
+}
+
+/// With the network: every family but the internet's, and netlink beyond what looking up an address takes. Sockets of
+/// this machine stay closed: behind them are the session bus, key agents, and the daemon.
+fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
+    let other = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| is(0, Is::Ne, family));
+    Ok(vec![
+        SeccompRule::new(other.into_iter().collect::<Result<_, _>>()?)?,
+        SeccompRule::new(vec![is(0, Is::Eq, libc::AF_NETLINK)?, is(2, Is::Ne, libc::NETLINK_ROUTE)?])?,
+    ])
+}
+
+/// Pairs of streams are pipes. Datagrams can be sent to any address, and other families are other protocols.
+fn pairs() -> Result<Vec<SeccompRule>, BackendError> {
+    const KIND: u64 = 0xf;
+    let other = vec![is(0, Is::Ne, libc::AF_UNIX)?];
+    let kind = |kind: i32| SeccompRule::new(vec![is(1, Is::MaskedEq(KIND), kind)?]);
+    Ok(vec![SeccompRule::new(other)?, kind(libc::SOCK_DGRAM)?, kind(libc::SOCK_RAW)?])
+}
+
+/// The second table of system calls of the 64-bit PC has the same numbers with one bit set, which no rule above has.
+#[cfg(target_arch = "x86_64")]
+fn foreign() -> Option<BpfProgram> {
+    use seccompiler::sock_filter;
+    const LOAD: u16 = 0x20; // the word at this place of the call's description; the number is at 0
+    const JUMP_IF_SET: u16 = 0x45;
+    const RETURN: u16 = 0x06;
+    const BIT: u32 = 0x4000_0000;
+    const ALLOW: u32 = 0x7fff_0000;
+    const REFUSE: u32 = 0x0005_0000 | Errno::ENOSYS as u32;
+    Some(vec![
+        sock_filter { code: LOAD, jt: 0, jf: 0, k: 0 },
+        sock_filter { code: JUMP_IF_SET, jt: 0, jf: 1, k: BIT },
+        sock_filter { code: RETURN, jt: 0, jf: 0, k: REFUSE },
+        sock_filter { code: RETURN, jt: 0, jf: 0, k: ALLOW },
+    ])
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn foreign() -> Option<BpfProgram> {
+    None
+}

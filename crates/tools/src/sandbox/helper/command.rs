@@ -1,0 +1,76 @@
+//! The process that becomes the command.
+
+use std::{ffi::CString, os::unix::net::UnixStream};
+
+use nix::{
+    sys::resource::{Resource, getrlimit, setrlimit},
+    unistd::{Pid, execvp},
+};
+
+use super::{
+    super::policy::{InForce, Policy, Report, SandboxLimits},
+    Folder, Step, calls, files,
+    namespaces::Namespaces,
+    raw, step, tell,
+};
+
+/// What an administrator may still do to files that Landlock lets it reach: own, read and write those of others.
+const FILE_CAPABILITIES: [u64; 4] = [0, 1, 3, 4];
+
+/// Locks this process in and becomes the command. Returns to nobody.
+pub(super) fn become_it(
+    leash: &UnixStream,
+    keeper: Pid,
+    policy: &Policy,
+    namespaces: Option<Namespaces>,
+    folder: &Folder,
+    command: &[CString],
+) -> ! {
+    let report = match lock_in(keeper, policy, namespaces, folder) {
+        Err(why) => Report::Failed(why),
+        Ok(force) => match (force.gap(), command.first()) {
+            (Some(gap), _) if policy.enforce => Report::Failed(gap.to_owned()),
+            (_, None) => Report::Ready(force),
+            (_, Some(program)) => {
+                let error = execvp(program, command).unwrap_err();
+                Report::Failed(format!("could not start {}: {error}", program.to_string_lossy()))
+            }
+        },
+    };
+    tell(leash, &report);
+    std::process::exit(1)
+}
+
+fn lock_in(keeper: Pid, policy: &Policy, namespaces: Option<Namespaces>, folder: &Folder) -> Step<InForce> {
+    raw::die_with(keeper)?;
+    // A session of its own, so that no signal to its group meets the keeper.
+    nix::unistd::setsid().map_err(step("leave the keeper's session"))?;
+    raw::default_signals()?;
+    raw::close_on_exec();
+    folder.enter()?;
+    limit(&policy.limits)?;
+    // Owners and modes are beyond Landlock, so the right to change them is left only where the rest is read-only.
+    raw::drop_capabilities(if namespaces.is_some() { &FILE_CAPABILITIES } else { &[] });
+    nix::sys::prctl::set_no_new_privs().map_err(step("give up privileges"))?;
+    let landlock = files::restrict(policy, namespaces.is_some())?;
+    let seccomp = calls::restrict(policy.network)?;
+    let own_proc = namespaces.is_some_and(|namespaces| namespaces.own_proc);
+    Ok(InForce { landlock, seccomp, namespaces: namespaces.is_some(), own_proc })
+}
+
+fn limit(limits: &SandboxLimits) -> Step<()> {
+    // Memory is limited by what can be written: programs that reserve address space would not start otherwise.
+    let wanted = [
+        (Resource::RLIMIT_CPU, limits.cpu_seconds),
+        (Resource::RLIMIT_DATA, limits.memory_bytes),
+        (Resource::RLIMIT_FSIZE, limits.file_bytes),
+        (Resource::RLIMIT_NOFILE, limits.open_files),
+        (Resource::RLIMIT_CORE, Some(0)),
+    ];
+    for (resource, limit) in wanted.into_iter().filter_map(|(resource, limit)| Some((resource, limit?))) {
+        let (_, most) = getrlimit(resource).map_err(step("read the limits"))?;
+        let limit = limit.min(most);
+        setrlimit(resource, limit, limit).map_err(step("set the limits"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Waits for the command, collects orphans, holds the leash, and kills what is left.
+
+use std::{
+    ffi::CString,
+    io::Read as _,
+    os::{fd::AsFd as _, unix::net::UnixStream},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        signal::{SigSet, SigmaskHow, Signal, kill, killpg, sigprocmask},
+        signalfd::{SfdFlags, SignalFd},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::{ForkResult, Pid, getpid},
+};
+
+use super::{
+    super::policy::{PLEASE_END, Policy, Report},
+    Folder, Step, command, fork_alone, let_go_of_output,
+    namespaces::{Namespaces, mount_proc},
+    step, tell,
+};
+
+/// How long children that the command left behind have to end by themselves: the ends of pipelines do.
+const ORPHANS_GRACE: Duration = Duration::from_millis(200);
+
+/// How long dying children are waited for. Only a disk that does not answer takes longer.
+const DYING: Duration = Duration::from_secs(2);
+
+/// Runs the command to its end and tells how it ended.
+pub(super) fn run(
+    leash: &UnixStream,
+    policy: &Policy,
+    namespaces: Option<Namespaces>,
+    folder: &Folder,
+    command: &[CString],
+) -> Step<()> {
+    let namespaces = namespaces.map(|_| Namespaces { own_proc: mount_proc() });
+    // Before the fork, so that no end is missed.
+    let mut ends = SigSet::empty();
+    ends.add(Signal::SIGCHLD);
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&ends), None).map_err(step("hold back signals"))?;
+    let signals =
+        SignalFd::with_flags(&ends, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(step("receive signals"))?;
+    let keeper = getpid();
+    let child = match fork_alone()? {
+        ForkResult::Child => command::become_it(leash, keeper, policy, namespaces, folder, command),
+        ForkResult::Parent { child } => child,
+    };
+    let_go_of_output()?;
+    leash.set_nonblocking(true).map_err(step("listen to the daemon"))?;
+    let mut keeper = Keeper { leash, signals, child, alone: namespaces.is_some(), ended: None, killed: 0 };
+    keeper.until_command_ends();
+    keeper.until_all_are_gone();
+    if let Some((code, signal)) = keeper.ended {
+        tell(leash, &Report::Ended { code, signal, strays: keeper.killed });
+    }
+    Ok(())
+}
+
+struct Keeper<'a> {
+    leash: &'a UnixStream,
+    signals: SignalFd,
+    child: Pid,
+    /// Whether all processes that we can see are ours to kill.
+    alone: bool,
+    /// How the command ended: its code, or its signal.
+    ended: Option<(Option<i32>, Option<i32>)>,
+    /// Who had to be killed after the command had ended.
+    killed: usize,
+}
+
+/// What the daemon wants.
+enum Word {
+    Nothing,
+    End,
+    Kill,
+}
+
+impl Keeper<'_> {
+    fn until_command_ends(&mut self) {
+        loop {
+            self.collect(false);
+            if self.ended.is_some() {
+                return;
+            }
+            self.wait(None);
+            match self.listen() {
+                Word::Nothing => {}
+                Word::End => self.signal(Signal::SIGTERM),
+                Word::Kill => return self.signal(Signal::SIGKILL),
+            }
+        }
+    }
+
+    /// Whoever is left may end by itself for a moment, and is killed then, again and again until nobody is left.
+    fn until_all_are_gone(&mut self) {
+        let grace = Instant::now() + ORPHANS_GRACE;
+        while self.ended.is_some() && self.collect(false) {
+            let left = grace.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.wait(Some(left));
+            if matches!(self.listen(), Word::Kill) {
+                break;
+            }
+        }
+        let limit = Instant::now() + DYING;
+        while self.collect(true) && Instant::now() < limit {
+            self.signal(Signal::SIGKILL);
+            self.wait(Some(Duration::from_millis(10)));
+        }
+    }
+
+    /// Takes in everybody who has ended. Returns whether there are more.
+    fn collect(&mut self, killing: bool) -> bool {
+        while let Ok(Some(_)) = self.signals.read_signal() {}
+        loop {
+            match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(process, code)) if process == self.child => self.ended = Some((Some(code), None)),
+                Ok(WaitStatus::Signaled(process, signal, _)) if process == self.child => {
+                    self.ended = Some((None, Some(signal as i32)));
+                }
+                Ok(WaitStatus::Signaled(_, Signal::SIGKILL, _)) if killing => self.killed += 1,
+                Ok(WaitStatus::StillAlive) => return true,
+                Err(nix::errno::Errno::EINTR) | Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn wait(&self, limit: Option<Duration>) {
+        let timeout = limit.map_or(PollTimeout::NONE, |limit| {
+            PollTimeout::from(u16::try_from(limit.as_millis().max(1)).unwrap_or(u16::MAX))
+        });
+        let mut sources =
+            [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(self.leash.as_fd(), PollFlags::POLLIN)];
+        // Once the leash is broken it is always ready, and the loops that wait then do so for the signals alone.
+        let sources = if self.ended.is_some() { &mut sources[..1] } else { &mut sources[..] };
+        let _ = poll(sources, timeout);
+    }
+
+    fn listen(&self) -> Word {
+        let mut byte = [0];
+        match (&mut &*self.leash).read(&mut byte) {
+            Ok(1) if byte[0] == PLEASE_END => Word::End,
+            Ok(1) => Word::Nothing,
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {
+                Word::Nothing
+            }
+            // The daemon has let go, or is gone.
+            Ok(_) | Err(_) => Word::Kill,
+        }
+    }
+
+    /// Signals whoever the command has started. It may be gone already.
+    fn signal(&self, signal: Signal) {
+        if self.alone {
+            // From the first process of a namespace this reaches all others in it and nobody else.
+            let _ = kill(Pid::from_raw(-1), signal);
+            return;
+        }
+        let _ = killpg(self.child, signal);
+        if signal == Signal::SIGKILL {
+            // Orphans come to us, so that children of children are found in a later round.
+            for process in children() {
+                let _ = kill(process, signal);
+            }
+        }
+    }
+}
+
+/// The processes whose parent we are.
+fn children() -> Vec<Pid> {
+    let own = getpid().to_string();
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.filter_map(|process| process.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let is_ours = |process: &i32| {
+        std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| {
+            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) == Some(own.as_str())
+        })
+    };
+    numbers.filter(is_ours).map(Pid::from_raw).collect()
+}

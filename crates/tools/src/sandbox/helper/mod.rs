@@ -1,0 +1,181 @@
+//! The helper: a program with one thread that locks itself in and becomes the command.
+//!
+//! There are up to three processes. The *outer* one is what the daemon started. Where there are namespaces it forks the
+//! *keeper*, which is then the first process of a new process table; elsewhere it is the keeper itself and inherits
+//! every orphan. The keeper forks the *command*, holds the leash, collects who dies, and kills the rest when the
+//! command has ended or the leash has broken.
+//!
+//! - `namespaces`: a user, mount and process namespace; what is mounted there. `raw`: system calls that have no
+//!   wrapper.
+//! - [`mod@keeper`]: waits and kills.
+//! - [`mod@command`]: limits, privileges, files, system calls, and then the program. In this order, because each step
+//!   needs what the next one takes away.
+//! - `files`: Landlock. `calls`: seccomp.
+
+mod calls;
+mod command;
+mod files;
+mod keeper;
+mod namespaces;
+mod raw;
+
+use std::{
+    ffi::{CString, OsString},
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsFd as _, FromRawFd as _, OwnedFd},
+        unix::{ffi::OsStringExt as _, net::UnixStream},
+    },
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    sys::wait::waitpid,
+    unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork},
+};
+
+use super::policy::{Policy, Report};
+
+/// The longest policy that is read, in bytes.
+const MAX_POLICY: u64 = 1024 * 1024;
+
+/// Why a step failed: a sentence for whoever reads the log.
+type Step<T> = Result<T, String>;
+
+/// Adds what was attempted.
+fn step<E: std::fmt::Display>(attempted: &str) -> impl FnOnce(E) -> String + '_ {
+    move |error| format!("could not {attempted}: {error}")
+}
+
+/// Becomes `command`, locked in by the policy that comes over standard input; without a command, only tries. Called
+/// first thing in `main`, before any thread, logging or configuration.
+#[must_use]
+pub fn run_helper(command: Vec<OsString>) -> ExitCode {
+    let Ok(leash) = take_leash() else { return ExitCode::FAILURE };
+    match outer(&leash, command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            tell(&leash, &Report::Failed(why));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The leash is standard input. It is moved away, so that no program inherits it.
+#[allow(unsafe_code, reason = "a descriptor is a number, and only we can say that nobody else owns it")]
+fn take_leash() -> io::Result<UnixStream> {
+    let fd = fcntl(io::stdin().as_fd(), FcntlArg::F_DUPFD_CLOEXEC(3))?;
+    // SAFETY: `fcntl` has just made this descriptor for us.
+    let leash = unsafe { OwnedFd::from_raw_fd(fd) };
+    let nothing = std::fs::File::open("/dev/null")?;
+    dup2_stdin(&nothing)?;
+    Ok(leash.into())
+}
+
+/// Leaves the pipes to the command, so that they end with it.
+fn let_go_of_output() -> Step<()> {
+    let nothing = std::fs::OpenOptions::new().write(true).open("/dev/null").map_err(step("open /dev/null"))?;
+    dup2_stdout(&nothing).and_then(|()| dup2_stderr(&nothing)).map_err(step("let go of the output"))
+}
+
+/// Writes one line. Whoever does not read it any more needs it no more.
+fn tell(mut leash: &UnixStream, report: &Report) {
+    if let Ok(mut line) = serde_json::to_vec(report) {
+        line.push(b'\n');
+        let _ = leash.write_all(&line);
+    }
+}
+
+fn outer(leash: &UnixStream, command: Vec<OsString>) -> Step<()> {
+    let policy = read_policy(leash)?;
+    let command = command
+        .into_iter()
+        .map(|part| CString::new(part.into_vec()).map_err(step("read the command")))
+        .collect::<Step<Vec<_>>>()?;
+    // The daemon's terminal, if it has one, is none of ours.
+    nix::unistd::setsid().map_err(step("leave the daemon's session"))?;
+    let folder = Folder::current()?;
+    let namespaces = if policy.namespaces { Some(namespaces::enter(&policy)?) } else { None };
+    if namespaces.is_none() {
+        nix::sys::prctl::set_child_subreaper(true).map_err(step("adopt orphans"))?;
+        harden();
+        return keeper::run(leash, &policy, None, &folder, &command);
+    }
+    match fork_alone()? {
+        ForkResult::Child => {
+            harden();
+            let ran = raw::die_with_parent().and_then(|()| keeper::run(leash, &policy, namespaces, &folder, &command));
+            if let Err(why) = &ran {
+                tell(leash, &Report::Failed(why.clone()));
+            }
+            std::process::exit(i32::from(ran.is_err()));
+        }
+        ForkResult::Parent { child } => {
+            harden();
+            let_go_of_output()?;
+            while waitpid(child, None) == Err(nix::errno::Errno::EINTR) {}
+            Ok(())
+        }
+    }
+}
+
+/// Keeps our memory and descriptors from processes of the same user. Only a further wall: Landlock has said so before.
+fn harden() {
+    let _ = nix::sys::prctl::set_dumpable(false);
+}
+
+/// Forks a process that has one thread, so that the child may do whatever the parent might.
+#[allow(unsafe_code, reason = "forking is only unsafe beside other threads")]
+fn fork_alone() -> Step<ForkResult> {
+    // SAFETY: the helper has one thread: `main` calls `run_helper` before it starts any, and nothing here starts one.
+    unsafe { fork() }.map_err(step("fork"))
+}
+
+fn read_policy(mut leash: &UnixStream) -> Step<Policy> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    // Byte by byte, because what follows the line belongs to the keeper.
+    while line.len() < 4 {
+        if leash.read(&mut byte).map_err(step("read the policy"))? == 0 {
+            return Err("the policy did not come".to_owned());
+        }
+        line.push(byte[0]);
+    }
+    let length = u64::from(u32::from_le_bytes([line[0], line[1], line[2], line[3]]));
+    if length > MAX_POLICY {
+        return Err(format!("the policy has {length} bytes, which is too long"));
+    }
+    let mut text = Vec::new();
+    leash.take(length).read_to_end(&mut text).map_err(step("read the policy"))?;
+    serde_json::from_slice(&text).map_err(step("understand the policy"))
+}
+
+/// The folder in which the command starts. The daemon has opened it and made it ours.
+struct Folder {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Folder {
+    fn current() -> Step<Self> {
+        let path = std::env::current_dir().map_err(step("find the folder to start in"))?;
+        Ok(Self { identity: identity()?, path })
+    }
+
+    /// Enters it again: after mounting, its path leads to another view of it.
+    fn enter(&self) -> Step<()> {
+        std::env::set_current_dir(&self.path).map_err(step("enter the folder to start in"))?;
+        if identity()? == self.identity {
+            return Ok(());
+        }
+        Err("the folder to start in was exchanged for another one".to_owned())
+    }
+}
+
+fn identity() -> Step<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = std::fs::metadata(".").map_err(step("look at the folder to start in"))?;
+    Ok((metadata.dev(), metadata.ino()))
+}

@@ -1,0 +1,139 @@
+//! A user, mount and process namespace: a file system that is read-only but for a few folders, with a fresh `/tmp`,
+//! and a process table that ends with its first process.
+
+use std::{
+    fs, io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, unshare},
+    unistd::{getegid, geteuid},
+};
+
+use super::{
+    super::{places::FRESH, policy::Policy},
+    Step, raw, step,
+};
+
+/// How much a fresh folder holds. It is memory.
+const FRESH_OPTIONS: &str = "mode=1777,size=512m,nr_inodes=100k";
+
+/// We are in namespaces.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Namespaces {
+    /// Whether `/proc` was mounted anew. Where the system hides parts of its own, it cannot be.
+    pub(super) own_proc: bool,
+}
+
+/// Something to be mounted.
+struct Layer {
+    path: PathBuf,
+    what: What,
+}
+
+enum What {
+    /// A folder in memory.
+    Fresh,
+    /// What was mounted there before.
+    Tree { tree: OwnedFd, writable: bool },
+    /// Nothing to be seen.
+    Hidden { folder: bool },
+}
+
+/// Makes the namespaces and everything in them but `/proc`, which the first process in them has to mount.
+pub(super) fn enter(policy: &Policy) -> Step<Namespaces> {
+    let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
+    let (user, group) = (geteuid(), getegid());
+    // The system's administrator needs no user namespace, and without one files of all users keep their owners.
+    if !(user.is_root() && unshare(own).is_ok()) {
+        unshare(own | CloneFlags::CLONE_NEWUSER).map_err(step("make namespaces"))?;
+        fs::write("/proc/self/setgroups", "deny").map_err(step("fix the groups"))?;
+        fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(step("map the user"))?;
+        fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(step("map the group"))?;
+    }
+    let none: Option<&str> = None;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(step("detach from the mounts"))?;
+    let layers = layers(policy)?;
+    raw::make_read_only(Path::new("/")).map_err(step("make the file system read-only"))?;
+    for layer in layers {
+        place(&layer).map_err(|error| format!("could not mount {}: {error}", layer.path.display()))?;
+    }
+    Ok(Namespaces { own_proc: false })
+}
+
+/// What is mounted, parents first.
+fn layers(policy: &Policy) -> Step<Vec<Layer>> {
+    let mut layers: Vec<Layer> = FRESH
+        .iter()
+        .map(PathBuf::from)
+        .filter(|path| path.is_dir())
+        .map(|path| Layer { path, what: What::Fresh })
+        .collect();
+    for tree in &policy.trees {
+        // A link is resolved now: what it points to is what Landlock allows later.
+        let Ok(path) = fs::canonicalize(&tree.path) else { continue };
+        let cloned = raw::clone_tree(&path).map_err(|error| format!("could not keep {}: {error}", path.display()))?;
+        layers.push(Layer { path, what: What::Tree { tree: cloned, writable: tree.writable } });
+    }
+    for hidden in &policy.hidden {
+        let Ok(path) = fs::canonicalize(hidden) else { continue };
+        // Only where it would be seen: all else is out of reach already.
+        let seen = policy.read.iter().chain(&policy.write).any(|place| path.starts_with(place));
+        let fresh = FRESH.iter().any(|fresh| path.starts_with(fresh));
+        if seen && (!fresh || policy.trees.iter().any(|tree| path.starts_with(&tree.path))) {
+            let folder = path.is_dir();
+            layers.push(Layer { path, what: What::Hidden { folder } });
+        }
+    }
+    // Of two at one place the later one wins: what is hidden stays so.
+    layers.sort_by_key(|layer| layer.path.components().count());
+    Ok(layers)
+}
+
+fn place(layer: &Layer) -> io::Result<()> {
+    let none: Option<&str> = None;
+    let path = &layer.path;
+    match &layer.what {
+        What::Fresh => {
+            mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(FRESH_OPTIONS))?
+        }
+        What::Tree { tree, writable } => {
+            make_place(tree, path)?;
+            raw::attach(tree, path)?;
+            if !writable {
+                raw::make_read_only(path)?;
+            }
+        }
+        What::Hidden { folder: true } => {
+            mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_RDONLY, Some("mode=0555,size=4k"))?;
+        }
+        What::Hidden { folder: false } => mount(Some("/dev/null"), path, none, MsFlags::MS_BIND, none)?,
+    }
+    Ok(())
+}
+
+/// In a fresh or hidden folder there is nothing yet to mount on.
+fn make_place(tree: &OwnedFd, path: &Path) -> io::Result<()> {
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let is_folder = fs::File::from(tree.try_clone()?).metadata()?.is_dir();
+    let folder = if is_folder { Some(path) } else { path.parent() };
+    if let Some(folder) = folder {
+        fs::create_dir_all(folder)?;
+    }
+    if !is_folder {
+        fs::File::create(path)?;
+    }
+    Ok(())
+}
+
+/// Shows only the processes of the namespace. Called by its first process.
+pub(super) fn mount_proc() -> bool {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    let none: Option<&str> = None;
+    mount(Some("proc"), "/proc", Some("proc"), flags, none).is_ok()
+}

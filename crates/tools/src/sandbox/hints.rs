@@ -1,0 +1,78 @@
+//! What a model is told when a command failed at something that the sandbox forbids. It is a guess from words.
+
+/// How much of the end of standard error is looked at, in bytes.
+const LOOKED_AT: usize = 8 * 1024;
+
+const NETWORK: &[&str] = &[
+    "network is unreachable",
+    "could not resolve",
+    "couldn't resolve",
+    "name resolution",
+    "name or service not known",
+    "getaddrinfo",
+    "eai_again",
+    "socket: operation not permitted",
+    "dial tcp",
+    "failed to lookup address",
+    "couldn't connect",
+    "could not connect",
+    "unable to connect",
+    "failed to connect",
+    "create socket",
+    "socket(",
+];
+
+const FILES: &[&str] =
+    &["permission denied", "operation not permitted", "read-only file system", "eacces", "eperm", "erofs"];
+
+const LIMITS: &[&str] =
+    &["cannot allocate memory", "file size limit exceeded", "file too large", "too many open files"];
+
+/// One sentence for the model, if the words of a failed command look as if the sandbox had been in its way.
+pub(crate) fn hint(stderr: &str, network: bool) -> Option<&'static str> {
+    let mut start = stderr.len().saturating_sub(LOOKED_AT);
+    while !stderr.is_char_boundary(start) {
+        start += 1;
+    }
+    let said = stderr[start..].to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if !network && (says(NETWORK) || (said.contains("socket") && says(FILES))) {
+        return Some(
+            "[the sandbox forbids sockets: commands have no network. Work without it, or ask the person to set \
+             sandbox.network in agentd.yaml]",
+        );
+    }
+    if says(FILES) {
+        return Some(
+            "[the sandbox allows commands to change only uploads/, outputs/, temp/ and a writable $PROJECT, and to read \
+             these and the system. Work there, or ask the person to list the folder in sandbox.read or sandbox.write \
+             in agentd.yaml]",
+        );
+    }
+    says(LIMITS).then_some("[the sandbox limits memory, file sizes and open files; do it in smaller pieces]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_refusals_are_known() {
+        #[track_caller]
+        fn check(stderr: &str, network: bool, expected: Option<&str>) {
+            match (hint(stderr, network), expected) {
+                (Some(hint), Some(part)) => assert!(hint.contains(part), "{hint}"),
+                (None, None) => {}
+                (hint, _) => panic!("{stderr}: {hint:?}"),
+            }
+        }
+        check("curl: (6) Could not resolve host: example.org", false, Some("no network"));
+        check("PermissionError: [Errno 1] Operation not permitted: socket", false, Some("no network"));
+        check("curl: (6) Could not resolve host: example.org", true, None);
+        check("bash: /etc/x: Permission denied", false, Some("sandbox.write"));
+        check("touch: cannot touch '/usr/x': Read-only file system", true, Some("outputs/"));
+        check("bash: fork: Cannot allocate memory", false, Some("limits"));
+        check("error[E0308]: mismatched types", false, None);
+        check(&format!("ä{}", "x".repeat(LOOKED_AT - 1)), false, None);
+    }
+}

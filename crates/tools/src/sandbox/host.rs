@@ -1,0 +1,376 @@
+//! The daemon's side of the sandbox: it starts helpers, holds their leashes, and knows what the kernel offers.
+
+use std::{fmt, path::PathBuf};
+
+use super::policy::SandboxLimits;
+
+/// How commands are locked in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxConfig {
+    /// What happens where the kernel offers less.
+    pub mode: SandboxMode,
+    /// The program that calls [`run_helper`](super::run_helper) when its first argument is
+    /// [`HELPER_ARGUMENT`](super::HELPER_ARGUMENT). `/proc/self/exe` is this program even after its file was replaced.
+    pub helper: PathBuf,
+    /// Whether commands may use the network.
+    pub network: bool,
+    /// Files and folders that commands may read besides the system and the session's own. Those that are not there
+    /// are left out.
+    pub read: Vec<PathBuf>,
+    /// Folders that commands may change besides the session's own.
+    pub write: Vec<PathBuf>,
+    /// What no command may see, even in a folder that it may read.
+    pub hidden: Vec<PathBuf>,
+    /// How much each process may take.
+    pub limits: SandboxLimits,
+}
+
+impl SandboxConfig {
+    /// The strictest: enforced, no network, nothing beyond the system and the session's own.
+    #[must_use]
+    pub fn new(helper: PathBuf) -> Self {
+        Self {
+            mode: SandboxMode::Enforce,
+            helper,
+            network: false,
+            read: Vec::new(),
+            write: Vec::new(),
+            hidden: Vec::new(),
+            limits: SandboxLimits::default(),
+        }
+    }
+}
+
+/// What happens where the kernel offers less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SandboxMode {
+    /// Commands do not run where files or network cannot be kept from them.
+    Enforce,
+    /// They run with what there is.
+    BestEffort,
+    /// They run without a sandbox.
+    Off,
+}
+
+impl fmt::Display for SandboxMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Enforce => "enforce",
+            Self::BestEffort => "best_effort",
+            Self::Off => "off",
+        })
+    }
+}
+
+/// What holds for commands here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxStatus {
+    /// What happens where the kernel offers less.
+    pub mode: SandboxMode,
+    /// Whether commands can run.
+    pub runs: bool,
+    /// The version of Landlock's interface, 0 without Landlock.
+    pub landlock: u8,
+    /// Whether system calls are filtered.
+    pub seccomp: bool,
+    /// Whether a command has a process table, a `/tmp` and a read-only file system of its own.
+    pub namespaces: bool,
+    /// Whether commands may use the network.
+    pub network: bool,
+    /// What is not as strong as it could be, one sentence each.
+    pub weaknesses: Vec<String>,
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::Leash;
+#[cfg(target_os = "linux")]
+pub use linux::Sandbox;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::{
+        collections::BTreeMap,
+        ffi::OsString,
+        io,
+        os::{
+            fd::{AsRawFd as _, OwnedFd},
+            unix::net::UnixStream as StdStream,
+        },
+        process::Stdio,
+        time::Duration,
+    };
+
+    use agentd_core::ports::Workspace;
+    use tokio::{
+        io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+        net::{
+            UnixStream,
+            unix::{OwnedReadHalf, OwnedWriteHalf},
+        },
+        process::{Child, Command},
+        sync::OnceCell,
+    };
+
+    use super::{
+        super::{
+            HELPER_ARGUMENT,
+            places::places,
+            policy::{InForce, PLEASE_END, Policy, Report, Tree},
+        },
+        *,
+    };
+
+    /// How long the first helper may take to say what the kernel offers.
+    const PROBE_LIMIT: Duration = Duration::from_secs(10);
+
+    /// Starts commands that are locked in.
+    #[derive(Debug)]
+    pub struct Sandbox {
+        config: SandboxConfig,
+        offer: OnceCell<Offer>,
+    }
+
+    /// What the first helpers found.
+    #[derive(Debug, Clone)]
+    struct Offer {
+        force: Result<InForce, String>,
+        /// Why there are no namespaces.
+        no_namespaces: Option<String>,
+    }
+
+    impl Sandbox {
+        /// A sandbox, set up so. Nothing is started.
+        #[must_use]
+        pub fn new(config: SandboxConfig) -> Self {
+            Self { config, offer: OnceCell::new() }
+        }
+
+        /// Whether commands are locked in at all.
+        #[must_use]
+        pub fn is_on(&self) -> bool {
+            self.config.mode != SandboxMode::Off
+        }
+
+        /// Whether commands may use the network.
+        #[must_use]
+        pub fn allows_network(&self) -> bool {
+            self.config.network
+        }
+
+        /// What holds here. The first call tries it.
+        pub async fn status(&self) -> SandboxStatus {
+            let mode = self.config.mode;
+            let mut status = SandboxStatus {
+                mode,
+                runs: true,
+                landlock: 0,
+                seccomp: false,
+                namespaces: false,
+                network: self.config.network || mode == SandboxMode::Off,
+                weaknesses: Vec::new(),
+            };
+            if mode == SandboxMode::Off {
+                status.weaknesses.push("the sandbox is off: commands may do whatever you may do".to_owned());
+                return status;
+            }
+            let offer = self.offer().await;
+            match &offer.force {
+                Err(why) => {
+                    status.runs = false;
+                    status.weaknesses.push(why.clone());
+                }
+                Ok(force) => {
+                    status.landlock = force.landlock;
+                    status.seccomp = force.seccomp;
+                    status.namespaces = force.namespaces;
+                    status.runs = mode != SandboxMode::Enforce || force.gap().is_none();
+                    status.weaknesses.extend(weaknesses(*force, offer.no_namespaces.as_deref()));
+                }
+            }
+            status
+        }
+
+        /// What the kernel offers, found out once.
+        async fn offer(&self) -> &Offer {
+            self.offer.get_or_init(|| self.probe()).await
+        }
+
+        async fn probe(&self) -> Offer {
+            let with = self.try_out(true).await;
+            match with {
+                Ok(force) => Offer { force: Ok(force), no_namespaces: None },
+                Err(why) => Offer { force: self.try_out(false).await, no_namespaces: Some(why) },
+            }
+        }
+
+        async fn try_out(&self, namespaces: bool) -> Result<InForce, String> {
+            let policy = Policy {
+                read: vec!["/usr".into()],
+                write: Vec::new(),
+                trees: vec![Tree { path: "/usr".into(), writable: false }],
+                hidden: Vec::new(),
+                network: self.config.network,
+                limits: self.config.limits,
+                namespaces,
+                enforce: false,
+            };
+            let broken = |error: io::Error| format!("could not start the sandbox's helper: {error}");
+            let root: OwnedFd = std::fs::File::open("/").map_err(broken)?.into();
+            let started = self.start(&policy, Vec::new(), &BTreeMap::new(), &root).await.map_err(broken)?;
+            let (mut child, mut leash) = started;
+            let report = tokio::time::timeout(PROBE_LIMIT, leash.report()).await;
+            drop(leash);
+            let _ = tokio::time::timeout(PROBE_LIMIT, child.wait()).await;
+            match report {
+                Ok(Ok(Report::Ready(force))) => Ok(force),
+                Ok(Ok(Report::Failed(why))) => Err(why),
+                Ok(Ok(Report::Ended { .. })) => Err("the sandbox's helper answered something else".to_owned()),
+                Ok(Err(error)) => Err(format!("the sandbox's helper did not answer: {error}")),
+                Err(_) => Err("the sandbox's helper did not answer in time".to_owned()),
+            }
+        }
+
+        /// Starts a command that may reach what this workspace allows.
+        pub(crate) async fn run(
+            &self,
+            workspace: &Workspace,
+            command: Vec<OsString>,
+            environment: &BTreeMap<OsString, OsString>,
+            folder: &OwnedFd,
+        ) -> io::Result<(Child, Leash)> {
+            let config = &self.config;
+            let places = places(workspace, &config.read, &config.write, &config.hidden);
+            let policy = Policy {
+                read: places.read,
+                write: places.write,
+                trees: places.trees,
+                hidden: config.hidden.clone(),
+                network: config.network,
+                limits: config.limits,
+                namespaces: self.offer().await.no_namespaces.is_none(),
+                enforce: config.mode == SandboxMode::Enforce,
+            };
+            self.start(&policy, command, environment, folder).await
+        }
+
+        async fn start(
+            &self,
+            policy: &Policy,
+            command: Vec<OsString>,
+            environment: &BTreeMap<OsString, OsString>,
+            folder: &OwnedFd,
+        ) -> io::Result<(Child, Leash)> {
+            let policy = serde_json::to_vec(policy)?;
+            let length = u32::try_from(policy.len()).map_err(io::Error::other)?;
+            let (ours, theirs) = StdStream::pair()?;
+            let child = Command::new(&self.config.helper)
+                .arg(HELPER_ARGUMENT)
+                .args(command)
+                .env_clear()
+                .envs(environment)
+                .stdin(Stdio::from(OwnedFd::from(theirs)))
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                // The folder is open, so that no rename can change what is meant.
+                .current_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+                .spawn()?;
+            ours.set_nonblocking(true)?;
+            let (up, down) = UnixStream::from_std(ours)?.into_split();
+            let mut leash = Leash { up: BufReader::new(up), down };
+            // A helper that does not listen has broken, which its missing report says.
+            if leash.down.write_all(&length.to_le_bytes()).await.is_ok() {
+                let _ = leash.down.write_all(&policy).await;
+            }
+            Ok((child, leash))
+        }
+    }
+
+    fn weaknesses(force: InForce, no_namespaces: Option<&str>) -> Vec<String> {
+        let mut weaknesses: Vec<String> = force.gap().map(str::to_owned).into_iter().collect();
+        if let Some(why) = no_namespaces {
+            weaknesses.push(format!(
+                "no namespaces ({why}): commands share the list of processes, have no /tmp of their own, and can change \
+                 modes and times of your files, though not what is in them"
+            ));
+            if (1..6).contains(&force.landlock) {
+                weaknesses.push("Landlock is too old to keep commands from ending your other processes".to_owned());
+            }
+        } else if !force.own_proc {
+            weaknesses.push("commands see the names of all processes".to_owned());
+        }
+        weaknesses
+    }
+
+    /// The daemon's end of the socket to a helper. When it is dropped, the command and all its children are killed.
+    #[derive(Debug)]
+    pub(crate) struct Leash {
+        up: BufReader<OwnedReadHalf>,
+        down: OwnedWriteHalf,
+    }
+
+    impl Leash {
+        /// What became of the command. It may be dropped and asked again.
+        pub(crate) async fn report(&mut self) -> io::Result<Report> {
+            // A report is one write of one short line, so it comes at once or, where nobody wrote one, as an end.
+            let buffer = self.up.fill_buf().await?;
+            if buffer.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = buffer.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let report = serde_json::from_slice(line);
+            let used = buffer.len().min(line.len() + 1);
+            self.up.consume(used);
+            Ok(report?)
+        }
+
+        /// Asks the command to end. If nobody listens it has ended.
+        pub(crate) async fn please_end(&mut self) {
+            let _ = self.down.write_all(&[PLEASE_END]).await;
+        }
+
+        /// Has everything killed, and can still be asked what became of it.
+        pub(crate) async fn let_go(&mut self) {
+            let _ = self.down.shutdown().await;
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere {
+    use super::*;
+
+    /// There is no sandbox on this system.
+    #[derive(Debug)]
+    pub struct Sandbox {
+        config: SandboxConfig,
+    }
+
+    impl Sandbox {
+        /// Nothing but what was asked for.
+        #[must_use]
+        pub fn new(config: SandboxConfig) -> Self {
+            Self { config }
+        }
+
+        /// Whether commands are to be locked in.
+        #[must_use]
+        pub fn is_on(&self) -> bool {
+            self.config.mode == SandboxMode::Enforce
+        }
+
+        /// What holds here: nothing.
+        pub async fn status(&self) -> SandboxStatus {
+            SandboxStatus {
+                mode: self.config.mode,
+                runs: self.config.mode != SandboxMode::Enforce,
+                landlock: 0,
+                seccomp: false,
+                namespaces: false,
+                network: true,
+                weaknesses: vec!["there is no sandbox on this system".to_owned()],
+            }
+        }
+    }
+}
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::Sandbox;

@@ -1,0 +1,43 @@
+//! The sandbox of commands: what a command may reach is decided by the kernel, whatever the command is.
+//!
+//! A command is not started by the daemon itself. The daemon starts its own program once more as a *helper*, which has
+//! one thread and nothing in memory, locks itself in, and becomes the command. The daemon's end of a socket is the
+//! helper's *leash*: the policy comes down on it and the outcome goes up; when it breaks, for whatever reason the
+//! daemon is gone, everything that the command started is killed.
+//!
+//! - [`policy`]: what a command may reach, as the helper is told.
+//! - [`places`](mod@places): which folders that is for a session, a pure function.
+//! - [`host`]: the daemon's side: [`Sandbox`] starts helpers, and finds out once what this kernel offers.
+//! - [`helper`]: the helper's side, [`run_helper`].
+//! - [`hints`]: what a model is told when something was forbidden.
+//!
+//! What holds where the kernel offers everything: a file system of which only listed folders can be read and the
+//! session's own be written (Landlock, and a mount namespace that is read-only elsewhere), a `/tmp` of its own, a
+//! process table of its own, no sockets (seccomp), no system calls that administer or inspect, limits, no new
+//! privileges. Whatever is missing is told by [`Sandbox::status`].
+
+#[cfg(target_os = "linux")]
+mod helper;
+mod hints;
+mod host;
+mod places;
+mod policy;
+
+#[cfg(target_os = "linux")]
+pub use helper::run_helper;
+pub(crate) use hints::hint;
+#[cfg(target_os = "linux")]
+pub(crate) use host::Leash;
+pub use host::{Sandbox, SandboxConfig, SandboxMode, SandboxStatus};
+pub(crate) use policy::Report;
+pub use policy::SandboxLimits;
+
+/// The first argument by which a program knows that it is to be the helper.
+pub const HELPER_ARGUMENT: &str = "sandbox-exec";
+
+/// Other systems have no sandbox, so nobody starts a helper there.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn run_helper(_command: Vec<std::ffi::OsString>) -> std::process::ExitCode {
+    std::process::ExitCode::FAILURE
+}

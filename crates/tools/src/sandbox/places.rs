@@ -1,0 +1,159 @@
+//! Which files a command of a session may reach. Nothing of the person's home is readable unless it is listed.
+
+use std::path::{Path, PathBuf};
+
+use agentd_core::ports::Workspace;
+
+use super::policy::Tree;
+
+/// What every program needs of the system.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/run/current-system",
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+    "/var/lib/dpkg",
+];
+
+/// What programs need of `/etc`: how to load, resolve, spell and encrypt. The rest may hold passwords.
+const SYSTEM_SETTINGS: &[&str] = &[
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "gitconfig",
+    "group",
+    "host.conf",
+    "hostname",
+    "hosts",
+    "inputrc",
+    "java",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "ld.so.preload",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "pki",
+    "profile",
+    "protocols",
+    "python3",
+    "resolv.conf",
+    "services",
+    "shells",
+    "ssl",
+    "terminfo",
+    "timezone",
+];
+
+/// Devices that hold nothing. They may be written to as well.
+pub(super) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Folders that are fresh for each command, where there are namespaces.
+pub(super) const FRESH: &[&str] = &["/tmp", "/dev/shm"];
+
+/// What a command may reach of the file system.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Places {
+    pub(super) read: Vec<PathBuf>,
+    pub(super) write: Vec<PathBuf>,
+    pub(super) trees: Vec<Tree>,
+}
+
+/// What a command of this workspace may reach, with what the configuration adds.
+pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf], hidden: &[PathBuf]) -> Places {
+    let mut places = Places::default();
+    places.read.extend(SYSTEM.iter().map(PathBuf::from));
+    places.read.extend(SYSTEM_SETTINGS.iter().map(|name| Path::new("/etc").join(name)));
+    places.read.extend(read.iter().cloned());
+    places.read.push(workspace.root.clone());
+    places.write.extend(write.iter().cloned());
+    places.write.extend(crate::workspace::WRITABLE.iter().map(|area| workspace.root.join(area)));
+    // One mount for the whole workspace, so that a file can be moved from uploads/ to outputs/.
+    places.trees.push(Tree { path: workspace.root.clone(), writable: true });
+    places.trees.push(Tree { path: workspace.root.join("skills"), writable: false });
+    places.trees.extend(write.iter().map(|path| Tree { path: path.clone(), writable: true }));
+    match &workspace.project {
+        Some(project) if project.writable => {
+            places.write.push(project.path.clone());
+            places.trees.push(Tree { path: project.path.clone(), writable: true });
+        }
+        Some(project) => places.read.push(project.path.clone()),
+        None => {}
+    }
+    // What would disappear below a fresh or hidden folder is put back.
+    let covered = |path: &Path| {
+        let covers = |cover: &Path| path != cover && path.starts_with(cover);
+        FRESH.iter().any(|fresh| covers(Path::new(fresh))) || hidden.iter().any(|hidden| covers(hidden))
+    };
+    let lost = places.read.iter().filter(|path| covered(path) && !places.trees.iter().any(|tree| tree.path == **path));
+    let back: Vec<Tree> = lost.map(|path| Tree { path: path.clone(), writable: false }).collect();
+    places.trees.extend(back);
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::session::Mount;
+
+    use super::*;
+
+    fn of(project: Option<Mount>) -> Places {
+        let workspace = Workspace { root: "/home/p/data/workspace/1".into(), project };
+        let read = ["/tmp/tools".into(), "/home/p/.rustup".into()];
+        places(&workspace, &read, &["/home/p/cache".into()], &["/home/p/data".into()])
+    }
+
+    #[test]
+    fn only_the_areas_and_a_writable_project_are_written() {
+        let written = |places: Places| places.write.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let own = ["/home/p/cache", "/home/p/data/workspace/1/uploads", "/home/p/data/workspace/1/outputs"];
+        let own: Vec<&str> = own.into_iter().chain(["/home/p/data/workspace/1/temp"]).collect();
+        assert_eq!(written(of(None)), own);
+        let mount = |writable| Some(Mount { path: "/code".into(), writable });
+        assert_eq!(written(of(mount(false))), own);
+        assert_eq!(written(of(mount(true))).last().map(String::as_str), Some("/code"));
+        assert!(of(mount(false)).read.contains(&"/code".into()));
+    }
+
+    #[test]
+    fn nothing_of_a_home_is_read_that_is_not_listed() {
+        let places = of(None);
+        let home: Vec<_> =
+            places.read.iter().filter(|path| path.starts_with("/home") || path.starts_with("/root")).collect();
+        assert_eq!(home, [Path::new("/home/p/.rustup"), Path::new("/home/p/data/workspace/1")]);
+        assert!(
+            !places
+                .read
+                .iter()
+                .any(|path| ["/", "/etc", "/home", "/dev", "/run", "/var"].map(Path::new).contains(&path.as_path()))
+        );
+    }
+
+    #[test]
+    fn what_lies_below_a_fresh_folder_is_put_back() {
+        let trees = of(None).trees;
+        assert!(trees.contains(&Tree { path: "/tmp/tools".into(), writable: false }));
+        assert!(!trees.iter().any(|tree| tree.path == Path::new("/home/p/.rustup")));
+    }
+}

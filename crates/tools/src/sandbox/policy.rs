@@ -1,0 +1,129 @@
+//! What a command may reach, as the helper is told, and what the helper answers. One line of JSON each way.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What one command may reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Policy {
+    /// Files and folders that may be read and executed, with all below. Those that are not there are left out.
+    pub(crate) read: Vec<PathBuf>,
+    /// Folders that may be changed too.
+    pub(crate) write: Vec<PathBuf>,
+    /// What is mounted, where there are namespaces. The rest of the file system is read-only there.
+    pub(crate) trees: Vec<Tree>,
+    /// What is not seen even where it lies in a folder that may be read. It is checked where there are namespaces;
+    /// without them, whatever contains one of these may not be read as a whole.
+    pub(crate) hidden: Vec<PathBuf>,
+    /// Whether the network may be used.
+    pub(crate) network: bool,
+    /// How much it may take.
+    pub(crate) limits: SandboxLimits,
+    /// Whether to try namespaces.
+    pub(crate) namespaces: bool,
+    /// Whether to refuse where files or network cannot be kept from the command.
+    pub(crate) enforce: bool,
+}
+
+/// A part of the file system that keeps its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tree {
+    pub(crate) path: PathBuf,
+    pub(crate) writable: bool,
+}
+
+/// How much each process of a command may take; absent is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxLimits {
+    /// Seconds of computing.
+    pub cpu_seconds: Option<u64>,
+    /// Bytes of writable memory.
+    pub memory_bytes: Option<u64>,
+    /// Bytes of the largest file that it writes.
+    pub file_bytes: Option<u64>,
+    /// Files that are open at once.
+    pub open_files: Option<u64>,
+}
+
+impl Default for SandboxLimits {
+    /// An hour of computing, 8 GiB of memory, files of 4 GiB, 4096 open files.
+    fn default() -> Self {
+        const GIB: u64 = 1 << 30;
+        Self { cpu_seconds: Some(3600), memory_bytes: Some(8 * GIB), file_bytes: Some(4 * GIB), open_files: Some(4096) }
+    }
+}
+
+/// What the helper answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// The command did not run.
+    Failed(String),
+    /// All is set up; only said when there is no command to run.
+    Ready(InForce),
+    /// The command has ended, with everything that it started.
+    Ended {
+        /// Its exit code, if it ended by itself.
+        code: Option<i32>,
+        /// The signal that ended it otherwise.
+        signal: Option<i32>,
+        /// How many processes it left running; they were killed.
+        strays: usize,
+    },
+}
+
+/// What the kernel gave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct InForce {
+    /// The version of Landlock's interface, 0 without Landlock.
+    pub(crate) landlock: u8,
+    /// Whether system calls are filtered.
+    pub(crate) seccomp: bool,
+    /// Whether the command has a process table, a `/tmp` and a read-only file system of its own.
+    pub(crate) namespaces: bool,
+    /// Whether its `/proc` shows only itself.
+    pub(crate) own_proc: bool,
+}
+
+impl InForce {
+    /// What is missing of what `enforce` asks for.
+    pub(crate) fn gap(&self) -> Option<&'static str> {
+        if self.landlock == 0 {
+            return Some("this kernel has no Landlock, so a command could read and change every file of yours");
+        }
+        if self.landlock < 3 && !self.namespaces {
+            return Some(
+                "this kernel's Landlock is too old and it lets users make no namespaces, so a command could cut files \
+                 outside the workspace",
+            );
+        }
+        if !self.seccomp {
+            return Some("this kernel filters no system calls, so a command could use the network");
+        }
+        None
+    }
+}
+
+/// What the daemon sends down the leash to ask the command to end. The end of the stream kills it.
+pub(crate) const PLEASE_END: u8 = b't';
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enforcing_needs_files_and_system_calls() {
+        #[track_caller]
+        fn check(landlock: u8, seccomp: bool, namespaces: bool, holds: bool) {
+            let force = InForce { landlock, seccomp, namespaces, own_proc: false };
+            assert_eq!(force.gap().is_none(), holds);
+        }
+        check(7, true, true, true);
+        check(3, true, false, true);
+        check(1, true, true, true);
+        check(2, true, false, false);
+        check(0, true, true, false);
+        check(7, false, true, false);
+    }
+}

@@ -1,0 +1,496 @@
+//! Commands in the sandbox, with real processes: what they cannot reach, what they still can, and what is left of them.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{TcpListener, UdpSocket},
+    os::unix::{
+        fs::{PermissionsExt as _, symlink},
+        net::{UnixDatagram, UnixListener},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use agentd_core::tool::{ToolErrorCode, ToolOutput};
+use agentd_tools::sandbox::{Sandbox, SandboxConfig, SandboxMode};
+use serde_json::json;
+
+use crate::bench::{Bench, Project, SECRET, eventually};
+
+/// The example of this crate that can be the helper; it is built with the tests.
+fn helper() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.parent().unwrap().parent().unwrap().join("examples/sandbox_helper")
+}
+
+async fn locked(project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
+    // Not below /tmp, which is fresh for each command: what is outside must be kept from it all the same.
+    locked_in("/var/tmp", project, adapt).await
+}
+
+async fn locked_in(base: &str, project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
+    let mut config = SandboxConfig::new(helper());
+    adapt(&mut config);
+    Bench::within(tempfile::tempdir_in(base).unwrap(), project, |toolbox| {
+        toolbox.sandbox = Some(Arc::new(Sandbox::new(config)));
+        toolbox.command_timeout = Duration::from_secs(60);
+    })
+    .await
+}
+
+impl Bench {
+    async fn sh(&self, command: &str) -> ToolOutput {
+        self.call("run_bash_command", json!({ "command": command })).await
+    }
+
+    /// The command must fail, and say nothing of the secret.
+    async fn barred(&self, command: &str) -> String {
+        let output = self.sh(command).await;
+        assert!(!output.text.starts_with("exit code 0"), "{command}: {}", output.text);
+        assert!(!output.text.contains(SECRET), "{command}: {}", output.text);
+        output.text
+    }
+
+    async fn allowed(&self, command: &str) -> String {
+        let output = self.sh(command).await;
+        assert!(output.text.starts_with("exit code 0"), "{command}: {}", output.text);
+        output.text
+    }
+}
+
+/// Processes whose command line has this word, seen from outside.
+fn named(word: &str) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let entry = entry.ok()?;
+        entry.file_name().to_str()?.parse::<u32>().ok()?;
+        fs::read(entry.path().join("cmdline")).ok()
+    });
+    processes.filter(|line| line.split(|byte| *byte == 0).any(|part| part == word.as_bytes())).count()
+}
+
+fn python() -> bool {
+    Path::new("/usr/bin/python3").exists()
+}
+
+#[tokio::test]
+async fn code_and_both_streams_come_back() {
+    let bench = locked(Project::Writable, |_| {}).await;
+    bench.put("/project/here.txt", "x");
+    for (command, expected) in [
+        ("echo out; echo err >&2; exit 3", "exit code 3|stdout:\nout\nstderr:\nerr"),
+        ("true", "exit code 0|[no output]"),
+        ("cat", "exit code 0|[no output]"),
+        ("kill -9 $$", "ended by signal 9|[no output]"),
+        ("printf 'a\\xffb'", "exit code 0|stdout:\na\u{fffd}b"),
+        ("yes | head -n 1", "exit code 0|stdout:\ny"),
+        ("ls", "exit code 0|stdout:\noutputs\nskills\ntemp\nuploads"),
+        ("ls $PROJECT", "exit code 0|stdout:\nhere.txt"),
+        ("(echo late) & exec true", "exit code 0|stdout:\nlate"),
+        ("cat <(echo piped)", "exit code 0|stdout:\npiped"),
+        ("trap 'echo bye' EXIT; false; true", "exit code 0|stdout:\nbye"),
+        ("echo x > temp/a; mv temp/a outputs/a; ln outputs/a outputs/b; cat outputs/b", "exit code 0|stdout:\nx"),
+        ("printf '#!/bin/sh\\necho ran' > temp/s; chmod +x temp/s; temp/s", "exit code 0|stdout:\nran"),
+        ("ls -d ../../.. >/dev/null; cd $PROJECT && pwd -P | grep -c code", "exit code 0|stdout:\n1"),
+    ] {
+        let text = bench.sh(command).await.text;
+        let (first, rest) = text.split_once('\n').unwrap();
+        let said = format!("{}|{rest}", first.split(" after ").next().unwrap());
+        assert_eq!(said, expected, "{command}");
+    }
+    let text = bench.call("run_bash_command", json!({"command": "pwd", "directory": "/project"})).await.text;
+    assert!(text.contains(&bench.real("/project").display().to_string()), "{text}");
+}
+
+#[tokio::test]
+async fn secrets_outside_cannot_be_read() {
+    let bench = locked(Project::ReadOnly, |_| {}).await;
+    let secret = bench.secret();
+    let shown = secret.display();
+    let keys = bench.outside.path().join("home/.ssh");
+    fs::create_dir_all(&keys).unwrap();
+    fs::write(keys.join("id_ed25519"), SECRET).unwrap();
+    symlink(&secret, bench.real("uploads/link")).unwrap();
+    symlink("/", bench.real("uploads/root")).unwrap();
+    for command in [
+        format!("cat {shown}"),
+        format!("cat {}/id_ed25519", keys.display()),
+        format!("ls {}", keys.display()),
+        format!("cp {shown} outputs/x"),
+        format!("cat /proc/self/root{shown}"),
+        format!("cat /proc/1/root{shown}"),
+        format!("cat /proc/{}/root{shown}", std::process::id()),
+        format!("cat /proc/{}/environ", std::process::id()),
+        format!("cat /proc/{}/cwd/../{shown}", std::process::id()),
+        "cat /proc/1/environ".to_owned(),
+        "cat uploads/link".to_owned(),
+        format!("cat uploads/root{shown}"),
+        "cat /etc/shadow".to_owned(),
+        "cat /dev/sda /dev/vda /dev/mem".to_owned(),
+        format!("exec 3<{shown}; cat <&3"),
+        format!("bash -c 'cat {shown}'"),
+        format!("env -i /bin/cat {shown}"),
+        format!("tar cf - {shown} | grep -a launch"),
+        "ls ~root".to_owned(),
+    ] {
+        bench.barred(&command).await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_outside_is_changed() {
+    let bench = locked(Project::ReadOnly, |_| {}).await;
+    bench.put("/project/main.c", "int main;");
+    bench.put("skills/s/SKILL.md", "skill");
+    let secret = bench.secret();
+    let shown = secret.display();
+    let root = bench.workspace().root.display().to_string();
+    let before = fs::metadata(&secret).unwrap();
+    for command in [
+        format!("echo x > {shown}"),
+        format!("echo x >> {shown}"),
+        format!("truncate -s 0 {shown}"),
+        format!("rm -f {shown} && false || test ! -e {shown} -a -e {root} && false"),
+        format!("chmod 777 {shown}"),
+        format!("touch -d 2001-01-01 {shown}"),
+        format!("ln {shown} uploads/hard"),
+        format!("mv {shown} uploads/moved"),
+        format!("mkdir {}/new", bench.outside.path().display()),
+        "echo x > $PROJECT/main.c".to_owned(),
+        "chmod 777 $PROJECT/main.c".to_owned(),
+        "touch $PROJECT/new".to_owned(),
+        "mv $PROJECT/main.c temp/".to_owned(),
+        "echo x > skills/s/SKILL.md".to_owned(),
+        "chmod 777 skills/s/SKILL.md".to_owned(),
+        "echo x > new-in-root".to_owned(),
+        "mv uploads elsewhere".to_owned(),
+        "echo x > /etc/agentd-test".to_owned(),
+        "echo x > /usr/agentd-test".to_owned(),
+        "echo x > /proc/sys/kernel/hostname".to_owned(),
+        "echo x > /proc/sysrq-trigger".to_owned(),
+        "mknod temp/disk b 8 0".to_owned(),
+        "mount -t tmpfs none temp".to_owned(),
+        "umount /tmp".to_owned(),
+        "unshare -Ur true".to_owned(),
+        "unshare -m true".to_owned(),
+        "chroot / true".to_owned(),
+        "hostname elsewhere".to_owned(),
+    ] {
+        bench.barred(&command).await;
+    }
+    let after = fs::metadata(&secret).unwrap();
+    assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);
+    assert_eq!(before.permissions(), after.permissions());
+    assert_eq!(before.modified().unwrap(), after.modified().unwrap());
+    assert_eq!(bench.content("/project/main.c"), b"int main;");
+    assert_eq!(bench.content("skills/s/SKILL.md"), b"skill");
+    assert_eq!(fs::metadata(bench.real("/project/main.c")).unwrap().permissions().mode() & 0o022, 0);
+    assert!(!bench.outside.path().join("new").exists());
+}
+
+#[tokio::test]
+async fn a_writable_project_and_listed_folders_can_be_used() {
+    let listed = tempfile::tempdir().unwrap();
+    let written = tempfile::tempdir().unwrap();
+    fs::write(listed.path().join("tool"), "listed").unwrap();
+    let (read, write) = (listed.path().to_owned(), written.path().to_owned());
+    let bench = locked(Project::Writable, |config| {
+        config.read = vec![read, "/nowhere/at/all".into()];
+        config.write = vec![write];
+    })
+    .await;
+    let (listed, written) = (listed.path().display().to_string(), written.path().display().to_string());
+    bench.allowed("echo x > $PROJECT/new && mkdir $PROJECT/sub && mv $PROJECT/new $PROJECT/sub/").await;
+    assert_eq!(bench.content("/project/sub/new"), b"x\n");
+    assert!(bench.allowed(&format!("cat {listed}/tool")).await.contains("listed"));
+    bench.barred(&format!("echo x > {listed}/tool")).await;
+    bench.allowed(&format!("echo y > {written}/new && chmod 600 {written}/new")).await;
+    assert_eq!(fs::read_to_string(format!("{written}/new")).unwrap(), "y\n");
+}
+
+#[tokio::test]
+async fn what_is_hidden_stays_so_in_a_folder_that_may_be_read() {
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir_all(home.path().join(".ssh")).unwrap();
+    fs::write(home.path().join(".ssh/id"), SECRET).unwrap();
+    fs::write(home.path().join(".netrc"), SECRET).unwrap();
+    fs::write(home.path().join("notes"), "notes").unwrap();
+    for writable in [false, true] {
+        let path = home.path().to_owned();
+        let bench = locked(Project::None, |config| {
+            config.hidden = vec![path.join(".ssh"), path.join(".netrc"), path.join(".nothing")];
+            if writable { config.write = vec![path] } else { config.read = vec![path] }
+        })
+        .await;
+        let shown = home.path().display();
+        bench.allowed(&format!("cat {shown}/notes")).await;
+        bench.barred(&format!("cat {shown}/.ssh/id")).await;
+        bench.barred(&format!("grep -r launch {shown}")).await;
+        bench.barred(&format!("mv {shown}/.ssh {shown}/s && cat {shown}/s/id")).await;
+        assert_eq!(fs::read_to_string(home.path().join(".ssh/id")).unwrap(), SECRET);
+    }
+}
+
+#[tokio::test]
+async fn there_is_no_network() {
+    if !python() {
+        return;
+    }
+    let bench = locked(Project::None, |_| {}).await;
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let path = bench.real("temp/listener");
+    let unix = UnixListener::bind(&path).unwrap();
+    let datagrams = UnixDatagram::bind(bench.real("temp/datagrams")).unwrap();
+    let (tcp_port, udp_port) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
+    for listener in [&tcp as &dyn Deaf, &udp, &unix, &datagrams] {
+        listener.deafen();
+    }
+    let program = |body: &str| format!("/usr/bin/python3 -c 'import socket as s, ctypes\n{body}'");
+    for body in [
+        format!("s.create_connection((\"127.0.0.1\", {tcp_port}))"),
+        format!("s.socket(s.AF_INET, s.SOCK_DGRAM).sendto(b\"x\", (\"127.0.0.1\", {udp_port}))"),
+        "s.socket(s.AF_INET6)".to_owned(),
+        format!("s.socket(s.AF_UNIX).connect(\"{}\")", path.display()),
+        "s.socket(s.AF_NETLINK, s.SOCK_RAW)".to_owned(),
+        "s.socket(s.AF_PACKET, s.SOCK_RAW)".to_owned(),
+        // Datagrams need no connection.
+        "a, b = s.socketpair(s.AF_UNIX, s.SOCK_DGRAM)\na.sendto(b\"x\", \"temp/datagrams\")".to_owned(),
+        // io_uring would make sockets beside the filter.
+        "import sys\nsys.exit(0 if ctypes.CDLL(None).syscall(425, 8, ctypes.create_string_buffer(256)) >= 0 else 1)"
+            .to_owned(),
+    ] {
+        bench.barred(&program(&body)).await;
+    }
+    bench.barred(&format!("echo x > /dev/tcp/127.0.0.1/{tcp_port}")).await;
+    bench.allowed(&program("a, b = s.socketpair()\na.send(b\"x\")\nassert b.recv(1) == b\"x\"")).await;
+    assert!(tcp.accept().is_err() && unix.accept().is_err());
+    assert!(udp.recv(&mut [0; 8]).is_err() && datagrams.recv(&mut [0; 8]).is_err());
+    let text = bench.barred(&program(&format!("s.create_connection((\"127.0.0.1\", {tcp_port}))"))).await;
+    assert!(text.contains("the sandbox forbids sockets"), "{text}");
+}
+
+trait Deaf {
+    fn deafen(&self);
+}
+macro_rules! deaf {
+    ($($kind:ty),*) => { $(impl Deaf for $kind { fn deafen(&self) { self.set_nonblocking(true).unwrap(); } })* };
+}
+deaf!(TcpListener, UdpSocket, UnixListener, UnixDatagram);
+
+#[tokio::test]
+async fn the_network_is_there_when_the_configuration_says_so() {
+    let bench = locked(Project::None, |config| config.network = true).await;
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    let heard = std::thread::spawn(move || {
+        let mut text = String::new();
+        tcp.accept().unwrap().0.read_to_string(&mut text).unwrap();
+        text
+    });
+    bench.allowed(&format!("echo hello > /dev/tcp/127.0.0.1/{port}")).await;
+    assert_eq!(heard.join().unwrap(), "hello\n");
+    // Sockets of this machine stay closed: the daemon's own is one.
+    if python() {
+        let path = bench.real("temp/listener");
+        let _unix = UnixListener::bind(&path).unwrap();
+        bench
+            .barred(&format!(
+                "/usr/bin/python3 -c 'import socket as s; s.socket(s.AF_UNIX).connect(\"{}\")'",
+                path.display()
+            ))
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn no_argument_of_a_model_opens_it() {
+    let bench = locked(Project::None, |_| {}).await;
+    let secret = bench.secret();
+    let command = format!("cat {}; env", secret.display());
+    for extra in [
+        json!({"sandbox": false}),
+        json!({"sandbox": "off", "mode": "off"}),
+        json!({"network": true, "enforce": false}),
+        json!({"env": {"AGENTD_SANDBOX": "off", "LD_PRELOAD": "/x"}, "environment": {"X": "1"}}),
+        json!({"dangerously_disable_sandbox": true, "with_escalated_permissions": true, "read": ["/"]}),
+    ] {
+        let mut arguments = json!({ "command": command });
+        arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let output = bench.call("run_bash_command", arguments).await;
+        assert!(!output.text.contains(SECRET) && !output.text.contains("LD_PRELOAD"), "{extra}: {}", output.text);
+    }
+    let helper = helper();
+    bench.barred(&format!("{} sandbox-exec cat {} < /dev/null", helper.display(), secret.display())).await;
+}
+
+#[tokio::test]
+async fn other_processes_cannot_be_touched() {
+    let bench = locked(Project::None, |_| {}).await;
+    let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let (daemon, pid) = (std::process::id(), other.id());
+    for command in [
+        format!("kill -9 {pid}"),
+        format!("kill -0 {daemon}"),
+        format!("kill -TERM {daemon}"),
+        format!("cat /proc/{pid}/environ"),
+        format!("cat /proc/{daemon}/maps"),
+        format!("ls -l /proc/{daemon}/fd/"),
+        format!("echo x > /proc/{daemon}/mem"),
+        "kill -9 1".to_owned() + "; cat /proc/1/environ",
+    ] {
+        bench.barred(&command).await;
+    }
+    if python() {
+        for call in [
+            format!("ptrace(16, {pid}, 0, 0)"),
+            format!("syscall(310, {pid}, 0, 0, 0, 0, 0)"),
+            "syscall(250, 0, 0)".to_owned(),
+        ] {
+            bench
+                .barred(&format!(
+                    "/usr/bin/python3 -c 'import ctypes, sys; sys.exit(0 if ctypes.CDLL(None).{call} >= 0 else 1)'"
+                ))
+                .await;
+        }
+    }
+    bench.sh("kill -9 -1").await;
+    assert!(other.try_wait().unwrap().is_none(), "it lives");
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[tokio::test]
+async fn background_children_do_not_outlive_the_call() {
+    for (number, template) in [
+        "sleep NUMBER & echo done",
+        "sleep NUMBER > /dev/null 2>&1 & disown; echo done",
+        "nohup sleep NUMBER > /dev/null 2>&1 & echo done",
+        "setsid sleep NUMBER & echo done",
+        "(setsid nohup sleep NUMBER > /dev/null 2>&1 &); echo done",
+        "env -i setsid setsid -f sleep NUMBER > /dev/null 2>&1; echo done",
+        "(trap '' HUP TERM INT; exec env -i setsid sleep NUMBER) & echo done",
+        "bash -c '(bash -c \"(env -i setsid sleep NUMBER &)\" &)' > /dev/null 2>&1; sleep 0.1; echo done",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let bench = locked(Project::None, |_| {}).await;
+        let number = format!("1000.{}{number}", std::process::id());
+        let text = bench.allowed(&template.replace("NUMBER", &number)).await;
+        assert_eq!(named(&number), 0, "{template}");
+        assert!(text.contains("[1 background process ended with the command]\nstdout:\ndone"), "{template}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_limit_a_cancel_and_an_abandoned_call_end_everything() {
+    let bench = locked(Project::None, |_| {}).await;
+    let number = format!("2000.{}", std::process::id());
+    let command = format!(
+        "trap 'echo tidied > outputs/t; exit' TERM; (trap '' TERM; exec env -i setsid sleep {number}) & touch temp/runs; \
+         while :; do sleep 0.05; done"
+    );
+    let output = bench.call("run_bash_command", json!({"command": command, "timeout_s": 1})).await;
+    assert_eq!(output.error, Some(ToolErrorCode::Timeout), "{}", output.text);
+    assert_eq!(bench.content("outputs/t"), b"tidied\n");
+    assert_eq!(named(&number), 0);
+
+    let stubborn =
+        format!("trap '' TERM; env -i setsid sleep {number} & touch temp/stubborn; while :; do sleep 0.05; done");
+    let output = bench.call("run_bash_command", json!({"command": stubborn, "timeout_s": 1})).await;
+    assert_eq!(output.error, Some(ToolErrorCode::Timeout), "{}", output.text);
+    assert_eq!(named(&number), 0);
+
+    fs::remove_file(bench.real("temp/runs")).unwrap();
+    tokio::select! {
+        _ = bench.sh(&command) => panic!("it must not end"),
+        () = eventually("the command runs", || bench.real("temp/runs").exists() && named(&number) == 1) => {}
+    }
+    eventually("all are gone", || named(&number) == 0).await;
+
+    fs::remove_file(bench.real("temp/runs")).unwrap();
+    let (output, ()) = tokio::join!(bench.sh(&command), async {
+        eventually("the command runs", || bench.real("temp/runs").exists()).await;
+        bench.context.cancel.cancel();
+    });
+    assert_eq!(output.error, Some(ToolErrorCode::Cancelled), "{}", output.text);
+    assert_eq!(named(&number), 0);
+}
+
+#[tokio::test]
+async fn limits_hold() {
+    let bench = locked(Project::None, |config| {
+        config.limits.memory_bytes = Some(256 << 20);
+        config.limits.file_bytes = Some(1 << 20);
+        config.limits.open_files = Some(64);
+        config.limits.cpu_seconds = Some(1);
+    })
+    .await;
+    bench.barred("head -c 2000000 /dev/zero > temp/large; test $(stat -c %s temp/large) -gt 1048576").await;
+    if python() {
+        bench.barred("/usr/bin/python3 -c 'x = b\"x\" * (2 << 30)'").await;
+        bench.barred("/usr/bin/python3 -c 'f = [open(\"/dev/null\") for _ in range(100)]'").await;
+    }
+    let text = bench.barred("while :; do :; done").await;
+    assert!(text.starts_with("ended by signal"), "{text}");
+    assert!(bench.allowed("ulimit -c").await.contains("\n0"));
+}
+
+#[tokio::test]
+async fn temporary_files_are_its_own() {
+    let bench = locked_in("/tmp", Project::Writable, |_| {}).await;
+    bench.allowed("echo kept > outputs/x; echo kept > $PROJECT/x").await;
+    assert_eq!((bench.content("outputs/x"), bench.content("/project/x")), (b"kept\n".to_vec(), b"kept\n".to_vec()));
+    let outside = tempfile::NamedTempFile::new_in("/tmp").unwrap();
+    let name = format!("/tmp/agentd-own-{}", std::process::id());
+    bench.allowed("test -w \"$TMPDIR\" && f=$(mktemp) && test -s \"$f\" || test -e \"$f\"").await;
+    bench.barred(&format!("cat {}", outside.path().display())).await;
+    bench.sh(&format!("echo x > {name}")).await;
+    assert!(!Path::new(&name).exists());
+    bench.barred(&format!("cat {name}")).await;
+}
+
+#[tokio::test]
+async fn a_killed_daemon_takes_its_commands_along() {
+    // This test is run again as another process, which is then killed as a daemon might be.
+    const MARK: &str = "AGENTD_TEST_KILLED_DAEMON";
+    if let Ok(number) = std::env::var(MARK) {
+        let bench = locked(Project::None, |_| {}).await;
+        bench.sh(&format!("(trap '' HUP TERM; exec env -i setsid sleep {number}) & sleep {number}")).await;
+        return;
+    }
+    let number = format!("3000.{}", std::process::id());
+    let mut daemon = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "sandbox::a_killed_daemon_takes_its_commands_along"])
+        .env(MARK, &number)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("both run", || named(&number) == 2).await;
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    eventually("both are gone", || named(&number) == 0).await;
+}
+
+#[tokio::test]
+async fn what_is_in_force_is_told() {
+    let status = Sandbox::new(SandboxConfig::new(helper())).status().await;
+    assert!(status.runs && status.seccomp && !status.network, "{status:?}");
+    assert!(status.landlock >= 3 || status.namespaces, "{status:?}");
+    let off = Sandbox::new(SandboxConfig { mode: SandboxMode::Off, ..SandboxConfig::new(helper()) }).status().await;
+    assert!(off.runs && off.network && off.weaknesses.len() == 1, "{off:?}");
+    let broken = Sandbox::new(SandboxConfig::new("/nowhere".into())).status().await;
+    assert!(!broken.runs && broken.weaknesses[0].contains("helper"), "{broken:?}");
+}
+
+#[tokio::test]
+async fn without_its_helper_no_command_runs() {
+    let bench = locked(Project::None, |config| config.helper = "/bin/true".into()).await;
+    let text = bench.fails("run_bash_command", json!({"command": "echo ran > outputs/x"}), ToolErrorCode::Tool).await;
+    assert!(text.contains("doctor"), "{text}");
+    assert!(!bench.real("outputs/x").exists());
+    let mut file = fs::File::create(bench.real("outputs/y")).unwrap();
+    file.write_all(b"y").unwrap();
+}
