@@ -80,7 +80,7 @@ fn the_result_has_exactly_its_keys() {
             tool: "write_file".to_owned(),
             reason: "nobody was there to ask".to_owned(),
         }],
-        files: vec![FileChange { path: "a.txt".to_owned(), change: FileChangeKind::Created }],
+        files: vec![FileChange::new("a.txt", FileChangeKind::Created)],
         duration_ms: 12,
     };
     let session = "0193a5b2-7c1d-7000-8000-000000000003".parse().unwrap();

@@ -121,7 +121,7 @@ mod tests {
             "● read_file a.txt → 2 lines · 12 ms"
         );
         assert_eq!(line("{broken", result("read_file", ""), 80), "● read_file {broken → done · 12 ms");
-        let files = vec![FileChange { path: "a.txt".into(), change: FileChangeKind::Created }];
+        let files = vec![FileChange::new("a.txt", FileChangeKind::Created)];
         let written = ToolResult { files, ..result("write_file", "wrote 3 bytes") };
         assert_eq!(
             line(r#"{"content":"x","path":"a.txt"}"#, written, 80),

@@ -9,6 +9,7 @@
 //!   [`policy`]: verdicts on calls; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
 //! - [`session`]: the settings, todos and summary of a durable conversation.
+//! - [`undo`]: what a turn did to files, taken back.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
 //!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Audit`], [`ports::Clock`]).
 //! - [`error`]: the kinds of failure that cross a port.
@@ -25,6 +26,7 @@ pub mod ports;
 pub mod session;
 pub mod tool;
 pub mod turn;
+pub mod undo;
 pub mod usage;
 
 pub use jiff::Timestamp;

@@ -15,7 +15,8 @@ use crate::{
     item::Item,
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     session::{Mount, SessionSettings, SessionSummary, StoredSession},
-    tool::{ToolCall, ToolOutput, ToolSpec},
+    tool::{FileChange, ToolCall, ToolOutput, ToolSpec},
+    undo::Undone,
 };
 
 /// Tells the time.
@@ -77,6 +78,12 @@ pub trait Toolbox: Send + Sync {
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>>;
 
+    /// The paths that the call can change and no others, where that is known from its arguments: then only they are
+    /// looked at to record its changes. None where it can change anything, as a command can.
+    fn changes(&self, _: &ToolContext, _: &ToolCall) -> Option<Vec<String>> {
+        None
+    }
+
     /// Runs the call. Failures are outputs; this cannot fail otherwise.
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput>;
 }
@@ -115,6 +122,54 @@ pub trait Workspaces: Send + Sync {
         workspace: &'a Workspace,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>>;
+}
+
+/// Records what calls change in the files of a session, so that it can be undone. The calls of one session come one
+/// after the other.
+pub trait Snapshots: Send + Sync {
+    /// Looks at the files before a call and keeps what they hold: all that the session may change, or only these paths.
+    /// What it saw is durable when this returns.
+    ///
+    /// An error says why the changes of the call cannot be recorded; the call itself may run.
+    fn before<'a>(
+        &'a self,
+        call: &'a ToolContext,
+        paths: Option<&'a [String]>,
+    ) -> BoxFuture<'a, Result<(), WorkspaceError>>;
+
+    /// Looks again after the call, and says what has changed.
+    fn after<'a>(&'a self, call: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>>;
+
+    /// The changes since [`Self::before`] of a call that the last life of the daemon did not see end; nothing where
+    /// nothing is known of it.
+    fn unfinished<'a>(
+        &'a self,
+        session: SessionId,
+        workspace: &'a Workspace,
+        call: &'a CallId,
+    ) -> BoxFuture<'a, Result<Changes, WorkspaceError>>;
+
+    /// Takes changes back, each path once: files come to hold what they held before, byte for byte. A path that no
+    /// longer is what it was after the change is a conflict and is left alone. A preview changes nothing.
+    fn undo<'a>(
+        &'a self,
+        session: SessionId,
+        workspace: &'a Workspace,
+        changes: Vec<FileChange>,
+        preview: bool,
+    ) -> BoxFuture<'a, Result<Undone, WorkspaceError>>;
+
+    /// Removes all that is kept of a session.
+    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+}
+
+/// What a call changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Every path once: those of the session's own tree, then those of the project, each sorted.
+    pub files: Vec<FileChange>,
+    /// What could not be recorded and therefore cannot be undone, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// An interrupt as the journal has it.

@@ -1,5 +1,7 @@
 //! Tools: abilities, requests and outcomes.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -141,13 +143,78 @@ impl ToolErrorCode {
     }
 }
 
-/// A file that a call changed.
+/// A file, link or folder that a call changed.
+///
+/// A change is recorded, and can be undone, where the states that it went between are known: `after` of what was
+/// created, `before` of what was deleted, both of what was modified. A change without them is only told of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Its path, relative to the workspace, or below `/project`.
+    /// Its path, relative to the workspace, or below `/project`; a folder's ends in a slash. In names that come from
+    /// the disk a backslash is written `\\`, and bytes that are no plain text are written `\xff`.
     pub path: String,
     /// What was done to it.
     pub change: FileChangeKind,
+    /// What was there before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<FileState>,
+    /// What was there afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<FileState>,
+    /// The folder that was mounted as `/project`, for a path below it: another one may be mounted later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<PathBuf>,
+}
+
+impl FileChange {
+    /// A change that is told of and not recorded.
+    #[must_use]
+    pub fn new(path: impl Into<String>, change: FileChangeKind) -> Self {
+        Self { path: path.into(), change, before: None, after: None, project: None }
+    }
+
+    /// Whether the states that it went between are known, so that it can be undone.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        match self.change {
+            FileChangeKind::Created => self.after.is_some(),
+            FileChangeKind::Modified => self.before.is_some() && self.after.is_some(),
+            FileChangeKind::Deleted => self.before.is_some(),
+        }
+    }
+
+    /// Whether it tells of a folder and of nothing else.
+    #[must_use]
+    pub fn is_folder(&self) -> bool {
+        self.path.ends_with('/')
+    }
+}
+
+/// What a path holds, as far as it is needed to put it back. Contents are kept beside the journal, under their hash.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FileState {
+    /// What it is.
+    pub kind: FileKind,
+    /// SHA-256 of a file's content, or of where a link leads, in hexadecimal digits; empty for a folder.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hash: String,
+    /// The size of what was hashed, in bytes.
+    #[serde(default)]
+    pub size: u64,
+    /// The permission bits; 0 for a link, which has none of its own.
+    #[serde(default)]
+    pub mode: u32,
+}
+
+/// What a path can hold. Pipes, sockets and devices are not recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A symbolic link.
+    Link,
+    /// A folder.
+    Folder,
 }
 
 /// What was done to a file.

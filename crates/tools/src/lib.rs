@@ -23,4 +23,4 @@ pub mod workspace;
 
 pub use sandbox::{Sandbox, SandboxConfig};
 pub use toolbox::{BuiltinToolbox, Limits, ToolboxConfig};
-pub use workspace::WorkspaceFolders;
+pub use workspace::{FileSnapshots, SnapshotConfig, WorkspaceFolders};

@@ -112,6 +112,6 @@ impl TryFrom<v1::FileChange> for FileChange {
     type Error = WireError;
 
     fn try_from(file: v1::FileChange) -> Result<Self, WireError> {
-        Ok(Self { path: file.path, change: change(file.change)? })
+        Ok(Self::new(file.path, change(file.change)?))
     }
 }

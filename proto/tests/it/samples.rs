@@ -103,7 +103,7 @@ pub(crate) fn items() -> Vec<Item> {
             text: text(),
             error,
             files: [FileChangeKind::Created, FileChangeKind::Modified, FileChangeKind::Deleted]
-                .map(|change| FileChange { path: "a/b".into(), change })
+                .map(|change| FileChange::new("a/b", change))
                 .to_vec(),
             duration_ms: 12,
         })
@@ -154,7 +154,7 @@ pub(crate) fn results() -> Vec<TurnResult> {
         steps: 4,
         usage: usage(),
         denials: vec![Denial { call_id: CallId::generate(), tool: "write_file".into(), reason: "no".into() }],
-        files: vec![FileChange { path: "x".into(), change: FileChangeKind::Created }],
+        files: vec![FileChange::new("x", FileChangeKind::Created)],
         duration_ms: 5,
     };
     let failed = |kind| {

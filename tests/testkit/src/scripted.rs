@@ -228,7 +228,7 @@ impl Toolbox for ScriptedTools {
             match call.name.as_str() {
                 "look" | "launch" => ToolOutput::ok(format!("{} is done", call.name)),
                 "change" => ToolOutput {
-                    files: vec![FileChange { path: "a.txt".to_owned(), change: FileChangeKind::Created }],
+                    files: vec![FileChange::new("a.txt", FileChangeKind::Created)],
                     ..ToolOutput::ok("written")
                 },
                 "hold" => tokio::select! {

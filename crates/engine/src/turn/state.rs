@@ -75,7 +75,7 @@ impl TurnState {
         self.pending_calls.retain(|call| call.call_id != result.call_id);
         self.tool_used |=
             !matches!(result.error, Some(ToolErrorCode::Denied | ToolErrorCode::NotRun | ToolErrorCode::UnknownTool));
-        for file in &result.files {
+        for file in result.files.iter().filter(|file| !file.is_folder()) {
             self.note_file(file);
         }
     }
@@ -135,7 +135,7 @@ impl TurnState {
             steps: self.steps,
             usage: self.usage,
             denials: self.denials.clone(),
-            files: self.files.iter().map(|(path, change)| FileChange { path: path.clone(), change: *change }).collect(),
+            files: self.files.iter().map(|(path, change)| FileChange::new(path.clone(), *change)).collect(),
         }
     }
 

@@ -53,7 +53,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let path = edit.path.to_string();
     let count = text::count(edit.lines.len(), "replacement");
     let mut output = ToolOutput::ok(format!("Edited {path}: {count} at {}.", line_list(&edit.lines)));
-    output.files.push(FileChange { path, change: FileChangeKind::Modified });
+    output.files.push(FileChange::new(path, FileChangeKind::Modified));
     Ok(output)
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let done = if change == FileChangeKind::Created { "Created" } else { "Replaced" };
     let lines = text::count(args.content.lines().count(), "line");
     let mut output = ToolOutput::ok(format!("{done} {path} ({size}, {lines})."));
-    output.files.push(FileChange { path, change });
+    output.files.push(FileChange::new(path, change));
     Ok(output)
 }
 

@@ -7,15 +7,18 @@
 //! - `target`: a file about to be written: replaced whole or not at all.
 //! - `walk`: visits files below a folder, through the jail, within bounds.
 //! - `remove`: empties a folder whatever it holds.
+//! - [`snapshots`]: records what calls change, and takes it back.
 
 pub mod folders;
 pub(crate) mod jail;
 pub(crate) mod path;
 mod remove;
+pub mod snapshots;
 pub(crate) mod target;
 pub(crate) mod walk;
 
 pub use folders::WorkspaceFolders;
+pub use snapshots::{FileSnapshots, SnapshotConfig};
 
 /// The folders of a workspace, in the order in which they are shown.
 const AREAS: [&str; 4] = ["uploads", "outputs", "temp", "skills"];

@@ -9,4 +9,5 @@ mod reading;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod searching;
+mod undoing;
 mod writing;

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::bench::{Bench, Project, limits};
 
 fn change(path: &str, change: FileChangeKind) -> Vec<FileChange> {
-    vec![FileChange { path: path.to_owned(), change }]
+    vec![FileChange::new(path, change)]
 }
 
 #[tokio::test]

@@ -1,0 +1,196 @@
+//! Keeps the contents of what is new in a tree since it was last looked at.
+
+use std::{
+    collections::HashMap,
+    io,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use rustix::fs::fstat;
+
+use super::{
+    blobs::{Blobs, Full},
+    root::{Kind, Root, Stamp, is_missing},
+    scan::Seen,
+    tree::{Content, Entry, Tree, Why},
+};
+
+/// From so many contents on, two threads read them.
+const WORTH_TWO: usize = 64;
+
+/// How often a file that changes while it is read is read again.
+const TRIES: usize = 3;
+
+/// The times of files go by a clock that ticks this seldom at the worst: a change within a tick may leave no trace in
+/// them.
+const TICK_NANOS: i128 = 20_000_000;
+/// The same where a file system knows only seconds, and some only every second one.
+const COARSE_TICK_NANOS: i128 = 2_000_000_000;
+
+/// A tree as it is now.
+pub(super) struct Captured {
+    pub(super) tree: Tree,
+    /// Whether anything is other than it was known.
+    pub(super) changed: bool,
+}
+
+/// Keeps what is new of what was seen.
+pub(super) fn capture(root: &Root, seen: Seen, known: &Tree, blobs: &Blobs, max_file: u64) -> io::Result<Captured> {
+    let Seen { entries: paths, mut tree, .. } = seen;
+    let mut changed = tree.unseen != known.unseen || paths.len() != known.entries.len();
+    let mut entries: HashMap<Vec<u8>, Entry> = HashMap::with_capacity(paths.len());
+    let mut new = Vec::new();
+    for (path, stamp) in paths {
+        match known.entries.get(&path) {
+            Some(entry) if entry.stamp == stamp && !needs_a_look(entry) => {
+                entries.insert(path, entry.clone());
+            }
+            _ if stamp.kind == Kind::Folder => {
+                changed = true;
+                entries.insert(path, Entry::folder(stamp));
+            }
+            _ => new.push((path, stamp)),
+        }
+    }
+    let taker = Taker { root, blobs, max_file };
+    for (path, entry) in taker.take_all(new)? {
+        changed |= known
+            .entries
+            .get(&path)
+            .is_none_or(|known| (&known.stamp, &known.content) != (&entry.stamp, &entry.content));
+        entries.insert(path, entry);
+    }
+    tree.entries = entries;
+    Ok(Captured { tree, changed })
+}
+
+/// What a single path holds, as an entry of its own where there is nothing.
+pub(super) fn capture_one(root: &Root, path: &[u8], blobs: &Blobs, max_file: u64) -> io::Result<Entry> {
+    let taken = match root.look(path)? {
+        Some(stamp) if stamp.kind == Kind::Folder => Some(Entry::folder(stamp)),
+        Some(stamp) if stamp.kind != Kind::Special => Taker { root, blobs, max_file }.take(path, stamp)?,
+        _ => None,
+    };
+    Ok(taken.unwrap_or_else(Entry::absent))
+}
+
+/// Whether a look at the content may tell more than the stamp, which is as it was.
+fn needs_a_look(entry: &Entry) -> bool {
+    entry.fresh || matches!(entry.content, Content::Unkept(Why::Full | Why::Busy))
+}
+
+struct Taker<'a> {
+    root: &'a Root,
+    blobs: &'a Blobs,
+    max_file: u64,
+}
+
+type Taken = Vec<(Vec<u8>, Entry)>;
+
+impl Taker<'_> {
+    fn take_all(&self, new: Vec<(Vec<u8>, Stamp)>) -> io::Result<Taken> {
+        if new.len() < WORTH_TWO {
+            return self.take_some(&new);
+        }
+        let (left, right) = new.split_at(new.len() / 2);
+        std::thread::scope(|scope| {
+            let other = std::thread::Builder::new().name("snapshot".to_owned());
+            let other = other.spawn_scoped(scope, || self.take_some(right))?;
+            let mut taken = self.take_some(left)?;
+            taken.extend(other.join().map_err(|_| io::Error::other("the thread that reads files broke"))??);
+            Ok(taken)
+        })
+    }
+
+    fn take_some(&self, new: &[(Vec<u8>, Stamp)]) -> io::Result<Taken> {
+        let mut taken = Vec::with_capacity(new.len());
+        for (path, stamp) in new {
+            if let Some(entry) = self.take(path, *stamp)? {
+                taken.push((path.clone(), entry));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// What a path holds; nothing where it is gone by now.
+    fn take(&self, path: &[u8], stamp: Stamp) -> io::Result<Option<Entry>> {
+        let taken = if stamp.kind == Kind::Link { self.take_link(path, stamp) } else { self.take_file(path, stamp) };
+        match taken {
+            Ok(entry) => Ok(entry),
+            Err(Miss::Gone) => Ok(None),
+            Err(Miss::Unkept(why)) => Ok(Some(Entry { stamp, content: Content::Unkept(why), fresh: false })),
+            Err(Miss::Broken(error)) => Err(error),
+        }
+    }
+
+    fn take_file(&self, path: &[u8], stamp: Stamp) -> Result<Option<Entry>, Miss> {
+        if stamp.size > self.max_file {
+            return Err(Miss::Unkept(Why::Large));
+        }
+        for _ in 0..TRIES {
+            let began = SystemTime::now();
+            let (mut file, before) = self.root.file(path).map_err(Miss::of_reading)?;
+            if before.size > self.max_file {
+                return Ok(Some(Entry { stamp: before, content: Content::Unkept(Why::Large), fresh: false }));
+            }
+            let kept = self.blobs.keep_file(&mut file, before.size).map_err(Miss::Broken)?;
+            let (hash, size) = kept.map_err(|Full| Miss::Unkept(Why::Full))?;
+            let after = fstat(&file).map_err(|error| Miss::Broken(error.into()))?;
+            if before == Stamp::of(&after) && size == before.size {
+                let fresh = is_fresh(&before, began);
+                return Ok(Some(Entry { stamp: before, content: Content::Kept(hash, size), fresh }));
+            }
+        }
+        Err(Miss::Unkept(Why::Busy))
+    }
+
+    fn take_link(&self, path: &[u8], stamp: Stamp) -> Result<Option<Entry>, Miss> {
+        let began = SystemTime::now();
+        let leads = self.root.link(path).map_err(Miss::of_reading)?;
+        let kept = self.blobs.keep(&leads).map_err(Miss::Broken)?;
+        let hash = kept.map_err(|Full| Miss::Unkept(Why::Full))?;
+        let content = Content::Kept(hash, leads.len() as u64);
+        Ok(Some(Entry { stamp, content, fresh: is_fresh(&stamp, began) }))
+    }
+}
+
+/// Why a path could not be taken.
+enum Miss {
+    Gone,
+    Unkept(Why),
+    /// The place where contents are kept cannot be written: nothing more can be recorded.
+    Broken(io::Error),
+}
+
+impl Miss {
+    fn of_reading(error: io::Error) -> Self {
+        if is_missing(&error) { Self::Gone } else { Self::Unkept(Why::Unreadable) }
+    }
+}
+
+/// Whether something may have changed after a look that began at that time, without another time to show for it.
+fn is_fresh(stamp: &Stamp, began: SystemTime) -> bool {
+    let began = began.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().cast_signed());
+    let latest = stamp.modified.max(stamp.changed);
+    let tick = if stamp.changed.1 == 0 { COARSE_TICK_NANOS } else { TICK_NANOS };
+    i128::from(latest.0) * 1_000_000_000 + i128::from(latest.1) + tick >= began
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_changed_within_a_tick_is_looked_at_again() {
+        let stamp =
+            |changed| Stamp { kind: Kind::File, mode: 0o644, device: 1, inode: 1, size: 1, modified: (0, 0), changed };
+        let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
+        assert!(!is_fresh(&stamp((100, 1)), at(100_021)));
+        assert!(is_fresh(&stamp((100, 1)), at(100_019)));
+        assert!(is_fresh(&stamp((100, 1)), at(90_000)), "a time in the future proves nothing");
+        assert!(is_fresh(&stamp((100, 0)), at(101_999)), "whole seconds may be rounded");
+        assert!(!is_fresh(&stamp((100, 0)), at(102_001)));
+    }
+}

@@ -1,0 +1,186 @@
+//! What calls change in the files of a session, recorded so that it can be undone.
+//!
+//! Around a call the trees that a session may change are looked at, path by path, without opening anything that is as
+//! it was; what is new is kept by content. So it makes no difference what changed a file: a tool, a command, or a
+//! program that a command started.
+//!
+//! - [`FileSnapshots`] is the port that the engine calls; `session` is what is kept of one session.
+//! - `root`, `spot`: the way into a tree, following no link; and how a path is written down.
+//! - `scan`, `capture`: what is there, and what it holds. `tree`: the outcome, and what two of them differ in.
+//! - `blobs`, `record`: contents and trees on the disk.
+//! - `restore`: takes changes back.
+//!
+//! What is promised, and what not: contents of files, links, permissions and folders come back byte for byte. Owners,
+//! times, access lists and extended attributes do not; nor what pipes, sockets and devices were. A change that somebody
+//! else makes while a call runs cannot be told from the call's own. Files above a size, trees above a number of files,
+//! and of a project the folders that git ignores are not recorded; the first two are said with each call.
+
+mod blobs;
+mod capture;
+mod record;
+mod restore;
+mod root;
+mod scan;
+mod session;
+mod spot;
+mod tree;
+
+use std::{
+    fs, io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use agentd_core::{
+    error::{ErrorKind, WorkspaceError},
+    ids::{CallId, SessionId},
+    ports::{Changes, Snapshots, ToolContext, Workspace},
+    tool::FileChange,
+    undo::Undone,
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use self::session::Kept;
+
+/// How many sessions' trees are kept in memory. Of others the last look is read from the disk again.
+const IN_MEMORY: usize = 16;
+
+/// The bounds of what is kept.
+#[derive(Debug, Clone)]
+pub struct SnapshotConfig {
+    /// Larger files are not recorded, in bytes.
+    pub max_file_bytes: u64,
+    /// How much is kept of one session, in bytes. Where that is full, what belongs to old turns goes first.
+    pub max_total_bytes: u64,
+    /// A tree with more files is not recorded.
+    pub max_files: usize,
+}
+
+impl Default for SnapshotConfig {
+    fn default() -> Self {
+        Self { max_file_bytes: 10 << 20, max_total_bytes: 1 << 30, max_files: 200_000 }
+    }
+}
+
+/// What is kept of all sessions, `{base}/{session}/` each. No tool can reach it.
+#[derive(Clone)]
+pub struct FileSnapshots {
+    base: PathBuf,
+    config: SnapshotConfig,
+    /// What is in memory, last used last.
+    sessions: Arc<Mutex<Vec<(SessionId, Shared)>>>,
+}
+
+type Shared = Arc<Mutex<Option<Kept>>>;
+
+impl FileSnapshots {
+    /// Keeps below `base`, which is made when the first call is looked at.
+    #[must_use]
+    pub fn new(base: PathBuf, config: SnapshotConfig) -> Self {
+        Self { base, config, sessions: Arc::default() }
+    }
+
+    /// Works with what is kept of a session, on a thread that may block.
+    fn work<T: Send + 'static>(
+        &self,
+        session: SessionId,
+        doing: &'static str,
+        work: impl FnOnce(&mut Kept) -> io::Result<T> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
+        let shared = self.shared(session);
+        let folder = self.base.join(session.to_string());
+        let config = self.config.clone();
+        async move {
+            let worked = tokio::task::spawn_blocking(move || {
+                let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let kept = match &mut *kept {
+                    Some(kept) => kept,
+                    none => none.insert(Kept::open(folder, config)?),
+                };
+                work(kept)
+            });
+            let broke =
+                |error| WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error);
+            worked.await.map_err(broke)?.map_err(|error| storage(doing, error))
+        }
+        .boxed()
+    }
+
+    fn shared(&self, session: SessionId) -> Shared {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = match sessions.iter().position(|(id, _)| *id == session) {
+            Some(index) => sessions.remove(index).1,
+            None => Shared::default(),
+        };
+        sessions.push((session, Arc::clone(&shared)));
+        while sessions.len() > IN_MEMORY {
+            // Not one that is at work: two who write to one folder would not know of each other.
+            let Some(idle) = sessions.iter().position(|(_, shared)| Arc::strong_count(shared) == 1) else { break };
+            sessions.remove(idle);
+        }
+        shared
+    }
+}
+
+impl Snapshots for FileSnapshots {
+    fn before<'a>(
+        &'a self,
+        call: &'a ToolContext,
+        paths: Option<&'a [String]>,
+    ) -> BoxFuture<'a, Result<(), WorkspaceError>> {
+        let (workspace, call_id, paths) = (Arc::clone(&call.workspace), call.call_id.clone(), paths.map(<[_]>::to_vec));
+        self.work(call.session_id, "record what files hold before the call", move |kept| {
+            kept.before(&workspace, &call_id, paths.as_deref())
+        })
+    }
+
+    fn after<'a>(&'a self, call: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
+        let (workspace, call_id) = (Arc::clone(&call.workspace), call.call_id.clone());
+        self.work(call.session_id, "record what the call changed", move |kept| kept.after(&workspace, &call_id))
+    }
+
+    fn unfinished<'a>(
+        &'a self,
+        session: SessionId,
+        workspace: &'a Workspace,
+        call: &'a CallId,
+    ) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
+        let (workspace, call) = (workspace.clone(), call.clone());
+        self.work(session, "find out what the call changed", move |kept| kept.unfinished(&workspace, &call))
+    }
+
+    fn undo<'a>(
+        &'a self,
+        session: SessionId,
+        workspace: &'a Workspace,
+        changes: Vec<FileChange>,
+        preview: bool,
+    ) -> BoxFuture<'a, Result<Undone, WorkspaceError>> {
+        let workspace = workspace.clone();
+        self.work(session, "take the changes back", move |kept| kept.undo(&workspace, changes, preview))
+    }
+
+    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _)| *id != session);
+        let folder = self.base.join(session.to_string());
+        async move {
+            let removed = tokio::task::spawn_blocking(move || match fs::remove_dir_all(folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            });
+            let doing = "remove what is kept to undo changes";
+            let broke =
+                |error| WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error);
+            removed.await.map_err(broke)?.map_err(|error| storage(doing, error))
+        }
+        .boxed()
+    }
+}
+
+fn storage(doing: &str, error: io::Error) -> WorkspaceError {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full; make room",
+        _ => "look at the folder `undo` in the data folder of the daemon",
+    };
+    WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}")).with_hint(hint).with_source(error)
+}

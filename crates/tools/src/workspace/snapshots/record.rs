@@ -1,0 +1,257 @@
+//! A look at the trees, as a file: so that what a call changed can be told when the daemon did not live to see its end.
+//!
+//! Numbers are little-endian; the file ends with the hash of all that stands before it.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Write as _},
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        fs::OpenOptionsExt as _,
+    },
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    super::path::Place,
+    blobs::Hash,
+    root::{Kind, Stamp},
+    tree::{Content, Entry, Tree, Why},
+};
+
+const MAGIC: &[u8] = b"agentd snapshot 1\n";
+
+/// What a record holds.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// Whether it is of single paths only.
+    pub(super) scoped: bool,
+    pub(super) trees: Vec<Tree>,
+}
+
+/// Writes a record, so that it is there whole or not at all, and on the disk when this returns.
+pub(super) fn write<'t>(path: &Path, scoped: bool, trees: impl IntoIterator<Item = &'t Tree>) -> io::Result<()> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.push(u8::from(scoped));
+    for tree in trees {
+        put_tree(&mut bytes, tree);
+    }
+    let sum: Hash = Sha256::digest(&bytes).into();
+    bytes.extend_from_slice(&sum);
+    let draft = path.with_extension("draft");
+    // One that a crash left behind is of no use.
+    let _ = fs::remove_file(&draft);
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(&bytes)?;
+    file.sync_data()?;
+    fs::rename(&draft, path)
+}
+
+/// Reads a record. None where there is none that is whole.
+pub(super) fn read(path: &Path) -> io::Result<Option<Record>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Some((body, sum)) = bytes.split_last_chunk::<32>() else { return Ok(None) };
+    if *sum != <Hash>::from(Sha256::digest(body)) {
+        return Ok(None);
+    }
+    Ok(body.strip_prefix(MAGIC).and_then(|body| Reader { rest: body }.record()))
+}
+
+fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
+    bytes.push(u8::from(tree.place == Place::Project));
+    put_bytes(bytes, tree.path.as_os_str().as_bytes());
+    put_bytes(bytes, tree.unseen.as_deref().unwrap_or_default().as_bytes());
+    put_length(bytes, tree.entries.len());
+    for (path, entry) in &tree.entries {
+        put_bytes(bytes, path);
+        put_entry(bytes, entry);
+    }
+}
+
+fn put_entry(bytes: &mut Vec<u8>, Entry { stamp, content, fresh }: &Entry) {
+    bytes.push(match stamp.kind {
+        Kind::File => 0,
+        Kind::Link => 1,
+        Kind::Folder => 2,
+        Kind::Special => 3,
+    });
+    bytes.extend_from_slice(&stamp.mode.to_le_bytes());
+    for number in [stamp.device, stamp.inode, stamp.size] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    for number in [stamp.modified.0, stamp.modified.1, stamp.changed.0, stamp.changed.1] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.push(u8::from(*fresh));
+    match content {
+        Content::Folder => bytes.push(0),
+        Content::Kept(hash, size) => {
+            bytes.push(1);
+            bytes.extend_from_slice(hash);
+            bytes.extend_from_slice(&size.to_le_bytes());
+        }
+        Content::Absent => bytes.push(6),
+        Content::Unkept(why) => bytes.push(match why {
+            Why::Large => 2,
+            Why::Full => 3,
+            Why::Unreadable => 4,
+            Why::Busy => 5,
+        }),
+    }
+}
+
+fn put_bytes(bytes: &mut Vec<u8>, field: &[u8]) {
+    put_length(bytes, field.len());
+    bytes.extend_from_slice(field);
+}
+
+fn put_length(bytes: &mut Vec<u8>, length: usize) {
+    bytes.extend_from_slice(&(length as u64).to_le_bytes());
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn record(mut self) -> Option<Record> {
+        let scoped = self.byte()? == 1;
+        let mut trees = Vec::new();
+        while !self.rest.is_empty() {
+            trees.push(self.tree()?);
+        }
+        Some(Record { scoped, trees })
+    }
+
+    fn tree(&mut self) -> Option<Tree> {
+        let place = if self.byte()? == 1 { Place::Project } else { Place::Own };
+        let path = PathBuf::from(OsString::from_vec(self.bytes()?.to_vec()));
+        let unseen = Some(String::from_utf8_lossy(self.bytes()?).into_owned()).filter(|why| !why.is_empty());
+        let count = self.number()?;
+        // What is read bounds the room that is taken, not what the count claims.
+        let mut entries = HashMap::with_capacity(usize::try_from(count).ok()?.min(self.rest.len() / 64));
+        for _ in 0..count {
+            entries.insert(self.bytes()?.to_vec(), self.entry()?);
+        }
+        Some(Tree { unseen, entries, ..Tree::new(place, path) })
+    }
+
+    fn entry(&mut self) -> Option<Entry> {
+        let kind = match self.byte()? {
+            0 => Kind::File,
+            1 => Kind::Link,
+            2 => Kind::Folder,
+            _ => Kind::Special,
+        };
+        let mode = u32::from_le_bytes(*self.chunk()?);
+        let (device, inode, size) = (self.number()?, self.number()?, self.number()?);
+        let mut time = || Some((self.number()?.cast_signed(), self.number()?.cast_signed()));
+        let (modified, changed) = (time()?, time()?);
+        let fresh = self.byte()? == 1;
+        let content = match self.byte()? {
+            0 => Content::Folder,
+            1 => Content::Kept(*self.chunk()?, self.number()?),
+            2 => Content::Unkept(Why::Large),
+            3 => Content::Unkept(Why::Full),
+            4 => Content::Unkept(Why::Unreadable),
+            5 => Content::Unkept(Why::Busy),
+            6 => Content::Absent,
+            _ => return None,
+        };
+        let stamp = Stamp { kind, mode, device, inode, size, modified, changed };
+        Some(Entry { stamp, content, fresh })
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.chunk::<1>().map(|[byte]| *byte)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    fn bytes(&mut self) -> Option<&[u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (field, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(field)
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Option<&[u8; N]> {
+        let (chunk, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> Tree {
+        let stamp = Stamp {
+            kind: Kind::File,
+            mode: 0o4755,
+            device: 7,
+            inode: 1 << 40,
+            size: 3,
+            modified: (-1, 5),
+            changed: (1 << 33, 999_999_999),
+        };
+        let contents = [
+            Content::Kept([9; 32], 3),
+            Content::Unkept(Why::Busy),
+            Content::Unkept(Why::Large),
+            Content::Folder,
+            Content::Absent,
+        ];
+        let entries = contents.into_iter().enumerate().map(|(index, content)| {
+            let path = [b"outputs/\xff".as_slice(), &[u8::try_from(index).unwrap()]].concat();
+            (path, Entry { stamp, content, fresh: index == 0 })
+        });
+        Tree {
+            entries: entries.collect(),
+            unseen: Some("too large".into()),
+            ..Tree::new(Place::Project, "/a b".into())
+        }
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record");
+        write(&path, true, [&tree(), &Tree::new(Place::Own, "/".into())]).unwrap();
+        let record = read(&path).unwrap().unwrap();
+        assert!(record.scoped);
+        assert_eq!(record.trees.len(), 2);
+        assert_eq!(record.trees[0].entries, tree().entries);
+        assert_eq!((&record.trees[0].path, &record.trees[0].unseen), (&tree().path, &tree().unseen));
+    }
+
+    #[test]
+    fn what_is_cut_or_damaged_is_no_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record");
+        assert!(read(&path).unwrap().is_none());
+        write(&path, false, [&tree()]).unwrap();
+        let whole = fs::read(&path).unwrap();
+        for cut in [0, 1, MAGIC.len(), whole.len() - 1] {
+            fs::write(&path, &whole[..cut]).unwrap();
+            assert!(read(&path).unwrap().is_none(), "cut at {cut}");
+        }
+        for at in [MAGIC.len() + 3, whole.len() / 2] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, &damaged).unwrap();
+            assert!(read(&path).unwrap().is_none(), "damaged at {at}");
+        }
+    }
+}

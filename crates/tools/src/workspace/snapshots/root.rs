@@ -1,0 +1,171 @@
+//! The root of one tree, and the way to what is below it: folder by folder, following no link, so that nothing that is
+//! swapped meanwhile leads elsewhere.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::{Path, PathBuf},
+};
+
+use agentd_core::ports::Workspace;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+
+use super::{super::path::Place, spot::split};
+
+/// How long a path may be: more than any program takes, and little enough for every list.
+const MAX_PATH: usize = 4000;
+
+/// The root of one tree, open.
+#[derive(Debug)]
+pub(super) struct Root {
+    pub(super) place: Place,
+    /// Where it is, to tell one project from another.
+    pub(super) path: PathBuf,
+    fd: OwnedFd,
+}
+
+/// What tells whether a path is still as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) kind: Kind,
+    pub(super) mode: u32,
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) size: u64,
+    /// Seconds and nanoseconds.
+    pub(super) modified: (i64, i64),
+    /// Of content or permissions; no program can set it.
+    pub(super) changed: (i64, i64),
+}
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Link,
+    Folder,
+    /// A pipe, socket or device.
+    Special,
+}
+
+impl Stamp {
+    #[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
+    pub(super) fn of(stat: &Stat) -> Self {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Symlink => Kind::Link,
+            FileType::Directory => Kind::Folder,
+            _ => Kind::Special,
+        };
+        // What a folder says of itself besides its mode changes with each entry, and the entries tell that themselves.
+        let own = |number: u64| if kind == Kind::Folder { 0 } else { number };
+        let time = |seconds: i64, nanos: i64| if kind == Kind::Folder { (0, 0) } else { (seconds, nanos) };
+        Self {
+            kind,
+            mode: if kind == Kind::Link { 0 } else { stat.st_mode as u32 & 0o7777 },
+            device: own(stat.st_dev as u64),
+            inode: own(stat.st_ino as u64),
+            size: own(stat.st_size as u64),
+            modified: time(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            changed: time(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        }
+    }
+}
+
+impl Root {
+    /// The trees of a workspace that a session may change: its own, and a project that it may write to.
+    pub(super) fn all(workspace: &Workspace) -> io::Result<Vec<Self>> {
+        let mut roots = vec![Self::open(Place::Own, &workspace.root)?];
+        if let Some(mount) = workspace.project.as_ref().filter(|mount| mount.writable) {
+            roots.push(Self::open(Place::Project, &mount.path)?);
+        }
+        Ok(roots)
+    }
+
+    fn open(place: Place, path: &Path) -> io::Result<Self> {
+        let fd = openat(rustix::fs::CWD, path, FOLDER, Mode::empty())?;
+        Ok(Self { place, path: path.to_path_buf(), fd })
+    }
+
+    /// Opens a folder; the root itself has the empty path.
+    pub(super) fn folder(&self, below: &[u8]) -> io::Result<OwnedFd> {
+        let mut folder = openat(&self.fd, ".", FOLDER, Mode::empty())?;
+        for part in below.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+            folder = openat(&folder, std::ffi::OsStr::from_bytes(part), FOLDER, Mode::empty())?;
+        }
+        Ok(folder)
+    }
+
+    /// What is there, if anything is. A path through a link or a file names nothing here.
+    pub(super) fn look(&self, below: &[u8]) -> io::Result<Option<Stamp>> {
+        if below.len() > MAX_PATH {
+            return Err(io::ErrorKind::InvalidFilename.into());
+        }
+        let (folder, name) = split(below);
+        match self.folder(folder).and_then(|folder| look_in(&folder, name)) {
+            Ok(stamp) => Ok(Some(stamp)),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a regular file for reading.
+    pub(super) fn file(&self, below: &[u8]) -> io::Result<(File, Stamp)> {
+        let (folder, name) = split(below);
+        file_in(&self.folder(folder)?, name)
+    }
+
+    /// Where a link leads.
+    pub(super) fn link(&self, below: &[u8]) -> io::Result<Vec<u8>> {
+        let (folder, name) = split(below);
+        link_in(&self.folder(folder)?, name)
+    }
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Looks at an entry of a folder.
+pub(super) fn look_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Stamp> {
+    Ok(Stamp::of(&statat(folder, std::ffi::OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+/// Opens a regular file of a folder for reading, without waiting for the other end of a pipe.
+pub(super) fn file_in(folder: &OwnedFd, name: &[u8]) -> io::Result<(File, Stamp)> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = openat(folder, std::ffi::OsStr::from_bytes(name), flags, Mode::empty())?;
+    let stamp = Stamp::of(&fstat(&file)?);
+    if stamp.kind == Kind::File { Ok((file.into(), stamp)) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+/// Where a link of a folder leads.
+pub(super) fn link_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(readlinkat(folder, std::ffi::OsStr::from_bytes(name), Vec::new())?.into_bytes())
+}
+
+/// The start of a regular file of a folder, if it is there and is one.
+pub(super) fn small_in(folder: &OwnedFd, name: &[u8], limit: u64) -> Option<Vec<u8>> {
+    let (file, _) = file_in(folder, name).ok()?;
+    let mut content = Vec::new();
+    file.take(limit).read_to_end(&mut content).ok()?;
+    Some(content)
+}
+
+/// Opens a folder of a folder.
+pub(super) fn folder_in(folder: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+    Ok(openat(folder, std::ffi::OsStr::from_bytes(name), FOLDER, Mode::empty())?)
+}
+
+/// The entries of a folder.
+pub(super) fn entries(folder: &OwnedFd) -> io::Result<Dir> {
+    Ok(Dir::read_from(folder.as_fd())?)
+}
+
+/// Whether there is nothing at that path, because it, or the way to it, is not there.
+pub(super) fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}

@@ -1,0 +1,204 @@
+//! Looks at every path of a tree: what is there, not what it holds.
+//!
+//! Of a project, what git ignores as a whole folder (`target/`, `node_modules/`) and `.git` itself are left out: they
+//! can be made again, and are larger than all else together. A file that is ignored by itself, such as `.env`, is not
+//! left out: nothing else could bring it back.
+
+use std::{
+    io,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    path::Path,
+    sync::Arc,
+};
+
+use ignore::{
+    Match,
+    gitignore::{Gitignore, GitignoreBuilder},
+};
+
+use super::{
+    super::path::Place,
+    root::{self, Kind, Root, Stamp},
+    tree::Tree,
+};
+
+/// Folders deeper than this are not recorded.
+const MAX_DEPTH: usize = 100;
+const MAX_PATH: usize = 3500;
+const MAX_IGNORE_FILE: u64 = 256 * 1024;
+const IGNORE_FILE: &[u8] = b".gitignore";
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// Every path but the root, in no order.
+    pub(super) entries: Vec<(Vec<u8>, Stamp)>,
+    /// A tree that holds nothing but the ignore files that were read.
+    pub(super) tree: Tree,
+    /// Folders that lie too deep to be recorded.
+    pub(super) too_deep: usize,
+}
+
+/// How a tree is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Before a call: what is ignored now is left out.
+    Before,
+    /// After it: what was seen before is looked at again, whatever the call wrote into ignore files.
+    After,
+}
+
+/// Looks at a tree, at most at `max_files` paths.
+pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, moment: Moment) -> io::Result<Seen> {
+    let mut tree = Tree::new(root.place, root.path.clone());
+    let top = match root.folder(b"") {
+        Ok(top) => top,
+        Err(error) => {
+            tree.unseen = Some(format!("the folder cannot be opened: {error}"));
+            return Ok(Seen { entries: Vec::new(), tree, too_deep: 0 });
+        }
+    };
+    let seen = Seen { entries: Vec::with_capacity(known.entries.len()), tree, too_deep: 0 };
+    let mut scan = Scan { seen, known, max_files, moment };
+    scan.folder(&top, &mut Vec::new(), 0, &[])?;
+    if scan.seen.entries.len() > max_files {
+        scan.seen.entries.clear();
+        scan.seen.tree.unseen = Some(format!("it has more than {max_files} files"));
+    }
+    Ok(scan.seen)
+}
+
+struct Scan<'a> {
+    seen: Seen,
+    known: &'a Tree,
+    max_files: usize,
+    moment: Moment,
+}
+
+impl Scan<'_> {
+    /// Looks at the entries of a folder. `path` is its path, and is again when this returns.
+    fn folder(
+        &mut self,
+        folder: &OwnedFd,
+        path: &mut Vec<u8>,
+        depth: usize,
+        above: &[Arc<Gitignore>],
+    ) -> io::Result<()> {
+        let with_own = self.ignores(folder, path, above);
+        let ignores = with_own.as_deref().unwrap_or(above);
+        let length = path.len();
+        for entry in root::entries(folder)? {
+            if self.seen.entries.len() > self.max_files {
+                return Ok(());
+            }
+            let entry = match entry.map_err(io::Error::from) {
+                Ok(entry) => entry,
+                Err(error) if root::is_missing(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            // What is gone again was not there.
+            let Ok(stamp) = root::look_in(folder, name) else { continue };
+            if length > 0 {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            if path.len() > MAX_PATH {
+                self.seen.too_deep += 1;
+            } else if stamp.kind != Kind::Special {
+                self.entry(folder, name, stamp, path, depth, ignores)?;
+            }
+            path.truncate(length);
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        folder: &OwnedFd,
+        name: &[u8],
+        stamp: Stamp,
+        path: &mut Vec<u8>,
+        depth: usize,
+        ignores: &[Arc<Gitignore>],
+    ) -> io::Result<()> {
+        if stamp.kind != Kind::Folder {
+            self.seen.entries.push((path.clone(), stamp));
+            return Ok(());
+        }
+        if self.is_left_out(name, path, ignores) {
+            return Ok(());
+        }
+        self.seen.entries.push((path.clone(), stamp));
+        if depth == MAX_DEPTH {
+            self.seen.too_deep += 1;
+            return Ok(());
+        }
+        match root::folder_in(folder, name) {
+            Ok(inner) => self.folder(&inner, path, depth + 1, ignores),
+            Err(error) if root::is_missing(&error) => Ok(()),
+            Err(_) => {
+                self.hidden(path);
+                Ok(())
+            }
+        }
+    }
+
+    /// What was known below a folder that can no longer be opened is taken to be as it was: it must not look deleted.
+    fn hidden(&mut self, path: &[u8]) {
+        let below = [path, b"/"].concat();
+        let known = self.known.entries.iter().filter(|(known, _)| known.starts_with(&below));
+        self.seen.entries.extend(known.map(|(known, entry)| (known.clone(), entry.stamp)));
+    }
+
+    fn is_left_out(&self, name: &[u8], path: &[u8], ignores: &[Arc<Gitignore>]) -> bool {
+        if self.seen.tree.place != Place::Project {
+            return false;
+        }
+        if name == b".git" {
+            return true;
+        }
+        if self.moment == Moment::After && self.known.entries.contains_key(path) {
+            return false;
+        }
+        let absolute = [b"/", path].concat();
+        let absolute = Path::new(std::ffi::OsStr::from_bytes(&absolute));
+        for ignore in ignores.iter().rev() {
+            match ignore.matched(absolute, true) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => {}
+            }
+        }
+        false
+    }
+
+    /// The ignore files that speak of what is in this folder, where it has one of its own.
+    fn ignores(&mut self, folder: &OwnedFd, path: &[u8], above: &[Arc<Gitignore>]) -> Option<Vec<Arc<Gitignore>>> {
+        if self.seen.tree.place != Place::Project {
+            return None;
+        }
+        let stamp = root::look_in(folder, IGNORE_FILE).ok().filter(|stamp| stamp.kind == Kind::File)?;
+        let ignore = match self.known.ignores.get(path) {
+            Some((known, ignore)) if *known == stamp => Arc::clone(ignore),
+            _ => Arc::new(read_ignores(folder, path)?),
+        };
+        self.seen.tree.ignores.insert(path.to_vec(), (stamp, Arc::clone(&ignore)));
+        Some(above.iter().cloned().chain([ignore]).collect())
+    }
+}
+
+fn read_ignores(folder: &OwnedFd, path: &[u8]) -> Option<Gitignore> {
+    let content = root::small_in(folder, IGNORE_FILE, MAX_IGNORE_FILE)?;
+    // Ignore files think in absolute paths; the tree is their root.
+    let absolute = [b"/", path].concat();
+    let mut builder = GitignoreBuilder::new(std::ffi::OsStr::from_bytes(&absolute));
+    for line in String::from_utf8_lossy(&content).lines() {
+        // A line that makes no sense excludes nothing, as in git.
+        let _ = builder.add_line(None, line);
+    }
+    builder.build().ok()
+}

@@ -1,0 +1,145 @@
+//! Where something is, and how that is written down so that it can be read again whatever its name is made of.
+
+use std::fmt::Write as _;
+
+use super::super::path::Place;
+
+/// The prefix of paths in the project.
+const PROJECT: &str = "/project/";
+
+/// One path: the tree that it is in, and its bytes below that tree's root.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Spot {
+    pub(super) place: Place,
+    pub(super) below: Vec<u8>,
+}
+
+impl Spot {
+    /// As it is written in changes: a backslash as two, bytes that are no plain text as `\xff`, a folder with a slash at
+    /// its end.
+    pub(super) fn shown(&self, is_folder: bool) -> String {
+        let mut shown = if self.place == Place::Project { PROJECT.to_owned() } else { String::new() };
+        for chunk in self.below.utf8_chunks() {
+            for letter in chunk.valid().chars() {
+                match letter {
+                    '\\' => shown.push_str("\\\\"),
+                    letter if letter.is_control() => {
+                        let mut bytes = [0; 4];
+                        escape(&mut shown, letter.encode_utf8(&mut bytes).as_bytes());
+                    }
+                    letter => shown.push(letter),
+                }
+            }
+            escape(&mut shown, chunk.invalid());
+        }
+        if is_folder {
+            shown.push('/');
+        }
+        shown
+    }
+
+    /// Reads what [`Self::shown`] wrote. None for what it never writes, such as a path that climbs.
+    pub(super) fn read(shown: &str) -> Option<Self> {
+        let (place, rest) = match shown.strip_prefix(PROJECT) {
+            Some(rest) => (Place::Project, rest),
+            None => (Place::Own, shown),
+        };
+        let below = unescape(rest.strip_suffix('/').unwrap_or(rest))?;
+        let sound = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
+        below.split(|byte| *byte == b'/').all(sound).then_some(Self { place, below })
+    }
+
+    /// The folders that hold it, outermost first, without the root.
+    pub(super) fn folders(&self) -> impl Iterator<Item = Self> {
+        let ends = self.below.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        ends.map(|end| Self { place: self.place, below: self.below[..end].to_vec() })
+    }
+}
+
+fn escape(shown: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(shown, "\\x{byte:02x}");
+    }
+}
+
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        let escaped = &rest[at + 1..];
+        rest = if let Some(after) = escaped.strip_prefix('\\') {
+            bytes.push(b'\\');
+            after
+        } else {
+            let digits = escaped.strip_prefix('x')?.get(..2)?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            &escaped[3..]
+        };
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    Some(bytes)
+}
+
+/// The folder and the name in it.
+pub(super) fn split(below: &[u8]) -> (&[u8], &[u8]) {
+    match below.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&below[..slash], &below[slash + 1..]),
+        None => (b"", below),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn plain_paths_stay_plain() {
+        for (place, below, shown) in [
+            (Place::Own, &b"outputs/a.txt"[..], "outputs/a.txt"),
+            (Place::Own, b"project/a", "project/a"),
+            (Place::Project, b"src/\xe6\x8a\xa5.rs", "/project/src/报.rs"),
+            (Place::Own, b"temp/a\\b\n\xff", "temp/a\\\\b\\x0a\\xff"),
+        ] {
+            let spot = Spot { place, below: below.to_vec() };
+            assert_eq!(spot.shown(false), shown);
+            assert_eq!(Spot::read(shown), Some(spot.clone()));
+            assert_eq!(Spot::read(&spot.shown(true)), Some(spot));
+        }
+    }
+
+    #[test]
+    fn what_was_never_written_is_refused() {
+        for shown in [
+            "",
+            "/",
+            "/etc/passwd",
+            "a//b",
+            "../a",
+            "a/..",
+            "a/./b",
+            "/project/",
+            "/project/../x",
+            "a\\",
+            "a\\x0",
+            "a\\q",
+            "a\\x00",
+            "a/\\x2e\\x2e/b",
+        ] {
+            assert_eq!(Spot::read(shown), None, "{shown:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_survives(parts in proptest::collection::vec(proptest::collection::vec(1_u8.., 1..8), 1..4)) {
+            let sound = |part: &Vec<u8>| !part.contains(&b'/') && part != b"." && part != b"..";
+            prop_assume!(parts.iter().all(sound));
+            let spot = Spot { place: Place::Own, below: parts.join(&b'/') };
+            prop_assert_eq!(Spot::read(&spot.shown(false)), Some(spot.clone()));
+            prop_assert!(!spot.shown(false).chars().any(char::is_control));
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What one tree held when it was last looked at, and what two looks differ in.
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use agentd_core::tool::{FileChange, FileChangeKind, FileKind, FileState};
+use ignore::gitignore::Gitignore;
+
+use super::{
+    super::path::Place,
+    blobs::{self, Hash},
+    root::{Kind, Stamp},
+    spot::Spot,
+};
+
+/// What one tree held when it was last looked at.
+#[derive(Debug, Clone)]
+pub(super) struct Tree {
+    pub(super) place: Place,
+    /// Where its root is.
+    pub(super) path: PathBuf,
+    /// Why nothing of it is recorded, where that is so.
+    pub(super) unseen: Option<String>,
+    /// By path below the root.
+    pub(super) entries: HashMap<Vec<u8>, Entry>,
+    /// Ignore files that were read, so that they are not read again while they stay as they are.
+    pub(super) ignores: HashMap<Vec<u8>, (Stamp, Arc<Gitignore>)>,
+}
+
+/// What one path held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) stamp: Stamp,
+    pub(super) content: Content,
+    /// It had changed so shortly before that a further change might have left the same stamp: its content is to be
+    /// looked at again.
+    pub(super) fresh: bool,
+}
+
+/// What is kept of one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Content {
+    /// A folder has none besides its entries.
+    Folder,
+    /// That many bytes of a file, or of where a link leads, under this hash.
+    Kept(Hash, u64),
+    /// Nothing.
+    Unkept(Why),
+    /// There is nothing at a path that was looked for by name.
+    Absent,
+}
+
+/// Why nothing is kept of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Why {
+    /// It is larger than is kept of one file.
+    Large,
+    /// There is no room for more.
+    Full,
+    /// It may not be read.
+    Unreadable,
+    /// It changed all the while.
+    Busy,
+}
+
+impl Entry {
+    pub(super) fn folder(stamp: Stamp) -> Self {
+        Self { stamp, content: Content::Folder, fresh: false }
+    }
+
+    /// Where there is nothing.
+    pub(super) fn absent() -> Self {
+        let none = (0, 0);
+        let stamp = Stamp { kind: Kind::Special, mode: 0, device: 0, inode: 0, size: 0, modified: none, changed: none };
+        Self { stamp, content: Content::Absent, fresh: false }
+    }
+
+    /// What it is as a change tells it.
+    pub(super) fn state(&self) -> Option<FileState> {
+        let mode = self.stamp.mode;
+        let (hash, size) = match &self.content {
+            Content::Folder => return Some(FileState { kind: FileKind::Folder, hash: String::new(), size: 0, mode }),
+            Content::Kept(hash, size) => (blobs::text(hash), *size),
+            Content::Unkept(_) | Content::Absent => return None,
+        };
+        let kind = if self.stamp.kind == Kind::Link { FileKind::Link } else { FileKind::File };
+        Some(FileState { kind, hash, size, mode })
+    }
+
+    fn is_as(&self, other: &Self) -> bool {
+        match (&self.content, &other.content) {
+            (Content::Unkept(_), _) | (_, Content::Unkept(_)) => self.stamp == other.stamp,
+            (mine, others) => (mine, self.stamp.kind, self.stamp.mode) == (others, other.stamp.kind, other.stamp.mode),
+        }
+    }
+}
+
+/// A path that is other than it was, and why it is not recorded, where it is not.
+#[derive(Debug)]
+pub(super) struct Difference {
+    pub(super) change: FileChange,
+    pub(super) unkept: Option<Why>,
+}
+
+impl Tree {
+    /// A tree of which nothing is known.
+    pub(super) fn new(place: Place, path: PathBuf) -> Self {
+        Self { place, path, unseen: None, entries: HashMap::new(), ignores: HashMap::new() }
+    }
+
+    /// What is different in a later look, sorted by path.
+    pub(super) fn differences(&self, later: &Self) -> Vec<Difference> {
+        if self.unseen.is_some() || later.unseen.is_some() {
+            return Vec::new();
+        }
+        let mut differences = Vec::new();
+        for (below, now) in later.present() {
+            match self.entries.get(below).filter(|entry| entry.content != Content::Absent) {
+                None => differences.push(self.difference(below, None, Some(now))),
+                Some(was) if !was.is_as(now) => differences.push(self.difference(below, Some(was), Some(now))),
+                Some(_) => {}
+            }
+        }
+        for (below, was) in self.present() {
+            if later.entries.get(below).is_none_or(|entry| entry.content == Content::Absent) {
+                differences.push(self.difference(below, Some(was), None));
+            }
+        }
+        differences.sort_by(|left, right| left.change.path.cmp(&right.change.path));
+        differences
+    }
+
+    fn present(&self) -> impl Iterator<Item = (&Vec<u8>, &Entry)> {
+        self.entries.iter().filter(|(_, entry)| entry.content != Content::Absent)
+    }
+
+    fn difference(&self, below: &[u8], was: Option<&Entry>, now: Option<&Entry>) -> Difference {
+        let change = match (was, now) {
+            (None, _) => FileChangeKind::Created,
+            (Some(_), Some(_)) => FileChangeKind::Modified,
+            (Some(_), None) => FileChangeKind::Deleted,
+        };
+        let both = || was.into_iter().chain(now);
+        let is_folder = both().all(|entry| entry.content == Content::Folder);
+        let unkept = both().find_map(|entry| match entry.content {
+            Content::Unkept(why) => Some(why),
+            _ => None,
+        });
+        let (before, after) = match unkept {
+            Some(_) => (None, None),
+            None => (was.and_then(Entry::state), now.and_then(Entry::state)),
+        };
+        let path = Spot { place: self.place, below: below.to_vec() }.shown(is_folder);
+        let project = (self.place == Place::Project).then(|| self.path.clone());
+        Difference { change: FileChange { path, change, before, after, project }, unkept }
+    }
+
+    /// The contents that are needed to undo what happens from here on.
+    pub(super) fn hashes(&self) -> impl Iterator<Item = Hash> {
+        self.entries.values().filter_map(|entry| match entry.content {
+            Content::Kept(hash, _) => Some(hash),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,639 @@
+//! What calls change is recorded and taken back, byte for byte.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    },
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{
+    ids::CallId,
+    ports::{Changes, Snapshots as _, ToolContext, Workspaces as _},
+    tool::{FileChange, FileChangeKind, FileKind},
+    undo::{UndoOutcome, Undone, folded},
+};
+use agentd_tools::{FileSnapshots, SnapshotConfig};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::bench::{Bench, Project, mkfifo};
+
+/// A bench with snapshots.
+struct Camera {
+    bench: Bench,
+    snapshots: FileSnapshots,
+}
+
+impl Camera {
+    async fn new(project: Project) -> Self {
+        Self::with(project, SnapshotConfig::default()).await
+    }
+
+    async fn with(project: Project, config: SnapshotConfig) -> Self {
+        let bench = Bench::with_project(project).await;
+        let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), config);
+        Self { bench, snapshots }
+    }
+
+    /// The snapshots as the next daemon has them: only what is on the disk.
+    fn restart(&mut self, config: SnapshotConfig) {
+        self.snapshots = FileSnapshots::new(self.bench.outside.path().join("undo"), config);
+    }
+
+    fn call(&self) -> ToolContext {
+        ToolContext { call_id: CallId::generate(), ..self.bench.context.clone() }
+    }
+
+    /// What a command changes that does this.
+    async fn around(&self, change: impl FnOnce(&Bench)) -> Changes {
+        let call = self.call();
+        self.snapshots.before(&call, None).await.unwrap();
+        change(&self.bench);
+        self.snapshots.after(&call).await.unwrap()
+    }
+
+    /// What a tool changes that can change only these paths.
+    async fn around_paths(&self, paths: &[&str], change: impl FnOnce(&Bench)) -> Changes {
+        let call = self.call();
+        let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+        self.snapshots.before(&call, Some(&paths)).await.unwrap();
+        change(&self.bench);
+        self.snapshots.after(&call).await.unwrap()
+    }
+
+    async fn undo(&self, changes: &[FileChange]) -> Undone {
+        self.try_undo(changes, false).await
+    }
+
+    async fn try_undo(&self, changes: &[FileChange], preview: bool) -> Undone {
+        let context = &self.bench.context;
+        self.snapshots.undo(context.session_id, &context.workspace, folded(changes), preview).await.unwrap()
+    }
+
+    fn tree(&self) -> BTreeMap<PathBuf, Held> {
+        let mut held = BTreeMap::new();
+        look(&self.bench.workspace().root, &mut held);
+        if let Some(project) = &self.bench.workspace().project {
+            look(&project.path, &mut held);
+        }
+        held
+    }
+}
+
+/// What a path holds, so that two looks can be compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Held {
+    File(u32, Vec<u8>),
+    Link(PathBuf),
+    Folder(u32),
+}
+
+fn look(folder: &Path, held: &mut BTreeMap<PathBuf, Held>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = path.symlink_metadata().unwrap();
+        let mode = metadata.mode() & 0o7777;
+        if metadata.is_dir() {
+            look(&path, held);
+            held.insert(path, Held::Folder(mode));
+        } else if metadata.is_symlink() {
+            held.insert(path.clone(), Held::Link(fs::read_link(&path).unwrap()));
+        } else if metadata.is_file() {
+            held.insert(path.clone(), Held::File(mode, fs::read(&path).unwrap()));
+        }
+    }
+}
+
+#[track_caller]
+fn outcomes(undone: &Undone) -> Vec<(&str, UndoOutcome)> {
+    undone.files.iter().map(|file| (file.path.as_str(), file.outcome)).collect()
+}
+
+fn kinds(changes: &Changes) -> Vec<(&str, FileChangeKind)> {
+    changes.files.iter().map(|file| (file.path.as_str(), file.change)).collect()
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[tokio::test]
+async fn what_a_command_changes_is_listed_and_comes_back() {
+    use FileChangeKind::{Created, Deleted, Modified};
+    let camera = Camera::new(Project::Writable).await;
+    let bench = &camera.bench;
+    bench.put("uploads/notes.txt", "one\ntwo\n");
+    bench.put("outputs/gone/deep.txt", "deep");
+    bench.put("/project/src/main.rs", "fn main() {}\n");
+    chmod(&bench.put("/project/run.sh", "#!/bin/sh\n"), 0o755);
+    let before = camera.tree();
+    let call = camera.call();
+    camera.snapshots.before(&call, None).await.unwrap();
+    let command =
+        "echo three >> uploads/notes.txt; rm -r outputs/gone; mkdir -p outputs/new/er; echo x > outputs/new/er/f
+        mv $PROJECT/src/main.rs $PROJECT/src/lib.rs; chmod 644 $PROJECT/run.sh; ln -s /etc/passwd outputs/l";
+    camera.bench.ok("run_bash_command", json!({"command": command})).await;
+    let changes = camera.snapshots.after(&call).await.unwrap();
+    assert_eq!(changes.notes, Vec::<String>::new());
+    assert_eq!(
+        kinds(&changes),
+        [
+            ("outputs/gone/", Deleted),
+            ("outputs/gone/deep.txt", Deleted),
+            ("outputs/l", Created),
+            ("outputs/new/", Created),
+            ("outputs/new/er/", Created),
+            ("outputs/new/er/f", Created),
+            ("uploads/notes.txt", Modified),
+            ("/project/run.sh", Modified),
+            ("/project/src/lib.rs", Created),
+            ("/project/src/main.rs", Deleted),
+        ]
+    );
+    let preview = camera.try_undo(&changes.files, true).await;
+    assert!(preview.changes.is_empty());
+    let diff = |path: &str| preview.files.iter().find(|file| file.path == path).unwrap().diff.clone();
+    let expected = "--- a/uploads/notes.txt\n+++ b/uploads/notes.txt\n@@ -1,3 +1,2 @@\n one\n two\n-three\n";
+    assert_eq!(diff("uploads/notes.txt").unwrap(), expected);
+    assert_eq!(diff("/project/run.sh").unwrap(), "mode 0644 → 0755\n");
+    assert_eq!(diff("outputs/new/er/f").unwrap(), "--- a/outputs/new/er/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n");
+    let changed = camera.tree();
+    assert_ne!(changed, before);
+
+    let undone = camera.undo(&changes.files).await;
+    assert!(undone.files.iter().all(|file| file.outcome == UndoOutcome::Done), "{:#?}", undone.files);
+    assert_eq!(camera.tree(), before);
+    assert_eq!(outcomes(&preview), outcomes(&undone), "the preview foresaw it");
+
+    // What was undone is a change like any other.
+    let redone = camera.undo(&undone.changes).await;
+    assert!(redone.files.iter().all(|file| file.outcome == UndoOutcome::Done), "{:#?}", redone.files);
+    assert_eq!(camera.tree(), changed);
+    assert!(camera.undo(&undone.changes).await.files.iter().all(|file| file.outcome == UndoOutcome::Already));
+}
+
+#[tokio::test]
+async fn files_changed_since_are_conflicts_and_left_alone() {
+    let camera = Camera::new(Project::None).await;
+    let bench = &camera.bench;
+    bench.put("outputs/mine.txt", "old\n");
+    bench.put("outputs/other.txt", "old\n");
+    bench.put("outputs/removed.txt", "old\n");
+    bench.put("outputs/mode.txt", "old\n");
+    let changes = camera
+        .around(|bench| {
+            for name in ["mine", "other", "removed", "mode"] {
+                bench.put(&format!("outputs/{name}.txt"), "new\n");
+            }
+            bench.put("outputs/made/a.txt", "made");
+            fs::remove_file(bench.real("outputs/removed.txt")).unwrap();
+        })
+        .await;
+    bench.put("outputs/other.txt", "new\nand a person's\n");
+    bench.put("outputs/removed.txt", "somebody else's");
+    chmod(&bench.real("outputs/mode.txt"), 0o600);
+    bench.put("outputs/made/b.txt", "a person's");
+    for preview in [true, false] {
+        let undone = camera.try_undo(&changes.files, preview).await;
+        assert_eq!(
+            outcomes(&undone),
+            [
+                ("outputs/made/a.txt", UndoOutcome::Done),
+                ("outputs/mine.txt", UndoOutcome::Done),
+                ("outputs/mode.txt", UndoOutcome::Conflict),
+                ("outputs/other.txt", UndoOutcome::Conflict),
+                ("outputs/removed.txt", UndoOutcome::Conflict),
+            ],
+            "the folder that a person uses stays, without a word"
+        );
+        let other = &undone.files[3];
+        assert_eq!(other.reason.as_deref(), Some("it has been changed since"));
+        assert!(other.diff.as_deref().unwrap().contains("+and a person's"), "{other:?}");
+        assert_eq!(undone.files[2].reason.as_deref(), Some("its permissions have been changed since"));
+        assert_eq!(undone.files[4].reason.as_deref(), Some("something else is there now"));
+    }
+    assert_eq!(bench.content("outputs/mine.txt"), b"old\n");
+    assert_eq!(bench.content("outputs/other.txt"), b"new\nand a person's\n");
+    assert_eq!(bench.content("outputs/removed.txt"), b"somebody else's");
+    assert_eq!(bench.content("outputs/made/b.txt"), b"a person's");
+    assert!(!bench.real("outputs/made/a.txt").exists());
+}
+
+#[tokio::test]
+async fn nothing_changed_is_nothing_recorded() {
+    let camera = Camera::new(Project::Writable).await;
+    camera.bench.put("/project/a.txt", "a");
+    camera.bench.put("outputs/b.txt", "b");
+    for _ in 0..3 {
+        assert_eq!(camera.around(|_| {}).await, Changes::default());
+    }
+    let touched = camera
+        .around(|bench| {
+            fs::write(bench.real("outputs/b.txt"), "b").unwrap();
+        })
+        .await;
+    assert_eq!(touched, Changes::default(), "the same content again is no change");
+}
+
+/// The size and the times of a file can be the same though its content is not.
+#[tokio::test]
+async fn a_change_within_a_tick_of_the_clock_is_seen() {
+    let camera = Camera::new(Project::None).await;
+    let file = camera.bench.put("outputs/a.txt", "aaaa");
+    for round in 0..50_u8 {
+        let content = vec![b'a' + round % 20; 4];
+        let old = fs::read(&file).unwrap();
+        let changes = camera
+            .around(|_| {
+                let times = file.metadata().unwrap();
+                fs::write(&file, &content).unwrap();
+                let set = fs::FileTimes::new().set_modified(times.modified().unwrap());
+                fs::File::options().write(true).open(&file).unwrap().set_times(set).unwrap();
+            })
+            .await;
+        assert_eq!(changes.files.is_empty(), old == content, "round {round}");
+        camera.undo(&changes.files).await;
+        assert_eq!(fs::read(&file).unwrap(), old, "round {round}");
+        fs::write(&file, &content).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_restart_loses_nothing() {
+    let mut camera = Camera::new(Project::Writable).await;
+    camera.bench.put("/project/a.txt", "old");
+    let changes = camera.around(|bench| drop(bench.put("/project/a.txt", "new"))).await;
+    let stored = serde_json::to_string(&changes.files).unwrap();
+    camera.restart(SnapshotConfig::default());
+    let changes: Vec<FileChange> = serde_json::from_str(&stored).unwrap();
+    let undone = camera.undo(&changes).await;
+    assert_eq!(outcomes(&undone), [("/project/a.txt", UndoOutcome::Done)]);
+    assert_eq!(camera.bench.content("/project/a.txt"), b"old");
+}
+
+#[tokio::test]
+async fn what_changed_before_a_kill_is_told_afterwards() {
+    for paths in [None, Some(vec!["/project/a.txt".to_owned(), "/project/new/b.txt".to_owned()])] {
+        let mut camera = Camera::new(Project::Writable).await;
+        camera.bench.put("/project/a.txt", "old");
+        let before = camera.tree();
+        let call = camera.call();
+        camera.snapshots.before(&call, paths.as_deref()).await.unwrap();
+        camera.bench.put("/project/a.txt", "new");
+        camera.bench.put("/project/new/b.txt", "b");
+        camera.restart(SnapshotConfig::default());
+        let context = &camera.bench.context;
+        let unfinished = |call: CallId| {
+            let snapshots = camera.snapshots.clone();
+            async move { snapshots.unfinished(context.session_id, &context.workspace, &call).await.unwrap() }
+        };
+        let changes = unfinished(call.call_id.clone()).await;
+        let expected = ["/project/a.txt", "/project/new/", "/project/new/b.txt"];
+        assert_eq!(changes.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), expected);
+        assert_eq!(unfinished(CallId::generate()).await, Changes::default(), "of others nothing is known");
+        camera.undo(&changes.files).await;
+        assert_eq!(camera.tree(), before);
+        // Once a later call has been seen to its end, the earlier one has its result.
+        camera.around(|_| {}).await;
+        assert_eq!(unfinished(call.call_id).await, Changes::default());
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_names_its_paths_is_looked_at_there_only() {
+    use FileChangeKind::{Created, Modified};
+    let camera = Camera::new(Project::Writable).await;
+    let bench = &camera.bench;
+    bench.put("/project/.gitignore", "target/\n");
+    bench.put("/project/target/x", "built");
+    bench.put("outputs/real.txt", "real");
+    symlink("real.txt", bench.real("outputs/link.txt")).unwrap();
+    let changes = camera
+        .around_paths(&["/project/target/x", "/project/target/new/y"], |bench| {
+            bench.put("/project/target/x", "written");
+            bench.put("/project/target/new/y", "y");
+            bench.put("outputs/unseen.txt", "by somebody else");
+        })
+        .await;
+    // An ignored folder is recorded where a tool names it.
+    let expected =
+        [("/project/target/new/", Created), ("/project/target/new/y", Created), ("/project/target/x", Modified)];
+    assert_eq!(kinds(&changes), expected);
+    camera.undo(&changes.files).await;
+    assert_eq!(bench.content("/project/target/x"), b"built");
+    assert!(!bench.real("/project/target/new").exists());
+    // Through a link another file is written.
+    let changes = camera.around_paths(&["outputs/link.txt"], |bench| drop(bench.put("outputs/link.txt", "new"))).await;
+    assert_eq!(kinds(&changes), [("outputs/real.txt", Modified)]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_is_said() {
+    let config = SnapshotConfig { max_file_bytes: 1 << 20, ..SnapshotConfig::default() };
+    let camera = Camera::with(Project::Writable, config).await;
+    let bench = &camera.bench;
+    bench.put("outputs/big.bin", vec![7; 64 << 20]);
+    bench.put("/project/node_modules/x/index.js", "x");
+    bench.put("/project/.gitignore", "node_modules/\n.env\n");
+    bench.put("/project/.env", "KEY=1");
+    bench.put("/project/.git/HEAD", "ref");
+    mkfifo(&bench.real("temp/pipe"));
+    let changes = camera
+        .around(|bench| {
+            bench.put("outputs/big.bin", vec![8; 64 << 20]);
+            bench.put("outputs/grown.bin", vec![8; 2 << 20]);
+            bench.put("/project/node_modules/x/index.js", "y");
+            bench.put("/project/.git/HEAD", "other");
+            bench.put("/project/.env", "");
+            fs::remove_file(bench.real("temp/pipe")).unwrap();
+        })
+        .await;
+    assert_eq!(changes.notes, ["outputs/big.bin, outputs/grown.bin (larger than 1.0 MB)"]);
+    assert_eq!(
+        changes.files.iter().map(|file| (file.path.as_str(), file.is_recorded())).collect::<Vec<_>>(),
+        [("outputs/big.bin", false), ("outputs/grown.bin", false), ("/project/.env", true)]
+    );
+    let undone = camera.undo(&changes.files).await;
+    assert_eq!(
+        outcomes(&undone),
+        [
+            ("outputs/big.bin", UndoOutcome::Failed),
+            ("outputs/grown.bin", UndoOutcome::Failed),
+            ("/project/.env", UndoOutcome::Done)
+        ]
+    );
+    assert_eq!(bench.content("/project/.env"), b"KEY=1");
+}
+
+#[tokio::test]
+async fn a_tree_with_too_many_files_is_not_recorded_at_all() {
+    let config = SnapshotConfig { max_files: 20, ..SnapshotConfig::default() };
+    let camera = Camera::with(Project::Writable, config).await;
+    for number in 0..30 {
+        camera.bench.put(&format!("/project/{number}"), "x");
+    }
+    let changes = camera
+        .around(|bench| {
+            bench.put("/project/1", "y");
+            bench.put("outputs/a", "a");
+        })
+        .await;
+    assert_eq!(changes.notes, ["changes of /project are not recorded, because it has more than 20 files"]);
+    assert_eq!(kinds(&changes), [("outputs/a", FileChangeKind::Created)]);
+    // A tool that names its paths is recorded all the same.
+    let changes = camera.around_paths(&["/project/1"], |bench| drop(bench.put("/project/1", "z"))).await;
+    assert_eq!(kinds(&changes), [("/project/1", FileChangeKind::Modified)]);
+    camera.undo(&changes.files).await;
+    assert_eq!(camera.bench.content("/project/1"), b"y");
+}
+
+#[tokio::test]
+async fn old_turns_make_room_for_new_ones() {
+    let config = SnapshotConfig { max_total_bytes: 100_000, ..SnapshotConfig::default() };
+    let camera = Camera::with(Project::None, config).await;
+    let write = |round: u8| move |bench: &Bench| drop(bench.put("outputs/a", vec![round; 30_000]));
+    let mut all = Vec::new();
+    for round in 0..8 {
+        let changes = camera.around(write(round)).await;
+        assert!(changes.files.iter().all(FileChange::is_recorded), "{changes:?}");
+        all.push(changes.files);
+    }
+    let undone = camera.undo(&all[7]).await;
+    assert_eq!(outcomes(&undone), [("outputs/a", UndoOutcome::Done)]);
+    assert_eq!(camera.bench.content("outputs/a"), vec![6; 30_000]);
+    // The one of long ago is found to be gone, file by file.
+    camera.bench.put("outputs/a", vec![1; 30_000]);
+    let undone = camera.undo(&all[1]).await;
+    assert_eq!(outcomes(&undone), [("outputs/a", UndoOutcome::Failed)]);
+    assert_eq!(undone.files[0].reason.as_deref(), Some("what it held before is no longer kept"));
+}
+
+#[tokio::test]
+async fn a_lost_content_fails_one_file_and_no_other() {
+    let camera = Camera::new(Project::None).await;
+    camera.bench.put("outputs/a", "first");
+    camera.bench.put("outputs/b", "second");
+    let changes = camera
+        .around(|bench| {
+            bench.put("outputs/a", "changed");
+            bench.put("outputs/b", "changed");
+        })
+        .await;
+    let hash = &changes.files[0].before.as_ref().unwrap().hash;
+    let session = camera.bench.context.session_id.to_string();
+    let blob = camera.bench.outside.path().join("undo").join(session).join("blobs").join(hash);
+    assert_eq!(blob.metadata().unwrap().mode() & 0o777, 0o600);
+    fs::write(&blob, "damaged").unwrap();
+    let undone = camera.undo(&changes.files).await;
+    assert_eq!(outcomes(&undone), [("outputs/a", UndoOutcome::Failed), ("outputs/b", UndoOutcome::Done)]);
+    assert_eq!(camera.bench.content("outputs/a"), b"changed");
+    assert_eq!(camera.bench.content("outputs/b"), b"second");
+}
+
+#[tokio::test]
+async fn names_of_any_bytes_come_back() {
+    let camera = Camera::new(Project::None).await;
+    let odd = |name: &[u8]| camera.bench.real("outputs").join(OsStr::from_bytes(name));
+    for name in [&b"\xff\xfe"[..], b"new\nline", b"back\\slash", b"\x1b[2J", "\u{202e}txt".as_bytes()] {
+        fs::write(odd(name), "old").unwrap();
+    }
+    let before = camera.tree();
+    let changes = camera
+        .around(|bench| {
+            for entry in fs::read_dir(bench.real("outputs")).unwrap() {
+                fs::write(entry.unwrap().path(), "new").unwrap();
+            }
+        })
+        .await;
+    assert!(changes.files.iter().all(|file| !file.path.chars().any(char::is_control)), "{changes:?}");
+    assert_eq!(changes.files.len(), 5);
+    camera.undo(&changes.files).await;
+    assert_eq!(camera.tree(), before);
+}
+
+#[tokio::test]
+async fn folders_and_files_take_each_others_place() {
+    let camera = Camera::new(Project::None).await;
+    let bench = &camera.bench;
+    bench.put("outputs/file", "file");
+    bench.put("outputs/folder/a/b", "b");
+    chmod(&bench.real("outputs/folder/a"), 0o500);
+    symlink("file", bench.real("outputs/link")).unwrap();
+    let before = camera.tree();
+    let changes = camera
+        .around(|bench| {
+            fs::remove_file(bench.real("outputs/file")).unwrap();
+            bench.put("outputs/file/inner/x", "x");
+            chmod(&bench.real("outputs/file/inner"), 0o500);
+            chmod(&bench.real("outputs/folder/a"), 0o700);
+            fs::remove_dir_all(bench.real("outputs/folder")).unwrap();
+            bench.put("outputs/folder", "now a file");
+            fs::remove_file(bench.real("outputs/link")).unwrap();
+            bench.put("outputs/link", "now a file");
+        })
+        .await;
+    let state = |path: &str| changes.files.iter().find(|file| file.path == path).unwrap();
+    assert_eq!(state("outputs/file").before.as_ref().unwrap().kind, FileKind::File);
+    assert_eq!(state("outputs/file").after.as_ref().unwrap().kind, FileKind::Folder);
+    let changed = camera.tree();
+    let undone = camera.undo(&changes.files).await;
+    assert!(undone.files.iter().all(|file| file.outcome == UndoOutcome::Done), "{:#?}", undone.files);
+    assert_eq!(camera.tree(), before);
+    camera.undo(&undone.changes).await;
+    assert_eq!(camera.tree(), changed);
+}
+
+/// A link that is put where a folder was must not lead an undo out of the workspace.
+#[tokio::test]
+async fn no_link_leads_an_undo_elsewhere() {
+    let camera = Camera::new(Project::None).await;
+    let bench = &camera.bench;
+    let outside = bench.outside.path().join("elsewhere");
+    fs::create_dir(&outside).unwrap();
+    bench.put("outputs/folder/a.txt", "old");
+    let changes = camera.around(|bench| fs::remove_file(bench.real("outputs/folder/a.txt")).unwrap()).await;
+    fs::remove_dir(bench.real("outputs/folder")).unwrap();
+    symlink(&outside, bench.real("outputs/folder")).unwrap();
+    let undone = camera.undo(&changes.files).await;
+    assert_eq!(outcomes(&undone), [("outputs/folder/a.txt", UndoOutcome::Failed)], "{undone:?}");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    // Neither does a path that was never recorded so.
+    for path in ["../elsewhere/x", "/etc/x", "outputs/../../elsewhere/x"] {
+        let forged = FileChange { path: path.to_owned(), ..changes.files[0].clone() };
+        assert_eq!(outcomes(&camera.undo(&[forged]).await), [(path, UndoOutcome::Failed)]);
+    }
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn another_project_is_not_touched() {
+    let camera = Camera::new(Project::Writable).await;
+    let bench = &camera.bench;
+    bench.put("/project/a.txt", "old");
+    let changes = camera.around(|bench| fs::remove_file(bench.real("/project/a.txt")).unwrap()).await;
+    let other = bench.outside.path().join("other");
+    fs::create_dir(&other).unwrap();
+    let mount = agentd_core::session::Mount { path: other.clone(), writable: true };
+    let (session, files) = (bench.context.session_id, changes.files);
+    for (mount, reason) in [
+        (Some(mount), "it is in another project folder"),
+        (None, "its project folder is not mounted any more"),
+        (
+            bench.workspace().project.clone().map(|mount| agentd_core::session::Mount { writable: false, ..mount }),
+            "the project is mounted read-only",
+        ),
+    ] {
+        let workspace = bench.folders.open(session, mount).await.unwrap();
+        let undone = camera.snapshots.undo(session, &workspace, files.clone(), false).await.unwrap();
+        assert_eq!(undone.files[0].outcome, UndoOutcome::Failed);
+        assert!(undone.files[0].reason.as_deref().unwrap().starts_with(reason), "{:?}", undone.files[0]);
+    }
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
+    assert_eq!(outcomes(&camera.undo(&files).await), [("/project/a.txt", UndoOutcome::Done)]);
+}
+
+#[tokio::test]
+async fn hard_links_come_back_by_content() {
+    let camera = Camera::new(Project::Writable).await;
+    let first = camera.bench.put("/project/a", "old");
+    fs::hard_link(&first, camera.bench.real("/project/b")).unwrap();
+    let outside = camera.bench.outside.path().join("cache");
+    fs::hard_link(&first, &outside).unwrap();
+    let changes = camera.around(|bench| fs::write(bench.real("/project/a"), "new!").unwrap()).await;
+    assert_eq!(changes.files.len(), 2, "both names have changed");
+    camera.undo(&changes.files).await;
+    assert_eq!(
+        (camera.bench.content("/project/a"), camera.bench.content("/project/b")),
+        (b"old".to_vec(), b"old".to_vec())
+    );
+    assert_eq!(fs::read(outside).unwrap(), b"new!", "what is outside is not touched");
+}
+
+#[tokio::test]
+async fn a_removed_session_leaves_nothing() {
+    let camera = Camera::new(Project::None).await;
+    camera.around(|bench| drop(bench.put("outputs/a", "a"))).await;
+    let folder = camera.bench.outside.path().join("undo");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+    camera.snapshots.remove(camera.bench.context.session_id).await.unwrap();
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    camera.snapshots.remove(camera.bench.context.session_id).await.unwrap();
+}
+
+/// What a command may do to a tree, with names that meet often.
+#[derive(Debug, Clone)]
+enum Deed {
+    Write(usize, Vec<u8>),
+    Remove(usize),
+    Folder(usize),
+    Link(usize, usize),
+    Mode(usize, u32),
+    Rename(usize, usize),
+}
+
+fn deeds(most: usize) -> impl Strategy<Value = Vec<Deed>> {
+    let path = 0..PATHS.len();
+    let content = proptest::collection::vec(any::<u8>(), 0..6);
+    let deed = prop_oneof![
+        4 => (path.clone(), content).prop_map(|(path, content)| Deed::Write(path, content)),
+        2 => path.clone().prop_map(Deed::Remove),
+        1 => path.clone().prop_map(Deed::Folder),
+        1 => (path.clone(), path.clone()).prop_map(|(path, to)| Deed::Link(path, to)),
+        1 => (path.clone(), prop_oneof![Just(0o600), Just(0o755), Just(0o500), Just(0o2770), Just(0)])
+            .prop_map(|(path, mode)| Deed::Mode(path, mode)),
+        1 => (path.clone(), path).prop_map(|(path, to)| Deed::Rename(path, to)),
+    ];
+    proptest::collection::vec(deed, 0..most)
+}
+
+const PATHS: [&[u8]; 10] = [b"a", b"b", b"d", b"d/a", b"d/b", b"d/e", b"d/e/a", b"d/e/\xff", b"f\\", b"f\\/a"];
+
+/// Does what can be done of it, as a command would that minds no error.
+fn act(folder: &Path, deeds: &[Deed]) {
+    let at = |path: usize| folder.join(OsString::from_vec(PATHS[path].to_vec()));
+    for deed in deeds {
+        let _ = match deed {
+            Deed::Write(path, content) => fs::write(at(*path), content),
+            Deed::Remove(path) => fs::remove_file(at(*path)).or_else(|_| fs::remove_dir_all(at(*path))),
+            Deed::Folder(path) => fs::create_dir(at(*path)),
+            Deed::Link(path, to) => symlink(OsStr::from_bytes(PATHS[*to]), at(*path)),
+            // Of a link, the permissions of what it leads to would change.
+            Deed::Mode(path, mode) if !at(*path).is_symlink() => {
+                fs::set_permissions(at(*path), fs::Permissions::from_mode(*mode))
+            }
+            Deed::Mode(..) => Ok(()),
+            Deed::Rename(path, to) => fs::rename(at(*path), at(*to)),
+        };
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_turn_does_is_undone(start in deeds(20), first in deeds(8), second in deeds(8), restart in any::<bool>()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut camera = Camera::new(Project::None).await;
+            act(&camera.bench.real("outputs"), &start);
+            let before = camera.tree();
+            let mut changes = camera.around(|bench| act(&bench.real("outputs"), &first)).await.files;
+            changes.extend(camera.around(|bench| act(&bench.real("outputs"), &second)).await.files);
+            let changed = camera.tree();
+            if restart {
+                camera.restart(SnapshotConfig::default());
+            }
+            let undone = camera.undo(&changes).await;
+            prop_assert!(undone.files.iter().all(|file| file.outcome == UndoOutcome::Done), "{:#?}", undone.files);
+            prop_assert_eq!(camera.tree(), before);
+            camera.undo(&undone.changes).await;
+            prop_assert_eq!(camera.tree(), changed);
+            Ok(())
+        })?;
+    }
+}
