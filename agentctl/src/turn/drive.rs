@@ -13,6 +13,7 @@ use agentd_core::{
 use super::{
     Asker, CtrlC, Renderer,
     line::{Arrival, Line},
+    quiet::Quiet,
 };
 use crate::{exit::Exit, failure::Failure};
 
@@ -33,6 +34,7 @@ pub(crate) async fn drive(
     asker: &mut dyn Asker,
     ctrl_c: &mut CtrlC,
 ) -> anyhow::Result<Option<TurnResult>> {
+    let _quiet = Quiet::begin();
     let mut driver = Driver { line, ctrl_c, backlog: VecDeque::new(), asked: HashSet::new(), cancelled: false };
     let mut last = None;
     while let Some(event) = driver.next(renderer).await? {

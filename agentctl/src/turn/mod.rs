@@ -3,7 +3,7 @@
 //! - [`mod@line`]: the line to one turn. Events come in, answers and cancels go out, and a line that broke is taken
 //!   up again where it was.
 //! - [`mod@drive`]: events go to a [`Renderer`], interrupts to an [`Asker`], Ctrl-C to the daemon.
-//! - [`ctrl_c`]: Ctrl-C as something to wait for.
+//! - [`ctrl_c`]: Ctrl-C as something to wait for. [`mod@quiet`]: what is typed meanwhile stays off the screen.
 //! - [`builtin`]: tells the person when the small built-in model answers.
 
 use std::io;
@@ -19,6 +19,7 @@ pub(crate) mod builtin;
 pub(crate) mod ctrl_c;
 mod drive;
 pub(crate) mod line;
+mod quiet;
 
 pub(crate) use ctrl_c::CtrlC;
 pub(crate) use drive::drive;

@@ -1,5 +1,7 @@
 //! The conversation, at a terminal and through a pipe.
 
+use std::process::Command;
+
 use agentd_testkit::{daemon::TempHome, model_server::Reply};
 use rexpect::{
     process::WaitStatus,
@@ -14,7 +16,11 @@ struct Terminal(PtySession);
 
 impl Terminal {
     fn open(home: &TempHome, args: &[&str]) -> Self {
-        let mut command = home.agentctl_command(["chat"].iter().chain(args));
+        let chat = home.agentctl_command(["chat"].iter().chain(args));
+        // A person's terminal shows what is typed, unless a program says otherwise; that of the library does not.
+        let mut command = Command::new("sh");
+        command.args(["-c", "stty echo && exec \"$0\" \"$@\""]).arg(chat.get_program()).args(chat.get_args());
+        command.env_clear().envs(chat.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.env("TERM", "xterm-256color").env("NO_COLOR", "1");
         Self(spawn_command(command, Some(60_000)).unwrap())
     }
@@ -138,6 +144,41 @@ async fn ctrl_c_cancels_the_turn_and_not_the_conversation() {
     world.model.reply(Reply::text("Better now."));
     terminal.says("And now?");
     terminal.sees("Better now.");
+    terminal.prompt();
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_typed_during_a_turn_waits_for_the_prompt() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world.model.reply(Reply::deltas(["One paragraph.\n\n", "Another paragraph."]).delay_ms(500));
+    terminal.says("Talk");
+    terminal.sees("One paragraph.");
+    terminal.presses("typed ahead");
+    let rest = terminal.prompt();
+    assert!(rest.contains("Another paragraph.") && !rest.contains("typed"), "{rest:?}");
+    terminal.sees("typed ahead");
+    world.model.reply(Reply::text("I waited."));
+    terminal.presses("\r");
+    terminal.sees("I waited.");
+    terminal.prompt();
+    assert_eq!(world.model.requests().pop().unwrap().last_user(), "typed ahead");
+
+    // A key that was pressed before the question was there is no answer to it.
+    let write = Reply::deltas(["Let me write.\n\n", "Now."]);
+    let write = write.and_call("write_file", json!({"path": "outputs/a.txt", "content": "a"})).delay_ms(500);
+    world.model.reply(write).reply(Reply::text("Not written."));
+    terminal.says("Write it");
+    terminal.sees("Let me write.");
+    terminal.presses("y");
+    terminal.sees("y yes");
+    assert_eq!(world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().len(), 1);
+    terminal.presses("n");
+    terminal.sees("reason");
+    terminal.presses("\r");
+    terminal.sees("Not written.");
     terminal.prompt();
     terminal.leaves();
 }
