@@ -145,20 +145,20 @@ impl Thread {
             Err(_) if entries.len() > 1 => {
                 for (entry, reply) in entries.iter().zip(replies) {
                     let outcome = self.write(std::slice::from_ref(entry), reply.is_some());
-                    self.told(outcome, reply);
+                    self.told(outcome.as_ref(), reply);
                 }
             }
             outcome => {
                 for reply in replies {
-                    self.told(outcome.as_ref().map_err(|error| std::io::Error::from(error.kind())).map(|()| ()), reply);
+                    self.told(outcome.as_ref(), reply);
                 }
             }
         }
     }
 
-    fn told(&mut self, outcome: std::io::Result<()>, reply: Option<Reply>) {
+    fn told(&mut self, outcome: Result<&(), &std::io::Error>, reply: Option<Reply>) {
         match outcome {
-            Ok(()) => {
+            Ok(&()) => {
                 self.failing = false;
                 tell(reply, None);
             }
