@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::{failure::Failure, text};
 
 /// Parameter names of other systems, taken where the tool knows the second name and the call does not use it.
-const ALIASES: [(&str, &str); 14] = [
+const ALIASES: [(&str, &str); 16] = [
     ("file_path", "path"),
     ("filepath", "path"),
     ("filename", "path"),
@@ -24,6 +24,8 @@ const ALIASES: [(&str, &str); 14] = [
     ("old_str", "old_string"),
     ("new_str", "new_string"),
     ("glob", "pattern"),
+    ("diff", "patch"),
+    ("input", "patch"),
 ];
 
 /// Reads the arguments of a call.

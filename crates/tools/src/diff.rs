@@ -4,22 +4,37 @@ use std::{fmt::Write as _, time::Duration};
 
 use similar::TextDiffConfig;
 
-use crate::text;
+use crate::{encoding::Document, text};
 
 /// Beyond this, a diff is no longer read by anyone and costs seconds.
 const MAX_INPUT: usize = 2 * 1024 * 1024;
 const MAX_LINES: usize = 400;
 const MAX_LINE_CHARS: usize = 500;
 
-/// The change of a file from `old`, or from nothing, to `new`.
+/// The change of a file from `old`, or from nothing, to `new`. Both are shown as text, whatever encoding they have.
 pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
-    let name = path.trim_start_matches('/');
-    let from = if old.is_some() { format!("a/{name}") } else { "/dev/null".to_owned() };
+    let header = header(path, old.is_some());
     let before = old.unwrap_or_default();
-    let header = format!("--- {from}\n+++ b/{name}\n");
+    if old.is_some() && before == new {
+        return format!("{path} already has this content");
+    }
+    if before.len() > MAX_INPUT || new.len() > MAX_INPUT {
+        let sizes = (text::size(before.len() as u64), text::size(new.len() as u64));
+        return format!("{header}(too large for a diff: {} before, {} after)\n", sizes.0, sizes.1);
+    }
+    let Some((before, after)) = decoded(before, new) else {
+        return format!("{header}(binary content: {} after)\n", text::size(new.len() as u64));
+    };
+    of_texts(path, old.is_some().then_some(before.text()), after.text())
+}
+
+/// The same of texts that are decoded, with `\n` at the end of lines.
+pub(crate) fn of_texts(path: &str, old: Option<&str>, new: &str) -> String {
+    let header = header(path, old.is_some());
+    let before = old.unwrap_or_default();
     if before == new {
         return match old {
-            Some(_) => format!("{path} already has this content"),
+            Some(_) => format!("{header}(only the encoding or the line ends change)\n"),
             None => format!("{header}(a new, empty file)\n"),
         };
     }
@@ -27,11 +42,36 @@ pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
         let sizes = (text::size(before.len() as u64), text::size(new.len() as u64));
         return format!("{header}(too large for a diff: {} before, {} after)\n", sizes.0, sizes.1);
     }
-    if before.contains(&0) || new.contains(&0) {
-        return format!("{header}(binary content: {} after)\n", text::size(new.len() as u64));
+    header + &hunks(before, new)
+}
+
+/// The same of a file that goes.
+pub(crate) fn removed(path: &str, old: &[u8]) -> String {
+    let header = format!("--- a/{}\n+++ /dev/null\n", path.trim_start_matches('/'));
+    match Document::read(old.to_vec()) {
+        Ok(before) if old.len() <= MAX_INPUT => header + &hunks(before.text(), ""),
+        Ok(_) => format!("{header}(too large for a diff: {} before)\n", text::size(old.len() as u64)),
+        Err(what) => format!("{header}({what}: {} before)\n", text::size(old.len() as u64)),
     }
-    let (before, after) = (String::from_utf8_lossy(before), String::from_utf8_lossy(new));
-    header + &hunks(&before, &after)
+}
+
+fn header(path: &str, is_there: bool) -> String {
+    let name = path.trim_start_matches('/');
+    let from = if is_there { format!("a/{name}") } else { "/dev/null".to_owned() };
+    format!("--- {from}\n+++ b/{name}\n")
+}
+
+/// Both as text. What is new is read as what was there, where that makes sense: a few changed characters must not
+/// change the guess.
+fn decoded(before: &[u8], new: &[u8]) -> Option<(Document, Document)> {
+    let before = Document::read(before.to_vec()).ok()?;
+    let after = Document::read(new.to_vec()).ok()?;
+    if before.charset() == after.charset() || after.charset().bom > 0 || before.charset().bom > 0 {
+        return Some((before, after));
+    }
+    let alike = Document::decode(new.to_vec(), before.charset());
+    let makes_sense = !before.text().is_empty() && !alike.text().contains('\u{fffd}');
+    Some((before, if makes_sense { alike } else { after }))
 }
 
 fn hunks(before: &str, after: &str) -> String {

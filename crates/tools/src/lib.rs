@@ -5,6 +5,8 @@
 //! - `builtin/`: one tool a file, each with its schema, its arguments and what it does.
 //! - [`workspace`]: [`WorkspaceFolders`] makes and removes the folders of sessions; the jail opens files in them and
 //!   in nothing else.
+//! - `encoding/`: text in whatever encoding its file has, edited byte by byte.
+//! - `patch/`: what a patch says, and where its hunks stand in a file.
 //! - `process/`: commands in a clean environment, ended with all their children.
 //! - [`sandbox`]: what a command may reach, held by the kernel.
 //! - `arguments`, `failure`, `text`, `diff`: what a model wrote, checked; what it is told when a call fails; what it
@@ -13,8 +15,10 @@
 mod arguments;
 mod builtin;
 mod diff;
+mod encoding;
 mod failure;
 mod job;
+mod patch;
 mod process;
 pub mod sandbox;
 mod text;

@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     arguments,
     builtin::{
-        self, Builtin, edit_file, find_files, grep, list_workspace_files, now, read_file, run_bash_command, write_file,
+        self, Builtin, apply_patch, edit_file, find_files, grep, list_workspace_files, now, read_file,
+        run_bash_command, write_file,
     },
     failure::Failure,
     job::Job,
@@ -134,6 +135,7 @@ impl BuiltinToolbox {
     async fn run(&self, context: &ToolContext, call: &ToolCall) -> Result<ToolOutput, Failure> {
         let tool = self.find(call)?;
         match tool {
+            Builtin::ApplyPatch => self.work(context, self.read(tool, call)?, apply_patch::run).await,
             Builtin::EditFile => self.work(context, self.read(tool, call)?, edit_file::run).await,
             Builtin::FindFiles => self.work(context, self.read(tool, call)?, find_files::run).await,
             Builtin::Grep => self.work(context, self.read(tool, call)?, grep::run).await,
@@ -151,6 +153,7 @@ impl BuiltinToolbox {
     async fn foresee(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<String>, Failure> {
         let tool = self.find(call)?;
         match tool {
+            Builtin::ApplyPatch => self.work(context, self.read(tool, call)?, apply_patch::preview).await.map(Some),
             Builtin::EditFile => self.work(context, self.read(tool, call)?, edit_file::preview).await.map(Some),
             Builtin::WriteFile => self.work(context, self.read(tool, call)?, write_file::preview).await.map(Some),
             Builtin::RunBashCommand => {

@@ -52,6 +52,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
     let tools = daemon.agentctl(["tools", "--json"]).await.exits(0).json();
     let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     let expected = [
+        "apply_patch",
         "ask_human",
         "edit_file",
         "find_files",

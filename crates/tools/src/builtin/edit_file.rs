@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     diff,
+    encoding::{Document, Edit, Revised},
     failure::Failure,
     job::Job,
     text,
@@ -38,31 +39,31 @@ pub(crate) struct Args {
 }
 
 /// An edit that will succeed unless the file changes first.
-struct Edit {
+struct Planned {
     path: ToolPath,
     target: Target,
-    before: String,
-    after: String,
+    before: Document,
+    after: Revised,
     /// The lines at which something is replaced.
     lines: Vec<usize>,
 }
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
-    let edit = plan(job, &args)?;
-    edit.target.replace(edit.after.as_bytes())?;
-    let path = edit.path.to_string();
-    let count = text::count(edit.lines.len(), "replacement");
-    let mut output = ToolOutput::ok(format!("Edited {path}: {count} at {}.", line_list(&edit.lines)));
+    let planned = plan(job, &args)?;
+    planned.target.replace(&planned.after.bytes)?;
+    let path = planned.path.to_string();
+    let count = text::count(planned.lines.len(), "replacement");
+    let mut output = ToolOutput::ok(format!("Edited {path}: {count} at {}.", line_list(&planned.lines)));
     output.files.push(FileChange::new(path, FileChangeKind::Modified));
     Ok(output)
 }
 
 pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
-    let edit = plan(job, &args)?;
-    Ok(diff::unified(&edit.path.to_string(), Some(edit.before.as_bytes()), edit.after.as_bytes()))
+    let planned = plan(job, &args)?;
+    Ok(diff::of_texts(&planned.path.to_string(), Some(planned.before.text()), &planned.after.text))
 }
 
-fn plan(job: &Job, args: &Args) -> Result<Edit, Failure> {
+fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
     job.check()?;
     if args.old_string.is_empty() {
         return Err(Failure::arguments(
@@ -74,12 +75,18 @@ fn plan(job: &Job, args: &Args) -> Result<Edit, Failure> {
     }
     let path = job.jail.locate(&args.path)?;
     let target = Target::open(&job.jail, &path, job.limits.write_bytes)?;
-    let before = content(job, &path, &target)?;
-    let (old, new) = with_line_ends_of(&before, &args.old_string, &args.new_string);
-    let starts: Vec<usize> = before.match_indices(&old).map(|(start, _)| start).collect();
-    let lines = line_numbers(&before, &starts);
+    let before = target.document(job.limits.write_bytes)?;
+    let (old, new) = (before.normal(&args.old_string), before.normal(&args.new_string));
+    if old == new {
+        return Err(Failure::arguments(format!(
+            "`old_string` and `new_string` differ only in line ends, and edits keep those that {path} has; change them \
+             with run_bash_command"
+        )));
+    }
+    let starts: Vec<usize> = before.text().match_indices(&old).map(|(start, _)| start).collect();
+    let lines = line_numbers(before.text(), &starts);
     match starts.len() {
-        0 => return Err(not_found(&path, &before, &args.old_string)),
+        0 => return Err(not_found(&path, before.text(), &old)),
         1 => {}
         many if !args.replace_all => {
             return Err(Failure::tool(format!(
@@ -90,53 +97,21 @@ fn plan(job: &Job, args: &Args) -> Result<Edit, Failure> {
         }
         _ => {}
     }
+    let too_large = || {
+        let most = text::size(job.limits.write_bytes);
+        Failure::tool(format!("{path} would grow beyond {most}; replace less at once"))
+    };
     let growth = starts.len().saturating_mul(new.len().saturating_sub(old.len()));
-    if (before.len().saturating_add(growth)) as u64 > job.limits.write_bytes {
-        return Err(Failure::tool(format!(
-            "{path} would grow beyond {}; replace less at once",
-            text::size(job.limits.write_bytes)
-        )));
+    if (before.text().len().saturating_add(growth)) as u64 > job.limits.write_bytes.saturating_mul(3) {
+        return Err(too_large());
     }
-    let after = before.replace(&old, &new);
-    Ok(Edit { path, target, before, after, lines })
-}
-
-fn content(job: &Job, path: &ToolPath, target: &Target) -> Result<String, Failure> {
-    let Some(existing) = &target.existing else {
-        // The jail knows what could have been meant.
-        return Err(job
-            .jail
-            .open_file(path)
-            .err()
-            .unwrap_or_else(|| Failure::path(format!("{path} is not there; write_file makes new files"))));
-    };
-    let Some(bytes) = &existing.content else {
-        return Err(Failure::tool(format!(
-            "{path} has {}; edit_file takes files up to {}, so change it with run_bash_command",
-            text::size(existing.size),
-            text::size(job.limits.write_bytes)
-        )));
-    };
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(text.to_owned()),
-        Err(_) => Err(Failure::tool(format!(
-            "{path} is not UTF-8, and an edit would damage it; convert it first (`iconv`), or change it with \
-             run_bash_command"
-        ))),
+    let edits: Vec<Edit<'_>> =
+        starts.iter().map(|start| Edit { range: *start..start + old.len(), new: &new }).collect();
+    let after = before.revise(&edits).map_err(|unwritable| unwritable.failure(&path))?;
+    if after.bytes.len() as u64 > job.limits.write_bytes {
+        return Err(too_large());
     }
-}
-
-/// The strings with the line ends of the file: models see and write `\n` where a file has `\r\n`.
-fn with_line_ends_of(before: &str, old: &str, new: &str) -> (String, String) {
-    let crlf = |text: &str| text.replace("\r\n", "\n").replace('\n', "\r\n");
-    let all_crlf = before.contains("\r\n") && before.matches('\n').count() == before.matches("\r\n").count();
-    if all_crlf {
-        return (crlf(old), crlf(new));
-    }
-    if !before.contains(old) && before.contains(&crlf(old)) {
-        return (crlf(old), crlf(new));
-    }
-    (old.to_owned(), new.to_owned())
+    Ok(Planned { path, target, before, after, lines })
 }
 
 /// The line of each start, counted from 1. The starts are in order, so one pass is enough.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use agentd_core::tool::{Effect, ToolSpec};
 use serde_json::{Value, json};
 
+pub(crate) mod apply_patch;
 pub(crate) mod edit_file;
 pub(crate) mod find_files;
 pub(crate) mod grep;
@@ -17,6 +18,7 @@ pub(crate) mod write_file;
 /// The tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Builtin {
+    ApplyPatch,
     EditFile,
     FindFiles,
     Grep,
@@ -29,7 +31,8 @@ pub(crate) enum Builtin {
 
 impl Builtin {
     /// All of them, sorted by name, because prompts repeat this order.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
+        Self::ApplyPatch,
         Self::EditFile,
         Self::FindFiles,
         Self::Grep,
@@ -43,6 +46,7 @@ impl Builtin {
     /// The name that calls use.
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::ApplyPatch => "apply_patch",
             Self::EditFile => "edit_file",
             Self::FindFiles => "find_files",
             Self::Grep => "grep",
@@ -57,6 +61,7 @@ impl Builtin {
     /// Names under which models of other systems know it.
     fn aliases(self) -> &'static [&'static str] {
         match self {
+            Self::ApplyPatch => &["apply_diff", "applypatch", "patch", "patch_file"],
             Self::EditFile => &["edit", "str_replace", "string_replace", "replace_in_file", "search_replace"],
             Self::FindFiles => &["glob", "glob_file_search", "file_search", "find"],
             Self::Grep => &["grep_files", "grep_search", "rg", "ripgrep", "search_files"],
@@ -73,6 +78,7 @@ impl Builtin {
     /// What a model is told of it. `command_seconds` are the default and the longest time of a command.
     pub(crate) fn spec(self, command_seconds: (u64, u64)) -> ToolSpec {
         let (description, parameters, effect) = match self {
+            Self::ApplyPatch => (apply_patch::DESCRIPTION.to_owned(), apply_patch::parameters(), Effect::Write),
             Self::EditFile => (edit_file::DESCRIPTION.to_owned(), edit_file::parameters(), Effect::Write),
             Self::FindFiles => (find_files::DESCRIPTION.to_owned(), find_files::parameters(), Effect::Read),
             Self::Grep => (grep::DESCRIPTION.to_owned(), grep::parameters(), Effect::Read),

@@ -3,13 +3,12 @@
 use std::io::{self, BufRead, BufReader, Read as _};
 
 use agentd_core::tool::ToolOutput;
-use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use encoding_rs::{Encoding, UTF_8};
 use encoding_rs_io::DecodeReaderBytesBuilder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
+    encoding::{self, Charset},
     failure::Failure,
     job::Job,
     text,
@@ -42,14 +41,22 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let path = job.jail.locate(&args.path)?;
     let mut opened = job.jail.open_file(&path)?;
     let failed = |error: io::Error| Failure::io(&format!("read {path}"), &error);
+    // What is small enough to be edited is looked at as a whole, so that reads and edits agree on what it is.
+    let sampled = if opened.size <= job.limits.write_bytes { job.limits.write_bytes } else { SAMPLE };
     let mut sample = Vec::new();
-    (&mut opened.file).take(SAMPLE).read_to_end(&mut sample).map_err(failed)?;
-    let encoding = match sniff(&sample) {
-        Ok(encoding) => encoding,
+    (&mut opened.file).take(sampled).read_to_end(&mut sample).map_err(failed)?;
+    let whole = (sample.len() as u64) < sampled;
+    // A zero byte far behind does not make a log unreadable, as it makes it unsafe to edit.
+    let first = &sample[..sample.len().min(SAMPLE as usize)];
+    let detected = encoding::detect(&sample, whole)
+        .or_else(|what| if first.len() < sample.len() { encoding::detect(first, false) } else { Err(what) });
+    let charset = match detected {
+        Ok(charset) => charset,
         Err(what) => return Err(not_text(&path, &opened, what)),
     };
+    let cr_ends = charset.ends_lines_with_cr(&sample);
     let decoded = DecodeReaderBytesBuilder::new()
-        .encoding(Some(encoding))
+        .encoding(Some(charset.encoding))
         .bom_override(true)
         .strip_bom(true)
         .build(io::Cursor::new(sample).chain(opened.file));
@@ -59,58 +66,35 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         limit: args.limit.unwrap_or(u64::MAX),
         max_chars: if small { usize::MAX } else { job.limits.page_chars },
     };
-    let page = Page::read(job, BufReader::with_capacity(64 * 1024, decoded), wanted);
+    let lines = BufReader::with_capacity(64 * 1024, LineEnds { decoded, cr_ends });
+    let page = Page::read(job, lines, wanted);
     job.check()?;
     let page = page.map_err(failed)?;
     let paged = args.offset.is_some() || args.limit.is_some() || page.next.is_some();
-    page.render(&path, opened.size, wanted.offset, paged, encoding).map(ToolOutput::ok)
+    page.render(&path, opened.size, wanted.offset, paged, charset).map(ToolOutput::ok)
 }
 
-/// How much of a file decides what it is.
+/// How much of a large file decides what it is.
 const SAMPLE: u64 = 64 * 1024;
+
+/// Decoded text in which a lone `\r` is shown as `\n`, where lines end so.
+struct LineEnds<R> {
+    decoded: R,
+    cr_ends: bool,
+}
+
+impl<R: io::Read> io::Read for LineEnds<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.decoded.read(buffer)?;
+        if self.cr_ends {
+            buffer[..length].iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
+        }
+        Ok(length)
+    }
+}
 
 /// How far behind a page lines are still counted, so that its header can tell the whole.
 const MAX_COUNTED: u64 = 64 * 1024 * 1024;
-
-/// The encoding of a text, or what it is instead.
-fn sniff(sample: &[u8]) -> Result<&'static Encoding, &'static str> {
-    if let Some((encoding, _)) = Encoding::for_bom(sample) {
-        return Ok(encoding);
-    }
-    if let Some((_, what)) = MAGIC.iter().find(|(magic, _)| sample.starts_with(magic)) {
-        return Err(what);
-    }
-    let odd = |byte: &&u8| matches!(byte, 0..=8 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
-    if sample.contains(&0) || sample.iter().filter(odd).count() * 20 > sample.len() {
-        return Err("binary data");
-    }
-    match std::str::from_utf8(sample) {
-        Ok(_) => Ok(UTF_8),
-        // The sample may end within a character.
-        Err(error) if error.error_len().is_none() && sample.len() as u64 == SAMPLE => Ok(UTF_8),
-        Err(_) => {
-            let mut detector = EncodingDetector::new(Iso2022JpDetection::Allow);
-            detector.feed(sample, true);
-            Ok(detector.guess(None, Utf8Detection::Allow))
-        }
-    }
-}
-
-/// How well-known formats that are not text begin.
-const MAGIC: [(&[u8], &str); 12] = [
-    (b"%PDF-", "a PDF document"),
-    (b"\x89PNG", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"RIFF", "an image, sound or video"),
-    (b"PK\x03\x04", "a ZIP archive or an Office document"),
-    (b"\xd0\xcf\x11\xe0", "an old Office document"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
-    (b"\x7fELF", "a program"),
-    (b"SQLite format 3\0", "an SQLite database"),
-    (b"\x00\x00\x01\x00", "an icon"),
-];
 
 fn not_text(path: &ToolPath, opened: &OpenFile, what: &str) -> Failure {
     Failure::tool(format!(
@@ -188,14 +172,7 @@ impl Page {
         }
     }
 
-    fn render(
-        self,
-        path: &ToolPath,
-        size: u64,
-        offset: u64,
-        paged: bool,
-        encoding: &'static Encoding,
-    ) -> Result<String, Failure> {
+    fn render(self, path: &ToolPath, size: u64, offset: u64, paged: bool, charset: Charset) -> Result<String, Failure> {
         let total = match self.total {
             Some(total) => total.to_string(),
             None => "many".to_owned(),
@@ -212,8 +189,8 @@ impl Page {
         if paged || self.cut_line {
             notes.push(format!("lines {offset}-{} of {total}, {} in all", self.last, text::size(size)));
         }
-        if encoding != UTF_8 {
-            notes.push(format!("decoded from {}", encoding.name()));
+        if let Some(name) = charset.name() {
+            notes.push(format!("decoded from {name}"));
         }
         let mut shown = String::new();
         if !notes.is_empty() {

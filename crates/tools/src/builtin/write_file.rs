@@ -1,10 +1,22 @@
 //! `write_file`: a whole new file, or a whole new content.
+//!
+//! A file that is replaced keeps its encoding, its byte order mark and its line ends, since the model wrote text and
+//! saw none of them.
+
+use std::borrow::Cow;
 
 use agentd_core::tool::{FileChange, FileChangeKind, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{diff, failure::Failure, job::Job, text, workspace::target::Target};
+use crate::{
+    diff,
+    encoding::{self, Charset, Document},
+    failure::Failure,
+    job::Job,
+    text,
+    workspace::{path::ToolPath, target::Target},
+};
 
 pub(crate) const DESCRIPTION: &str = "Writes a whole text file, making it and its folders where they are missing and \
     replacing what is there. Only uploads/, outputs/, temp/ and a writable /project can be written; results for the \
@@ -26,48 +38,101 @@ pub(crate) struct Args {
     content: String,
 }
 
+/// What will be written unless the file changes first.
+struct Planned {
+    path: ToolPath,
+    target: Target,
+    content: Vec<u8>,
+    /// What is kept of the file that is replaced and not what a new file would have.
+    kept: Vec<&'static str>,
+}
+
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
-    let (path, target) = open(job, &args)?;
-    let size = text::size(args.content.len() as u64);
+    let Planned { path, target, content, kept } = plan(job, &args)?;
+    let size = text::size(content.len() as u64);
     let change = match &target.existing {
-        Some(existing) if existing.content.as_deref() == Some(args.content.as_bytes()) => {
+        Some(existing) if existing.content.as_ref() == Some(&content) => {
             return Ok(ToolOutput::ok(format!("{path} already had this content ({size}); nothing was changed")));
         }
         Some(_) => FileChangeKind::Modified,
         None => FileChangeKind::Created,
     };
-    target.replace(args.content.as_bytes())?;
+    target.replace(&content)?;
     let done = if change == FileChangeKind::Created { "Created" } else { "Replaced" };
     let lines = text::count(args.content.lines().count(), "line");
-    let mut output = ToolOutput::ok(format!("{done} {path} ({size}, {lines})."));
-    output.files.push(FileChange::new(path, change));
+    let kept = if kept.is_empty() { String::new() } else { format!("; kept {}", kept.join(", ")) };
+    let mut output = ToolOutput::ok(format!("{done} {path} ({size}, {lines}{kept})."));
+    output.files.push(FileChange::new(path.to_string(), change));
     Ok(output)
 }
 
 pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
-    let (path, target) = open(job, &args)?;
+    let Planned { path, target, content, .. } = plan(job, &args)?;
+    let path = path.to_string();
     match &target.existing {
         Some(existing) => Ok(match &existing.content {
-            Some(before) => diff::unified(&path, Some(before), args.content.as_bytes()),
+            Some(before) => diff::unified(&path, Some(before), &content),
             None => {
-                let sizes = (text::size(existing.size), text::size(args.content.len() as u64));
+                let sizes = (text::size(existing.size), text::size(content.len() as u64));
                 format!("{path}: {} are replaced by {}", sizes.0, sizes.1)
             }
         }),
-        None => Ok(diff::unified(&path, None, args.content.as_bytes())),
+        None => Ok(diff::unified(&path, None, &content)),
     }
 }
 
-fn open(job: &Job, args: &Args) -> Result<(String, Target), Failure> {
+fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
     job.check()?;
-    if args.content.len() as u64 > job.limits.write_bytes {
-        return Err(Failure::arguments(format!(
+    let too_large = |size: usize| {
+        Failure::arguments(format!(
             "the content has {}; write_file takes at most {}",
-            text::size(args.content.len() as u64),
+            text::size(size as u64),
             text::size(job.limits.write_bytes)
-        )));
+        ))
+    };
+    if args.content.len() as u64 > job.limits.write_bytes {
+        return Err(too_large(args.content.len()));
     }
     let path = job.jail.locate(&args.path)?;
     let target = Target::open(&job.jail, &path, job.limits.write_bytes)?;
-    Ok((path.to_string(), target))
+    let (content, kept) = as_before(&path, &target, &args.content)?;
+    // The same text can have more bytes in the encoding of the file.
+    if content.len() as u64 > job.limits.write_bytes {
+        return Err(too_large(content.len()));
+    }
+    Ok(Planned { path, target, content, kept })
+}
+
+/// The content as the file would have it that is there.
+fn as_before(path: &ToolPath, target: &Target, written: &str) -> Result<(Vec<u8>, Vec<&'static str>), Failure> {
+    let plain = || Ok((written.as_bytes().to_vec(), Vec::new()));
+    let Some(before) = target.existing.as_ref().and_then(|existing| existing.content.as_deref()) else {
+        return plain();
+    };
+    let Ok(document) = Document::read(before.to_vec()) else { return plain() };
+    let mut kept = Vec::new();
+    let mut charset = document.charset();
+    if !charset.sure && !written.is_ascii() {
+        // A guess is no reason to write anything but what every reader knows.
+        charset = Charset::UTF_8;
+    }
+    kept.extend(charset.name().filter(|_| charset.is_utf16() || !written.is_ascii()));
+    let mark = &before[..charset.bom];
+    if !mark.is_empty() {
+        kept.push("the byte order mark");
+    }
+    let text = match document.line_end() {
+        // Who writes `\r` at all means the line ends as they are written.
+        Some(end @ ("\r\n" | "\r")) if !written.contains('\r') && written.contains('\n') => {
+            kept.push(if end == "\r" { "CR line ends" } else { "CRLF line ends" });
+            Cow::Owned(written.replace('\n', end))
+        }
+        _ => Cow::Borrowed(written),
+    };
+    let text = if mark.is_empty() { &*text } else { text.strip_prefix('\u{feff}').unwrap_or(&text) };
+    let encoded = encoding::encode(text, charset).map_err(|unwritable| {
+        let Failure { code, text } = unwritable.failure(path);
+        Failure::new(code, format!("{text}; or remove the file before you write it anew, in UTF-8"))
+    })?;
+    Ok(([mark, &encoded].concat(), kept))
 }

@@ -167,7 +167,7 @@ impl Jail {
         }
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::ENOENT) => self.missing(path),
-            Some(Errno::ENOTDIR) => {
+            Some(Errno::ENOTDIR | Errno::EEXIST) => {
                 Failure::path(format!("{path} cannot be there: a part before the last is a file, not a folder"))
             }
             Some(Errno::ELOOP) => Failure::path(format!("{path} is a link in a circle, or one that is not followed")),

@@ -5,6 +5,7 @@
 //! file.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, Read as _, Write as _},
     os::unix::fs::{MetadataExt, PermissionsExt as _},
@@ -17,10 +18,10 @@ use super::{
     jail::{self, Jail},
     path::ToolPath,
 };
-use crate::failure::Failure;
+use crate::{encoding::Document, failure::Failure, text};
 
 /// What was there when the target was opened.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Existing {
     /// Its content, unless it is larger than was asked for.
     pub(crate) content: Option<Vec<u8>>,
@@ -56,6 +57,10 @@ pub(crate) struct Target {
     root: Dir,
     /// Where it is below `root`, links at the end resolved.
     below: PathBuf,
+    /// Whether the path itself is a link.
+    linked: bool,
+    /// The permissions that it gets, if not those of any new file.
+    mode: Option<u32>,
     /// What it replaces.
     pub(crate) existing: Option<Existing>,
 }
@@ -68,13 +73,17 @@ impl Target {
             return Err(Failure::path(format!("{path} is a folder; name a file in it")));
         }
         let refused = |error: &io::Error| jail.refused(path, error);
+        let mut linked = false;
         let below = match root.symlink_metadata(below) {
-            Ok(metadata) if metadata.is_symlink() => root.canonicalize(below).map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => {
-                    Failure::path(format!("{path} is a link to a file that is not there; write to that file itself"))
-                }
-                _ => refused(&error),
-            })?,
+            Ok(metadata) if metadata.is_symlink() => {
+                linked = true;
+                root.canonicalize(below).map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => Failure::path(format!(
+                        "{path} is a link to a file that is not there; write to that file itself"
+                    )),
+                    _ => refused(&error),
+                })?
+            }
             Ok(_) => below.to_path_buf(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => below.to_path_buf(),
             Err(error) => return Err(refused(&error)),
@@ -84,13 +93,48 @@ impl Target {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(refused(&error)),
         };
-        Ok(Self { jail: jail.clone(), path: path.clone(), root, below, existing })
+        let mode = existing.as_ref().map(|existing| existing.mode);
+        Ok(Self { jail: jail.clone(), path: path.clone(), root, below, linked, mode, existing })
+    }
+
+    /// The text that is there. `most` is the size up to which content was asked for.
+    pub(crate) fn document(&self, most: u64) -> Result<Document, Failure> {
+        let path = &self.path;
+        let Some(existing) = &self.existing else {
+            // The jail knows what could have been meant.
+            return Err(self.jail.open_file(path).err().unwrap_or_else(|| {
+                Failure::tool(format!("{path} was made by something else just now; read it and repeat the call"))
+            }));
+        };
+        let Some(bytes) = &existing.content else {
+            return Err(Failure::tool(format!(
+                "{path} has {}; files up to {} are edited, so change it with run_bash_command",
+                text::size(existing.size),
+                text::size(most)
+            )));
+        };
+        Document::read(bytes.clone()).map_err(|what| {
+            Failure::tool(format!("{path} is {what}, not text, and an edit would damage it; use run_bash_command"))
+        })
+    }
+
+    /// Whether both are one file, under one name or two.
+    pub(crate) fn is_file_of(&self, other: &Self) -> bool {
+        match (&self.existing, &other.existing) {
+            (Some(one), Some(two)) => one.stamp.file == two.stamp.file,
+            _ => self.path == other.path,
+        }
+    }
+
+    /// Lets a new file have the permissions of another, as one that is moved does.
+    pub(crate) fn with_mode_of(mut self, other: &Self) -> Self {
+        self.mode = other.existing.as_ref().map(|existing| existing.mode);
+        self
     }
 
     /// Puts `content` in its place, making missing folders.
     pub(crate) fn replace(&self, content: &[u8]) -> Result<(), Failure> {
-        let parent = self.below.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let name = self.below.file_name().unwrap_or_default();
+        let (parent, name) = self.parent_and_name();
         self.root.create_dir_all(parent).map_err(|error| self.refused(&error))?;
         let folder = self.open_parent(parent)?;
         let draft = format!(".agentd-{}.tmp", uuid::Uuid::new_v4().simple());
@@ -111,6 +155,51 @@ impl Target {
         sync(&folder).map_err(|error| Failure::io(&format!("write {} to the disk", self.path), &error))
     }
 
+    /// Removes the file that is there. A removal cannot be seen half done, and lasts once this returns.
+    pub(crate) fn remove(&self) -> Result<(), Failure> {
+        self.check_removable()?;
+        let (parent, name) = self.parent_and_name();
+        let folder = self.open_parent(parent)?;
+        self.check_unchanged(parent, &folder, name.as_ref())?;
+        folder.remove_file(name).map_err(|error| Failure::io(&format!("remove {}", self.path), &error))?;
+        sync(&folder).map_err(|error| Failure::io(&format!("remove {} from the disk", self.path), &error))
+    }
+
+    /// Removes the folders above the file that are empty and were not there before, as `made` tells.
+    pub(crate) fn remove_empty_folders(&self, made: &[PathBuf]) {
+        for folder in made.iter().rev() {
+            // One that is in use by now stays.
+            let _ = self.root.remove_dir(folder);
+        }
+    }
+
+    /// The folders above the file that are not there yet, the outer ones first.
+    pub(crate) fn missing_folders(&self) -> Vec<PathBuf> {
+        let above = self.below.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+        let is_missing = |folder: &&Path| {
+            self.root.symlink_metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let mut missing: Vec<PathBuf> = above.take_while(is_missing).map(Path::to_path_buf).collect();
+        missing.reverse();
+        missing
+    }
+
+    /// Refuses what cannot be removed before anything is changed.
+    pub(crate) fn check_removable(&self) -> Result<(), Failure> {
+        if self.linked {
+            return Err(Failure::path(format!(
+                "{} is a link to another file; name that file, or remove the link with run_bash_command",
+                self.path
+            )));
+        }
+        Ok(())
+    }
+
+    fn parent_and_name(&self) -> (&Path, &OsStr) {
+        let parent = self.below.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        (parent, self.below.file_name().unwrap_or_default())
+    }
+
     fn open_parent(&self, parent: &Path) -> Result<Dir, Failure> {
         self.root.open_dir(parent).map_err(|error| self.refused(&error))
     }
@@ -122,13 +211,13 @@ impl Target {
     fn write_draft(&self, folder: &Dir, draft: &str, content: &[u8]) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        if let Some(existing) = &self.existing {
-            options.mode(existing.mode);
+        if let Some(mode) = self.mode {
+            options.mode(mode);
         }
         let mut file = folder.open_with(draft, &options)?.into_std();
         file.write_all(content)?;
-        if let Some(existing) = &self.existing {
-            file.set_permissions(fs::Permissions::from_mode(existing.mode))?;
+        if let Some(mode) = self.mode {
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
         }
         file.sync_all()
     }

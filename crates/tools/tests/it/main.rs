@@ -3,8 +3,10 @@
 
 mod bench;
 mod commands;
+mod encodings;
 mod folders;
 mod hostile;
+mod patches;
 mod reading;
 #[cfg(target_os = "linux")]
 mod sandbox;

@@ -173,6 +173,7 @@ async fn edits_that_cannot_be_meant_are_refused_with_a_hint() {
     let content = "fn main() {\n    let x = 1;\n    let y = 1;\n}\n";
     bench.put("outputs/e.rs", content);
     bench.put("outputs/latin.txt", b"caf\xe9 noir");
+    bench.put("outputs/nul.bin", b"x\0\0\x01");
     for (path, old, new, code, expected) in [
         ("outputs/e.rs", "= 1", "= 2", ToolErrorCode::Tool, "occurs 2 times in outputs/e.rs (lines 2, 3)"),
         ("outputs/e.rs", "let x =  1;", "", ToolErrorCode::Tool, "the nearest place is line 2:\n    let x = 1;"),
@@ -181,7 +182,9 @@ async fn edits_that_cannot_be_meant_are_refused_with_a_hint() {
         ("outputs/e.rs", "   \n \n", "", ToolErrorCode::Tool, "only white space"),
         ("outputs/e.rs", "", "x", ToolErrorCode::InvalidArgs, "is empty"),
         ("outputs/e.rs", "x", "x", ToolErrorCode::InvalidArgs, "are the same"),
-        ("outputs/latin.txt", "noir", "au lait", ToolErrorCode::Tool, "is not UTF-8"),
+        ("outputs/latin.txt", "noir", "n\u{f6}\u{4e2d}r", ToolErrorCode::Tool, "nothing was changed"),
+        ("outputs/e.rs", "{\n", "{\r\n", ToolErrorCode::InvalidArgs, "differ only in line ends"),
+        ("outputs/nul.bin", "x", "y", ToolErrorCode::Tool, "is binary data, not text"),
         ("outputs/f.rs", "x", "y", ToolErrorCode::Path, "did you mean outputs/e.rs?"),
     ] {
         let arguments = json!({"path": path, "old_string": old, "new_string": new});

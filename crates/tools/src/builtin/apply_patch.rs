@@ -1,0 +1,365 @@
+//! `apply_patch`: changes several files at once, all or none.
+//!
+//! Everything is read, placed, encoded and checked before anything is written. A write that fails after all takes the
+//! earlier ones back.
+
+use agentd_core::tool::{FileChange, FileChangeKind, ToolOutput};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    diff,
+    encoding::Edit,
+    failure::Failure,
+    job::Job,
+    patch::{self, Change, FilePatch, Hunk},
+    text,
+    workspace::{
+        path::{Place, ToolPath},
+        target::Target,
+    },
+};
+
+pub(crate) const DESCRIPTION: &str = "Changes, adds, moves and deletes several text files at once: all of the patch \
+    is applied, or nothing. It takes a unified diff (--- a/PATH, +++ b/PATH, @@ hunks; /dev/null for files that are \
+    made or deleted) or the form *** Begin Patch, *** Update File: PATH (or Add File, Delete File; *** Move to: PATH), \
+    @@ LINE ABOVE, lines with a space, - or + in front, *** End Patch. Give about three unchanged lines around each \
+    change, exactly as they are in the file; line numbers may be off. Read the files first.";
+
+pub(crate) fn parameters() -> Value {
+    super::object(json!({"patch": {"type": "string", "description": "The whole patch."}}), &["patch"])
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Args {
+    patch: String,
+}
+
+/// What happens to one file.
+struct Step {
+    path: ToolPath,
+    target: Target,
+    /// Its new content; none if it goes.
+    content: Option<Vec<u8>>,
+    /// What a person is shown.
+    shown: String,
+    /// What the model is told.
+    told: String,
+}
+
+pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+    let steps = plan(job, &args)?;
+    job.check()?;
+    carry_out(job, &steps)?;
+    let told: Vec<&str> = steps.iter().map(|step| step.told.as_str()).filter(|told| !told.is_empty()).collect();
+    let mut output = ToolOutput::ok(format!("Applied the patch: {}.", told.join("; ")));
+    output.files = steps.iter().map(|step| FileChange::new(step.path.to_string(), step.change())).collect();
+    Ok(output)
+}
+
+pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
+    const MAX_SHOWN: usize = 128 * 1024;
+    let steps = plan(job, &args)?;
+    let mut shown = String::new();
+    for (number, step) in steps.iter().enumerate() {
+        if shown.len() > MAX_SHOWN {
+            shown.push_str(&format!("… ({} more are left out)\n", text::count(steps.len() - number, "file")));
+            break;
+        }
+        shown.push_str(&step.shown);
+    }
+    Ok(shown)
+}
+
+impl Step {
+    fn change(&self) -> FileChangeKind {
+        match (&self.content, &self.target.existing) {
+            (None, _) => FileChangeKind::Deleted,
+            (Some(_), Some(_)) => FileChangeKind::Modified,
+            (Some(_), None) => FileChangeKind::Created,
+        }
+    }
+
+    fn before(&self) -> Option<&[u8]> {
+        self.target.existing.as_ref()?.content.as_deref()
+    }
+}
+
+// --- What will be done ---
+
+fn plan(job: &Job, args: &Args) -> Result<Vec<Step>, Failure> {
+    let most = job.limits.write_bytes;
+    if args.patch.len() as u64 > most {
+        return Err(Failure::arguments(format!("the patch has more than {}; send it in parts", text::size(most))));
+    }
+    let mut plan = Plan { job, steps: Vec::new(), misfits: Vec::new() };
+    for file in patch::parse(&args.patch)? {
+        job.check()?;
+        plan.file(&file)?;
+    }
+    if plan.misfits.is_empty() { Ok(plan.steps) } else { Err(plan.misfit()) }
+}
+
+struct Plan<'j> {
+    job: &'j Job,
+    steps: Vec<Step>,
+    /// What is told of hunks that do not fit.
+    misfits: Vec<String>,
+}
+
+impl Plan<'_> {
+    fn file(&mut self, file: &FilePatch) -> Result<(), Failure> {
+        let path = self.job.jail.locate(&file.path)?;
+        let target = match &file.change {
+            Change::Add { .. } => self.open(&path)?,
+            _ => self.open(&path).map_err(|failure| self.elsewhere(&path, failure))?,
+        };
+        match &file.change {
+            Change::Add { content } => self.add(path, target, content),
+            Change::Delete { hunks } => self.delete(path, target, hunks.as_deref()),
+            Change::Update { hunks, moved_to: None } => self.update(path, target, hunks),
+            Change::Update { hunks, moved_to: Some(to) } => {
+                let to = self.job.jail.locate(to)?;
+                self.move_to(path, target, hunks, to)
+            }
+        }
+    }
+
+    fn open(&self, path: &ToolPath) -> Result<Target, Failure> {
+        let target = Target::open(&self.job.jail, path, self.job.limits.write_bytes)?;
+        match self.steps.iter().find(|step| step.target.is_file_of(&target)) {
+            Some(other) if other.path == *path => Err(Failure::arguments(format!(
+                "the patch names {path} twice; nothing was changed: put all that happens to a file under one header"
+            ))),
+            Some(other) => Err(Failure::arguments(format!(
+                "the patch names one file as {} and as {path}; nothing was changed: use one name",
+                other.path
+            ))),
+            None => Ok(target),
+        }
+    }
+
+    fn add(&mut self, path: ToolPath, target: Target, content: &str) -> Result<(), Failure> {
+        if target.existing.is_some() {
+            return Err(Failure::tool(format!(
+                "the patch makes {path}, which is there already; nothing was changed: change it with hunks, or use \
+                 write_file to replace it as a whole"
+            )));
+        }
+        self.check_size(&path, content.len())?;
+        self.steps.push(Step {
+            shown: diff::of_texts(&path.to_string(), None, content),
+            told: format!("created {path} ({})", text::count(content.lines().count(), "line")),
+            path,
+            target,
+            content: Some(content.as_bytes().to_vec()),
+        });
+        Ok(())
+    }
+
+    fn delete(&mut self, path: ToolPath, target: Target, hunks: Option<&[Hunk]>) -> Result<(), Failure> {
+        target.check_removable()?;
+        let before = self.content(&path, &target)?.to_vec();
+        if let Some(hunks) = hunks {
+            let document = target.document(self.job.limits.write_bytes)?;
+            match patch::apply(document.text(), hunks) {
+                Err(misfits) => {
+                    self.misfits.extend(misfits.into_iter().map(|told| format!("{path}: {told}")));
+                    return Ok(());
+                }
+                Ok(edits) if edits.removed < document.text().lines().count() || edits.added > 0 => {
+                    return Err(Failure::tool(format!(
+                        "the patch deletes {path} but names {} of its {}; nothing was changed: read it again, or \
+                         delete it whatever it holds with `*** Delete File: {path}`",
+                        edits.removed,
+                        text::count(document.text().lines().count(), "line")
+                    )));
+                }
+                Ok(_) => {}
+            }
+        }
+        self.steps.push(Step {
+            shown: diff::removed(&path.to_string(), &before),
+            told: format!("deleted {path}"),
+            path,
+            target,
+            content: None,
+        });
+        Ok(())
+    }
+
+    fn update(&mut self, path: ToolPath, target: Target, hunks: &[Hunk]) -> Result<(), Failure> {
+        let Some(changed) = self.changed(&path, &target, hunks)? else { return Ok(()) };
+        if Some(&*changed.bytes) == target.existing.as_ref().and_then(|existing| existing.content.as_deref()) {
+            return Err(Failure::tool(format!(
+                "the patch changes nothing in {path} but white space that stays as it is (line ends are the file's); \
+                 nothing was changed"
+            )));
+        }
+        self.steps.push(Step {
+            shown: diff::of_texts(&path.to_string(), Some(&changed.before), &changed.after),
+            told: format!("modified {path} {}", changed.told),
+            path,
+            target,
+            content: Some(changed.bytes),
+        });
+        Ok(())
+    }
+
+    fn move_to(&mut self, path: ToolPath, target: Target, hunks: &[Hunk], to: ToolPath) -> Result<(), Failure> {
+        target.check_removable()?;
+        if path == to {
+            return Err(Failure::arguments(format!("the patch moves {path} to itself; nothing was changed")));
+        }
+        let new = self.open(&to)?;
+        if new.existing.is_some() {
+            return Err(Failure::tool(format!(
+                "the patch moves {path} to {to}, which is there already; nothing was changed: delete it first, or \
+                 choose another name"
+            )));
+        }
+        let new = new.with_mode_of(&target);
+        let mut shown = format!("rename from {path}\nrename to {to}\n");
+        let (content, told) = if hunks.is_empty() {
+            (self.content(&path, &target)?.to_vec(), String::new())
+        } else {
+            let Some(changed) = self.changed(&path, &target, hunks)? else { return Ok(()) };
+            shown.push_str(&diff::of_texts(&to.to_string(), Some(&changed.before), &changed.after));
+            (changed.bytes, format!(" {}", changed.told))
+        };
+        let told = format!("moved {path} to {to}{told}");
+        self.steps.push(Step { path: to, target: new, content: Some(content), shown, told });
+        self.steps.push(Step { path, target, content: None, shown: String::new(), told: String::new() });
+        Ok(())
+    }
+
+    /// What hunks make of a file, or nothing if they do not fit, which is kept to be told.
+    fn changed(&mut self, path: &ToolPath, target: &Target, hunks: &[Hunk]) -> Result<Option<Changed>, Failure> {
+        let document = target.document(self.job.limits.write_bytes).map_err(|failure| self.elsewhere(path, failure))?;
+        let edits = match patch::apply(document.text(), hunks) {
+            Ok(edits) => edits,
+            Err(misfits) => {
+                self.misfits.extend(misfits.into_iter().map(|told| format!("{path}: {told}")));
+                return Ok(None);
+            }
+        };
+        let normal: Vec<(std::ops::Range<usize>, String)> =
+            edits.edits.into_iter().map(|(range, new)| (range, document.normal(&new))).collect();
+        let spliced: Vec<Edit<'_>> = normal.iter().map(|(range, new)| Edit { range: range.clone(), new }).collect();
+        let revised = document.revise(&spliced).map_err(|unwritable| unwritable.failure(path))?;
+        self.check_size(path, revised.bytes.len())?;
+        let overlooked = if edits.inexact { ", overlooking white space that differs" } else { "" };
+        Ok(Some(Changed {
+            before: document.text().to_owned(),
+            after: revised.text,
+            bytes: revised.bytes,
+            told: format!("(+{} -{}{overlooked})", edits.added, edits.removed),
+        }))
+    }
+
+    /// Models that work in a project name files as the project does.
+    fn elsewhere(&self, path: &ToolPath, failure: Failure) -> Failure {
+        let inside = format!("/project/{}", path.rest());
+        let is_there = |inside: &ToolPath| self.job.jail.open_file(inside).is_ok();
+        if path.place() == Place::Own && ToolPath::parse(&inside).is_ok_and(|inside| is_there(&inside)) {
+            return Failure::path(format!("{path} is not there; did you mean {inside}?"));
+        }
+        failure
+    }
+
+    fn content<'t>(&self, path: &ToolPath, target: &'t Target) -> Result<&'t [u8], Failure> {
+        let Some(existing) = &target.existing else {
+            let missing = self.job.jail.open_file(path).err();
+            let missing = missing.unwrap_or_else(|| Failure::path(format!("{path} is not there")));
+            return Err(self.elsewhere(path, missing));
+        };
+        existing.content.as_deref().ok_or_else(|| {
+            Failure::tool(format!(
+                "{path} has {}; apply_patch takes files up to {}, so use run_bash_command",
+                text::size(existing.size),
+                text::size(self.job.limits.write_bytes)
+            ))
+        })
+    }
+
+    fn check_size(&self, path: &ToolPath, size: usize) -> Result<(), Failure> {
+        let most = self.job.limits.write_bytes;
+        if size as u64 <= most {
+            return Ok(());
+        }
+        Err(Failure::tool(format!("{path} would have more than {}; nothing was changed", text::size(most))))
+    }
+
+    fn misfit(self) -> Failure {
+        const SHOWN: usize = 5;
+        let more = self.misfits.len().saturating_sub(SHOWN);
+        let mut told = self.misfits[..self.misfits.len() - more].join("\n");
+        if more > 0 {
+            told.push_str(&format!("\n(and {} more)", text::count(more, "hunk")));
+        }
+        Failure::tool(format!("the patch does not fit, so nothing was changed.\n{told}"))
+    }
+}
+
+/// What hunks make of a file.
+struct Changed {
+    before: String,
+    after: String,
+    bytes: Vec<u8>,
+    told: String,
+}
+
+// --- Doing it ---
+
+/// Writes first and removes last, so that what is moved is never nowhere.
+fn carry_out(job: &Job, steps: &[Step]) -> Result<(), Failure> {
+    let (writes, removals): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| step.content.is_some());
+    let mut done = Vec::new();
+    for step in writes.into_iter().chain(removals) {
+        let made = step.target.missing_folders();
+        let carried = match &step.content {
+            Some(content) => step.target.replace(content),
+            None => step.target.remove(),
+        };
+        if let Err(failure) = carried {
+            step.target.remove_empty_folders(&made);
+            return Err(taken_back(job, &done, failure));
+        }
+        done.push((step, made));
+    }
+    Ok(())
+}
+
+/// Takes back what was done, the last first, and says how that went.
+fn taken_back(job: &Job, done: &[(&Step, Vec<std::path::PathBuf>)], failure: Failure) -> Failure {
+    let mut stuck = Vec::new();
+    for (step, made) in done.iter().rev() {
+        match take_back(job, step) {
+            Ok(()) => step.target.remove_empty_folders(made),
+            Err(why) => stuck.push(format!("{} ({why})", step.path)),
+        }
+    }
+    let outcome = match (done.is_empty(), stuck.is_empty()) {
+        (true, _) => "nothing was changed".to_owned(),
+        (false, true) => {
+            format!(
+                "{} changed before it had their content given back, so nothing is changed",
+                text::count(done.len(), "file")
+            )
+        }
+        (false, false) => format!("these files stay changed: {}", stuck.join("; ")),
+    };
+    Failure::new(failure.code, format!("{}; {outcome}", failure.text))
+}
+
+fn take_back(job: &Job, step: &Step) -> Result<(), Failure> {
+    let now = Target::open(&job.jail, &step.path, job.limits.write_bytes)?;
+    let content = now.existing.as_ref().and_then(|existing| existing.content.as_deref());
+    if content != step.content.as_deref() {
+        return Err(Failure::tool("something else changed it since"));
+    }
+    match step.before() {
+        Some(before) => now.with_mode_of(&step.target).replace(before),
+        None => now.remove(),
+    }
+}

@@ -1,0 +1,172 @@
+//! Which encoding a file has.
+//!
+//! A byte order mark decides; then UTF-8 by its strict rules; then UTF-16 by what its zero bytes look like; then
+//! statistics. Statistics can be wrong, so what they say counts as sure only where nothing speaks against it.
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::{Encoding, GB18030, GBK, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+
+use super::decode;
+
+/// The encoding of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Charset {
+    pub(crate) encoding: &'static Encoding,
+    /// How many bytes its byte order mark has.
+    pub(crate) bom: usize,
+    /// Whether text that is not ASCII may be written in it. Otherwise it is a guess, good enough to read by.
+    pub(crate) sure: bool,
+}
+
+impl Charset {
+    /// What a new file has.
+    pub(crate) const UTF_8: Self = Self { encoding: UTF_8, bom: 0, sure: true };
+
+    pub(crate) fn is_utf16(self) -> bool {
+        self.encoding == UTF_16LE || self.encoding == UTF_16BE
+    }
+
+    /// Its name, if it is worth telling.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        (self.encoding != UTF_8).then(|| self.encoding.name())
+    }
+
+    /// Whether a lone `\r` ends a line in this file, as it does where there is no `\n`.
+    pub(crate) fn ends_lines_with_cr(self, bytes: &[u8]) -> bool {
+        let body = &bytes[self.bom..];
+        let has = |wanted: u8| {
+            if self.is_utf16() {
+                decode::utf16_units(body, self.encoding).any(|unit| unit == u16::from(wanted))
+            } else {
+                body.contains(&wanted)
+            }
+        };
+        has(b'\r') && !has(b'\n')
+    }
+}
+
+/// The encoding of a text, or what it is instead. `whole` tells whether `bytes` are all of the file; otherwise they may
+/// end within a character.
+pub(crate) fn detect(bytes: &[u8], whole: bool) -> Result<Charset, &'static str> {
+    const BINARY: &str = "binary data";
+    if let Some((encoding, bom)) = Encoding::for_bom(bytes) {
+        let charset = Charset { encoding, bom, sure: true };
+        let nul =
+            if charset.is_utf16() { bytes[bom..].as_chunks::<2>().0.contains(&[0, 0]) } else { bytes.contains(&0) };
+        return if nul { Err(BINARY) } else { Ok(charset) };
+    }
+    if let Some((_, what)) = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return Err(what);
+    }
+    if bytes.contains(&0) {
+        return utf16(bytes, whole).ok_or(BINARY);
+    }
+    let odd = |byte: &&u8| matches!(byte, 1..=8 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
+    if bytes.iter().filter(odd).count() * 20 > bytes.len() {
+        return Err(BINARY);
+    }
+    if bytes.contains(&0x1b) && is_iso_2022_jp(bytes, whole) {
+        return Ok(Charset { encoding: ISO_2022_JP, bom: 0, sure: false });
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(_) => Ok(Charset::UTF_8),
+        Err(error) if error.error_len().is_none() && !whole => Ok(Charset::UTF_8),
+        Err(_) if mostly_utf8(bytes) => Ok(Charset::UTF_8),
+        Err(_) => Ok(by_statistics(bytes, whole)),
+    }
+}
+
+/// UTF-8 with a few bytes that are not: whatever wrote them, the file is meant as UTF-8.
+fn mostly_utf8(bytes: &[u8]) -> bool {
+    let (mut good, mut bad) = (0, 0);
+    for chunk in bytes.utf8_chunks() {
+        good += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
+        bad += usize::from(!chunk.invalid().is_empty());
+    }
+    good >= bad * 4
+}
+
+/// UTF-16 without a mark: text in it has a zero byte in every ASCII character, and no character that text lacks.
+fn utf16(bytes: &[u8], whole: bool) -> Option<Charset> {
+    /// Fewer characters than this that are not all ASCII could be anything.
+    const ENOUGH: usize = 8;
+    if bytes.len() < 4 || (whole && !bytes.len().is_multiple_of(2)) {
+        return None;
+    }
+    // A sample may end within a pair of units.
+    let sample = &bytes[..bytes.len() - if whole { 0 } else { 2 + bytes.len() % 2 }];
+    let ascii = |encoding: &'static Encoding| {
+        let (mut ascii, mut all) = (0_usize, 0_usize);
+        for unit in decode::utf16_units(sample, encoding) {
+            all += 1;
+            match unit {
+                0x20..=0x7e | 0x09 | 0x0a | 0x0c | 0x0d => ascii += 1,
+                0..=0x1f | 0x7f..=0x9f | 0xe000..=0xf8ff | 0xfdd0..=0xfdef | 0xfffe | 0xffff => return 0,
+                _ => {}
+            }
+        }
+        let unpaired = char::decode_utf16(decode::utf16_units(bytes, encoding)).filter(Result::is_err).count();
+        let plausible = ascii == all || (all >= ENOUGH && ascii * 20 >= all);
+        if plausible && unpaired <= usize::from(!whole) { ascii } else { 0 }
+    };
+    let (little, big) = (ascii(UTF_16LE), ascii(UTF_16BE));
+    let encoding = if little >= big { UTF_16LE } else { UTF_16BE };
+    (little != big).then_some(Charset { encoding, bom: 0, sure: true })
+}
+
+fn is_iso_2022_jp(bytes: &[u8], whole: bool) -> bool {
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Allow);
+    detector.feed(bytes, whole);
+    detector.guess(None, Utf8Detection::Allow) == ISO_2022_JP
+}
+
+fn by_statistics(bytes: &[u8], whole: bool) -> Charset {
+    /// From so many characters on, statistics are seldom wrong.
+    const ENOUGH: usize = 8;
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+    detector.feed(bytes, whole);
+    let mut encoding = detector.guess(None, Utf8Detection::Deny);
+    let Some(text) = encoding.decode_without_bom_handling_and_without_replacement(bytes) else {
+        return Charset { encoding, bom: 0, sure: false };
+    };
+    let foreign: Vec<char> = text.chars().filter(|character| !character.is_ascii()).take(ENOUGH).collect();
+    let strange = |character: char| matches!(character, '\u{80}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fffd}');
+    let clean = !text.chars().any(strange);
+    // A few accents are all that many texts of western Europe have.
+    let western = |character: &char| matches!(character, '\u{a0}'..='\u{ff}' | '\u{2013}'..='\u{2026}' | '€');
+    let accents = || encoding == WINDOWS_1252 && foreign.len() > 1 && foreign.iter().all(western);
+    // Where the text could come from makes no difference if the bytes speak for themselves.
+    let agreed = || {
+        let places: [&[u8]; 4] = [b"cn", b"tw", b"jp", b"kr"];
+        places.into_iter().all(|place| detector.guess(Some(place), Utf8Detection::Deny) == encoding)
+    };
+    let sure = clean && (foreign.len() == ENOUGH || accents() || agreed());
+    if encoding == GBK && has_four_bytes(bytes) {
+        encoding = GB18030;
+    }
+    Charset { encoding, bom: 0, sure }
+}
+
+/// Whether GBK text uses what only GB18030 has, so that new text may use it too.
+fn has_four_bytes(bytes: &[u8]) -> bool {
+    let charset = Charset { encoding: GB18030, bom: 0, sure: false };
+    let mut found = false;
+    decode::characters(bytes, charset, &mut |_, length| found |= length == 4);
+    found
+}
+
+/// How well-known formats that are not text begin.
+const MAGIC: [(&[u8], &str); 12] = [
+    (b"%PDF-", "a PDF document"),
+    (b"\x89PNG", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"RIFF", "an image, sound or video"),
+    (b"PK\x03\x04", "a ZIP archive or an Office document"),
+    (b"\xd0\xcf\x11\xe0", "an old Office document"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"\x7fELF", "a program"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"\x00\x00\x01\x00", "an icon"),
+];

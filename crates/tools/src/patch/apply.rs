@@ -1,0 +1,176 @@
+//! Hunks made into edits of a text.
+
+use std::ops::Range;
+
+use super::{
+    Hunk, LineKind,
+    misfit::Misfit,
+    place::{FileLines, Likeness, Place},
+};
+
+/// What hunks make of a text.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Edits {
+    /// Pieces of the text and what comes in their place, in order.
+    pub(crate) edits: Vec<(Range<usize>, String)>,
+    /// How many lines are added and removed.
+    pub(crate) added: usize,
+    pub(crate) removed: usize,
+    /// Whether white space had to be overlooked.
+    pub(crate) inexact: bool,
+}
+
+/// Lines of the file and what comes in their place.
+struct Block {
+    lines: Range<usize>,
+    added: Vec<String>,
+}
+
+/// Finds the places of hunks in a text with `\n` at the end of lines.
+///
+/// # Errors
+/// What to tell of each hunk that does not fit.
+pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Edits, Vec<String>> {
+    let file = FileLines::of(text);
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut misfits = Vec::new();
+    let (mut from, mut drift) = (0, 0_isize);
+    let mut made = Edits::default();
+    let mut open_end = None;
+    for (number, hunk) in hunks.iter().enumerate() {
+        let expected = hunk.start.map(|start| start.saturating_add_signed(drift));
+        let place = match file.place(hunk, from, expected) {
+            Ok(place) => place,
+            Err(why) => {
+                misfits.push(Misfit { number: number + 1, of: hunks.len(), hunk, from, expected, why }.told(&file));
+                continue;
+            }
+        };
+        if let Some(start) = hunk.start {
+            drift = place.at.cast_signed() - start.cast_signed();
+        }
+        made.inexact |= place.likeness != Likeness::Exact;
+        from = add_blocks(&file, hunk, place, &mut blocks);
+        if from == file.lines.len() && hunk.open_end.0 != hunk.open_end.1 {
+            open_end = Some(hunk.open_end.1);
+        }
+        if file.lines.is_empty() {
+            open_end = Some(hunk.open_end.1);
+        }
+    }
+    if !misfits.is_empty() {
+        return Err(misfits);
+    }
+    made.added = blocks.iter().map(|block| block.added.len()).sum();
+    made.removed = blocks.iter().map(|block| block.lines.len()).sum();
+    made.edits = edits(text, &file, blocks, open_end);
+    Ok(made)
+}
+
+/// Adds what a hunk changes and returns the line behind it.
+fn add_blocks(file: &FileLines<'_>, hunk: &Hunk, place: Place, blocks: &mut Vec<Block>) -> usize {
+    let mut indents = Indents::of(file, hunk, place);
+    let mut at = place.at;
+    for line in &hunk.lines {
+        if line.kind == LineKind::Context {
+            indents.pass(file.lines[at], &line.text);
+            at += 1;
+            continue;
+        }
+        // What touches the block before belongs to it, whichever hunk it is from.
+        if blocks.last().is_none_or(|block| block.lines.end != at) {
+            blocks.push(Block { lines: at..at, added: Vec::new() });
+        }
+        let Some(block) = blocks.last_mut() else { continue };
+        if line.kind == LineKind::Removed {
+            indents.pass(file.lines[at], &line.text);
+            at += 1;
+            block.lines.end = at;
+        } else {
+            block.added.push(indents.fit(&line.text));
+        }
+    }
+    at
+}
+
+/// How the file indents what the patch indents otherwise. Without it, a line added to code whose indentation the model
+/// got wrong would be indented wrong as well, which in some languages is another program.
+struct Indents<'l> {
+    /// The indentation in the patch and in the file, those met last at the end.
+    known: Vec<(&'l str, &'l str)>,
+}
+
+impl<'l> Indents<'l> {
+    fn of(file: &FileLines<'l>, hunk: &'l Hunk, place: Place) -> Self {
+        let mut indents = Self { known: Vec::new() };
+        if place.likeness == Likeness::Indentation {
+            let pairs: Vec<_> = hunk.old().zip(&file.lines[place.at..]).collect();
+            for (patch, line) in pairs.into_iter().rev() {
+                indents.note(line, patch);
+            }
+        }
+        indents
+    }
+
+    fn note(&mut self, line: &'l str, patch: &'l str) {
+        if !patch.trim().is_empty() {
+            self.known.retain(|(known, _)| *known != indentation(patch));
+            self.known.push((indentation(patch), indentation(line)));
+        }
+    }
+
+    /// Takes note of a line, so that it counts more than those further away.
+    fn pass(&mut self, line: &'l str, patch: &'l str) {
+        if !self.known.is_empty() {
+            self.note(line, patch);
+        }
+    }
+
+    fn fit(&self, added: &str) -> String {
+        let indent = indentation(added);
+        let fitting = self.known.iter().rev().filter(|(patch, _)| indent.starts_with(patch));
+        match fitting.max_by_key(|(patch, _)| patch.len()) {
+            Some((patch, file)) if !added.trim().is_empty() => format!("{file}{}", &added[patch.len()..]),
+            _ => added.to_owned(),
+        }
+    }
+}
+
+fn indentation(line: &str) -> &str {
+    &line[..line.len() - line.trim_start().len()]
+}
+
+/// Blocks of lines as edits of the text. `open_end` tells whether the last line is to lack its line end, if the patch
+/// says so; otherwise that stays as it is.
+fn edits(text: &str, file: &FileLines<'_>, blocks: Vec<Block>, open_end: Option<bool>) -> Vec<(Range<usize>, String)> {
+    let mut starts = Vec::with_capacity(file.lines.len() + 1);
+    let mut at = 0;
+    for line in &file.lines {
+        starts.push(at);
+        at += line.len() + 1;
+    }
+    starts.push(text.len());
+    let was_open = !text.is_empty() && !text.ends_with('\n');
+    let opens = open_end.unwrap_or(was_open);
+    blocks
+        .into_iter()
+        .map(|Block { lines, added }| {
+            let mut range = starts[lines.start]..starts[lines.end];
+            let mut new = added.join("\n");
+            if lines.end < file.lines.len() {
+                new.push_str(if added.is_empty() { "" } else { "\n" });
+                return (range, new);
+            }
+            if added.is_empty() {
+                // The line before becomes the last.
+                range.start -= usize::from(opens && lines.start > 0);
+            } else {
+                if was_open && lines.is_empty() {
+                    new.insert(0, '\n');
+                }
+                new.push_str(if opens { "" } else { "\n" });
+            }
+            (range, new)
+        })
+        .collect()
+}

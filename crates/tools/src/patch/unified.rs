@@ -1,0 +1,262 @@
+//! What `diff -u` and `git diff` write. Counts and line numbers may be wrong: models are bad at both.
+
+use super::{
+    Change, FilePatch, Hunk, LineKind,
+    envelope::mark_open_end,
+    lines::{self, Header, Lines},
+};
+use crate::{failure::Failure, text};
+
+/// What the lines before the hunks of a file say.
+#[derive(Debug, Default)]
+struct Head {
+    /// Whether `diff --git` introduced it.
+    is_git: bool,
+    /// The names after `---` and `+++`.
+    old: Option<String>,
+    new: Option<String>,
+    /// The names after `rename from` and `rename to`.
+    renamed: (Option<String>, Option<String>),
+    /// The names of the line `diff --git`, where it tells them beyond doubt.
+    git_name: Option<String>,
+    is_new: bool,
+    is_deleted: bool,
+    mode_changes: bool,
+}
+
+pub(super) fn parse(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
+    let mut files = Vec::new();
+    loop {
+        // What stands before a file's head is for people: a commit message, `Index:`, `===`.
+        while let Some(line) = lines.peek() {
+            if is_head(&lines) {
+                break;
+            }
+            if line.starts_with("@@") {
+                lines.next();
+                return Err(lines.wrong(
+                    "is a hunk, but no file was named; put `--- a/PATH` and `+++ b/PATH` before the first hunk",
+                ));
+            }
+            lines.next();
+        }
+        if lines.peek().is_none() {
+            return Ok(files);
+        }
+        let head = head(&mut lines)?;
+        let hunks = hunks(&mut lines)?;
+        files.push(file(head, hunks, &lines)?);
+    }
+}
+
+/// Whether a file's head begins at the next line.
+fn is_head(lines: &Lines<'_>) -> bool {
+    lines.peek().is_some_and(|line| line.starts_with("diff --git ")) || is_names(lines)
+}
+
+/// Whether the next two lines name a file before and after.
+fn is_names(lines: &Lines<'_>) -> bool {
+    let begins = |by: usize, with: &str| lines.ahead(by).is_some_and(|line| line.starts_with(with));
+    begins(0, "--- ") && begins(1, "+++ ")
+}
+
+fn head(lines: &mut Lines<'_>) -> Result<Head, Failure> {
+    let mut head = Head::default();
+    if let Some(names) = lines.peek().and_then(|line| line.strip_prefix("diff --git ")) {
+        lines.next();
+        head.is_git = true;
+        head.git_name = git_name(names);
+        while let Some(line) = lines.peek() {
+            if is_head(lines) || line.starts_with("@@") {
+                break;
+            }
+            lines.next();
+            extended(&mut head, line, lines)?;
+        }
+    }
+    if is_names(lines) {
+        let mut named = |mark: &str| lines.next().and_then(|line| line.strip_prefix(mark)).map(lines::name).transpose();
+        head.old = named("--- ")?;
+        head.new = named("+++ ")?;
+    }
+    Ok(head)
+}
+
+/// A line between `diff --git` and `---`.
+fn extended(head: &mut Head, line: &str, lines: &Lines<'_>) -> Result<(), Failure> {
+    let after = |mark: &str| line.strip_prefix(mark);
+    let mode = after("new file mode ").or_else(|| after("new mode ")).or_else(|| after("deleted file mode "));
+    if mode.is_some_and(|mode| mode.starts_with("120") || mode.starts_with("160")) {
+        return Err(lines.wrong("is about a link or a submodule; apply_patch changes regular files only"));
+    }
+    if line.starts_with("Binary files ") || line.starts_with("GIT binary patch") {
+        return Err(lines.wrong("is about a binary file; apply_patch changes text only"));
+    }
+    if line.starts_with("copy from ") || line.starts_with("copy to ") {
+        return Err(lines.wrong("copies a file; add it as a new file instead"));
+    }
+    head.is_new |= line.starts_with("new file mode ");
+    head.is_deleted |= line.starts_with("deleted file mode ");
+    head.mode_changes |= line.starts_with("new mode ");
+    if let Some(from) = after("rename from ") {
+        head.renamed.0 = Some(lines::name(from)?);
+    }
+    if let Some(to) = after("rename to ") {
+        head.renamed.1 = Some(lines::name(to)?);
+    }
+    Ok(())
+}
+
+/// The name in `a/NAME b/NAME`, which is needed where no other line has it.
+fn git_name(names: &str) -> Option<String> {
+    if names.starts_with('"') {
+        let old = lines::name(names).ok()?;
+        return Some(old.strip_prefix("a/")?.to_owned());
+    }
+    let name = names.get(2..names.len().checked_sub(1)? / 2)?;
+    (names == format!("a/{name} b/{name}")).then(|| name.to_owned())
+}
+
+fn hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
+    let mut hunks = Vec::new();
+    while let Some(line) = lines.peek() {
+        let Some(header) = lines::header(line) else {
+            if line.trim().is_empty() || line.starts_with('\\') {
+                lines.next();
+                continue;
+            }
+            break;
+        };
+        lines.next();
+        hunks.push(hunk(line, &header, lines)?);
+    }
+    // What follows the hunks without being the head of another file would be lost silently.
+    if let Some(line) = lines.peek()
+        && !hunks.is_empty()
+        && !is_head(lines)
+        && !["diff ", "Index: ", "===", "-- ", "From ", "index ", "Only in "].iter().any(|mark| line.starts_with(mark))
+    {
+        lines.next();
+        return Err(
+            lines.wrong(format!("is {}, but lines of a hunk begin with a space, `-` or `+`", text::quoted(line)))
+        );
+    }
+    Ok(hunks)
+}
+
+fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Failure> {
+    let start = header.ranges.map(|(old, _)| old.start.saturating_sub(usize::from(old.count > 0)));
+    let mut hunk = Hunk { header: line.to_owned(), start, ..Hunk::default() };
+    let (mut old_left, mut new_left) = header.ranges.map_or((0, 0), |(old, new)| (old.count, new.count));
+    let mut lost = 0;
+    while let Some(line) = lines.peek() {
+        if is_names(lines) && ends_before_names(lines, old_left, new_left) {
+            break;
+        }
+        // `git format-patch` ends so.
+        if line == "-- " && old_left == 0 {
+            break;
+        }
+        if line.starts_with('\\') {
+            lines.next();
+            mark_open_end(&mut hunk);
+            continue;
+        }
+        let Some(parsed) = lines::hunk_line(line) else { break };
+        lines.next();
+        let counted = old_left > 0 && new_left > 0;
+        lost = match line.is_empty() {
+            true if !counted => lost + 1,
+            _ => 0,
+        };
+        if parsed.kind != LineKind::Added {
+            old_left = old_left.saturating_sub(1);
+        }
+        if parsed.kind != LineKind::Removed {
+            new_left = new_left.saturating_sub(1);
+        }
+        hunk.lines.push(parsed);
+    }
+    lines::drop_blank_tail(&mut hunk, lost);
+    if header.ranges.is_some_and(|(old, _)| old.count > 0) && hunk.old().next().is_none() {
+        // It says that there are lines around, and leaves them out: then its line number is worth nothing either.
+        hunk.start = None;
+    }
+    if hunk.lines.is_empty() {
+        return Err(lines.wrong(format!("ends the hunk {}, which has no lines", text::quoted(line))));
+    }
+    Ok(hunk)
+}
+
+/// A removed line `-- x` and an added one `++ y` look like names. The counts tell, or what follows.
+fn ends_before_names(lines: &Lines<'_>, old_left: usize, new_left: usize) -> bool {
+    match (old_left, new_left) {
+        (0, 0) => true,
+        (1, 1) => false,
+        _ => lines.ahead(2).is_some_and(|line| line.starts_with("@@")),
+    }
+}
+
+fn file(head: Head, hunks: Vec<Hunk>, lines: &Lines<'_>) -> Result<FilePatch, Failure> {
+    const NOTHING: &str = "/dev/null";
+    let (mut old, mut new) = (head.old, head.new);
+    let is_nothing = |name: &Option<String>| name.as_deref() == Some(NOTHING);
+    let (is_new, is_deleted) = (head.is_new || is_nothing(&old), head.is_deleted || is_nothing(&new));
+    let prefixed = |name: &Option<String>, mark: &str| {
+        name.as_deref().is_none_or(|name| name == NOTHING || name.starts_with(mark))
+    };
+    let has_prefixes = prefixed(&old, "a/") && prefixed(&new, "b/");
+    if has_prefixes {
+        for (name, mark) in [(&mut old, "a/"), (&mut new, "b/")] {
+            *name = name.take().map(|name| name.strip_prefix(mark).map(str::to_owned).unwrap_or(name));
+        }
+    }
+    let old = head.renamed.0.clone().or(old.filter(|name| name != NOTHING)).or_else(|| head.git_name.clone());
+    let new = head.renamed.1.clone().or(new.filter(|name| name != NOTHING)).or(head.git_name);
+    let unnamed = || lines.wrong("ends a file that is not named; put `--- a/PATH` and `+++ b/PATH` before its hunks");
+    if is_new && is_deleted {
+        return Err(lines.wrong("ends a file that is both made and deleted"));
+    }
+    if is_new {
+        let path = new.ok_or_else(unnamed)?;
+        let content = new_content(&path, &hunks)?;
+        return Ok(FilePatch { path, change: Change::Add { content } });
+    }
+    if is_deleted {
+        let path = old.ok_or_else(unnamed)?;
+        return Ok(FilePatch { path, change: Change::Delete { hunks: Some(hunks) } });
+    }
+    let (old, new) = (old.ok_or_else(unnamed)?, new.ok_or_else(unnamed)?);
+    let moves = old != new;
+    if moves && !has_prefixes && head.renamed.1.is_none() {
+        return Err(Failure::arguments(format!(
+            "the patch names {old} before and {new} after; to move the file write `rename from {old}` and `rename to \
+             {new}` after `diff --git`, otherwise name it alike"
+        )));
+    }
+    if !moves && hunks.is_empty() {
+        let what = if head.mode_changes { "only changes permissions, which apply_patch keeps" } else { "has no hunks" };
+        return Err(Failure::arguments(format!("the patch of {old} {what}; nothing was changed")));
+    }
+    Ok(FilePatch { path: old, change: Change::Update { hunks, moved_to: moves.then_some(new) } })
+}
+
+fn new_content(path: &str, hunks: &[Hunk]) -> Result<String, Failure> {
+    let mut content = String::new();
+    for hunk in hunks {
+        for line in &hunk.lines {
+            if line.kind != LineKind::Added {
+                return Err(Failure::arguments(format!(
+                    "the patch makes {path}, so all its lines begin with `+`, but {} does not",
+                    text::quoted(&line.text)
+                )));
+            }
+            content.push_str(&line.text);
+            content.push('\n');
+        }
+    }
+    if hunks.last().is_some_and(|hunk| hunk.open_end.1) {
+        content.pop();
+    }
+    Ok(content)
+}

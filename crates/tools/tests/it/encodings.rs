@@ -1,0 +1,354 @@
+//! Files in every encoding: read, edited and rewritten, with every byte outside the edit as it was.
+
+use agentd_core::tool::ToolErrorCode;
+use encoding_rs::Encoding;
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestCaseError, TestRunner},
+};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::bench::Bench;
+
+/// An encoding, and lines that people write in it.
+struct Script {
+    /// The label, with `+bom` where a byte order mark is written.
+    name: &'static str,
+    /// What `read_file` calls it, if it does.
+    said: Option<&'static str>,
+    lines: [&'static str; 5],
+    /// A character that it lacks, if it lacks any.
+    lacks: Option<char>,
+}
+
+const CHINESE: [&str; 5] = [
+    "你好，世界。今天天气很好，我们一起去公园散步吧。",
+    "这个文件用来说明项目的结构和主要的设计决定。",
+    "请在修改之前先阅读说明，然后再提交你的更改。",
+    "版本 2 修正了几个错误，并且加快了启动速度。",
+    "函数返回处理过的行数；如果失败，返回负数。",
+];
+const TAIWAN: [&str; 5] = [
+    "您好，世界。今天天氣很好，我們一起去公園散步吧。",
+    "這個檔案用來說明專案的結構和主要的設計決定。",
+    "請在修改之前先閱讀說明，然後再提交您的變更。",
+    "版本 2 修正了幾個錯誤，並且加快了啟動速度。",
+    "函式傳回處理過的行數；如果失敗，傳回負數。",
+];
+const JAPANESE: [&str; 5] = [
+    "こんにちは、世界。今日はとても良い天気です。",
+    "このファイルはプロジェクトの構成を説明します。",
+    "変更する前に、まず説明書を読んでください。",
+    "バージョン 2 ではいくつかの誤りを直しました。",
+    "関数は処理した行の数を返します。表示と予定。",
+];
+const KOREAN: [&str; 5] = [
+    "안녕하세요, 세계. 오늘은 날씨가 아주 좋습니다.",
+    "이 파일은 프로젝트의 구조를 설명합니다.",
+    "변경하기 전에 먼저 설명서를 읽어 주십시오.",
+    "버전 2에서는 몇 가지 오류를 고쳤습니다.",
+    "함수는 처리한 줄의 수를 돌려줍니다.",
+];
+const FRENCH: [&str; 5] = [
+    "Bonjour à tous, voilà l'été déjà passé à côté.",
+    "Ce fichier décrit la structure générale du projet.",
+    "Veuillez lire les consignes détaillées avant de modifier.",
+    "La version 2 a corrigé plusieurs défauts très gênants.",
+    "La fonction renvoie le nombre de lignes traitées.",
+];
+
+const SCRIPTS: [Script; 13] = [
+    Script { name: "utf-8", said: None, lines: CHINESE, lacks: None },
+    Script { name: "utf-8+bom", said: None, lines: FRENCH, lacks: None },
+    Script { name: "utf-16le+bom", said: Some("UTF-16LE"), lines: CHINESE, lacks: None },
+    Script { name: "utf-16be+bom", said: Some("UTF-16BE"), lines: JAPANESE, lacks: None },
+    Script { name: "utf-16le", said: Some("UTF-16LE"), lines: FRENCH, lacks: None },
+    Script { name: "utf-16be", said: Some("UTF-16BE"), lines: KOREAN, lacks: None },
+    Script { name: "gbk", said: Some("GBK"), lines: CHINESE, lacks: Some('한') },
+    Script { name: "big5", said: Some("Big5"), lines: TAIWAN, lacks: Some('한') },
+    Script { name: "shift_jis", said: Some("Shift_JIS"), lines: JAPANESE, lacks: Some('한') },
+    Script { name: "euc-jp", said: Some("EUC-JP"), lines: JAPANESE, lacks: Some('한') },
+    Script { name: "euc-kr", said: Some("EUC-KR"), lines: KOREAN, lacks: Some('é') },
+    Script { name: "windows-1252", said: Some("windows-1252"), lines: FRENCH, lacks: Some('中') },
+    Script { name: "iso-8859-1", said: Some("windows-1252"), lines: FRENCH, lacks: Some('ř') },
+];
+
+impl Script {
+    fn encode(&self, text: &str) -> Vec<u8> {
+        match self.name.trim_end_matches("+bom") {
+            "utf-16le" => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+            "utf-16be" => text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+            label => {
+                let (bytes, _, lossy) = Encoding::for_label(label.as_bytes()).unwrap().encode(text);
+                assert!(!lossy, "{label} lacks something of {text}");
+                bytes.into_owned()
+            }
+        }
+    }
+
+    fn mark(&self) -> Vec<u8> {
+        if self.name.ends_with("+bom") { self.encode("\u{feff}") } else { Vec::new() }
+    }
+}
+
+fn edit(old: &str, new: &str) -> Value {
+    json!({"path": "outputs/f", "old_string": old, "new_string": new})
+}
+
+/// Runs a property. The bench is shared by all its cases, because making one costs more than a case.
+fn hold<S: Strategy>(
+    cases: u32,
+    strategy: &S,
+    property: impl Fn(&Runtime, &Bench, S::Value) -> Result<(), TestCaseError>,
+) {
+    let runtime = Runtime::new().unwrap();
+    let bench = runtime.block_on(Bench::new());
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let held = TestRunner::new(config).run(strategy, |value| property(&runtime, &bench, value));
+    if let Err(broken) = held {
+        panic!("{broken}");
+    }
+}
+
+const ENDS: [&str; 3] = ["\n", "\r\n", "\r"];
+
+/// A file of lines, one of which is to be replaced by others.
+#[derive(Debug, Clone)]
+struct Case {
+    script: usize,
+    lines: Vec<usize>,
+    /// How each line ends: all alike, or `\n` and `\r\n` mixed.
+    ends: Vec<usize>,
+    last_ends: bool,
+    at: usize,
+    new: Vec<usize>,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let lines = proptest::collection::vec(0..5_usize, 4..12);
+    let alike = (0..3_usize).prop_map(|end| vec![end; 12]);
+    let ends = prop_oneof![alike, proptest::collection::vec(0..2_usize, 12)];
+    let new = proptest::collection::vec(0..5_usize, 0..4);
+    (0..SCRIPTS.len(), lines, ends, any::<bool>(), any::<prop::sample::Index>(), new).prop_map(
+        |(script, lines, ends, last_ends, at, new)| {
+            let at = at.index(lines.len());
+            Case { script, lines, ends, last_ends, at, new }
+        },
+    )
+}
+
+#[test]
+fn an_edit_changes_its_own_bytes_and_no_others() {
+    hold(400, &case(), |runtime, bench, case| {
+        let script = &SCRIPTS[case.script];
+        let end = |line: usize| ENDS[case.ends[line]];
+        let (mut before, mut after) = (script.mark(), Vec::new());
+        for (number, line) in case.lines.iter().enumerate() {
+            if number == case.at {
+                after = before.clone();
+                before.extend(script.encode(&format!("<<{}>>", script.lines[*line])));
+                // The first line end of the new text is the one that follows the place.
+                let near = if number + 1 < case.lines.len() || case.last_ends { end(number) } else { end(number - 1) };
+                let new: Vec<&str> = case.new.iter().map(|line| script.lines[*line]).collect();
+                after.extend(script.encode(&new.join(near)));
+            } else {
+                let bytes = script.encode(script.lines[*line]);
+                before.extend(&bytes);
+                after.extend(&bytes);
+            }
+            if number + 1 < case.lines.len() || case.last_ends {
+                let bytes = script.encode(end(number));
+                before.extend(&bytes);
+                after.extend(&bytes);
+            }
+        }
+        bench.put("outputs/f", &before);
+        let old = format!("<<{}>>", script.lines[case.lines[case.at]]);
+        let new: Vec<&str> = case.new.iter().map(|line| script.lines[*line]).collect();
+        let foreseen = runtime.block_on(bench.preview("edit_file", edit(&old, &new.join("\n"))));
+        let shown = foreseen.map_err(|output| TestCaseError::fail(output.text))?.unwrap();
+        prop_assert!(shown.contains(&format!("-{old}\n")), "{}: the diff shows text: {shown}", script.name);
+        let output = runtime.block_on(bench.call("edit_file", edit(&old, &new.join("\n"))));
+        prop_assert_eq!(output.error, None, "{}: {}", script.name, output.text);
+        prop_assert_eq!(bench.content("outputs/f"), after, "{}", script.name);
+        Ok(())
+    });
+}
+
+#[test]
+fn whatever_the_bytes_an_edit_is_exact_or_refused() {
+    let bytes = || {
+        prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..40),
+            proptest::collection::vec(prop_oneof![0x20..0x7f_u8, 0x80..=0xff_u8, Just(b'\n'), Just(b'\r')], 0..60),
+            proptest::collection::vec(0x81..=0xfe_u8, 0..30),
+        ]
+    };
+    let new = prop_oneof![Just("plain"), Just("two\nlines"), Just("müde 中文 日本"), Just("")];
+    let glue = prop_oneof![Just(""), Just("\n"), Just("\r\n"), Just(" ")];
+    hold(600, &(bytes(), bytes(), new, glue), |runtime, bench, (head, tail, new, glue)| {
+        let before = [&head, glue.as_bytes(), b"MARKED", glue.as_bytes(), &tail].concat();
+        bench.put("outputs/f", &before);
+        let output = runtime.block_on(bench.call("edit_file", edit("MARKED", new)));
+        let after = bench.content("outputs/f");
+        if output.error.is_some() {
+            prop_assert_eq!(after, before, "{}", output.text);
+        } else {
+            prop_assert!(after.starts_with(&head), "{:?}", after);
+            prop_assert!(after.ends_with(&tail), "{:?}", after);
+            prop_assert!(after.len() <= before.len() + 40);
+        }
+        Ok(())
+    });
+}
+
+/// Text in the first half of a file, damage in the second: the text can be edited, and the damage stays.
+#[tokio::test]
+async fn damaged_bytes_elsewhere_stay() {
+    let bench = Bench::new().await;
+    for (before, old, new, after) in [
+        (
+            &b"\xe4\xb8\xad\xe6\x96\x87 \xe4\xbd\xa0\xe4\xbd\xa0 one\n\xff\n"[..],
+            "中文",
+            "文",
+            &b"\xe6\x96\x87 \xe4\xbd\xa0\xe4\xbd\xa0 one\n\xff\n"[..],
+        ),
+        (b"caf\xe9 \x81\x8d noir\n", "noir", "fort", b"caf\xe9 \x81\x8d fort\n"),
+        (b"\xff\xfea\0\0\xd8b\0", "b", "c", b"\xff\xfea\0\0\xd8c\0"),
+        (b"\xff\xfea\0b\0c", "a", "é", b"\xff\xfe\xe9\0b\0c"),
+        (b"\xef\xbb\xbfone\xff\ntwo", "two", "中", b"\xef\xbb\xbfone\xff\n\xe4\xb8\xad"),
+    ] {
+        bench.put("outputs/f", before);
+        bench.ok("edit_file", edit(old, new)).await;
+        assert_eq!(bench.content("outputs/f"), after);
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_is_refused_by_name() {
+    let bench = Bench::new().await;
+    for script in &SCRIPTS {
+        let Some(lacking) = script.lacks else { continue };
+        let before = script.encode(&script.lines.join("\n"));
+        bench.put("outputs/f", &before);
+        let word: String = script.lines[1].chars().take(4).collect();
+        let text = bench.fails("edit_file", edit(&word, &lacking.to_string()), ToolErrorCode::Tool).await;
+        let expected = format!("is {}, which has no '{lacking}' (U+{:04X})", script.said.unwrap(), u32::from(lacking));
+        assert!(text.contains(&expected), "{text}");
+        let whole = json!({"path": "outputs/f", "content": format!("{} {lacking}\n", script.lines[0])});
+        let text = bench.fails("write_file", whole, ToolErrorCode::Tool).await;
+        assert!(text.contains(&expected) && text.contains("remove the file"), "{text}");
+        let patch =
+            format!("*** Begin Patch\n*** Update File: outputs/f\n-{}\n+{lacking}\n*** End Patch", script.lines[1]);
+        let text = bench.fails("apply_patch", json!({"patch": patch}), ToolErrorCode::Tool).await;
+        assert!(text.contains(&expected), "{text}");
+        assert_eq!(bench.content("outputs/f"), before, "{}", script.name);
+    }
+}
+
+#[tokio::test]
+async fn an_uncertain_encoding_takes_ascii_only() {
+    let bench = Bench::new().await;
+    for (before, old, new, expected) in [
+        // One letter says nothing of where it is from.
+        (&b"na\xefve x\n"[..], "x", "ü", "it is not certain which encoding"),
+        // The second half of a character may look like a backslash.
+        (b"\x95\\ \x81 a\n", "\\", "/", "it is not certain which encoding"),
+        (b"\x1b$B$3$s\x1b(B x\n", "x", "y", "is ISO-2022-JP, where an edit could change what follows"),
+        (b"ab\xff\xfe\xff\xfe c", "ab\u{fffd}", "b\u{fffd}c", ""),
+    ] {
+        bench.put("outputs/f", before);
+        let text = bench.fails("edit_file", edit(old, new), ToolErrorCode::Tool).await;
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(bench.content("outputs/f"), before);
+    }
+    bench.put("outputs/f", b"na\xefve x\n");
+    bench.ok("edit_file", edit("x", "y")).await;
+    assert_eq!(bench.content("outputs/f"), b"na\xefve y\n");
+}
+
+#[tokio::test]
+async fn files_are_read_with_their_encoding_named() {
+    let bench = Bench::new().await;
+    for script in &SCRIPTS {
+        for end in ENDS {
+            let text = script.lines.join("\n") + "\n";
+            bench.put("outputs/f", [script.mark(), script.encode(&text.replace('\n', end))].concat());
+            let read = bench.ok("read_file", json!({"path": "outputs/f"})).await;
+            let expected = match script.said {
+                Some(said) => format!("[outputs/f: decoded from {said}]\n{text}"),
+                None => text,
+            };
+            assert_eq!(read, expected, "{} {end:?}", script.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rewritten_file_keeps_its_encoding_mark_and_line_ends() {
+    let bench = Bench::new().await;
+    for script in &SCRIPTS {
+        for end in ENDS {
+            let encoded = |lines: &[&str]| {
+                let text: String = lines.iter().map(|line| format!("{line}{end}")).collect();
+                [script.mark(), script.encode(&text)].concat()
+            };
+            bench.put("outputs/f", encoded(&script.lines));
+            let content = format!("{}\n{}\n", script.lines[3], script.lines[0]);
+            let text = bench.ok("write_file", json!({"path": "outputs/f", "content": content})).await;
+            assert_eq!(
+                bench.content("outputs/f"),
+                encoded(&[script.lines[3], script.lines[0]]),
+                "{} {end:?}",
+                script.name
+            );
+            if end == "\r\n" {
+                assert!(text.contains("CRLF line ends"), "{text}");
+            }
+            if let Some(said) = script.said {
+                assert!(text.contains(&format!("kept {said}")), "{text}");
+            }
+            let again = bench.ok("write_file", json!({"path": "outputs/f", "content": content})).await;
+            assert!(again.contains("already had this content"), "{again}");
+        }
+    }
+    // Line ends that were written are meant.
+    bench.put("outputs/f", "one\r\ntwo\r\n");
+    bench.ok("write_file", json!({"path": "outputs/f", "content": "a\r\nb\n"})).await;
+    assert_eq!(bench.content("outputs/f"), b"a\r\nb\n");
+    // What was no text is replaced by what was written.
+    bench.put("outputs/f", b"\0\x01\x02");
+    bench.ok("write_file", json!({"path": "outputs/f", "content": "ü\n"})).await;
+    assert_eq!(bench.content("outputs/f"), "ü\n".as_bytes());
+}
+
+#[tokio::test]
+async fn characters_outside_the_common_set_of_chinese_are_written_where_the_file_has_some() {
+    let bench = Bench::new().await;
+    let gb18030 = Encoding::for_label(b"gb18030").unwrap();
+    let before = gb18030.encode(&format!("{}\n𠀀 MARK\n", CHINESE.join("\n"))).0.into_owned();
+    bench.put("outputs/f", &before);
+    bench.ok("edit_file", edit("MARK", "한 €")).await;
+    let after = gb18030.encode(&format!("{}\n𠀀 한 €\n", CHINESE.join("\n"))).0.into_owned();
+    assert_eq!(bench.content("outputs/f"), after);
+}
+
+#[tokio::test]
+async fn mixed_line_ends_are_those_of_the_place() {
+    let bench = Bench::new().await;
+    for (before, old, new, after) in [
+        ("a\r\nb\nc\r\n", "a\nb\nc", "A\nB\nC", "A\r\nB\nC\r\n"),
+        ("a\r\nb\nc\r\n", "b", "b\nb", "a\r\nb\nb\nc\r\n"),
+        ("a\r\nb\nc\r\n", "c", "c\nd", "a\r\nb\nc\r\nd\r\n"),
+        ("a\nb\r\nc", "c", "c\nd", "a\nb\r\nc\r\nd"),
+        ("a\rb\rc", "b", "b\nd", "a\rb\rd\rc"),
+        ("50%\r100%\n", "50%\r", "", "100%\n"),
+        ("a\r\nb\r\n", "a\nb\n", "a\n", "a\r\n"),
+        ("one", "one", "1\n2\r\n3", "1\n2\n3"),
+    ] {
+        bench.put("outputs/f", before);
+        bench.ok("edit_file", edit(old, new)).await;
+        assert_eq!(String::from_utf8(bench.content("outputs/f")).unwrap(), after, "{before:?}");
+    }
+}

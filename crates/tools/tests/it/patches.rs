@@ -1,0 +1,530 @@
+//! `apply_patch`: both forms, all or nothing, and what is told of a patch that does not fit.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use agentd_core::tool::{FileChange, FileChangeKind, ToolErrorCode};
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
+use serde_json::{Value, json};
+use similar::TextDiff;
+use tokio::runtime::Runtime;
+
+use crate::bench::{Bench, Project, limits};
+
+fn patch(text: &str) -> Value {
+    json!({ "patch": text })
+}
+
+/// What is below a folder: names, and contents of files.
+fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![folder.to_path_buf()];
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.to_string_lossy().into_owned();
+            if path.is_dir() && !path.is_symlink() {
+                found.insert(name, b"a folder".to_vec());
+                left.push(path);
+            } else {
+                found.insert(name, fs::read(&path).unwrap_or_default());
+            }
+        }
+    }
+    found
+}
+
+/// Applies a patch to `outputs/f` and compares what comes of it.
+async fn becomes(bench: &Bench, before: &str, text: &str, after: &str) {
+    bench.put("outputs/f", before);
+    let output = bench.call("apply_patch", patch(text)).await;
+    assert_eq!(output.error, None, "{before:?} {text}\n{}", output.text);
+    assert_eq!(String::from_utf8(bench.content("outputs/f")).unwrap(), after, "{text}");
+}
+
+#[tokio::test]
+async fn a_unified_diff_of_several_files_is_applied() {
+    let bench = Bench::with_project(Project::Writable).await;
+    bench.put("/project/src/a.rs", "fn a() {\n    1\n}\n");
+    bench.put("outputs/gone.txt", "old\nlines\n");
+    bench.put("outputs/moved.txt", "one\ntwo\n");
+    bench.put("outputs/same.txt", b"\0binary\xff");
+    let text = "From 0123 Mon Sep 17 00:00:00 2001\nSubject: words for people\n---\n 3 files changed\n\n\
+        diff --git a/project/src/a.rs b/project/src/a.rs\nindex 1..2 100644\n--- a/project/src/a.rs\n\
+        +++ b/project/src/a.rs\n@@ -1,3 +1,3 @@ fn a\n fn a() {\n-    1\n+    2\n }\n\
+        diff --git a/outputs/new/n.txt b/outputs/new/n.txt\nnew file mode 100644\n--- /dev/null\n\
+        +++ b/outputs/new/n.txt\n@@ -0,0 +1,2 @@\n+first\n+second\n\\ No newline at end of file\n\
+        diff --git a/outputs/gone.txt b/outputs/gone.txt\ndeleted file mode 100644\n--- a/outputs/gone.txt\n\
+        +++ /dev/null\n@@ -1,2 +0,0 @@\n-old\n-lines\n\
+        diff --git a/outputs/moved.txt b/outputs/to.txt\nsimilarity index 50%\nrename from outputs/moved.txt\n\
+        rename to outputs/to.txt\n--- a/outputs/moved.txt\n+++ b/outputs/to.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\
+        diff --git a/outputs/same.txt b/outputs/same2.txt\nsimilarity index 100%\nrename from outputs/same.txt\n\
+        rename to outputs/same2.txt\n-- \n2.40\n";
+    let shown = bench.preview("apply_patch", patch(text)).await.unwrap().unwrap();
+    for expected in [
+        "--- a/project/src/a.rs\n+++ b/project/src/a.rs\n@@ -1,3 +1,3 @@\n fn a() {\n-    1\n+    2\n }\n",
+        "--- /dev/null\n+++ b/outputs/new/n.txt\n",
+        "--- a/outputs/gone.txt\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-old\n-lines\n",
+        "rename from outputs/moved.txt\nrename to outputs/to.txt\n",
+        "rename from outputs/same.txt\nrename to outputs/same2.txt\n",
+    ] {
+        assert!(shown.contains(expected), "{shown}");
+    }
+    assert!(!bench.real("outputs/new").exists(), "a preview changes nothing");
+    let output = bench.call("apply_patch", patch(text)).await;
+    assert_eq!(
+        output.text,
+        "Applied the patch: modified /project/src/a.rs (+1 -1); created outputs/new/n.txt (2 lines); deleted \
+         outputs/gone.txt; moved outputs/moved.txt to outputs/to.txt (+1 -1); moved outputs/same.txt to \
+         outputs/same2.txt."
+    );
+    let changes: Vec<(String, FileChangeKind)> =
+        output.files.into_iter().map(|FileChange { path, change, .. }| (path, change)).collect();
+    use FileChangeKind::{Created, Deleted, Modified};
+    for expected in [
+        ("/project/src/a.rs", Modified),
+        ("outputs/new/n.txt", Created),
+        ("outputs/gone.txt", Deleted),
+        ("outputs/to.txt", Created),
+        ("outputs/moved.txt", Deleted),
+        ("outputs/same2.txt", Created),
+        ("outputs/same.txt", Deleted),
+    ] {
+        assert!(changes.contains(&(expected.0.to_owned(), expected.1)), "{changes:?}");
+    }
+    assert_eq!(bench.content("/project/src/a.rs"), b"fn a() {\n    2\n}\n");
+    assert_eq!(bench.content("outputs/new/n.txt"), b"first\nsecond");
+    assert_eq!(bench.content("outputs/to.txt"), b"one\n2\n");
+    assert_eq!(bench.content("outputs/same2.txt"), b"\0binary\xff");
+    for gone in ["outputs/gone.txt", "outputs/moved.txt", "outputs/same.txt"] {
+        assert!(!bench.real(gone).exists(), "{gone}");
+    }
+}
+
+#[tokio::test]
+async fn the_form_with_begin_and_end_is_applied() {
+    let bench = Bench::new().await;
+    bench.put(
+        "outputs/a.py",
+        "class A:\n    def f(self):\n        return 1\n\nclass B:\n    def f(self):\n        return 1\n",
+    );
+    bench.put("outputs/gone.txt", "x");
+    bench.put("outputs/m.txt", "one\ntwo\n");
+    let text = "*** Begin Patch\n*** Add File: outputs/new.txt\n+one\n+\n+three\n*** Update File: outputs/a.py\n\
+        @@ class B:\n@@     def f(self):\n-        return 1\n+        return 2\n*** Delete File: outputs/gone.txt\n\
+        *** Update File: outputs/m.txt\n*** Move to: outputs/n.txt\n@@\n one\n-two\n+2\n*** End of File\n*** End Patch\n";
+    let output = bench.call("apply_patch", patch(text)).await;
+    assert_eq!(output.error, None, "{}", output.text);
+    assert_eq!(bench.content("outputs/new.txt"), b"one\n\nthree\n");
+    assert_eq!(
+        String::from_utf8(bench.content("outputs/a.py")).unwrap(),
+        "class A:\n    def f(self):\n        return 1\n\nclass B:\n    def f(self):\n        return 2\n"
+    );
+    assert_eq!(bench.content("outputs/n.txt"), b"one\n2\n");
+    assert!(!bench.real("outputs/gone.txt").exists() && !bench.real("outputs/m.txt").exists());
+    // Under other names of the tool and its argument, in a code fence.
+    let text = "```\n*** Begin Patch\n*** Update File: outputs/n.txt\n-2\n+two\n*** End Patch\n```\n";
+    bench.ok("applypatch", json!({ "input": text })).await;
+    assert_eq!(bench.content("outputs/n.txt"), b"one\ntwo\n");
+}
+
+#[tokio::test]
+async fn what_models_get_wrong_is_forgiven() {
+    let bench = Bench::new().await;
+    let diff = |hunks: &str| format!("--- a/outputs/f\n+++ b/outputs/f\n{hunks}");
+    let numbers = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
+    for (before, hunks, after) in [
+        // Wrong line numbers and counts, or none.
+        (numbers, "@@ -77,9 +70,1 @@\n 4\n-5\n+five\n 6\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
+        (numbers, "@@ -1,1 +1,1 @@\n 4\n-5\n+five\n 6\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
+        (numbers, "@@\n 4\n-5\n+five\n 6\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
+        (numbers, "@@ ... @@\n-5\n+five\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
+        (numbers, "@@ -2,3 +2,2 @@\n 2\n-3\n 4\n@@ -7,2 +6,3 @@\n 7\n+7½\n 8\n", "1\n2\n4\n5\n6\n7\n7½\n8\n9\n"),
+        // A context line that lost its space.
+        ("a\n\nb\nc\n", "@@ -1,4 +1,4 @@\n a\n\n-b\n+B\n c\n", "a\n\nB\nc\n"),
+        ("a\n\nb\nc\n", "@@\n a\n\n-b\n+B\n c\n\n\n", "a\n\nB\nc\n"),
+        // White space at the end of lines, and lines that stay keep theirs.
+        ("a  \nb\t\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c  \n", "a  \nB\nc\n"),
+        // Indentation, which the added lines then share.
+        (
+            "\tif x:\n\t\ta\n\t\tb\n",
+            "@@\n if x:\n     a\n-    b\n+    c\n+      d\n",
+            "\tif x:\n\t\ta\n\t\tc\n\t\t  d\n",
+        ),
+        ("    a\n    b\n", "@@\n a\n-b\n+c\n+    d\n", "    a\n    c\n        d\n"),
+        // The nearest of several, by the line number.
+        ("x\ny\nx\ny\nx\n", "@@ -3,1 +3,1 @@\n-x\n+z\n", "x\ny\nz\ny\nx\n"),
+        ("x\ny\nx\ny\nx\n", "@@ -9,1 +9,1 @@\n-x\n+z\n", "x\ny\nx\ny\nz\n"),
+        // A patch with `\r\n` for a file with `\n`, and the other way round.
+        ("a\nb\n", "@@ -1,2 +1,2 @@\r\n a\r\n-b\r\n+c\r\n", "a\nc\n"),
+        ("a\r\nb\r\n", "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n", "a\r\nc\r\nd\r\n"),
+        ("a\r\nb\nc\r\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", "a\r\nB\nc\r\n"),
+        ("a\rb\rc\r", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", "a\rB\rc\r"),
+        ("\u{feff}a\nb\n", "@@ -1,2 +1,2 @@\n-a\n+A\n b\n", "\u{feff}A\nb\n"),
+        // The end of a file without a line end.
+        ("a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n", "a\nc"),
+        ("a\nb", "@@ -1,2 +1,3 @@\n a\n b\n+c\n", "a\nb\nc"),
+        ("a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n", "a\nb\n"),
+        ("a\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n+b\n\\ No newline at end of file\n", "a\nb"),
+        ("a\nb\n", "@@ -1,2 +1,1 @@\n-a\n-b\n+a\n\\ No newline at end of file\n", "a"),
+        ("a\nb", "@@ -1,2 +1,1 @@\n a\n-b\n\\ No newline at end of file\n", "a\n"),
+        ("a\nb\n", "@@ -1,2 +0,0 @@\n-a\n-b\n", ""),
+        ("", "@@ -0,0 +1,2 @@\n+a\n+b\n", "a\nb\n"),
+        ("a\n", "@@ -1,0 +2,1 @@\n+b\n", "a\nb\n"),
+        ("a\n", "@@ -0,0 +1,1 @@\n+b\n", "b\na\n"),
+        // Lines that look like the head of a file.
+        ("-- x\ny\n", "@@ -1,2 +1,2 @@\n--- x\n+++ z\n y\n", "++ z\ny\n"),
+    ] {
+        becomes(&bench, before, &diff(hunks), after).await;
+    }
+    let between = |inner: &str| format!("*** Begin Patch\n*** Update File: outputs/f\n{inner}*** End Patch");
+    for (before, inner, after) in [
+        (numbers, "-5\n+five\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
+        (numbers, "@@ -5,1 +5,1 @@\n-5\n+five\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n"),
+        ("a\nx\nb\nx\n", "@@ b\n-x\n+z\n", "a\nx\nb\nz\n"),
+        ("a\nx\nb\nx\n", "@@ b\n b\n-x\n+z\n", "a\nx\nb\nz\n"),
+        ("x\nx\n", "-x\n+z\n*** End of File\n", "x\nz\n"),
+        ("a\nb\n", "@@ a\n+new\n", "a\nnew\nb\n"),
+        ("a\nb\n", "@@\n+new\n*** End of File\n", "a\nb\nnew\n"),
+        ("fn a(x: u8) {\n1\n}\n", "@@ fn a(\n-1\n+2\n", "fn a(x: u8) {\n2\n}\n"),
+    ] {
+        becomes(&bench, before, &between(inner), after).await;
+    }
+}
+
+#[tokio::test]
+async fn names_are_read_as_diff_and_git_write_them() {
+    let bench = Bench::with_project(Project::Writable).await;
+    for (path, head) in [
+        ("outputs/a b.txt", "--- a/outputs/a b.txt\t2026-01-01 10:00:00\n+++ b/outputs/a b.txt\t2026-01-02\n"),
+        ("outputs/a b.txt", "--- outputs/a b.txt\n+++ outputs/a b.txt\n"),
+        ("outputs/ü.txt", "--- \"a/outputs/\\303\\274.txt\"\n+++ \"b/outputs/\\303\\274.txt\"\n"),
+        ("outputs/ü.txt", "--- a/outputs/ü.txt\n+++ b/outputs/ü.txt\n"),
+        ("/project/x", "--- a/project/x\n+++ b/project/x\n"),
+        ("/project/x", "--- /project/x\n+++ /project/x\n"),
+        ("/project/x", "--- a//project/x\n+++ b//project/x\n"),
+        ("outputs/x", "Index: outputs/x\n=====\n--- ./outputs/x\n+++ ./outputs/x\n"),
+    ] {
+        bench.put(path, "one\n");
+        bench.ok("apply_patch", patch(&format!("{head}@@ -1 +1 @@\n-one\n+two\n"))).await;
+        assert_eq!(bench.content(path), b"two\n", "{head}");
+    }
+    bench.put("outputs/empty", "");
+    let text = "diff --git a/outputs/empty b/outputs/empty\ndeleted file mode 100644\nindex e69de29..0000000\n\
+        diff --git a/outputs/made b/outputs/made\nnew file mode 100644\nindex 0000000..e69de29\n";
+    bench.ok("apply_patch", patch(text)).await;
+    assert!(!bench.real("outputs/empty").exists() && bench.content("outputs/made").is_empty());
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_told_with_what_stands_there() {
+    let bench = Bench::new().await;
+    let diff = |hunks: &str| format!("--- a/outputs/f\n+++ b/outputs/f\n{hunks}");
+    let code = "fn a() {\n    let x = 1;\n    let y = 2;\n    x + y\n}\n\nfn b() {\n    3\n}\n";
+    for (hunks, expected) in [
+        (
+            "@@ -1,4 +1,4 @@\n fn a() {\n     let x = 1;\n-    let y = 5;\n+    let y = 6;\n     x + y\n",
+            "outputs/f: hunk 1 of 1 (@@ -1,4 +1,4 @@) does not fit: it wants \"    let y = 5;\" at line 3, where \
+             \"    let y = 2;\" stands. From line 1 on the file has:\nfn a() {\n    let x = 1;\n    let y = 2;\n    x + y",
+        ),
+        (
+            "@@ -1,2 +1,2 @@\n fn a() {\n-    let x = 1;\n+    let x = 7;\n@@ -7,2 +7,2 @@\n fn b() {\n-    4\n+    5\n",
+            "outputs/f: hunk 2 of 2 (@@ -7,2 +7,2 @@) does not fit: it wants \"    4\" at line 8, where \"    3\" stands.",
+        ),
+        ("@@ -9,2 +9,2 @@\n }\n-more\n+less\n", "it wants \"more\" "),
+        ("@@\n-nothing of the kind\n+x\n", "neither \"nothing of the kind\" nor anything like it is in the file"),
+        ("@@\n-    let x = 0;\n+    let x = 1;\n", "its new lines are there already"),
+        ("@@\n-}\n+};\n", "hunk 1 of 1 (@@) fits 2 times (lines 5, 9); add lines around"),
+        ("@@ -7,1 +7,1 @@\n-}\n+};\n", "fits 2 times (lines 5, 9)"),
+        (
+            "@@ -8 +8 @@\n-    3\n+    4\n@@ -1 +1 @@\n-fn a() {\n+fn c() {\n",
+            "hunk 2 of 2 (@@ -1 +1 @@) stands at line 1, above",
+        ),
+        ("@@\n+lost\n", "only adds lines, and nothing says where"),
+        ("@@ -400,0 +401 @@\n+lost\n", "only adds lines, and nothing says where"),
+    ] {
+        bench.put("outputs/f", code);
+        let text = bench.fails("apply_patch", patch(&diff(hunks)), ToolErrorCode::Tool).await;
+        assert!(text.starts_with("the patch does not fit, so nothing was changed.\noutputs/f: "), "{text}");
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(bench.preview("apply_patch", patch(&diff(hunks))).await.unwrap_err().text, text);
+        assert_eq!(bench.content("outputs/f"), code.as_bytes());
+    }
+    let anchored = "*** Begin Patch\n*** Update File: outputs/f\n@@ fn c() {\n-    3\n+    4\n*** End Patch";
+    let text = bench.fails("apply_patch", patch(anchored), ToolErrorCode::Tool).await;
+    assert!(text.contains("no line is \"fn c() {\""), "{text}");
+}
+
+#[tokio::test]
+async fn patches_that_cannot_be_meant_are_refused() {
+    let bench = Bench::with_project(Project::Writable).await;
+    bench.put("outputs/a", "one\ntwo\n");
+    bench.put("outputs/b", "x\n");
+    bench.put("outputs/bin", b"\0\x01");
+    bench.put("/project/src/lib.rs", "x\n");
+    std::os::unix::fs::symlink("a", bench.real("outputs/link")).unwrap();
+    let before = tree(bench.outside.path());
+    use ToolErrorCode::{InvalidArgs, Path, Tool};
+    let head = "--- a/outputs/a\n+++ b/outputs/a\n";
+    let hunk = "@@ -1 +1 @@\n-one\n+1\n";
+    let inside = |inner: &str| format!("*** Begin Patch\n{inner}*** End Patch");
+    for (text, code, expected) in [
+        (String::new(), InvalidArgs, "is empty"),
+        ("  \n\n".into(), InvalidArgs, "is empty"),
+        ("just words\n".into(), InvalidArgs, "names no file"),
+        (inside(""), InvalidArgs, "names no file"),
+        ("*** Begin Patch\n*** Update File: outputs/a\n-one\n+1\n".into(), InvalidArgs, "no `*** End Patch`"),
+        (inside("*** Change File: outputs/a\n"), InvalidArgs, "line 2 of the patch is"),
+        (inside("*** Add File: outputs/n\none\n"), InvalidArgs, "line 3 of the patch belongs to a new file"),
+        (inside("*** Update File: outputs/a\n one\n?two\n"), InvalidArgs, "line 4 of the patch is \"?two\""),
+        (inside("*** Update File: outputs/a\n one\n two\n"), InvalidArgs, "changes nothing in outputs/a"),
+        (inside("*** Update File: outputs/a\n"), InvalidArgs, "changes nothing in outputs/a"),
+        (inside("") + "\nmore\n", InvalidArgs, "comes after `*** End Patch`"),
+        (hunk.into(), InvalidArgs, "line 1 of the patch is a hunk, but no file was named"),
+        (format!("{head}@@ -1 +1 @@\n-one\n+1\nhello\n"), InvalidArgs, "line 6 of the patch is \"hello\""),
+        (format!("{head}@@ -1 +1 @@\n"), InvalidArgs, "has no lines"),
+        (head.into(), InvalidArgs, "has no hunks"),
+        (format!("{head}@@ -1 +1 @@\n-one\n+one\n"), Tool, "changes nothing in outputs/a but white space"),
+        (format!("{head}{hunk}{head}@@ -2 +2 @@\n-two\n+2\n"), InvalidArgs, "names outputs/a twice"),
+        (
+            format!("{head}{hunk}--- a/outputs/link\n+++ b/outputs/link\n@@ -2 +2 @@\n-two\n+2\n"),
+            InvalidArgs,
+            "names one file as outputs/a and as outputs/link",
+        ),
+        (format!("{head}{hunk}--- a/outputs/c\n+++ b/outputs/c\n{hunk}"), Path, "outputs/c is not there"),
+        (format!("--- a/src/lib.rs\n+++ b/src/lib.rs\n{hunk}"), Path, "did you mean /project/src/lib.rs?"),
+        ("--- /dev/null\n+++ b/outputs/a\n@@ -0,0 +1 @@\n+x\n".into(), Tool, "which is there already"),
+        (inside("*** Add File: outputs/a\n+x\n"), Tool, "which is there already"),
+        (inside("*** Update File: outputs/a\n*** Move to: outputs/b\n"), Tool, "which is there already"),
+        (inside("*** Update File: outputs/a\n*** Move to: outputs/a\n"), InvalidArgs, "to itself"),
+        (inside("*** Delete File: outputs/none\n"), Path, "outputs/none is not there"),
+        (inside("*** Delete File: outputs/link\n"), Path, "is a link to another file"),
+        (inside("*** Delete File: outputs\n"), Path, "is a folder"),
+        (inside("*** Update File: outputs/bin\n-x\n+y\n"), Tool, "is binary data, not text"),
+        ("--- a/outputs/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\n".into(), Tool, "names 1 of its 2 lines"),
+        ("--- a/outputs/a\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-three\n".into(), Tool, "it wants \"three\" at line 2"),
+        (
+            "diff --git a/outputs/a b/outputs/a\ndeleted file mode 100644\n".into(),
+            Tool,
+            "names 0 of its 2 lines",
+        ),
+        (format!("--- outputs/a.orig\n+++ outputs/a\n{hunk}"), InvalidArgs, "name it alike"),
+        ("--- /dev/null\n+++ /dev/null\n@@ -1 +1 @@\n-a\n+b\n".into(), InvalidArgs, "both made and deleted"),
+        ("--- /dev/null\n+++ b/outputs/n\n@@ -1 +1 @@\n x\n+b\n".into(), InvalidArgs, "all its lines begin with `+`"),
+        ("diff --git a/outputs/a b/outputs/a\nold mode 100644\nnew mode 100755\n".into(), InvalidArgs, "only changes permissions"),
+        ("diff --git a/outputs/l b/outputs/l\nnew file mode 120000\n--- /dev/null\n+++ b/outputs/l\n@@ -0,0 +1 @@\n+/etc\n".into(), InvalidArgs, "about a link"),
+        ("diff --git a/outputs/a b/outputs/n\ncopy from outputs/a\ncopy to outputs/n\n".into(), InvalidArgs, "copies a file"),
+        ("diff --git a/outputs/bin b/outputs/bin\nBinary files a/outputs/bin and b/outputs/bin differ\n".into(), InvalidArgs, "about a binary file"),
+        (format!("--- \"a/outputs\n+++ b/outputs/a\n{hunk}"), InvalidArgs, "is not quoted well"),
+        (inside("*** Add File: skills/x.md\n+x\n"), Path, "cannot be written"),
+        (inside("*** Add File: ../x\n+x\n"), Path, "contains `..`"),
+    ] {
+        let refused = bench.fails("apply_patch", patch(&text), code).await;
+        assert!(refused.contains(expected), "{text}\n{refused}");
+        assert_eq!(bench.preview("apply_patch", patch(&text)).await.unwrap_err().text, refused);
+        assert_eq!(tree(bench.outside.path()), before, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_fails_takes_the_others_back() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bench = Bench::new().await;
+    let real = bench.put("outputs/a", "one\r\n");
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o750)).unwrap();
+    bench.put("outputs/gone", "x");
+    let before = tree(bench.outside.path());
+    // The file that the patch makes first is in the way of the folder that it needs then.
+    let text = "*** Begin Patch\n*** Update File: outputs/a\n-one\n+two\n*** Delete File: outputs/gone\n\
+        *** Add File: outputs/deep/er/x\n+x\n*** Add File: outputs/y\n+y\n*** Add File: outputs/y/z\n+z\n*** End Patch";
+    let refused = bench.fails("apply_patch", patch(text), ToolErrorCode::Path).await;
+    assert!(refused.contains("outputs/y/z"), "{refused}");
+    assert!(refused.contains("3 files changed before it had their content given back"), "{refused}");
+    assert_eq!(tree(bench.outside.path()), before);
+    assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o750);
+}
+
+#[tokio::test]
+async fn sizes_are_bounded() {
+    let bench = Bench::with(Project::None, limits(|limits| limits.write_bytes = 300)).await;
+    bench.put("outputs/a", "x".repeat(400));
+    bench.put("outputs/b", format!("{}\n", "y".repeat(250)));
+    for (text, code, expected) in [
+        (
+            format!("*** Begin Patch\n*** Add File: outputs/n\n+{}\n*** End Patch", "x".repeat(400)),
+            ToolErrorCode::InvalidArgs,
+            "more than",
+        ),
+        (
+            "*** Begin Patch\n*** Delete File: outputs/a\n*** End Patch".to_owned(),
+            ToolErrorCode::Tool,
+            "takes files up to",
+        ),
+        (
+            format!(
+                "*** Begin Patch\n*** Update File: outputs/b\n@@\n+{}\n*** End of File\n*** End Patch",
+                "z".repeat(100)
+            ),
+            ToolErrorCode::Tool,
+            "would have more than",
+        ),
+    ] {
+        let refused = bench.fails("apply_patch", patch(&text), code).await;
+        assert!(refused.contains(expected), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_moved_file_keeps_its_permissions() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bench = Bench::new().await;
+    let real = bench.put("outputs/run.sh", "#!/bin/sh\n");
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = "*** Begin Patch\n*** Update File: outputs/run.sh\n*** Move to: outputs/bin/go.sh\n*** End Patch";
+    bench.ok("apply_patch", patch(text)).await;
+    assert_eq!(fs::metadata(bench.real("outputs/bin/go.sh")).unwrap().permissions().mode() & 0o777, 0o755);
+}
+
+// --- Properties ---
+
+fn hold<S: Strategy>(
+    cases: u32,
+    strategy: &S,
+    property: impl Fn(&Runtime, &Bench, S::Value) -> Result<(), TestCaseError>,
+) {
+    let runtime = Runtime::new().unwrap();
+    let bench = runtime.block_on(Bench::new());
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let held = TestRunner::new(config).run(strategy, |value| property(&runtime, &bench, value));
+    if let Err(broken) = held {
+        panic!("{broken}");
+    }
+}
+
+/// Texts of few different lines, so that they repeat, some of which look like parts of a patch.
+fn text() -> impl Strategy<Value = String> {
+    let line = prop::sample::select(vec![
+        "",
+        " ",
+        "a",
+        "b",
+        "  a",
+        "\ta",
+        "a ",
+        "{",
+        "}",
+        "中文",
+        "-- a/x",
+        "++ b/x",
+        "- x",
+        "@@ -1 +1 @@",
+        "*** End Patch",
+        "\\ x",
+    ]);
+    (proptest::collection::vec(line, 0..20), any::<bool>())
+        .prop_map(|(lines, ends)| lines.join("\n") + if ends && !lines.is_empty() { "\n" } else { "" })
+}
+
+fn diff(before: &str, after: &str, radius: usize) -> String {
+    let diff = TextDiff::from_lines(before, after);
+    diff.unified_diff().context_radius(radius).header("a/outputs/f", "b/outputs/f").to_string()
+}
+
+#[test]
+fn a_diff_makes_after_of_before() {
+    hold(500, &(text(), text(), 0..5_usize, any::<bool>()), |runtime, bench, (before, after, radius, crlf)| {
+        prop_assume!(before != after);
+        let ends = |text: &str| if crlf { text.replace('\n', "\r\n") } else { text.to_owned() };
+        bench.put("outputs/f", ends(&before));
+        let diff = diff(&before, &after, radius);
+        let output = runtime.block_on(bench.call("apply_patch", patch(&diff)));
+        prop_assert_eq!(output.error, None, "{}\n{}", diff, output.text);
+        // A file that has no line end yet tells nothing of how its lines end.
+        let expected = if before.contains('\n') { ends(&after) } else { after.clone() };
+        prop_assert_eq!(String::from_utf8(bench.content("outputs/f")).unwrap(), expected, "{}", diff);
+        Ok(())
+    });
+}
+
+#[test]
+fn lines_put_above_do_not_matter() {
+    let lines = || proptest::collection::vec(0..4_u8, 1..25);
+    hold(200, &(lines(), lines(), 0..40_usize), |runtime, bench, (before, after, above)| {
+        // Lines that are unlike all others, so that only one place fits.
+        let numbered = |lines: &[u8]| -> String {
+            lines.iter().enumerate().map(|(number, kind)| format!("line {number} of kind {kind}\n")).collect()
+        };
+        let (before, after) = (numbered(&before), numbered(&after));
+        prop_assume!(before != after);
+        let above: String = (0..above).map(|number| format!("above {number}\n")).collect();
+        bench.put("outputs/f", format!("{above}{before}"));
+        let output = runtime.block_on(bench.call("apply_patch", patch(&diff(&before, &after, 3))));
+        prop_assert_eq!(output.error, None, "{}", output.text);
+        prop_assert_eq!(String::from_utf8(bench.content("outputs/f")).unwrap(), format!("{above}{after}"));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_patch_that_fails_changes_nothing() {
+    let damage = (any::<prop::sample::Index>(), 0..4_u8, any::<char>());
+    hold(
+        400,
+        &(text(), text(), proptest::collection::vec(damage, 1..4)),
+        |runtime, bench, (before, after, damages)| {
+            let valid = format!(
+                "--- a/outputs/first\n+++ b/outputs/first\n@@ -1 +1 @@\n-one\n+two\n--- /dev/null\n+++ b/outputs/new/n\n\
+             @@ -0,0 +1 @@\n+n\n{}",
+                diff(&before, &after, 2)
+            );
+            let mut lines: Vec<String> = valid.lines().map(str::to_owned).collect();
+            for (at, kind, character) in damages {
+                let at = at.index(lines.len());
+                match kind {
+                    0 => drop(lines.remove(at)),
+                    1 => lines.insert(at, lines[at].clone()),
+                    2 => lines[at].insert(0, character),
+                    _ => lines[at].push(character),
+                }
+            }
+            let _ = fs::remove_dir_all(bench.real("outputs"));
+            bench.put("outputs/first", "one\n");
+            bench.put("outputs/f", &before);
+            let there = tree(bench.outside.path());
+            let output = runtime.block_on(bench.call("apply_patch", patch(&lines.join("\n"))));
+            if output.error.is_some() {
+                prop_assert_eq!(tree(bench.outside.path()), there, "{}", output.text);
+                prop_assert!(output.files.is_empty());
+            }
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn any_text_at_all_is_taken_or_refused() {
+    let piece = prop_oneof![
+        Just("*** Begin Patch\n".to_owned()),
+        Just("*** Update File: outputs/f\n".to_owned()),
+        Just("*** End Patch\n".to_owned()),
+        Just("--- a/outputs/f\n+++ b/outputs/f\n".to_owned()),
+        Just("diff --git a/outputs/f b/outputs/f\n".to_owned()),
+        Just("@@ -1,9 +1,99999999999999999999 @@\n".to_owned()),
+        Just("@@ -18446744073709551615,2 +1,1 @@\n".to_owned()),
+        Just("@@ x\n".to_owned()),
+        Just("\\ No newline at end of file\n".to_owned()),
+        "[-+ ][ab]{0,2}\n",
+        any::<String>(),
+    ];
+    hold(300, &proptest::collection::vec(piece, 0..12), |runtime, bench, pieces| {
+        bench.put("outputs/f", "a\nb\na\n");
+        let output = runtime.block_on(bench.call("apply_patch", patch(&pieces.concat())));
+        prop_assert!(!output.text.contains("a defect"), "{}", output.text);
+        if output.error.is_some() {
+            prop_assert_eq!(bench.content("outputs/f"), b"a\nb\na\n");
+        }
+        Ok(())
+    });
+}
