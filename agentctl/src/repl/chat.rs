@@ -124,6 +124,7 @@ impl Chat {
         match (view.live_turn, view.session.open_turn) {
             (Some(_), Some((_, first_seq))) => {
                 self.note("a turn is under way here");
+                self.ctrl_c.forget();
                 let line = SocketLine::attach(&self.daemon, id, first_seq.saturating_sub(1)).await?;
                 self.drive(line).await?;
             }
@@ -164,6 +165,7 @@ impl Chat {
         let view = self.daemon.client.session(&session.to_string()).await?;
         if let (Some(_), Some((_, first_seq))) = (view.live_turn, view.session.open_turn) {
             let after = view.session.summary.last_seq.max(first_seq.saturating_sub(1));
+            self.ctrl_c.forget();
             let line = SocketLine::attach(&self.daemon, session, after).await?;
             self.drive(line).await?;
         }
@@ -182,13 +184,14 @@ impl Chat {
                 client: daemon::CLIENT.to_owned(),
             },
         };
+        // Before the start: a press that comes with it is meant for this turn.
+        self.ctrl_c.forget();
         let line = SocketLine::start(&self.daemon, request).await?;
         self.place = Place::Known(line.session());
         self.drive(line).await
     }
 
     async fn drive(&mut self, mut line: SocketLine) -> anyhow::Result<Exit> {
-        self.ctrl_c.forget();
         let driven = turn::drive(&mut line, &mut self.renderer, self.asker.as_mut(), &mut self.ctrl_c).await;
         self.learn_sessions().await;
         let attendance = if self.present { Attendance::Attended } else { Attendance::Unattended };
