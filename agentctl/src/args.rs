@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Answer(cmd::answer::AnswerArgs),
     /// List, show, rename, reset and delete sessions
     Sessions(cmd::sessions::SessionsArgs),
+    /// Take back what a turn did to files
+    Undo(cmd::undo::UndoArgs),
     /// List the models and the slots that they stand in
     Models(cmd::models::ModelsArgs),
     /// List the tools that models can use

@@ -9,6 +9,7 @@ use agentd_core::{
     turn::{Denial, StopReason, TurnError},
     usage::Usage,
 };
+use agentd_proto::client::SandboxState;
 use serde::Serialize;
 
 use crate::{
@@ -230,6 +231,23 @@ pub(crate) fn span(milliseconds: u64) -> String {
         3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
         _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
     }
+}
+
+/// What holds for commands, in one line.
+pub(crate) fn sandbox(state: &SandboxState) -> String {
+    if state.mode == "off" {
+        return "off: commands may do whatever you may do".to_owned();
+    }
+    let mut parts = Vec::new();
+    parts.push(match state.landlock {
+        0 => "no Landlock".to_owned(),
+        version => format!("Landlock {version}"),
+    });
+    parts.push(if state.seccomp { "system calls filtered" } else { "system calls not filtered" }.to_owned());
+    parts.push(if state.namespaces { "namespaces" } else { "no namespaces" }.to_owned());
+    parts.push(if state.network { "network allowed" } else { "no network" }.to_owned());
+    let end = if state.runs { "" } else { "; commands do not run" };
+    format!("{}: {}{end}", state.mode, parts.join(", "))
 }
 
 #[cfg(test)]

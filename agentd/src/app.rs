@@ -8,6 +8,7 @@ use std::{
 
 use agentd_engine::Engine;
 use agentd_store::SqliteStore;
+use agentd_tools::Sandbox;
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -65,12 +66,18 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
     let Beginning { started, config, recipe, socket, mut supervisor, log } = beginning;
     // First of all, so that no signal finds the default, which is to die without a word.
     let mut signals = Signals::listen()?;
-    let Parts { engine, store, models, makers, notes } = boot::assemble(&config, &recipe.paths, &recipe.env).await?;
+    let Parts { engine, store, sandbox, models, makers, notes } =
+        boot::assemble(&config, &recipe.paths, &socket, &recipe.env).await?;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     recover(&engine).await?;
 
     let Listener { incoming, name } = Listener::open(&socket, supervisor.listener()).await?;
-    let info = DaemonInfo { started, socket: socket.clone(), data_dir: recipe.paths.data.clone() };
+    let info = DaemonInfo {
+        started,
+        socket: socket.clone(),
+        data_dir: recipe.paths.data.clone(),
+        sandbox: Some(sandbox.clone()),
+    };
     let (stop, mut stop_asked) = mpsc::channel(1);
     let config = config.into();
     let control = Arc::new(DaemonControl { recipe, config, engine: engine.clone(), models, makers, log, stop });
@@ -81,6 +88,7 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
     let mut server: Server = tokio::spawn(rpc::serve(router, incoming, closing.clone(), CLOSING_GRACE));
 
     supervisor.ready();
+    tokio::spawn(look_at_sandbox(sandbox));
     let ready_after_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
 
@@ -96,6 +104,14 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
         () = running.finish(drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
             .with_hint("the turns that were running can be continued after the next start")),
+    }
+}
+
+/// Finds out what the kernel offers before the first command needs it, and tells the operator what is missing.
+async fn look_at_sandbox(sandbox: Arc<Sandbox>) {
+    let status = sandbox.status().await;
+    for weakness in &status.weaknesses {
+        tracing::warn!(mode = %status.mode, commands_run = status.runs, "the sandbox: {weakness}");
     }
 }
 

@@ -17,7 +17,7 @@ use agentd_engine::{Engine, EngineConfig, EngineParts};
 use agentd_local::{EmbeddedConfig, EmbeddedModel};
 use agentd_models::ModelRouter;
 use agentd_store::{SqliteStore, StoreConfig};
-use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
+use agentd_tools::{BuiltinToolbox, FileSnapshots, Sandbox, SnapshotConfig, ToolboxConfig, WorkspaceFolders};
 use jiff::tz::TimeZone;
 
 use crate::{
@@ -26,6 +26,7 @@ use crate::{
     failure::Failure,
     models::ReloadableModels,
     paths::Paths,
+    sandbox,
     tools::{self, ConfiguredToolbox},
 };
 
@@ -42,6 +43,8 @@ pub struct Parts {
     pub engine: Engine,
     /// Closed last.
     pub store: Arc<SqliteStore>,
+    /// What commands are locked into.
+    pub sandbox: Arc<Sandbox>,
     /// Exchanged at a reload.
     pub models: Arc<ReloadableModels>,
     /// Makes them.
@@ -54,23 +57,25 @@ pub struct Parts {
 ///
 /// # Errors
 /// The journal cannot be opened, or a model's address cannot be used.
-pub async fn assemble(config: &Config, paths: &Paths, env: &Environment) -> Result<Parts, Failure> {
+pub async fn assemble(config: &Config, paths: &Paths, socket: &Path, env: &Environment) -> Result<Parts, Failure> {
     agentd_models::init_crypto();
     let makers = ModelMaker::new(&paths.data);
     let models = Arc::new(ReloadableModels::new(makers.make(config)?));
     let store = Arc::new(open_store(paths.journal()).await?);
-    let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(toolbox_config(config, env)));
+    let sandbox = Arc::new(Sandbox::new(sandbox::settings(&config.daemon.sandbox, paths, socket, env)));
+    let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(toolbox_config(config, env, Arc::clone(&sandbox))));
     let toolbox = Arc::new(ConfiguredToolbox::new(Arc::clone(&builtin), &config.tools));
     let engine = Engine::new(EngineParts {
         models: models.clone(),
         toolbox,
         store: store.clone(),
-        workspaces: Arc::new(WorkspaceFolders::new(paths.data.join("workspace"))),
+        workspaces: Arc::new(WorkspaceFolders::new(paths.data.join("workspace")).keeping_private(&paths.data)),
+        snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
         clock: Arc::new(SystemClock),
         config: engine_config(config),
     });
     let notes = tools::notes(&config.tools, &builtin.specs(), &engine.tools());
-    Ok(Parts { engine, store, models, makers, notes })
+    Ok(Parts { engine, store, sandbox, models, makers, notes })
 }
 
 /// Opening may take a while after an unclean stop, and blocks.
@@ -99,6 +104,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     EngineConfig {
         system_prompt: config.system_prompt.clone(),
+        policy: Arc::clone(&config.rules.policy),
         session_defaults: SessionSettings {
             confirm_write: settings.sessions.confirm_write,
             confirm_exec: settings.sessions.confirm_exec,
@@ -117,13 +123,23 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     }
 }
 
-fn toolbox_config(config: &Config, env: &Environment) -> ToolboxConfig {
+fn toolbox_config(config: &Config, env: &Environment, sandbox: Arc<Sandbox>) -> ToolboxConfig {
     let mut toolbox = ToolboxConfig::new(TimeZone::system);
     toolbox.command_timeout = config.daemon.tools.command_timeout.0;
     toolbox.command_timeout_max = toolbox.command_timeout_max.max(toolbox.command_timeout);
     let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
     toolbox.environment = PASSED_TO_COMMANDS.iter().filter_map(passed).collect();
+    toolbox.sandbox = Some(sandbox);
     toolbox
+}
+
+fn snapshot_config(config: &Config) -> SnapshotConfig {
+    let bounds = &config.daemon.undo;
+    SnapshotConfig {
+        max_file_bytes: bounds.max_file_bytes.0,
+        max_total_bytes: bounds.max_total_bytes.0,
+        max_files: usize::try_from(bounds.max_files.0).unwrap_or(usize::MAX),
+    }
 }
 
 /// Makes the models of a configuration.

@@ -110,6 +110,10 @@ impl Control for DaemonControl {
     fn config_sources(&self) -> Vec<String> {
         sources(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
     }
+
+    fn passed_variables(&self) -> Vec<String> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner).daemon.environment.pass.clone()
+    }
 }
 
 /// Tells the operator what came of a reload.
@@ -143,6 +147,9 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
     }
     if old.daemon.tools.command_timeout != new.daemon.tools.command_timeout {
         notes.push("tools.command_timeout has changed; commands follow at the next start".to_owned());
+    }
+    if old.daemon.sandbox != new.daemon.sandbox {
+        notes.push("the sandbox has changed; commands follow at the next start".to_owned());
     }
     notes
 }

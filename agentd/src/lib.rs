@@ -7,6 +7,7 @@
 //! - [`start`](mod@start): from there to a running daemon. [`paths`]: where configuration and data are. [`config`]: the
 //!   layers of files, variables and flags. [`lock`]: one daemon for a data folder.
 //! - [`boot`]: the only file that names every adapter. [`models`], [`tools`]: what stands between them and the engine.
+//!   [`sandbox`]: what commands are kept from.
 //! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. [`signals`] and [`control`]:
 //!   how it is told to stop or to read its configuration again.
 //! - [`rpc`]: the services that clients speak to.
@@ -27,6 +28,7 @@ pub mod models;
 pub mod paths;
 pub mod redact;
 pub mod rpc;
+pub mod sandbox;
 pub mod service;
 pub mod signals;
 pub mod start;

@@ -3,12 +3,18 @@
 use std::{env, io::Write, process::ExitCode};
 
 use agentd::{args::Args, environment::Environment, failure::Failure, service, service::Supervisor, start};
+use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
 use clap::Parser;
 
 /// Read once by the libraries that compute the built-in model.
 const THREAD_LIMITS: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 fn main() -> ExitCode {
+    // Before anything else: the sandbox's helper has one thread and knows nothing of a daemon.
+    let mut arguments = env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == HELPER_ARGUMENT) {
+        return run_helper(arguments.collect());
+    }
     let args = Args::parse();
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,

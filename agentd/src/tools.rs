@@ -41,6 +41,10 @@ impl Toolbox for ConfiguredToolbox {
         self.inner.canonical_name(name)
     }
 
+    fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
+        self.inner.changes(context, call)
+    }
+
     fn preview<'a>(
         &'a self,
         context: &'a ToolContext,

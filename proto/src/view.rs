@@ -54,6 +54,8 @@ pub struct Hello {
     pub version: String,
     /// Its process id.
     pub pid: u32,
+    /// The variables that it wants of the client when a turn starts; one that ends with `*` means all that begin so.
+    pub environment: Vec<String>,
 }
 
 /// How the daemon is doing.
@@ -81,6 +83,27 @@ pub struct DaemonStatus {
     pub data_dir: PathBuf,
     /// The configuration that was read, weakest first: `built-in` and the paths of files.
     pub config_sources: Vec<String>,
+    /// What commands are locked into, where it is known.
+    pub sandbox: Option<SandboxState>,
+}
+
+/// What holds for commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxState {
+    /// What happens where the kernel offers less: `enforce`, `best_effort` or `off`.
+    pub mode: String,
+    /// Whether commands run at all.
+    pub runs: bool,
+    /// The version of Landlock's interface, 0 without Landlock.
+    pub landlock: u32,
+    /// Whether system calls are filtered.
+    pub seccomp: bool,
+    /// Whether a command has a process table, a `/tmp` and a read-only file system of its own.
+    pub namespaces: bool,
+    /// Whether commands may use the network.
+    pub network: bool,
+    /// What is not as strong as it could be, one sentence each.
+    pub weaknesses: Vec<String>,
 }
 
 /// A turn that the daemon found open when it started.

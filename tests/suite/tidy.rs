@@ -272,6 +272,19 @@ fn the_product_speaks_of_itself_only() {
 }
 
 #[test]
+fn no_merge_is_left_half_done() {
+    let mut offences = Vec::new();
+    for ending in [".rs", ".md", ".proto", ".yaml", ".toml", ".py", ".sql", "Makefile"] {
+        for source in files(ending) {
+            let marks = |line: &str| ["<<<<<<< ", ">>>>>>> "].iter().any(|mark| line.starts_with(mark));
+            let lines = source.text.lines().enumerate().filter(|(_, line)| marks(line));
+            offences.extend(lines.map(|(number, _)| format!("{}:{}", source.path, number + 1)));
+        }
+    }
+    none("no mark of a merge conflict", offences);
+}
+
+#[test]
 fn the_architecture_names_every_room() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let mut rooms: Vec<String> = product()

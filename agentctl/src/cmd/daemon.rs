@@ -144,6 +144,17 @@ fn as_json(status: &DaemonStatus) -> serde_json::Value {
         "socket": status.socket,
         "data_dir": status.data_dir,
         "config_sources": status.config_sources,
+        "sandbox": status.sandbox.as_ref().map(|sandbox| {
+            json!({
+                "mode": sandbox.mode,
+                "runs": sandbox.runs,
+                "landlock": sandbox.landlock,
+                "seccomp": sandbox.seccomp,
+                "namespaces": sandbox.namespaces,
+                "network": sandbox.network,
+                "weaknesses": sandbox.weaknesses,
+            })
+        }),
     })
 }
 
@@ -164,6 +175,9 @@ fn print(status: &DaemonStatus) -> anyhow::Result<()> {
     )?;
     line("socket", &status.socket.display().to_string())?;
     line("data", &status.data_dir.display().to_string())?;
+    if let Some(sandbox) = &status.sandbox {
+        line("sandbox", &report::sandbox(sandbox))?;
+    }
     line("config", &status.config_sources.join(", "))?;
     for turn in &status.recovered {
         line("recovered", &format!("session {}: {}", turn.session_id, put_in_order(turn)))?;

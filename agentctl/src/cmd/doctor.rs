@@ -84,6 +84,7 @@ pub(crate) async fn handle(global: &Global, args: DoctorArgs) -> anyhow::Result<
         Ok(daemon) => {
             checks.push(reached(daemon));
             checks.extend([socket(&daemon.socket)]);
+            checks.extend(sandbox(daemon).await);
             checks.extend(models(daemon).await);
         }
         Err(failure) => checks.push(Check::failure("daemon", failure)),
@@ -229,6 +230,28 @@ fn reached(daemon: &Daemon) -> Check {
         format!("{message}; agentctl is {}", env!("CARGO_PKG_VERSION")),
         "they understand each other; `agentctl stop` makes the next command start the newer one",
     )
+}
+
+/// What commands are locked into. A daemon that does not know is an older one.
+async fn sandbox(daemon: &Daemon) -> Option<Check> {
+    const NAME: &str = "sandbox";
+    let state = match daemon.client.status().await {
+        Ok(status) => status.sandbox?,
+        Err(error) => return Some(Check::failure(NAME, &error.into())),
+    };
+    let message: Vec<String> = [report::sandbox(&state)].into_iter().chain(state.weaknesses.iter().cloned()).collect();
+    let message = message.join("\n");
+    Some(if !state.runs {
+        let hint =
+            "use a kernel with Landlock (5.13 or newer), or accept less: sandbox.mode: best_effort in agentd.yaml";
+        Check::fail(NAME, message, hint)
+    } else if state.mode == "off" {
+        Check::warn(NAME, message, "set sandbox.mode: enforce in agentd.yaml")
+    } else if state.weaknesses.is_empty() {
+        Check::ok(NAME, message)
+    } else {
+        Check::warn(NAME, message, "commands run, and most is kept from them; docs/security.md says what is not")
+    })
 }
 
 async fn models(daemon: &Daemon) -> Vec<Check> {

@@ -11,6 +11,7 @@ pub(crate) mod models;
 pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod tools;
+pub(crate) mod undo;
 
 use crate::{
     args::{Cli, Command},
@@ -30,6 +31,7 @@ pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Interrupts(args) => interrupts::handle(global, args).await,
         Command::Answer(args) => answer::handle(global, args).await,
         Command::Sessions(args) => sessions::handle(global, args).await,
+        Command::Undo(args) => undo::handle(global, args).await,
         Command::Models(args) => models::handle(global, args).await,
         Command::Tools(args) => tools::handle(global, args).await,
         Command::Status(args) => daemon::status(global, args).await,

@@ -171,6 +171,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
             on_interrupt: at_interrupt.for_daemon(),
             if_busy: IfBusy::Refuse,
             client: daemon::CLIENT.to_owned(),
+            environment: daemon.environment(),
         },
     };
     let mut ctrl_c = CtrlC::listen()?;

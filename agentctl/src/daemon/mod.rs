@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentd_core::environment::ClientEnvironment;
 use agentd_proto::{
     client::{Client, ClientError, ClientErrorKind},
     socket::{self, SocketPlace},
@@ -44,6 +45,16 @@ pub(crate) struct Daemon {
     pub(crate) socket: PathBuf,
     /// Whether we had to start it.
     pub(crate) started: bool,
+}
+
+impl Daemon {
+    /// What the daemon asks for of our environment: tools of our turns see it, and nothing else of it leaves us.
+    pub(crate) fn environment(&self) -> ClientEnvironment {
+        let wanted = &self.client.hello().environment;
+        let variables =
+            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        ClientEnvironment::unjudged(variables.filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name)))
+    }
 }
 
 /// Where the daemon's socket is.

@@ -280,6 +280,8 @@ impl<O: Write, E: Write> Human<O, E> {
             StateChange::Queue { length: 1, .. } => self.status(QUIET, "one more turn waits"),
             StateChange::Queue { length, .. } => self.status(QUIET, &format!("{length} more turns wait")),
             StateChange::Reset => self.status(QUIET, "the history was set aside"),
+            // The notice that comes with it says what was done.
+            StateChange::Undone { .. } => Ok(()),
         }
     }
 

@@ -56,6 +56,7 @@ impl Script {
             model: "test".into(),
             reason: "asked for".into(),
             max_steps: 10,
+            environment: Default::default(),
         };
         Self { turn_id: TurnId::generate(), events: vec![started] }
     }

@@ -5,9 +5,11 @@ use std::sync::PoisonError;
 use agentd_core::{
     error::ErrorKind,
     ids::SessionId,
+    interrupt::Answer,
     model::{Slot, SlotInfo},
     session::SessionStatus,
     turn::{IfBusy, OnInterrupt, StartTurn},
+    undo::{TurnChoice, UndoOutcome, UndoRequest},
 };
 use agentd_proto::client::{SessionView, StartRequest};
 use clap::Parser as _;
@@ -182,6 +184,7 @@ impl Chat {
                 on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
                 if_busy: IfBusy::Refuse,
                 client: daemon::CLIENT.to_owned(),
+                environment: self.daemon.environment(),
             },
         };
         // Before the start: a press that comes with it is meant for this turn.
@@ -235,6 +238,7 @@ impl Chat {
                 self.session()?;
                 return self.turn(None).await;
             }
+            Slash::Undo(turn) => return self.undo(turn).await,
             Slash::Clear if self.present => eprint!("\x1b[H\x1b[2J\x1b[3J"),
             Slash::Clear | Slash::Quit => {}
             Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
@@ -247,6 +251,32 @@ impl Chat {
             }
         }
         Ok(Exit::Done)
+    }
+
+    /// Shows what an undo would do, asks, and does it.
+    async fn undo(&mut self, turn: Option<TurnChoice>) -> anyhow::Result<Exit> {
+        let id = self.session()?;
+        let request = UndoRequest { turn, redo: false, preview: true };
+        let preview = self.daemon.client.undo(&id.to_string(), &request).await?;
+        cmd::undo::print(&preview)?;
+        if !preview.files.iter().any(|file| file.outcome == UndoOutcome::Done) {
+            return Ok(cmd::undo::exit(&preview));
+        }
+        let question = cmd::undo::question(id, &preview);
+        self.ctrl_c.forget();
+        let answer = tokio::select! {
+            biased;
+            () = self.ctrl_c.pressed() => None,
+            answer = self.asker.ask(&question) => answer,
+        };
+        if !matches!(answer, Some(Answer::Text { text }) if matches!(text.trim(), "y" | "Y" | "yes")) {
+            self.note("nothing was undone");
+            return Ok(Exit::Done);
+        }
+        let request = UndoRequest { turn: Some(TurnChoice::Id(preview.turn_id)), redo: false, preview: false };
+        let report = self.daemon.client.undo(&id.to_string(), &request).await?;
+        self.note(&cmd::undo::summary(&report));
+        Ok(cmd::undo::exit(&report))
     }
 
     /// The session, once there is one.

@@ -1,6 +1,6 @@
 //! Slash commands: the table of them, and how a line is read as one.
 
-use agentd_core::model::Slot;
+use agentd_core::{model::Slot, undo::TurnChoice};
 
 /// What a person can tell the client itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,7 @@ pub(crate) enum Slash {
     Rename(String),
     Interrupts,
     Continue,
+    Undo(Option<TurnChoice>),
     Status,
     Clear,
     Quit,
@@ -36,9 +37,10 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 14] = [
+pub(crate) const TABLE: [Entry; 15] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "go on with a turn that was stopped"),
+    entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
     entry("interrupts", "", "answer what waits for an answer"),
     entry("model", "[SLOT]", "show the models, or choose the slot for the next turns"),
     entry("tools", "", "list the tools"),
@@ -83,6 +85,8 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "rename" => return needed("a title").map(Slash::Rename),
         "interrupts" => Slash::Interrupts,
         "continue" => Slash::Continue,
+        "undo" if argument.is_empty() => Slash::Undo(None),
+        "undo" => return crate::cmd::undo::turn(argument).map(|turn| Slash::Undo(Some(turn))),
         "status" => Slash::Status,
         "clear" => Slash::Clear,
         "quit" | "exit" => Slash::Quit,
@@ -119,6 +123,9 @@ mod tests {
         check("/rename a long title", Some(Ok(Slash::Rename("a long title".into()))));
         check("/model", Some(Ok(Slash::Model(None))));
         check("/model code", Some(Ok(Slash::Model(Some(Slot::Code)))));
+        check("/undo", Some(Ok(Slash::Undo(None))));
+        check("/undo 3", Some(Ok(Slash::Undo(Some(TurnChoice::Number(3))))));
+        check("/undo all", Some(Err("\"all\" is neither the number of a turn nor the id of one")));
         check("/exit", Some(Ok(Slash::Quit)));
         check("/load", Some(Err("/load needs the id of a session; /sessions lists them")));
         check("/quit now", Some(Err("/quit takes nothing behind it")));
@@ -135,7 +142,11 @@ mod tests {
     #[test]
     fn every_listed_command_is_known() {
         for entry in TABLE {
-            let argument = if entry.name == "model" { "code" } else { entry.argument };
+            let argument = match entry.name {
+                "model" => "code",
+                "undo" => "1",
+                _ => entry.argument,
+            };
             let line = format!("/{} {argument}", entry.name);
             assert!(matches!(parse(&line), Some(Ok(_))), "{line}");
         }

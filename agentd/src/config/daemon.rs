@@ -23,7 +23,7 @@ const LOG: &str = "AGENTD_LOG";
 macro_rules! group {
     ($(#[$doc:meta])* $name:ident, $layer:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone)]
+        #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct $name { $($(#[$field_doc])* pub $field: $kind,)* }
 
         #[derive(Debug, Default, Deserialize)]
@@ -97,6 +97,48 @@ group! {
 }
 
 group! {
+    /// What commands are kept from.
+    SandboxSettings, SandboxLayer {
+        /// What happens where the kernel offers less.
+        mode: Confinement,
+        /// Whether commands may use the network.
+        network: bool,
+        /// What commands may read besides the system and the session's own.
+        read: Vec<PathBuf>,
+        /// What commands may change besides the session's own.
+        write: Vec<PathBuf>,
+        /// How long each process may compute.
+        cpu_time: Limit<Span>,
+        /// The memory of each process, in MiB.
+        memory_mib: Limit<u64>,
+        /// The largest file, in MiB.
+        file_mib: Limit<u64>,
+        /// Files that each process may have open.
+        open_files: Limit<u64>,
+    }
+}
+
+group! {
+    /// What tools see of a client's environment.
+    EnvironmentSettings, EnvironmentLayer {
+        /// Names besides those that always pass.
+        pass: Vec<String>,
+    }
+}
+
+group! {
+    /// What is kept to undo changes of files.
+    UndoSettings, UndoLayer {
+        /// The largest file, in bytes.
+        max_file_bytes: Within<1024, 1_073_741_824>,
+        /// All of one session, in bytes.
+        max_total_bytes: Within<1_048_576, 1_099_511_627_776>,
+        /// The files of one tree.
+        max_files: Within<100, 10_000_000>,
+    }
+}
+
+group! {
     /// The model in the daemon's own process.
     EmbeddedSettings, EmbeddedLayer {
         /// Its weights; `auto` for those that came with agentd.
@@ -114,6 +156,18 @@ group! {
         /// What is logged.
         log_level: String,
     }
+}
+
+/// What happens where the kernel cannot keep a command from everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confinement {
+    /// Commands do not run.
+    Enforce,
+    /// They run with what there is.
+    BestEffort,
+    /// They run without a sandbox.
+    Off,
 }
 
 /// What counts as the answer to an approval when its deadline has passed.
@@ -137,6 +191,12 @@ pub struct DaemonSettings {
     pub interrupts: InterruptSettings,
     /// What holds for tools.
     pub tools: ToolLimits,
+    /// What commands are kept from.
+    pub sandbox: SandboxSettings,
+    /// What tools see of a client's environment.
+    pub environment: EnvironmentSettings,
+    /// What is kept to undo changes of files.
+    pub undo: UndoSettings,
     /// The model in the daemon's own process.
     pub embedded: EmbeddedSettings,
     /// The process.
@@ -151,6 +211,9 @@ struct DaemonLayer {
     turns: Option<TurnLayer>,
     interrupts: Option<InterruptLayer>,
     tools: Option<ToolLayer>,
+    environment: Option<EnvironmentLayer>,
+    sandbox: Option<SandboxFile>,
+    undo: Option<UndoLayer>,
     embedded: Option<EmbeddedFile>,
     service: Option<ServiceLayer>,
 }
@@ -163,11 +226,28 @@ struct EmbeddedFile {
     idle_release: Option<Span>,
 }
 
+/// As [`SandboxLayer`], with the places of the paths.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SandboxFile {
+    mode: Option<Confinement>,
+    network: Option<bool>,
+    read: Option<Vec<Spanned<String>>>,
+    write: Option<Vec<Spanned<String>>>,
+    cpu_time: Option<Limit<Span>>,
+    memory_mib: Option<Limit<u64>>,
+    file_mib: Option<Limit<u64>>,
+    open_files: Option<Limit<u64>>,
+}
+
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<DaemonSettings, ConfigError> {
     let mut sessions = SessionLayer::default();
     let mut turns = TurnLayer::default();
     let mut interrupts = InterruptLayer::default();
     let mut tools = ToolLayer::default();
+    let mut sandbox = SandboxLayer::default();
+    let mut environment = EnvironmentLayer::default();
+    let mut undo = UndoLayer::default();
     let mut embedded = EmbeddedLayer::default();
     let mut service = ServiceLayer::default();
 
@@ -179,6 +259,10 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         turns.overlay(layer.turns, "turns", &file.origin, origins);
         interrupts.overlay(layer.interrupts, "interrupts", &file.origin, origins);
         tools.overlay(layer.tools, "tools", &file.origin, origins);
+        let confined = layer.sandbox.map(|layer| sandbox_layer(file, layer, sources)).transpose()?;
+        sandbox.overlay(confined, "sandbox", &file.origin, origins);
+        environment.overlay(layer.environment, "environment", &file.origin, origins);
+        undo.overlay(layer.undo, "undo", &file.origin, origins);
         embedded.overlay(own_model, "embedded", &file.origin, origins);
         service.overlay(layer.service, "service", &file.origin, origins);
     }
@@ -202,6 +286,9 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         turns: turns.complete("turns")?,
         interrupts: interrupts.complete("interrupts")?,
         tools: tools.complete("tools")?,
+        sandbox: sandbox.complete("sandbox")?,
+        environment: environment.complete("environment")?,
+        undo: undo.complete("undo")?,
         embedded: embedded.complete("embedded")?,
         service: checked(service.complete("service")?, origins)?,
     })
@@ -216,6 +303,24 @@ fn embedded_layer(file: &SourceFile, layer: EmbeddedFile, sources: &Sources) -> 
         None => None,
     };
     Ok(EmbeddedLayer { weights, idle_release: layer.idle_release })
+}
+
+fn sandbox_layer(file: &SourceFile, layer: SandboxFile, sources: &Sources) -> Result<SandboxLayer, ConfigError> {
+    let variables = sources.env.texts();
+    let paths = |paths: Option<Vec<Spanned<String>>>| {
+        let path = |path: &Spanned<String>| Ok(sources.path_in(file, &yaml::text(file, path, &variables)?));
+        paths.map(|paths| paths.iter().map(path).collect::<Result<Vec<_>, ConfigError>>()).transpose()
+    };
+    Ok(SandboxLayer {
+        mode: layer.mode,
+        network: layer.network,
+        read: paths(layer.read)?,
+        write: paths(layer.write)?,
+        cpu_time: layer.cpu_time,
+        memory_mib: layer.memory_mib,
+        file_mib: layer.file_mib,
+        open_files: layer.open_files,
+    })
 }
 
 /// A filter that cannot be read would otherwise silence the log without a word.

@@ -22,13 +22,15 @@ pub enum Subject {
     Models,
     /// `tools.yaml`
     Tools,
+    /// `hitl_rules.yaml`
+    HitlRules,
     /// `prompts/system.md`
     SystemPrompt,
 }
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Daemon, Self::Models, Self::Tools, Self::SystemPrompt];
+    pub const ALL: [Self; 5] = [Self::Daemon, Self::Models, Self::Tools, Self::HitlRules, Self::SystemPrompt];
 
     /// Its name in each configuration folder.
     #[must_use]
@@ -37,6 +39,7 @@ impl Subject {
             Self::Daemon => "agentd.yaml",
             Self::Models => "models.yaml",
             Self::Tools => "tools.yaml",
+            Self::HitlRules => "hitl_rules.yaml",
             Self::SystemPrompt => "prompts/system.md",
         }
     }
@@ -46,6 +49,7 @@ impl Subject {
             Self::Daemon => include_str!("../../../config/agentd.yaml"),
             Self::Models => include_str!("../../../config/models.yaml"),
             Self::Tools => include_str!("../../../config/tools.yaml"),
+            Self::HitlRules => include_str!("../../../config/hitl_rules.yaml"),
             Self::SystemPrompt => include_str!("../../../config/prompts/system.md"),
         }
     }

@@ -2,8 +2,8 @@
 //! line. Each layer sets only what it names.
 //!
 //! - [`layers`]: the files. Reading them is all the I/O there is, but for keys that a file keeps elsewhere.
-//! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`): what they may say, and how
-//!   the layers add up.
+//! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`), [`hitl_rules`]
+//!   (`hitl_rules.yaml`): what they may say, and how the layers add up.
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
 //! - [`origin`]: where each value came from, for people who wonder.
 //!
@@ -12,6 +12,7 @@
 
 mod daemon;
 mod error;
+pub mod hitl_rules;
 pub mod layers;
 mod models;
 pub mod origin;
@@ -27,8 +28,9 @@ use std::path::{Path, PathBuf};
 use secrecy::{ExposeSecret, SecretString};
 
 pub use self::{
-    daemon::{DaemonSettings, OnDeadline},
+    daemon::{Confinement, DaemonSettings, OnDeadline, SandboxSettings},
     error::{ConfigError, Place, nearest},
+    hitl_rules::RuleSettings,
     layers::{SourceFile, Subject},
     models::{ModelPlace, ModelSettings},
     origin::{Origin, Origins},
@@ -63,6 +65,8 @@ pub struct Config {
     pub models: ModelSettings,
     /// `tools.yaml`
     pub tools: ToolSettings,
+    /// `hitl_rules.yaml`
+    pub rules: RuleSettings,
     /// `prompts/system.md`
     pub system_prompt: String,
     /// Where each value came from.
@@ -80,9 +84,10 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let daemon = daemon::resolve(sources, &mut origins)?;
     let models = models::resolve(sources, &mut origins)?;
     let tools = tools::resolve(sources, &mut origins)?;
+    let rules = hitl_rules::resolve(sources, &mut origins)?;
     let system_prompt = system_prompt(sources, &mut origins);
     let files = sources.files.iter().filter(|file| file.origin != Origin::BuiltIn).map(|file| file.origin.path());
-    Ok(Config { daemon, models, tools, system_prompt, files: files.collect(), origins })
+    Ok(Config { daemon, models, tools, rules, system_prompt, files: files.collect(), origins })
 }
 
 /// The highest layer's text: instructions do not add up.

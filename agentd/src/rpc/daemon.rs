@@ -2,6 +2,7 @@
 
 use std::{process, time::Duration};
 
+use agentd_core::environment::ClientEnvironment;
 use agentd_proto::{
     PROTOCOL_VERSION,
     client::{DaemonStatus, RecoveredTurn},
@@ -22,6 +23,7 @@ impl Daemon for Context {
             protocol_version: PROTOCOL_VERSION,
             version: VERSION.to_owned(),
             pid: process::id(),
+            environment: ClientEnvironment::wanted(&self.control.passed_variables()),
         }))
     }
 
@@ -39,6 +41,10 @@ impl Daemon for Context {
             socket: self.info.socket.clone(),
             data_dir: self.info.data_dir.clone(),
             config_sources: self.control.config_sources(),
+            sandbox: match &self.info.sandbox {
+                Some(sandbox) => Some(crate::sandbox::state(sandbox.status().await)),
+                None => None,
+            },
         };
         Ok(Response::new((&status).into()))
     }

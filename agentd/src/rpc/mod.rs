@@ -34,6 +34,7 @@ use agentd_proto::{
         turns_server::TurnsServer,
     },
 };
+use agentd_tools::Sandbox;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Server, server::Router};
@@ -52,6 +53,8 @@ pub struct DaemonInfo {
     pub socket: PathBuf,
     /// The folder that holds the journal and the workspaces.
     pub data_dir: PathBuf,
+    /// What commands are locked into.
+    pub sandbox: Option<Arc<Sandbox>>,
 }
 
 /// What a client can make the daemon do.
@@ -64,6 +67,9 @@ pub trait Control: Send + Sync + 'static {
 
     /// The configuration that holds, weakest first: `built-in` and the paths of files.
     fn config_sources(&self) -> Vec<String>;
+
+    /// The variables that the configuration lets clients pass to tools, besides those that always may.
+    fn passed_variables(&self) -> Vec<String>;
 }
 
 /// What all services share.

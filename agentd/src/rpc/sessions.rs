@@ -89,6 +89,13 @@ impl Sessions for Context {
         Ok(Response::new(v1::ConfigureSessionResponse {}))
     }
 
+    async fn undo(&self, request: Request<v1::UndoRequest>) -> Result<Response<v1::UndoReport>, Status> {
+        let request = request.into_inner();
+        let session = self.session(&request.session).await?;
+        let report = session.undo(request.try_into()?).await.map_err(Refusal::from)?;
+        Ok(Response::new((&report).into()))
+    }
+
     async fn items(&self, request: Request<v1::ListItemsRequest>) -> Result<Response<v1::ListItemsResponse>, Status> {
         let request = request.into_inner();
         let limit = given(request.limit).unwrap_or(DEFAULT_ITEMS).min(MAX_ITEMS);

@@ -3,6 +3,7 @@
 use std::{sync::Mutex, time::Duration};
 
 use agentd_core::{
+    environment::ClientEnvironment,
     error::ErrorKind,
     event::{Event, EventKind},
     ids::InterruptId,
@@ -25,6 +26,7 @@ use agentd_proto::{
     },
 };
 use agentd_testkit::{
+    memory_disk::MemoryDisk,
     memory_store::MemoryStore,
     scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock, calls, says},
 };
@@ -57,6 +59,10 @@ impl Control for FakeControl {
     fn config_sources(&self) -> Vec<String> {
         vec!["built-in".to_owned()]
     }
+
+    fn passed_variables(&self) -> Vec<String> {
+        vec!["EDITOR_*".to_owned()]
+    }
 }
 
 struct Daemon {
@@ -79,10 +85,16 @@ impl Daemon {
             toolbox: Arc::clone(&tools) as _,
             store: Arc::new(MemoryStore::new()),
             workspaces: Arc::new(NoWorkspaces),
+            snapshots: Arc::new(MemoryDisk::default()),
             clock: Arc::new(StoppedClock::default()),
             config: EngineConfig::default(),
         });
-        let info = DaemonInfo { started: Instant::now(), socket: path.clone(), data_dir: home.path().to_owned() };
+        let info = DaemonInfo {
+            started: Instant::now(),
+            socket: path.clone(),
+            data_dir: home.path().to_owned(),
+            sandbox: None,
+        };
         let (control, shutdown) = (Arc::new(FakeControl::default()), CancellationToken::new());
         let router = router(engine.clone(), info, Arc::clone(&control) as _, shutdown.clone()).await.unwrap();
         let (incoming, _) = bind(&path).await.unwrap();
@@ -113,6 +125,7 @@ fn start(session: SessionChoice, text: &str) -> StartRequest {
         on_interrupt: OnInterrupt::Wait,
         if_busy: IfBusy::Refuse,
         client: "test".to_owned(),
+        environment: Default::default(),
     };
     StartRequest { session, start }
 }
@@ -215,6 +228,32 @@ async fn a_client_that_goes_away_cancels_nothing() {
     let newest = client.items(&session, 0, 1).await.unwrap();
     assert_eq!(newest, items[items.len() - 1..]);
     assert!(matches!(newest[0].item.body, ItemBody::AgentMessage { .. }));
+}
+
+#[tokio::test]
+async fn tools_see_what_may_pass_of_a_clients_environment_and_events_do_not() {
+    let daemon = Daemon::start(a_change()).await;
+    let client = daemon.client().await;
+    let wanted = &client.hello().environment;
+    assert!(wanted.contains(&"PATH".to_owned()) && wanted.contains(&"EDITOR_*".to_owned()), "{wanted:?}");
+    let sent = [("PATH", "/client/bin"), ("EDITOR_X", "x"), ("LD_PRELOAD", "/x.so"), ("API_KEY", "k"), ("OTHER", "o")];
+    let mut request = start(new_session(), "Change!");
+    request.start.environment =
+        ClientEnvironment::unjudged(sent.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let mut turn = client.turn(request).await.unwrap();
+    let id = turn.interrupt().await;
+    turn.answer(id, &Answer::Approve).await.unwrap();
+    turn.stop_reason().await;
+    let seen = daemon.tools.environments();
+    let seen: Vec<(&str, &str)> = seen[0].iter().collect();
+    assert_eq!(seen, [("EDITOR_X", "x"), ("PATH", "/client/bin")]);
+    let mut events = client.subscribe(&turn.session_id().to_string(), 0, true).await.unwrap();
+    while let Some(event) = events.next().await.unwrap() {
+        assert!(!format!("{event:?}").contains("/client/bin"));
+        if let EventKind::TurnStarted { environment, .. } = event.kind {
+            assert!(environment.is_empty());
+        }
+    }
 }
 
 #[tokio::test]

@@ -117,7 +117,9 @@ impl Context {
     /// Starts a turn in the session that it names, or in a new one.
     async fn start_turn(&self, mut start: Start) -> Result<(SessionHandle, StartedTurn), Refusal> {
         let (id, settings, title) = (std::mem::take(&mut start.session), start.settings.take(), start.title.take());
-        let start = StartTurn::try_from(start)?;
+        let mut start = StartTurn::try_from(start)?;
+        // Whatever a client sends: what may pass is decided here.
+        start.environment = start.environment.allowed(&self.control.passed_variables());
         let session = match (id.is_empty(), title) {
             (false, title) if settings.is_some() || title.is_some() => {
                 return Err(Refusal::invalid("settings and a title are for a new session, and this start names one")

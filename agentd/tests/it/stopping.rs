@@ -73,6 +73,7 @@ fn request() -> StartRequest {
             on_interrupt: OnInterrupt::Wait,
             if_busy: IfBusy::Refuse,
             client: "test".to_owned(),
+            environment: Default::default(),
         },
     }
 }

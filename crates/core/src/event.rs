@@ -9,11 +9,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    environment::ClientEnvironment,
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy, Interrupt},
     item::{Item, ItemStatus},
     model::Slot,
     session::{SessionSettings, Todo},
+    tool::FileChange,
     turn::{QueuedTurn, TurnResult},
     usage::Usage,
 };
@@ -51,6 +53,10 @@ pub enum EventKind {
         reason: String,
         /// The steps that the turn may take at the most.
         max_steps: u32,
+        /// What its tools see of the client's environment. Stored, so that the turn can go on after a restart; no
+        /// reader is shown it.
+        #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
+        environment: ClientEnvironment,
     },
     /// An item is under way. For a tool result this says: the tool starts to run now.
     ItemStarted {
@@ -177,4 +183,14 @@ pub enum StateChange {
     },
     /// The history was set aside: what came before is kept in the journal, but no model sees it.
     Reset,
+    /// What a turn had done to files was taken back, or brought back after that.
+    Undone {
+        /// The turn.
+        turn_id: TurnId,
+        /// It was brought back.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        redo: bool,
+        /// What that changed.
+        files: Vec<FileChange>,
+    },
 }

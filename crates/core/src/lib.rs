@@ -4,7 +4,8 @@
 //!
 //! - [`ids`]: who is meant. Time-ordered newtypes, so that sorting by id is sorting by birth.
 //! - [`item`], [`event`]: what a session is made of, and the numbered facts that tell of it.
-//! - [`turn`]: what a client asks for, how a turn ends and what it returns.
+//! - [`turn`]: what a client asks for, how a turn ends and what it returns; [`environment`]: what its tools see of the
+//!   client's.
 //! - [`tool`]: abilities, requests and outcomes; [`interrupt`]: durable pauses for a person;
 //!   [`policy`]: verdicts on calls; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
@@ -15,6 +16,7 @@
 //! - [`error`]: the kinds of failure that cross a port.
 
 pub mod audit;
+pub mod environment;
 pub mod error;
 pub mod event;
 pub mod ids;

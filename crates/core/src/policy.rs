@@ -1,4 +1,4 @@
-//! Verdicts: what the rules say of a tool call.
+//! Verdicts: what the rules say of a tool call, and why.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,14 +10,28 @@ pub enum Risk {
     Low,
     /// Changes what can be changed back.
     Medium,
-    /// Runs code or changes what is hard to restore.
+    /// Runs code that nobody can read beforehand, or changes what is hard to restore.
     High,
     /// May destroy or leak.
     Critical,
 }
 
+impl Risk {
+    /// The word for it, as rule files write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+}
+
 /// What the rules say. The order is from mild to strict, so that the strictest is the greatest.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
     /// It may run.
     Allow,
@@ -33,4 +47,84 @@ pub enum Verdict {
         /// What the model is told.
         reason: String,
     },
+}
+
+impl Verdict {
+    /// How much harm the call may do, as far as the verdict says.
+    #[must_use]
+    pub fn risk(&self) -> Risk {
+        match self {
+            Self::Allow => Risk::Low,
+            Self::Ask { risk, .. } => *risk,
+            Self::Deny { .. } => Risk::Critical,
+        }
+    }
+}
+
+/// Which layer of the rules decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// The tool's own checker.
+    Checker,
+    /// The global patterns.
+    Global,
+    /// What the rules say of the tool.
+    Tool,
+    /// The defaults: no other layer had an opinion.
+    Default,
+    /// A rule that a person has kept.
+    Grant,
+}
+
+impl Layer {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Checker => "checker",
+            Self::Global => "global",
+            Self::Tool => "tool",
+            Self::Default => "default",
+            Self::Grant => "grant",
+        }
+    }
+}
+
+/// A verdict with its reasons, for people: which layer and which rule decided, about the whole and about each part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The tool's name.
+    pub tool: String,
+    /// What came of it.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// The layer that decided.
+    pub layer: Layer,
+    /// The rule that decided: the key of a rule file and its pattern, or a sentence about a built-in one.
+    pub rule: String,
+    /// The parts of a compound command, in the order in which they stand; empty for other tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartExplanation>,
+    /// The exact rules that an `always` would keep, one for each part that needs one. Empty where nothing needs one, or
+    /// where no rule could be exact.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
+    /// The kept rules that let it run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub granted_by: Vec<String>,
+}
+
+/// What is said of one part of a compound command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartExplanation {
+    /// The part as it was understood: programs and arguments without needless quotes.
+    pub text: String,
+    /// What came of it.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// The layer that decided.
+    pub layer: Layer,
+    /// The rule that decided.
+    pub rule: String,
 }

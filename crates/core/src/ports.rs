@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     audit::{AuditEntry, AuditLine, AuditQuery, AuditReport},
+    environment::ClientEnvironment,
     error::{AuditError, ModelError, StoreError, WorkspaceError},
     event::Event,
     ids::{CallId, InterruptId, SessionId, TurnId},
@@ -56,6 +57,8 @@ pub struct ToolContext {
     pub call_id: CallId,
     /// The session's files.
     pub workspace: Arc<Workspace>,
+    /// What of the client's environment the processes of tools see; empty where the client sent none.
+    pub environment: Arc<ClientEnvironment>,
     /// The time.
     pub now: Timestamp,
     /// Set when the turn is cancelled. A tool that holds processes ends them before it returns.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    environment::ClientEnvironment,
     error::ErrorKind,
     ids::{CallId, TraceId, TurnId},
     model::Slot,
@@ -25,6 +26,9 @@ pub struct StartTurn {
     pub if_busy: IfBusy,
     /// The client's name, such as `agentctl`, for the audit.
     pub client: String,
+    /// What tools see of the client's environment.
+    #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
+    pub environment: ClientEnvironment,
 }
 
 /// A turn that waits behind another.

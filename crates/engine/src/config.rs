@@ -1,14 +1,18 @@
 //! What can be set about sessions and turns.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use agentd_core::{interrupt::Answer, session::SessionSettings};
+
+use crate::policy::Policy;
 
 /// What can be set about sessions and turns.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
     /// The instructions that every session starts with.
     pub system_prompt: String,
+    /// The rules about what may run.
+    pub policy: Arc<Policy>,
     /// The settings of a new session.
     pub session_defaults: SessionSettings,
     /// The messages of history that a model sees at the most; from 10 to 100.
@@ -37,6 +41,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             system_prompt: "You are a helpful assistant.".to_owned(),
+            policy: Arc::default(),
             session_defaults: SessionSettings::default(),
             max_message_history: 40,
             max_steps: None,

@@ -11,7 +11,7 @@ use agentd_core::{
     interrupt::{Answer, Interrupt},
     item::Item,
     model::SlotInfo,
-    ports::{Clock, Models, Store, Toolbox, Workspaces},
+    ports::{Clock, Models, Snapshots, Store, Toolbox, Workspaces},
     session::{SessionSettings, SessionSummary},
     tool::ToolSpec,
     turn::StartTurn,
@@ -37,6 +37,8 @@ pub struct EngineParts {
     pub store: Arc<dyn Store>,
     /// The sessions' files.
     pub workspaces: Arc<dyn Workspaces>,
+    /// What calls change in those files.
+    pub snapshots: Arc<dyn Snapshots>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// What can be set.
@@ -59,6 +61,7 @@ pub(crate) struct Ports {
     pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) workspaces: Arc<dyn Workspaces>,
+    pub(crate) snapshots: Arc<dyn Snapshots>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -95,14 +98,14 @@ impl Engine {
     /// An engine on these parts. Must be called inside a tokio runtime.
     #[must_use]
     pub fn new(parts: EngineParts) -> Self {
-        let EngineParts { models, toolbox, store, workspaces, clock, config } = parts;
+        let EngineParts { models, toolbox, store, workspaces, snapshots, clock, config } = parts;
         let chain = Arc::new(Chain::standard());
         let mut tools = toolbox.specs().to_vec();
         tools.extend(chain.tools());
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         let (sender, receiver) = watch::channel(Arc::new(config));
         let shared = Arc::new(Shared {
-            parts: Ports { models, toolbox, store, workspaces, clock },
+            parts: Ports { models, toolbox, store, workspaces, snapshots, clock },
             tools: tools.into(),
             chain,
             gauges: Arc::default(),
@@ -234,7 +237,8 @@ impl Engine {
     pub async fn delete_session(&self, id: SessionId) -> Result<(), EngineError> {
         self.session(id).await?.close().await?;
         self.shared.parts.store.delete_session(id).await?;
-        Ok(self.shared.parts.workspaces.remove(id).await?)
+        self.shared.parts.workspaces.remove(id).await?;
+        Ok(self.shared.parts.snapshots.remove(id).await?)
     }
 
     /// What waits for an answer, in one session or in all.

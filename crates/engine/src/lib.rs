@@ -11,14 +11,14 @@
 //!   `dispatch` runs tool calls, `finalize` writes the last answer.
 //! - `chain/`: the capabilities that surround a turn, one link a file, their order and its reason in `order.rs`.
 //! - `prompt/`: what the model sees, one fragment a file.
-//! - `policy/`: whether a call may run, pure.
+//! - [`policy`]: whether a call may run, pure.
 //! - `recovery`: what a crash left behind, and the facts that say so, pure.
 
 mod chain;
 pub mod config;
 pub mod engine;
 pub mod error;
-mod policy;
+pub mod policy;
 mod prompt;
 pub mod recovery;
 mod session;

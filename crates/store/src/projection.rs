@@ -81,7 +81,11 @@ impl Projection {
                 self.interrupted = false;
             }
             EventKind::StateChanged {
-                change: StateChange::Todos { .. } | StateChange::Settings { .. } | StateChange::Queue { .. },
+                change:
+                    StateChange::Todos { .. }
+                    | StateChange::Settings { .. }
+                    | StateChange::Queue { .. }
+                    | StateChange::Undone { .. },
             }
             | EventKind::ItemStarted { .. }
             | EventKind::InterruptRaised { .. }

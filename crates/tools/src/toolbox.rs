@@ -22,6 +22,7 @@ use crate::{
     job::Job,
     sandbox::Sandbox,
     text,
+    workspace::jail::Jail,
 };
 
 /// How the tools are set up.
@@ -234,6 +235,23 @@ impl Toolbox for BuiltinToolbox {
         }
     }
 
+    fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
+        let jail = Jail::new(Arc::clone(&context.workspace));
+        let tool = self.find(call).ok()?;
+        let named = match tool {
+            Builtin::ApplyPatch => self.read(tool, call).and_then(|args| apply_patch::paths(&jail, &args)),
+            Builtin::EditFile => {
+                self.read(tool, call).and_then(|args| edit_file::path(&jail, &args)).map(|path| vec![path])
+            }
+            Builtin::WriteFile => {
+                self.read(tool, call).and_then(|args| write_file::path(&jail, &args)).map(|path| vec![path])
+            }
+            _ => return None,
+        };
+        // Arguments that cannot be read change nothing: the call fails.
+        Some(named.map(|paths| paths.iter().map(ToString::to_string).collect()).unwrap_or_default())
+    }
+
     fn preview<'a>(
         &'a self,
         context: &'a ToolContext,
@@ -283,6 +301,7 @@ mod tests {
             turn_id: TurnId::generate(),
             call_id: CallId::generate(),
             workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None }),
+            environment: Arc::default(),
             now: Timestamp::UNIX_EPOCH,
             cancel: CancellationToken::new(),
         }

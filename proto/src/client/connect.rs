@@ -117,7 +117,12 @@ async fn shake_hands(channel: Channel) -> Result<Hello, tonic::Status> {
         protocol_version: PROTOCOL_VERSION,
     };
     let answer = DaemonClient::new(channel).hello(request).await?.into_inner();
-    Ok(Hello { protocol_version: answer.protocol_version, version: answer.version, pid: answer.pid })
+    Ok(Hello {
+        protocol_version: answer.protocol_version,
+        version: answer.version,
+        pid: answer.pid,
+        environment: answer.environment,
+    })
 }
 
 /// A daemon that is ending takes connections to the last and answers none. It is told from what is no daemon by

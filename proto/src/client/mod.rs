@@ -17,4 +17,6 @@ pub use connect::Client;
 pub use error::{ClientError, ClientErrorKind};
 pub use turns::{EventStream, SessionChoice, StartRequest, TurnSender, TurnStream};
 
-pub use crate::view::{DaemonStatus, Hello, NewSession, NumberedItem, RecoveredTurn, Reloaded, SessionView};
+pub use crate::view::{
+    DaemonStatus, Hello, NewSession, NumberedItem, RecoveredTurn, Reloaded, SandboxState, SessionView,
+};

@@ -4,6 +4,7 @@ use agentd_core::{
     error::ErrorKind,
     ids::SessionId,
     session::{Mount, SessionSettings, SessionSummary},
+    undo::{UndoReport, UndoRequest},
 };
 use futures_util::{StreamExt as _, stream};
 use tokio::{
@@ -100,6 +101,15 @@ impl Client {
         let request = v1::ConfigureSessionRequest { session: session.to_owned(), settings: Some(settings.into()) };
         self.sessions_client().configure(request).await?;
         Ok(())
+    }
+
+    /// Takes back what a turn did to files, or foresees it.
+    ///
+    /// # Errors
+    /// When there is no such session or turn, a turn runs in it, the files cannot be written, or the connection fails.
+    pub async fn undo(&self, session: &str, request: &UndoRequest) -> Result<UndoReport, ClientError> {
+        let request = convert::undo_to_wire(session, request);
+        Ok(self.sessions_client().undo(request).await?.into_inner().try_into()?)
     }
 
     /// The last completed items of a session above an event number, oldest first, at most `limit`.

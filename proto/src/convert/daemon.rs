@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use super::{WireError, all, id};
 use crate::{
     v1,
-    view::{DaemonStatus, RecoveredTurn},
+    view::{DaemonStatus, RecoveredTurn, SandboxState},
 };
 
 impl From<&DaemonStatus> for v1::StatusResponse {
@@ -22,6 +22,7 @@ impl From<&DaemonStatus> for v1::StatusResponse {
             socket: status.socket.to_string_lossy().into_owned(),
             data_dir: status.data_dir.to_string_lossy().into_owned(),
             config_sources: status.config_sources.clone(),
+            sandbox: status.sandbox.clone().map(Into::into),
         }
     }
 }
@@ -42,7 +43,22 @@ impl TryFrom<v1::StatusResponse> for DaemonStatus {
             socket: PathBuf::from(status.socket),
             data_dir: PathBuf::from(status.data_dir),
             config_sources: status.config_sources,
+            sandbox: status.sandbox.map(Into::into),
         })
+    }
+}
+
+impl From<SandboxState> for v1::SandboxState {
+    fn from(state: SandboxState) -> Self {
+        let SandboxState { mode, runs, landlock, seccomp, namespaces, network, weaknesses } = state;
+        Self { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
+    }
+}
+
+impl From<v1::SandboxState> for SandboxState {
+    fn from(state: v1::SandboxState) -> Self {
+        let v1::SandboxState { mode, runs, landlock, seccomp, namespaces, network, weaknesses } = state;
+        Self { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
     }
 }
 

@@ -46,7 +46,7 @@ impl TryFrom<v1::Event> for Event {
 impl From<&EventKind> for wire::Kind {
     fn from(kind: &EventKind) -> Self {
         match kind {
-            EventKind::TurnStarted { trace_id, slot, model, reason, max_steps } => {
+            EventKind::TurnStarted { trace_id, slot, model, reason, max_steps, environment: _ } => {
                 Self::TurnStarted(wire::TurnStarted {
                     trace_id: trace_id.to_string(),
                     slot: slot_to_wire(*slot),
@@ -104,6 +104,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 model: started.model,
                 reason: started.reason,
                 max_steps: started.max_steps,
+                environment: Default::default(),
             },
             wire::Kind::ItemStarted(started) => Self::ItemStarted { item: part(started.item, "the item")? },
             wire::Kind::ItemDelta(delta) => {
@@ -149,6 +150,11 @@ impl From<&StateChange> for state_changed::Change {
             StateChange::Settings { settings } => Self::Settings(settings.into()),
             StateChange::Queue { length, .. } => Self::Queue(state_changed::Queue { length: *length }),
             StateChange::Reset => Self::Reset(state_changed::Reset {}),
+            StateChange::Undone { turn_id, redo, files } => Self::Undone(state_changed::Undone {
+                turn_id: turn_id.to_string(),
+                redo: *redo,
+                files: files.iter().map(Into::into).collect(),
+            }),
         }
     }
 }
@@ -163,6 +169,9 @@ impl TryFrom<state_changed::Change> for StateChange {
             state_changed::Change::Settings(settings) => Self::Settings { settings: settings.try_into()? },
             state_changed::Change::Queue(queue) => Self::Queue { length: queue.length, added: None },
             state_changed::Change::Reset(_) => Self::Reset,
+            state_changed::Change::Undone(undone) => {
+                Self::Undone { turn_id: id(&undone.turn_id)?, redo: undone.redo, files: all(undone.files)? }
+            }
         })
     }
 }

@@ -12,10 +12,12 @@ mod model;
 mod session;
 mod tool;
 mod turn;
+mod undo;
 mod usage;
 
 pub(crate) use error::{error_kind_to_wire, optional_error_kind};
 pub use session::settings_over;
+pub use undo::undo_to_wire;
 
 use std::str::FromStr;
 

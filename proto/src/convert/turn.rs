@@ -1,6 +1,7 @@
 //! What a turn is asked for and what it comes to.
 
 use agentd_core::{
+    environment::ClientEnvironment,
     ids::CallId,
     turn::{Denial, IfBusy, OnInterrupt, StartTurn, StopReason, TurnError, TurnResult},
 };
@@ -57,6 +58,7 @@ impl From<&StartTurn> for turn_request::Start {
             on_interrupt: on_interrupt_to_wire(start.on_interrupt),
             if_busy: if_busy_to_wire(start.if_busy),
             client: start.client.clone(),
+            environment: start.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         }
     }
 }
@@ -73,6 +75,7 @@ impl TryFrom<turn_request::Start> for StartTurn {
             on_interrupt: optional_on_interrupt(start.on_interrupt)?.unwrap_or_default(),
             if_busy: optional_if_busy(start.if_busy)?.unwrap_or_default(),
             client: start.client,
+            environment: ClientEnvironment::unjudged(start.environment),
         })
     }
 }

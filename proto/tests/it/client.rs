@@ -24,6 +24,7 @@ fn start(session: SessionChoice, text: &str) -> StartRequest {
         on_interrupt: OnInterrupt::Deny,
         if_busy: IfBusy::Queue,
         client: "test".into(),
+        environment: Default::default(),
     };
     StartRequest { session, start }
 }

@@ -4,6 +4,7 @@ use std::{collections::HashSet, fmt::Debug};
 
 use agentd_core::{
     Timestamp,
+    environment::ClientEnvironment,
     event::{Event, EventKind},
     interrupt::Answer,
     item::{Item, ItemBody},
@@ -13,7 +14,7 @@ use agentd_core::{
     turn::{IfBusy, OnInterrupt, StartTurn},
 };
 use agentd_proto::{
-    client::{DaemonStatus, NewSession, RecoveredTurn, SessionView},
+    client::{DaemonStatus, NewSession, RecoveredTurn, SandboxState, SessionView},
     convert::{WireError, settings_over},
     v1::{self, turn_request::Start},
 };
@@ -111,6 +112,7 @@ fn starts_survive() {
                     on_interrupt,
                     if_busy,
                     client: "agentctl".into(),
+                    environment: ClientEnvironment::unjudged([("PATH".into(), "/bin".into())]),
                 });
             }
         }
@@ -146,6 +148,15 @@ fn the_state_of_the_daemon_survives() {
         socket: "/s".into(),
         data_dir: "/d".into(),
         config_sources: vec!["built-in".into()],
+        sandbox: Some(SandboxState {
+            mode: "enforce".into(),
+            runs: true,
+            landlock: 7,
+            seccomp: true,
+            namespaces: false,
+            network: true,
+            weaknesses: vec!["old".into()],
+        }),
     });
 }
 

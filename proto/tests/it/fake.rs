@@ -178,7 +178,12 @@ fn echo(frames: Streaming<v1::TurnRequest>, session: SessionId, turn: TurnId) ->
 impl Daemon for Fake {
     async fn hello(&self, _: Request<v1::HelloRequest>) -> Result<Response<v1::HelloResponse>, Status> {
         let protocol_version = self.protocol_version;
-        Ok(Response::new(v1::HelloResponse { protocol_version, version: "9.9.9".into(), pid: 42 }))
+        Ok(Response::new(v1::HelloResponse {
+            protocol_version,
+            version: "9.9.9".into(),
+            pid: 42,
+            environment: Vec::new(),
+        }))
     }
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {

@@ -205,6 +205,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             model: "m".into(),
             reason: "asked for".into(),
             max_steps: 100,
+            environment: Default::default(),
         })
         .to_vec();
     kinds.extend(items().into_iter().map(|item| EventKind::ItemStarted { item }));
@@ -234,6 +235,11 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         StateChange::Settings { settings: settings() },
         StateChange::Queue { length: 2, added: None },
         StateChange::Reset,
+        StateChange::Undone {
+            turn_id: TurnId::generate(),
+            redo: true,
+            files: vec![FileChange::new("a/b", FileChangeKind::Deleted)],
+        },
     ] {
         kinds.push(EventKind::StateChanged { change });
     }

@@ -4,6 +4,7 @@
 //! - [`life`]: how a daemon comes and goes. [`crash`]: killed at every stored event of a turn.
 //! - [`interrupts`]: approvals and questions that outlive everybody. [`readers`]: several clients, and slow ones.
 //! - [`bad_input`], [`bad_models`]: a clear message with a hint, and nothing lost.
+//! - [`undo`]: what turns did to files, taken back.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
 mod bad_input;
@@ -16,6 +17,7 @@ mod life;
 mod readers;
 mod run;
 mod sessions;
+mod undo;
 
 use std::{path::Path, sync::Arc};
 
@@ -80,6 +82,7 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
             on_interrupt: OnInterrupt::Wait,
             if_busy: IfBusy::Refuse,
             client: "a test".to_owned(),
+            environment: Default::default(),
         },
     }
 }

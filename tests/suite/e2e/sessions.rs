@@ -63,6 +63,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
         "run_bash_command",
         "todo_read",
         "todo_write",
+        "undo_patch",
         "write_file",
     ];
     assert_eq!(names, expected);

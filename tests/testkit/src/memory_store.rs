@@ -249,6 +249,7 @@ fn add(session: &mut StoredSession, event: &Event) {
             StateChange::Title { title } => summary.title.clone_from(title),
             StateChange::Settings { settings } => session.settings.clone_from(settings),
             StateChange::Queue { added, .. } => session.queue.extend(added.as_deref().cloned()),
+            StateChange::Undone { .. } => {}
             StateChange::Reset => {
                 session.reset_seq = event.seq;
                 if session.open_turn.is_none() {

@@ -13,6 +13,7 @@ use std::{
 
 use agentd_core::{
     Timestamp,
+    environment::ClientEnvironment,
     error::{ErrorKind, ModelError, WorkspaceError},
     ids::SessionId,
     model::{Finish, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
@@ -27,6 +28,8 @@ use futures_util::{
 };
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
+
+use crate::memory_disk::MemoryDisk;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -147,10 +150,12 @@ impl Models for OneModel {
 }
 
 /// Tools named after what they do: `look` (reads), `change` (writes a file), `launch` (runs a command), `fail`, and
-/// `hold` (reads, but waits for [`ScriptedTools::release`]).
+/// `hold` (reads, but waits for [`ScriptedTools::release`]), and `linger` (a command that waits for the same).
 #[derive(Debug)]
 pub struct ScriptedTools {
     ran: Mutex<Vec<String>>,
+    environments: Mutex<Vec<ClientEnvironment>>,
+    disk: Arc<MemoryDisk>,
     gate: Semaphore,
     began: Notify,
 }
@@ -159,13 +164,38 @@ impl ScriptedTools {
     /// Fresh tools.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { ran: Mutex::default(), gate: Semaphore::new(0), began: Notify::new() })
+        Self::on(Arc::default())
+    }
+
+    /// Fresh tools that work on these files: `change`, `launch` and `hold` with `path` and `content` write there.
+    #[must_use]
+    pub fn on(disk: Arc<MemoryDisk>) -> Arc<Self> {
+        Arc::new(Self {
+            ran: Mutex::default(),
+            environments: Mutex::default(),
+            disk,
+            gate: Semaphore::new(0),
+            began: Notify::new(),
+        })
+    }
+
+    fn write(&self, call: &ToolCall) {
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+        if let (Some(path), Some(content)) = (arguments["path"].as_str(), arguments["content"].as_str()) {
+            self.disk.write(path, content);
+        }
     }
 
     /// What ran so far, as `name arguments`.
     #[must_use]
     pub fn ran(&self) -> Vec<String> {
         lock(&self.ran).clone()
+    }
+
+    /// What each call that ran saw of its client's environment.
+    #[must_use]
+    pub fn environments(&self) -> Vec<ClientEnvironment> {
+        lock(&self.environments).clone()
     }
 
     /// Waits until that many calls have begun.
@@ -198,6 +228,7 @@ impl Toolbox for ScriptedTools {
             spec("fail", Effect::Read),
             spec("hold", Effect::Read),
             spec("launch", Effect::Execute),
+            spec("linger", Effect::Execute),
             spec("look", Effect::Read),
         ]
         .into()
@@ -223,7 +254,9 @@ impl Toolbox for ScriptedTools {
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
         async move {
+            self.write(call);
             lock(&self.ran).push(format!("{} {}", call.name, call.arguments));
+            lock(&self.environments).push(ClientEnvironment::clone(&context.environment));
             self.began.notify_waiters();
             match call.name.as_str() {
                 "look" | "launch" => ToolOutput::ok(format!("{} is done", call.name)),
@@ -231,7 +264,7 @@ impl Toolbox for ScriptedTools {
                     files: vec![FileChange::new("a.txt", FileChangeKind::Created)],
                     ..ToolOutput::ok("written")
                 },
-                "hold" => tokio::select! {
+                "hold" | "linger" => tokio::select! {
                     permit = self.gate.acquire() => {
                         if let Ok(permit) = permit {
                             permit.forget();

@@ -108,6 +108,7 @@ impl EventScript {
             slot: Slot::Base,
             model: "small".into(),
             reason: "the base model".into(),
+            environment: Default::default(),
             max_steps: 100,
         })
     }
@@ -257,6 +258,7 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
             on_interrupt: OnInterrupt::Deny,
             if_busy: IfBusy::Queue,
             client: "contract".to_owned(),
+            environment: Default::default(),
         },
     });
     for turn in [&first, &second] {

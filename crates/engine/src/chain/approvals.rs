@@ -1,9 +1,11 @@
 //! Nothing that changes or runs anything does so without a verdict, and where the verdict is to ask, a person
 //! decides. Fails closed.
 
+use std::path::Path;
+
 use agentd_core::{
     interrupt::{Answer, Ask},
-    policy::{Risk, Verdict},
+    policy::{Explanation, Risk, Verdict},
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
@@ -11,7 +13,10 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::Value;
 
 use super::{Invocation, Link, Next};
-use crate::{policy, turn::Stop};
+use crate::{
+    policy::{self, Facts},
+    turn::Stop,
+};
 
 pub(crate) struct Approvals;
 
@@ -27,7 +32,8 @@ impl Link for Approvals {
                 // The toolbox knows best how to say that it has no such tool.
                 return next.run(call).await;
             };
-            match policy::judge(tool, call.call, &context.settings) {
+            let judgement = judge(call, tool);
+            match judgement.verdict {
                 Verdict::Allow => next.run(call).await,
                 Verdict::Deny { reason } => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 Verdict::Ask { risk, reason } => match context.on_interrupt {
@@ -38,12 +44,26 @@ impl Link for Approvals {
                         tool: tool.name.clone(),
                         reason,
                     })),
-                    OnInterrupt::Wait => ask(call, next, tool, risk, reason).await,
+                    OnInterrupt::Wait => ask(call, next, tool, risk, reason, judgement.grants).await,
                 },
             }
         }
         .boxed()
     }
+}
+
+/// What the rules say of the call as it stands.
+fn judge(call: &Invocation<'_>, tool: &ToolSpec) -> Explanation {
+    let context = call.context;
+    let project = context.workspace.project.as_ref().map(|mount| mount.path.as_path());
+    let roots: Vec<&Path> = [context.workspace.root.as_path()].into_iter().chain(project).collect();
+    context.policy.judge(&Facts {
+        tool,
+        arguments: &call.call.arguments,
+        settings: &context.settings,
+        roots: &roots,
+        kept: &[],
+    })
 }
 
 /// Asks a person and does what the person says.
@@ -53,15 +73,15 @@ async fn ask<'a>(
     tool: &ToolSpec,
     risk: Risk,
     reason: String,
+    grants: Vec<String>,
 ) -> Result<ToolOutput, Stop> {
     let context = call.context;
-    let preview =
-        match context.or_cancelled(context.toolbox.preview(&context.tool_context(call.call), call.call)).await? {
-            Ok(preview) => preview,
-            // It would fail for certain: nobody needs to be asked.
-            Err(output) => return Ok(output),
-        };
-    let grant = policy::grant(tool, call.call);
+    let preview = match context.or_cancelled(context.chain.preview(call)).await? {
+        Ok(preview) => preview,
+        // It would fail for certain: nobody needs to be asked.
+        Err(output) => return Ok(output),
+    };
+    let grant = <[String; 1]>::try_from(grants).ok().map(|[grant]| grant);
     let args = arguments(call.call);
     let ask = Ask::Approval { tool: tool.name.clone(), args, risk, reason, preview, grant };
     match context.ask(call.call.call_id.clone(), ask).await? {

@@ -7,5 +7,6 @@ mod order;
 mod questions;
 mod repair;
 mod todos;
+mod undo;
 
 pub(crate) use self::order::{Chain, Invocation, Link, Next};

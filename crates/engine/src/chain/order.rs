@@ -4,13 +4,14 @@ use std::sync::{Arc, OnceLock};
 
 use agentd_core::{
     ids::ItemId,
+    item::Item,
     model::ModelRequest,
     session::Todo,
     tool::{ToolCall, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use super::{approvals::Approvals, questions::Questions, repair::Repair, todos::Todos};
+use super::{approvals::Approvals, questions::Questions, repair::Repair, todos::Todos, undo::Undo};
 use crate::turn::{Stop, TurnContext, TurnState, dispatch};
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
@@ -31,6 +32,12 @@ pub(crate) trait Link: Send + Sync {
     /// May change what the model is sent.
     fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut ModelRequest) {}
 
+    /// What a call of one of its tools would do, as [`agentd_core::ports::Toolbox::preview`] tells it of others. None
+    /// where the link has no such tool.
+    fn preview<'a>(&'a self, _: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+        None
+    }
+
     /// May answer a call itself, change it, or let it through and look at what comes back.
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         next.run(call)
@@ -44,6 +51,8 @@ pub(crate) struct Invocation<'a> {
     pub(crate) call: &'a ToolCall,
     /// The session's todo list.
     pub(crate) todos: &'a [Todo],
+    /// The session's items that a model may see.
+    pub(crate) history: &'a [Arc<Item>],
     /// The item of the result, once the tool has started.
     pub(crate) started: &'a OnceLock<ItemId>,
 }
@@ -74,9 +83,13 @@ impl Chain {
     ///
     /// 1. `todos`, `questions`: they answer their own tools, which never need an approval.
     /// 2. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-    /// 3. `approvals`: innermost, so that what a person is asked about is exactly what will run.
+    /// 3. `approvals`: around all that runs, so that what a person is asked about is exactly what will.
+    /// 4. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+    ///    a person did while being asked.
     pub(crate) fn standard() -> Self {
-        Self { links: vec![Arc::new(Todos), Arc::new(Questions), Arc::new(Repair), Arc::new(Approvals)] }
+        Self {
+            links: vec![Arc::new(Todos), Arc::new(Questions), Arc::new(Repair), Arc::new(Approvals), Arc::new(Undo)],
+        }
     }
 
     /// The tools that links answer themselves.
@@ -99,6 +112,14 @@ impl Chain {
     pub(crate) fn before_model(&self, context: &TurnContext, state: &TurnState, request: &mut ModelRequest) {
         for link in &self.links {
             link.before_model(context, state, request);
+        }
+    }
+
+    /// What the call would do, for a person who is asked to approve it. An error is what it would return.
+    pub(crate) async fn preview(&self, call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
+        match self.links.iter().find_map(|link| link.preview(call)) {
+            Some(preview) => preview.await,
+            None => call.context.toolbox.preview(&call.context.tool_context(call.call), call.call).await,
         }
     }
 

@@ -7,6 +7,7 @@ use std::{
 
 use agentd_core::{
     Timestamp,
+    environment::ClientEnvironment,
     error::ErrorKind,
     event::{EventKind, StateChange},
     ids::{SessionId, TraceId, TurnId},
@@ -67,6 +68,7 @@ pub(super) struct OpenTurn {
     pub(super) slot: Slot,
     pub(super) max_steps: u32,
     pub(super) on_interrupt: OnInterrupt,
+    pub(super) environment: Arc<ClientEnvironment>,
     /// The task that runs it; none while it waits for an answer after a restart.
     pub(super) running: Option<Running>,
 }
@@ -251,6 +253,7 @@ impl Actor {
                 reply_to(reply, self.change(change).await)?;
             }
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
+            Command::Undo { request, reply } => reply_to(reply, self.undo(request).await)?,
             Command::Recovered { reply } => reply_to(reply, Ok(self.recovered.clone()))?,
             Command::Drain { deadline, reply } => {
                 self.drain(deadline, reply);

@@ -92,7 +92,8 @@ impl Actor {
     async fn recover(&mut self, turn_id: TurnId, first_seq: u64) -> Result<(), Fault> {
         let events = self.turn_events(turn_id, first_seq).await?;
         self.open = Some(open_turn(turn_id, first_seq, &events)?);
-        let recovery = recovery::recover(self.id, turn_id, &events);
+        let mut recovery = recovery::recover(self.id, turn_id, &events);
+        self.tell_what_was_changed(&mut recovery.facts).await;
         self.interrupts = Interrupts::restore(recovery.pending, recovery.answered);
         self.commit(Some(turn_id), recovery.facts).await?;
         self.recovered = Some(recovery.report);
@@ -118,7 +119,7 @@ impl Actor {
 
 fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<OpenTurn, EngineError> {
     match events.first().map(|event| (event.at, &event.kind)) {
-        Some((started_at, EventKind::TurnStarted { trace_id, slot, max_steps, .. })) => Ok(OpenTurn {
+        Some((started_at, EventKind::TurnStarted { trace_id, slot, max_steps, environment, .. })) => Ok(OpenTurn {
             turn_id,
             trace_id: *trace_id,
             started_at,
@@ -127,6 +128,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
             max_steps: *max_steps,
             // Whoever had said otherwise would have had the turn refused or ended, not waiting.
             on_interrupt: OnInterrupt::Wait,
+            environment: Arc::new(environment.clone()),
             running: None,
         }),
         _ => Err(EngineError::new(

@@ -2,7 +2,8 @@
 //!
 //! - [`SessionHandle`]: cloneable, plain async methods; the commands behind them are private.
 //! - `actor`: the loop; one `select!`, one `match`. `load` restores it from the journal, `turns` begins, resumes
-//!   and ends turns, `asks` raises interrupts and takes answers, `drain` stops in good order.
+//!   and ends turns, `asks` raises interrupts and takes answers, `undo` takes back what turns did to files,
+//!   `drain` stops in good order.
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
 
 mod actor;
@@ -14,6 +15,7 @@ mod load;
 mod state;
 pub(crate) mod subscribers;
 mod turns;
+mod undo;
 
 use std::{
     sync::{Arc, OnceLock},
@@ -25,6 +27,7 @@ use agentd_core::{
     interrupt::{Answer, Interrupt},
     session::{SessionSettings, StoredSession},
     turn::StartTurn,
+    undo::{UndoReport, UndoRequest},
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -48,6 +51,7 @@ enum Command {
     Rename { title: String, reply: Reply<()> },
     Configure { settings: SessionSettings, reply: Reply<()> },
     Reset { reply: Reply<()> },
+    Undo { request: UndoRequest, reply: Reply<UndoReport> },
     Recovered { reply: Reply<Option<RecoveredTurn>> },
     Drain { deadline: Duration, reply: Reply<()> },
     Close { reply: Reply<()> },
@@ -163,6 +167,15 @@ impl SessionHandle {
     /// When a turn is running or the journal cannot be written.
     pub async fn reset(&self) -> Result<(), EngineError> {
         self.ask(|reply| Command::Reset { reply }).await
+    }
+
+    /// Takes back what a turn did to files, byte for byte; files that something else changed since are left alone and
+    /// told of. A preview changes nothing.
+    ///
+    /// # Errors
+    /// When a turn is open, no such turn changed files, or the files or the journal cannot be written.
+    pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport, EngineError> {
+        self.ask(|reply| Command::Undo { request, reply }).await
     }
 
     /// What a crash had left behind when the session was loaded.

@@ -53,7 +53,7 @@ impl SessionState {
                     // What was set aside cannot be continued.
                     self.last_stop = None;
                 }
-                StateChange::Title { .. } | StateChange::Queue { .. } => {}
+                StateChange::Title { .. } | StateChange::Queue { .. } | StateChange::Undone { .. } => {}
             },
             _ => {}
         }

@@ -8,6 +8,7 @@ use agentd_core::{
     ids::{ItemId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
+    ports::Workspace,
     turn::{IfBusy, QueuedTurn, StartTurn, StopReason, TurnError, TurnResult},
 };
 use tokio::task::JoinError;
@@ -118,6 +119,7 @@ impl Actor {
             slot,
             max_steps,
             on_interrupt: start.on_interrupt,
+            environment: Arc::new(start.environment.clone()),
             running: None,
         });
         let input = start.text.map(|text| user_item(turn_id, text, false));
@@ -132,7 +134,8 @@ impl Actor {
         let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
         let trace_id = self.open.as_ref().map_or_else(TraceId::generate, |open| open.trace_id);
         let model = model.info().id.clone();
-        let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason: reason.to_owned(), max_steps }];
+        let (reason, environment) = (reason.to_owned(), start.environment);
+        let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps, environment }];
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(waited.then(|| self.left_queue()));
         self.commit(Some(turn_id), facts).await?;
@@ -147,16 +150,21 @@ impl Actor {
         }
     }
 
-    /// Starts the task of the open turn.
-    async fn launch(&mut self, state: TurnState) -> Result<(), Fault> {
-        let workspace = match &self.workspace {
-            Some(workspace) => Arc::clone(workspace),
+    /// The session's files, opened where they are not yet.
+    pub(super) async fn workspace(&mut self) -> Result<Arc<Workspace>, EngineError> {
+        match &self.workspace {
+            Some(workspace) => Ok(Arc::clone(workspace)),
             None => {
                 let project = self.state.settings.project.clone();
-                let opened = self.shared.parts.workspaces.open(self.id, project).await.map_err(EngineError::from)?;
-                Arc::clone(self.workspace.insert(Arc::new(opened)))
+                let opened = self.shared.parts.workspaces.open(self.id, project).await?;
+                Ok(Arc::clone(self.workspace.insert(Arc::new(opened))))
             }
-        };
+        }
+    }
+
+    /// Starts the task of the open turn.
+    async fn launch(&mut self, state: TurnState) -> Result<(), Fault> {
+        let workspace = self.workspace().await?;
         let Some(open) = &mut self.open else { return Ok(()) };
         let (shared, config) = (&self.shared, self.shared.config());
         let model = shared.parts.models.get(open.slot);
@@ -171,13 +179,16 @@ impl Actor {
             session_id: self.id,
             turn_id: open.turn_id,
             settings: self.state.settings.clone(),
+            policy: Arc::clone(&config.policy),
             on_interrupt: open.on_interrupt,
+            environment: Arc::clone(&open.environment),
             slot: open.slot,
             model,
             chat_slot: chat_slot(open.slot),
             chat: shared.parts.models.get(chat_slot(open.slot)),
             tools: Arc::clone(&shared.tools),
             toolbox: Arc::clone(&shared.parts.toolbox),
+            snapshots: Arc::clone(&shared.parts.snapshots),
             known_paths,
             chain: Arc::clone(&shared.chain),
             limits: Limits {
@@ -353,7 +364,9 @@ impl Actor {
         // Words that were still streaming are the turn's last.
         let text = self.journal.open_words().unwrap_or(outcome.text);
         let mut facts = self.withdraw_all();
-        facts.extend(self.journal.close_open());
+        let mut cut_off = self.journal.close_open();
+        self.tell_what_was_changed(&mut cut_off).await;
+        facts.extend(cut_off);
         let took = self.shared.parts.clock.now().duration_since(open.started_at);
         facts.push(EventKind::TurnEnded {
             result: Box::new(TurnResult {
@@ -402,7 +415,8 @@ impl Actor {
         let slot = start.slot.or(self.state.settings.slot).unwrap_or(Slot::Base);
         let model = self.shared.parts.models.get(slot).info().id.clone();
         let reason = "it waited and never ran".to_owned();
-        let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps: 0 }];
+        let environment = Default::default();
+        let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps: 0, environment }];
         facts.extend(start.text.clone().into_iter().flat_map(|text| whole(user_item(turn_id, text, false))));
         facts.push(self.left_queue());
         facts.push(EventKind::TurnEnded {

@@ -29,8 +29,8 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
     let mut rest = calls.as_slice();
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(independent(context, rest));
-        let todos = state.todos.clone();
-        let running: Vec<_> = batch.iter().map(|call| run_call(context, call, &todos).boxed()).collect();
+        let known = (state.todos.as_slice(), state.history.as_slice());
+        let running: Vec<_> = batch.iter().map(|call| run_call(context, call, known).boxed()).collect();
         let outcomes: Vec<Outcome> =
             stream::iter(running).buffer_unordered(context.limits.parallel_calls.max(1)).try_collect().await?;
         for outcome in outcomes {
@@ -56,10 +56,14 @@ struct Outcome {
     todos: Option<Vec<Todo>>,
 }
 
-async fn run_call(context: &TurnContext, call: &ToolCall, todos: &[Todo]) -> Result<Outcome, Stop> {
+async fn run_call(
+    context: &TurnContext,
+    call: &ToolCall,
+    (todos, history): (&[Todo], &[Arc<Item>]),
+) -> Result<Outcome, Stop> {
     let begun = Instant::now();
     let started = OnceLock::new();
-    let invocation = Invocation { context, call, todos, started: &started };
+    let invocation = Invocation { context, call, todos, history, started: &started };
     let output = context.chain.around_tool(&invocation).await?;
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let ToolOutput { text, error, files, todos } = output;
@@ -101,16 +105,22 @@ async fn start_result(context: &TurnContext, call: &ToolCall) -> Result<ItemId, 
     context.recorder.start(ItemBody::ToolResult(result)).await
 }
 
-/// The innermost end of the chain: the tool itself. That it starts is in the journal before it does, so that a
-/// crash can be told honestly.
-pub(crate) async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+/// Tells that a call starts to take effect. That is in the journal when this returns, so that a crash can be told
+/// honestly.
+pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), Stop> {
     let Invocation { context, call, started, .. } = invocation;
     if context.cancel.is_cancelled() {
         return Err(Stop::Ended(StopReason::Cancelled));
     }
     let id = start_result(context, call).await?;
     let _ = started.set(id);
-    context.recorder.flush().await?;
+    context.recorder.flush().await
+}
+
+/// The innermost end of the chain: the tool itself.
+pub(crate) async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+    begin(invocation).await?;
+    let Invocation { context, call, .. } = invocation;
     let tool_context = context.tool_context(call);
     let given_up = async {
         context.cancel.cancelled().await;

@@ -18,11 +18,12 @@ pub(crate) mod stopwatch;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use agentd_core::{
+    environment::ClientEnvironment,
     error::ModelError,
     ids::{CallId, SessionId, TurnId},
     interrupt::{Answer, Ask},
     model::Slot,
-    ports::{Clock, Model, ToolContext, Toolbox, Workspace},
+    ports::{Clock, Model, Snapshots, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
     tool::ToolSpec,
     turn::{Denial, OnInterrupt, StopReason, TurnError},
@@ -31,14 +32,16 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::{TurnOutcome, TurnState};
 use self::{recorder::Recorder, stopwatch::Stopwatch};
-use crate::chain::Chain;
+use crate::{chain::Chain, policy::Policy};
 
 /// What is fixed while a turn runs: a reload of the configuration changes later turns, never this one.
 pub(crate) struct TurnContext {
     pub(crate) session_id: SessionId,
     pub(crate) turn_id: TurnId,
     pub(crate) settings: SessionSettings,
+    pub(crate) policy: Arc<Policy>,
     pub(crate) on_interrupt: OnInterrupt,
+    pub(crate) environment: Arc<ClientEnvironment>,
     pub(crate) slot: Slot,
     pub(crate) model: Arc<dyn Model>,
     /// The slot and the model that write the last answer.
@@ -48,6 +51,7 @@ pub(crate) struct TurnContext {
     pub(crate) tools: Arc<[ToolSpec]>,
     pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) workspace: Arc<Workspace>,
+    pub(crate) snapshots: Arc<dyn Snapshots>,
     /// Paths for models whose arguments are constrained; empty for all others.
     pub(crate) known_paths: Vec<String>,
     pub(crate) chain: Arc<Chain>,
@@ -100,6 +104,7 @@ impl TurnContext {
             turn_id: self.turn_id,
             call_id: call.call_id.clone(),
             workspace: Arc::clone(&self.workspace),
+            environment: Arc::clone(&self.environment),
             now: self.clock.now(),
             cancel: self.cancel.clone(),
         }

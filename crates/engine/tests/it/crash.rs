@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use agentd_core::{event::EventKind, interrupt::Answer, turn::StopReason};
+use agentd_core::{
+    environment::ClientEnvironment,
+    event::EventKind,
+    interrupt::Answer,
+    turn::{StartTurn, StopReason},
+};
 use agentd_engine::EngineConfig;
 use agentd_testkit::{
     memory_store::MemoryStore,
@@ -58,6 +63,27 @@ async fn a_kill_while_a_tool_runs_is_told_and_the_turn_can_go_on() {
     let (_, result) = to_end(&mut started.events).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "I look again."));
     assert!(next.tools.ran().is_empty(), "nothing runs twice");
+}
+
+#[tokio::test]
+async fn the_clients_environment_outlives_the_daemon_and_is_its_turns_alone() {
+    let environment = ClientEnvironment::unjudged([("PATH".to_owned(), "/client/bin".to_owned())]);
+    let world = World::new([calls(&[("change", json!({}))])]);
+    let session = world.session().await;
+    let start = StartTurn { environment: environment.clone(), ..input("Change!") };
+    let mut started = session.start_turn(start).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+
+    let next = world.restarted([says("Changed."), calls(&[("look", json!({}))]), says("Looked.")]);
+    next.engine.recover().await.unwrap();
+    let session = next.engine.session(session.id()).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    let pending = next.engine.interrupts(None).await.unwrap();
+    next.engine.answer(pending[0].id, Answer::Approve, "another client".to_owned()).await.unwrap();
+    to_end(&mut events).await;
+    let mut second = session.start_turn(input("Look!")).await.unwrap();
+    to_end(&mut second.events).await;
+    assert_eq!(next.tools.environments(), [environment, ClientEnvironment::default()]);
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@
 mod answers;
 mod crash;
 mod edges;
+mod policy;
 mod readers;
 mod stops;
 mod turns;
+mod undoing;
 mod world;

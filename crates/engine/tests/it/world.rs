@@ -10,6 +10,7 @@ use agentd_core::{
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle, Subscription};
 use agentd_testkit::{
+    memory_disk::MemoryDisk,
     memory_store::MemoryStore,
     scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock},
 };
@@ -19,6 +20,7 @@ pub(crate) struct World {
     pub(crate) model: Arc<ScriptedModel>,
     pub(crate) tools: Arc<ScriptedTools>,
     pub(crate) store: Arc<MemoryStore>,
+    pub(crate) disk: Arc<MemoryDisk>,
     pub(crate) clock: Arc<StoppedClock>,
 }
 
@@ -32,23 +34,33 @@ impl World {
     }
 
     pub(crate) fn on(store: Arc<MemoryStore>, config: EngineConfig, script: impl IntoIterator<Item = Play>) -> Self {
+        Self::on_disk(store, Arc::default(), config, script)
+    }
+
+    pub(crate) fn on_disk(
+        store: Arc<MemoryStore>,
+        disk: Arc<MemoryDisk>,
+        config: EngineConfig,
+        script: impl IntoIterator<Item = Play>,
+    ) -> Self {
         let model = ScriptedModel::new(script);
-        let tools = ScriptedTools::new();
+        let tools = ScriptedTools::on(Arc::clone(&disk));
         let clock = Arc::new(StoppedClock::default());
         let engine = Engine::new(EngineParts {
             models: Arc::new(OneModel(Arc::clone(&model))),
             toolbox: Arc::clone(&tools) as _,
             store: Arc::clone(&store) as _,
             workspaces: Arc::new(NoWorkspaces),
+            snapshots: Arc::clone(&disk) as _,
             clock: Arc::clone(&clock) as _,
             config,
         });
-        Self { engine, model, tools, store, clock }
+        Self { engine, model, tools, store, disk, clock }
     }
 
     /// Another daemon on the same journal. This one's tasks end with the test.
     pub(crate) fn restarted(&self, script: impl IntoIterator<Item = Play>) -> Self {
-        Self::on(Arc::clone(&self.store), EngineConfig::default(), script)
+        Self::on_disk(Arc::clone(&self.store), Arc::clone(&self.disk), EngineConfig::default(), script)
     }
 
     pub(crate) async fn session(&self) -> SessionHandle {
@@ -69,6 +81,7 @@ pub(crate) fn input(text: &str) -> StartTurn {
         on_interrupt: OnInterrupt::Wait,
         if_busy: IfBusy::Refuse,
         client: "test".to_owned(),
+        environment: Default::default(),
     }
 }
 
@@ -137,6 +150,10 @@ fn line(event: &Event) -> String {
             StateChange::Settings { settings } => format!("settings: grants {:?}", settings.grants),
             StateChange::Queue { length, .. } => format!("queue: {length}"),
             StateChange::Reset => "reset".to_owned(),
+            StateChange::Undone { redo, files, .. } => {
+                let names: Vec<String> = files.iter().map(|file| format!("{} {:?}", file.path, file.change)).collect();
+                format!("{}: {}", if *redo { "redone" } else { "undone" }, names.join(", "))
+            }
         },
         EventKind::Warning { code, message } => format!("warning {code}: {message}"),
         EventKind::TurnEnded { result } => ended(result),

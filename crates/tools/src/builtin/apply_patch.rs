@@ -15,6 +15,7 @@ use crate::{
     patch::{self, Change, FilePatch, Hunk},
     text,
     workspace::{
+        jail::Jail,
         path::{Place, ToolPath},
         target::Target,
     },
@@ -45,6 +46,18 @@ struct Step {
     shown: String,
     /// What the model is told.
     told: String,
+}
+
+/// The files that a patch is about.
+pub(crate) fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
+    let mut paths = Vec::new();
+    for file in patch::parse(&args.patch)? {
+        paths.push(jail.locate(&file.path)?);
+        if let Change::Update { moved_to: Some(to), .. } = &file.change {
+            paths.push(jail.locate(to)?);
+        }
+    }
+    Ok(paths)
 }
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {

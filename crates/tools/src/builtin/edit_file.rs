@@ -10,7 +10,7 @@ use crate::{
     failure::Failure,
     job::Job,
     text,
-    workspace::{path::ToolPath, target::Target},
+    workspace::{jail::Jail, path::ToolPath, target::Target},
 };
 
 pub(crate) const DESCRIPTION: &str = "Replaces old_string by new_string in a file. old_string must be exactly what the \
@@ -46,6 +46,11 @@ struct Planned {
     after: Revised,
     /// The lines at which something is replaced.
     lines: Vec<usize>,
+}
+
+/// The file that a call is about.
+pub(crate) fn path(jail: &Jail, args: &Args) -> Result<ToolPath, Failure> {
+    jail.locate(&args.path)
 }
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {

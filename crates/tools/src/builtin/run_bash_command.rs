@@ -111,7 +111,7 @@ pub(crate) async fn run(
     let script = Script {
         command: process::bash(args.command),
         folder,
-        environment: process::environment::clean(&context.workspace, &settings.environment),
+        environment: process::environment::clean(&context.workspace, &settings.environment, &context.environment),
         timeout,
         output_cap: settings.output_bytes,
     };

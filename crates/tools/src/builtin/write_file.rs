@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     job::Job,
     text,
-    workspace::{path::ToolPath, target::Target},
+    workspace::{jail::Jail, path::ToolPath, target::Target},
 };
 
 pub(crate) const DESCRIPTION: &str = "Writes a whole text file, making it and its folders where they are missing and \
@@ -45,6 +45,11 @@ struct Planned {
     content: Vec<u8>,
     /// What is kept of the file that is replaced and not what a new file would have.
     kept: Vec<&'static str>,
+}
+
+/// The file that a call is about.
+pub(crate) fn path(jail: &Jail, args: &Args) -> Result<ToolPath, Failure> {
+    jail.locate(&args.path)
 }
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {

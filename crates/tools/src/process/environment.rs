@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
-use agentd_core::ports::Workspace;
+use agentd_core::{environment::ClientEnvironment, ports::Workspace};
 
 /// Where programs are looked for unless the configuration says otherwise.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -13,8 +13,13 @@ const FORBIDDEN_PREFIXES: [&str; 2] = ["LD_", "DYLD_"];
 /// The name of the mark by which children of a command are found.
 pub(super) const MARK: &str = "AGENTD_COMMAND";
 
-/// The environment of a command in this workspace. `configured` overrides the defaults.
-pub(crate) fn clean(workspace: &Workspace, configured: &BTreeMap<String, String>) -> BTreeMap<OsString, OsString> {
+/// The environment of a command in this workspace. What the client sent overrides the defaults; where it sent nothing,
+/// what was configured does.
+pub(crate) fn clean(
+    workspace: &Workspace,
+    configured: &BTreeMap<String, String>,
+    client: &ClientEnvironment,
+) -> BTreeMap<OsString, OsString> {
     let temp = workspace.root.join("temp");
     let mut environment: BTreeMap<OsString, OsString> = BTreeMap::new();
     let mut set = |name: &str, value: &dyn AsRef<std::ffi::OsStr>| {
@@ -35,7 +40,9 @@ pub(crate) fn clean(workspace: &Workspace, configured: &BTreeMap<String, String>
     if let Some(project) = &workspace.project {
         set("PROJECT", &project.path);
     }
-    for (name, value) in configured {
+    let configured = configured.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let passed: Vec<(&str, &str)> = if client.is_empty() { configured.collect() } else { client.iter().collect() };
+    for (name, value) in passed {
         if is_allowed(name) && !value.contains('\0') {
             set(name, &Path::new(value));
         }
@@ -58,7 +65,7 @@ mod tests {
             [("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned())),
         );
-        let clean = clean(&workspace, &configured);
+        let clean = clean(&workspace, &configured, &ClientEnvironment::default());
         let get = |name: &str| clean.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str());
         assert_eq!(get("PATH"), Some("/opt/bin"));
         assert_eq!(get("RUST_LOG"), Some("info"));
@@ -66,5 +73,16 @@ mod tests {
         assert_eq!(get("LD_PRELOAD"), None);
         assert_eq!(get("A=B"), None);
         assert_eq!(get("PROJECT"), None);
+    }
+
+    #[test]
+    fn the_client_takes_the_place_of_what_is_configured() {
+        let workspace = Workspace { root: "/w".into(), project: None };
+        let configured =
+            BTreeMap::from([("PATH".to_owned(), "/daemon".to_owned()), ("TZ".to_owned(), "UTC".to_owned())]);
+        let client = ClientEnvironment::unjudged([("PATH".to_owned(), "/client".to_owned())]);
+        let clean = clean(&workspace, &configured, &client);
+        let get = |name: &str| clean.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str());
+        assert_eq!((get("PATH"), get("TZ")), (Some("/client"), None));
     }
 }

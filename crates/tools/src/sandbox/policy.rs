@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 /// What one command may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
+    /// The session's own tree. Nothing in it is followed if it is a link: an earlier command may have laid it.
+    pub(crate) own: PathBuf,
     /// Files and folders that may be read and executed, with all below. Those that are not there are left out.
     pub(crate) read: Vec<PathBuf>,
     /// Folders that may be changed too.

@@ -34,13 +34,21 @@ const MAX_UPLOAD_NAME: usize = 200;
 #[derive(Debug, Clone)]
 pub struct WorkspaceFolders {
     base: PathBuf,
+    /// What no session may see as its project.
+    private: PathBuf,
 }
 
 impl WorkspaceFolders {
     /// Workspaces below `base`, which is made when the first is opened.
     #[must_use]
     pub fn new(base: PathBuf) -> Self {
-        Self { base }
+        Self { private: base.clone(), base }
+    }
+
+    /// The same, with a folder around the base that no session may see as its project either.
+    #[must_use]
+    pub fn keeping_private(self, private: &Path) -> Self {
+        Self { private: private.to_owned(), ..self }
     }
 
     /// Runs file work on a thread that may block.
@@ -61,9 +69,10 @@ impl WorkspaceFolders {
 
 impl Workspaces for WorkspaceFolders {
     fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        let private = self.private.clone();
         self.work("open the workspace", move |base| {
             let root = make(base, session).map_err(|error| storage("make the session's workspace", error))?;
-            let project = project.map(|mount| check_mount(base, mount)).transpose()?;
+            let project = project.map(|mount| check_mount(&private, mount)).transpose()?;
             Ok(Workspace { root, project })
         })
     }
@@ -177,7 +186,7 @@ fn write_metadata(folder: &Dir, session: SessionId) -> io::Result<()> {
     }
 }
 
-fn check_mount(base: &Path, mount: Mount) -> Result<Mount, WorkspaceError> {
+fn check_mount(private: &Path, mount: Mount) -> Result<Mount, WorkspaceError> {
     let shown = mount.path.display();
     let path = mount.path.canonicalize().map_err(|error| {
         let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::InvalidInput };
@@ -189,11 +198,11 @@ fn check_mount(base: &Path, mount: Mount) -> Result<Mount, WorkspaceError> {
         return Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("the project {shown} is not a folder"))
             .with_hint("name the folder, and add single files as uploads"));
     }
-    let base = base.canonicalize().map_err(|error| storage("look at the workspaces", error))?;
-    if base.starts_with(&path) || path.starts_with(&base) {
+    let private = private.canonicalize().map_err(|error| storage("look at the daemon's own data", error))?;
+    if private.starts_with(&path) || path.starts_with(&private) {
         return Err(WorkspaceError::new(
             ErrorKind::InvalidInput,
-            format!("the project folder {shown} holds the workspaces of all sessions, or is one of them"),
+            format!("the project folder {shown} holds the daemon's own data, or belongs to it"),
         )
         .with_hint("choose a folder that does not contain the daemon's own data"));
     }

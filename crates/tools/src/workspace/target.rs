@@ -21,7 +21,7 @@ use super::{
 use crate::{encoding::Document, failure::Failure, text};
 
 /// What was there when the target was opened.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Existing {
     /// Its content, unless it is larger than was asked for.
     pub(crate) content: Option<Vec<u8>>,

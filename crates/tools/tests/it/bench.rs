@@ -70,6 +70,7 @@ impl Bench {
                 turn_id: TurnId::generate(),
                 call_id: CallId::generate(),
                 workspace: Arc::new(workspace),
+                environment: Arc::default(),
                 now: "2026-11-21T08:31:05Z".parse().unwrap(),
                 cancel: CancellationToken::new(),
             },

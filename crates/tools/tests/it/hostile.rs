@@ -1,15 +1,11 @@
 //! Paths that try to leave. Every tool refuses every one of them, and nothing outside is read or changed.
 
 use std::{
+    collections::BTreeMap,
     fs,
-    os::unix::{
-        fs::{FileTypeExt as _, symlink},
-        net::UnixListener,
-    },
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink},
+    os::unix::net::UnixListener,
+    path::Path,
 };
 
 use agentd_core::tool::ToolErrorCode;
@@ -17,149 +13,326 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, Project, SECRET, mkfifo};
 
-/// Paths that are refused whatever is on the disk, or lead to what the trap below has laid.
-fn corpus() -> Vec<String> {
-    let mut paths: Vec<String> = [
-        "..",
-        "../",
-        "../secret.txt",
-        "../../secret.txt",
-        "uploads/..",
-        "uploads/../../secret.txt",
-        "uploads/../../../secret.txt",
-        "uploads/./../..//secret.txt",
-        "uploads/a/../../..",
-        "./../secret.txt",
-        ".//..//..//secret.txt",
-        "/..",
-        "/../secret.txt",
-        "/uploads/../../secret.txt",
-        "/project/..",
-        "/project/../secret.txt",
-        "/project/../../secret.txt",
-        "/project/./../secret.txt",
-        "project/../secret.txt",
-        "//..//secret.txt",
-        "uploads//..//..//..//secret.txt",
-        "outputs/../.metadata.json/..",
-        "/etc/passwd",
-        "//etc/passwd",
-        "/./etc/passwd",
-        "///etc///passwd",
-        "/etc",
-        "/root/.ssh/id_rsa",
-        "/proc/self/environ",
-        "/proc/self/root/etc/passwd",
-        "/proc/self/cwd",
-        "/proc/self/fd/0",
-        "/dev/zero",
-        "/dev/stdin",
-        "/dev/null",
-        "/tmp/x",
-        "/home",
-        "/projects/x",
-        "/Project/x",
-        "/UPLOADS/x",
-        "~",
-        "~/secret.txt",
-        "~root/.bashrc",
-        "~/../secret.txt",
-        "..\\secret.txt",
-        "uploads\\..\\..\\secret.txt",
-        "C:\\Windows\\system.ini",
-        "\\\\server\\share",
-        "uploads/..\\..\\secret.txt",
-        "uploads\\notes.txt",
-        "uploads/a\0.txt",
-        "\0",
-        "uploads/a.txt\0/../../secret.txt",
-        "uploads/a\nb.txt",
-        "uploads/\u{1b}[2Ja.txt",
-        "uploads/\r",
-        "uploads/\u{7f}",
-        "uploads/\u{85}",
-        // Laid by the trap.
-        "uploads/link-absolute",
-        "uploads/link-relative",
-        "uploads/link-etc/passwd",
-        "uploads/link-proc/etc/passwd",
-        "uploads/link-chain",
-        "uploads/link-circle",
-        "uploads/link-base/secret.txt",
-        "uploads/link-up/../secret.txt",
-        "uploads/hard-link",
-        "uploads/pipe",
-        "uploads/socket",
-        "uploads/link-zero",
-        "uploads/link-null",
-        "uploads/link-fd/0",
-        "/project/link-absolute",
-        "/project/link-relative",
-        "/project/link-etc/passwd",
-        "/project/pipe",
-    ]
-    .map(str::to_owned)
-    .into();
-    paths.push("a".repeat(5000));
-    paths.push(format!("uploads/{}", "b".repeat(300)));
-    paths.push("uploads/".repeat(600));
-    paths.push(format!("uploads/{}secret.txt", "../".repeat(500)));
+/// What the corpus says of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// No tool takes it.
+    Refused,
+    /// No tool writes it.
+    Unwritable,
+    /// It may be used, and stays inside.
+    Contained,
+}
+
+/// The corpus, and what is too long to be written down.
+fn corpus(bench: &Bench) -> Vec<(Class, String)> {
+    let mut class = Class::Refused;
+    let mut paths = Vec::new();
+    for line in include_str!("../corpus/hostile_paths.txt").lines() {
+        match line {
+            "[refused]" => class = Class::Refused,
+            "[unwritable]" => class = Class::Unwritable,
+            "[contained]" => class = Class::Contained,
+            "" => {}
+            _ if line.starts_with("# ") || line == "#" => {}
+            _ => {
+                let outside = bench.outside.path().to_str().unwrap();
+                let session = bench.context.session_id.to_string();
+                let path = line.replace("{outside}", outside).replace("{session}", &session);
+                paths.push((class, unescaped(&path)));
+            }
+        }
+    }
+    let refused = [
+        "a".repeat(5000),
+        "a".repeat(64 * 1024),
+        format!("uploads/{}", "b".repeat(256)),
+        format!("uploads/{}", "b".repeat(64 * 1024)),
+        format!("/project/{}", "\u{1f4a9}".repeat(16 * 1024)),
+        "uploads/".repeat(600),
+        "a/".repeat(5000),
+        format!("uploads/{}a.txt", "d/".repeat(5000)),
+        format!("uploads/{}a.txt", "./".repeat(5000)),
+        format!("uploads{}a.txt", "/".repeat(5000)),
+        "../".repeat(5000),
+        format!("uploads/{}secret.txt", "../".repeat(500)),
+        format!("{}{}/canary/a.txt", "../".repeat(100), bench.outside.path().display()),
+        format!("uploads/{}{}/canary/a.txt", "../".repeat(64), bench.outside.path().display()),
+        ".".repeat(2) + &"/..".repeat(300),
+        "\0".repeat(100),
+        "\\".repeat(100),
+        "~".repeat(100),
+    ];
+    paths.extend(refused.map(|path| (Class::Refused, path)));
+    for depth in 1..30 {
+        let down = (0..depth).map(|level| format!("d{level}/")).collect::<String>();
+        let up = "../".repeat(depth + 3);
+        paths.push((Class::Refused, format!("uploads/{down}{up}canary/a.txt")));
+        paths.push((Class::Refused, format!("/project/{down}{}canary/a.txt", "../".repeat(depth + 1))));
+    }
+    paths.push((Class::Contained, format!("uploads/{}", "c".repeat(255))));
+    paths.push((Class::Contained, format!("uploads/{}a.txt", "d/".repeat(1000))));
     paths
 }
 
+/// Reads the escapes of the corpus.
+fn unescaped(line: &str) -> String {
+    let mut text = String::new();
+    let mut left = line;
+    while let Some((before, after)) = left.split_once('\\') {
+        text.push_str(before);
+        let mut chars = after.chars();
+        let (character, rest) = match chars.next().unwrap() {
+            '0' => ('\0', chars.as_str()),
+            't' => ('\t', chars.as_str()),
+            'n' => ('\n', chars.as_str()),
+            'r' => ('\r', chars.as_str()),
+            '\\' => ('\\', chars.as_str()),
+            'u' => {
+                let (digits, rest) = chars.as_str().strip_prefix('{').unwrap().split_once('}').unwrap();
+                (char::from_u32(u32::from_str_radix(digits, 16).unwrap()).unwrap(), rest)
+            }
+            other => panic!("the corpus has an unknown escape {other:?} in {line}"),
+        };
+        text.push(character);
+        left = rest;
+    }
+    text + left
+}
+
+/// What is in the files that must not be reached.
+const CANARY: &str = "the canary sings";
+
+/// Lays links, pipes and whatever else leads elsewhere, and what they lead to.
 fn lay_trap(bench: &Bench) {
+    let outside = bench.outside.path();
     let secret = bench.secret();
+    fs::create_dir_all(outside.join("canary/deep")).unwrap();
+    fs::create_dir_all(outside.join("workspaces/other/uploads")).unwrap();
+    for file in ["canary/a.txt", "canary/deep/b.txt", "workspaces/other/uploads/a.txt"] {
+        fs::write(outside.join(file), format!("{CANARY}\n")).unwrap();
+    }
+    for folder in ["uploads/inner", "skills/known", "/project/src"] {
+        fs::create_dir_all(bench.real(folder)).unwrap();
+    }
+    bench.put("uploads/notes.txt", "code\n");
+    bench.put("outputs/a.txt", "code\n");
+    bench.put("skills/known/SKILL.md", "code\n");
+    bench.put("/project/src/a.txt", "code\n");
+    bench.put("uploads/inside/a.txt", "code\n");
     let link = |target: &str, name: &str| symlink(target, bench.real(name)).unwrap();
-    link(secret.to_str().unwrap(), "uploads/link-absolute");
+    let away = |below: &str| outside.join(below).to_str().unwrap().to_owned();
+    let back = bench.real("uploads").to_str().unwrap().to_owned();
+    symlink(back, outside.join("canary/link-back")).unwrap();
+    for area in ["uploads", "outputs", "temp", "skills", "/project"] {
+        link(secret.to_str().unwrap(), &format!("{area}/link-absolute"));
+    }
     link("../../../secret.txt", "uploads/link-relative");
-    link("/etc", "uploads/link-etc");
-    link("/proc/self/root", "uploads/link-proc");
+    link(&away("canary/none.txt"), "uploads/link-dangling");
+    link("../../../canary/none.txt", "uploads/link-dangling-relative");
     link("link-absolute", "uploads/link-chain");
+    link("link-chain", "uploads/link-chain-2");
+    link("link-dir", "uploads/link-chain-dir");
     link("link-circle", "uploads/link-circle");
+    link("link-circle-b", "uploads/link-circle-a");
+    link("link-circle-a", "uploads/link-circle-b");
+    link(&away("canary"), "uploads/link-dir");
     link("../../..", "uploads/link-base");
     link("../..", "uploads/link-up");
+    link("../outputs/../../../canary/a.txt", "uploads/link-dots");
+    link("../../../../canary/a.txt", "uploads/inner/link-out");
+    link("../../../../canary", "uploads/inner/link-out-dir");
+    link("/etc", "uploads/link-etc");
+    link("/", "uploads/link-root");
+    link("/proc/self/root", "uploads/link-proc");
+    link("/proc/self/cwd", "uploads/link-cwd");
+    link("/proc/self/fd", "uploads/link-fd");
+    link("/proc/self/exe", "uploads/link-exe");
     link("/dev/zero", "uploads/link-zero");
     link("/dev/null", "uploads/link-null");
-    link("/proc/self/fd", "uploads/link-fd");
-    link(secret.to_str().unwrap(), "/project/link-absolute");
+    link("/dev/shm", "uploads/link-shm");
+    link("../../other", "uploads/link-other");
+    link("../skills", "uploads/link-skills");
+    link("../.metadata.json", "uploads/link-metadata");
+    link("../outputs", "uploads/link-outputs");
+    link("notes.txt", "uploads/link-inside");
+    link("inside", "uploads/link-inside-dir");
     link("../secret.txt", "/project/link-relative");
+    link(&away("canary/none.txt"), "/project/link-dangling");
+    link(&away("canary"), "/project/link-dir");
     link("/etc", "/project/link-etc");
+    link("/proc/self/root", "/project/link-proc");
+    link("src/a.txt", "/project/link-inside");
     fs::hard_link(&secret, bench.real("uploads/hard-link")).unwrap();
     mkfifo(&bench.real("uploads/pipe"));
     mkfifo(&bench.real("/project/pipe"));
     drop(UnixListener::bind(bench.real("uploads/socket")).unwrap());
 }
 
+/// Everything below a folder that a tool could change, but for what is below `but`.
+fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![folder.to_path_buf()];
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if but.contains(&path.as_path()) {
+                continue;
+            }
+            let metadata = path.symlink_metadata().unwrap();
+            let kind = metadata.file_type();
+            let held = if kind.is_symlink() {
+                format!("{:?}", fs::read_link(&path).unwrap())
+            } else if kind.is_file() {
+                format!("{:?} {} {:?}", fs::read(&path).unwrap(), metadata.nlink(), metadata.modified().unwrap())
+            } else {
+                String::new()
+            };
+            found.insert(path.to_string_lossy().into_owned(), format!("{kind:?} {:o} {held}", metadata.mode()));
+            if kind.is_dir() {
+                left.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// A name as git quotes it, so that every byte of it arrives.
+fn quoted(mark: &str, path: &str) -> String {
+    let octal: String = path.bytes().map(|byte| format!("\\{byte:03o}")).collect();
+    format!("\"{mark}{octal}\"")
+}
+
+/// Calls that change the file, or make it, in every way that there is.
+fn changing(path: &str) -> Vec<(&'static str, Value)> {
+    let mut calls = vec![
+        ("write_file", json!({ "path": path, "content": "overwritten" })),
+        ("edit_file", json!({ "path": path, "old_string": "code", "new_string": "overwritten" })),
+    ];
+    let (old, new, bare) = (quoted("a/", path), quoted("b/", path), quoted("", path));
+    let mut patches = vec![
+        format!("--- {old}\n+++ {new}\n@@ -1 +1 @@\n-code\n+overwritten\n"),
+        format!("--- /dev/null\n+++ {new}\n@@ -0,0 +1 @@\n+made\n"),
+        format!("--- {old}\n+++ /dev/null\n@@ -1 +0,0 @@\n-code\n"),
+        format!("diff --git a/x b/y\nrename from uploads/notes.txt\nrename to {bare}\n"),
+        format!("diff --git a/x b/y\nrename from {bare}\nrename to outputs/taken.txt\n"),
+    ];
+    // The other form has no way to say what is more than a line.
+    if path.trim() == path && !path.contains(['\n', '\r']) {
+        let inside = |inner: String| format!("*** Begin Patch\n{inner}*** End Patch\n");
+        patches.extend([
+            inside(format!("*** Update File: {path}\n@@\n-code\n+overwritten\n")),
+            inside(format!("*** Add File: {path}\n+made\n")),
+            inside(format!("*** Delete File: {path}\n")),
+            inside(format!("*** Update File: uploads/notes.txt\n*** Move to: {path}\n@@\n-code\n+moved\n")),
+            inside(format!("*** Update File: {path}\n*** Move to: outputs/taken.txt\n")),
+            inside(format!("*** Add File: outputs/beside.txt\n+x\n*** Delete File: {path}\n")),
+        ]);
+    }
+    calls.extend(patches.into_iter().map(|patch| ("apply_patch", json!({ "patch": patch }))));
+    calls
+}
+
+/// Calls that look at it.
+fn looking(path: &str) -> Vec<(&'static str, Value)> {
+    vec![
+        ("read_file", json!({ "path": path })),
+        ("grep", json!({ "path": path, "pattern": "launch|canary|root" })),
+        ("find_files", json!({ "path": path, "pattern": "**/*" })),
+        ("list_workspace_files", json!({ "path": path, "depth": 20 })),
+    ]
+}
+
+/// Nothing of what is outside is in an output, whatever it is.
+fn check_output(text: &str, tool: &str, path: &str) {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let first = passwd.lines().next().unwrap_or("no such file");
+    for secret in [CANARY, SECRET, first] {
+        assert!(!text.contains(secret), "{tool} {path:?}: {text}");
+    }
+}
+
 #[tokio::test]
 async fn no_path_leads_out() {
     let bench = Bench::with_project(Project::Writable).await;
     lay_trap(&bench);
-    let paths = corpus();
-    assert!(paths.len() >= 60);
+    let paths: Vec<String> =
+        corpus(&bench).into_iter().filter(|(class, _)| *class == Class::Refused).map(|(_, path)| path).collect();
+    let before = state(bench.outside.path(), &[]);
     for path in &paths {
-        let calls = [
-            ("read_file", json!({ "path": path })),
-            ("write_file", json!({ "path": path, "content": "overwritten" })),
-            ("edit_file", json!({ "path": path, "old_string": "code", "new_string": "overwritten" })),
-            ("grep", json!({ "path": path, "pattern": "launch" })),
-            ("find_files", json!({ "path": path, "pattern": "*" })),
-            ("list_workspace_files", json!({ "path": path })),
-            ("run_bash_command", json!({ "command": "echo ran", "directory": path })),
-        ];
-        for (tool, arguments) in calls {
+        let command = ("run_bash_command", json!({ "command": "echo ran", "directory": path }));
+        for (tool, arguments) in looking(path).into_iter().chain([command]) {
             let output = bench.call(tool, arguments.clone()).await;
             assert_eq!(output.error, Some(ToolErrorCode::Path), "{tool} {path:?}: {}", output.text);
-            assert!(!output.text.contains(SECRET) && !output.text.contains("ran\n"), "{tool} {path:?}");
             assert!(output.text.len() < 600 && output.text.lines().count() == 1, "one sentence: {}", output.text);
-            if matches!(tool, "write_file" | "edit_file" | "run_bash_command") {
+            check_output(&output.text, tool, path);
+            if tool == "run_bash_command" {
                 assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: foreseen");
             }
         }
+        for (tool, arguments) in changing(path) {
+            let output = bench.call(tool, arguments.clone()).await;
+            let is_patch = tool == "apply_patch" && output.error == Some(ToolErrorCode::InvalidArgs);
+            assert!(is_patch || output.error == Some(ToolErrorCode::Path), "{tool} {arguments}: {}", output.text);
+            assert!(output.files.is_empty() && output.text.lines().count() == 1, "one sentence: {}", output.text);
+            check_output(&output.text, tool, path);
+            assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: foreseen");
+        }
     }
-    assert_eq!(fs::read_to_string(bench.outside.path().join("secret.txt")).unwrap(), SECRET);
+    assert_eq!(state(bench.outside.path(), &[]), before, "nothing changed, inside or outside");
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
-    let beside: Vec<_> = fs::read_dir(bench.outside.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(beside.len(), 3, "workspaces, code and secret.txt, nothing new: {beside:?}");
+}
+
+#[tokio::test]
+async fn what_is_not_for_tools_to_write_is_not_written() {
+    let bench = Bench::with_project(Project::Writable).await;
+    lay_trap(&bench);
+    let before = state(bench.outside.path(), &[]);
+    for (_, path) in corpus(&bench).into_iter().filter(|(class, _)| *class == Class::Unwritable) {
+        for (tool, arguments) in looking(&path) {
+            check_output(&bench.call(tool, arguments).await.text, tool, &path);
+        }
+        for (tool, arguments) in changing(&path) {
+            let output = bench.call(tool, arguments.clone()).await;
+            assert_eq!(output.error, Some(ToolErrorCode::Path), "{tool} {arguments}: {}", output.text);
+            assert_eq!(bench.preview(tool, arguments).await, Err(output), "{tool} {path:?}: foreseen");
+        }
+    }
+    assert_eq!(state(bench.outside.path(), &[]), before, "nothing changed, inside or outside");
+}
+
+#[tokio::test]
+async fn odd_names_stay_where_they_are() {
+    let bench = Bench::with_project(Project::Writable).await;
+    lay_trap(&bench);
+    let all = corpus(&bench);
+    assert!(all.len() >= 400, "{} paths", all.len());
+    let (root, project) = (bench.workspace().root.clone(), bench.real("/project"));
+    let outside = || state(bench.outside.path(), &[&root, &project]);
+    let before = outside();
+    let mut used = 0;
+    for (_, path) in all.iter().filter(|(class, _)| *class == Class::Contained) {
+        // What the calls before it moved away is needed again.
+        bench.put("uploads/notes.txt", "code\n");
+        let _ = fs::remove_file(bench.real("outputs/taken.txt"));
+        for (tool, arguments) in changing(path).into_iter().chain(looking(path)) {
+            let output = bench.call(tool, arguments).await;
+            used += usize::from(output.error.is_none());
+            check_output(&output.text, tool, path);
+        }
+    }
+    assert!(used > 100, "most of these are names like any other: {used}");
+    for (tool, arguments) in looking(".").into_iter().chain(looking("uploads")).chain(looking("/project")) {
+        check_output(&bench.call(tool, arguments).await.text, tool, "all of it");
+    }
+    assert_eq!(outside(), before, "nothing outside changed");
+    for place in [root, project] {
+        for (path, held) in state(&place, &[]) {
+            let is_copy = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)
+                && fs::read_to_string(&path).is_ok_and(|text| text.contains(CANARY) || text.contains(SECRET));
+            assert!(!is_copy, "{path} has what is outside: {held}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -191,89 +364,11 @@ async fn hard_links_of_a_project_can_be_read_but_not_written() {
     for (tool, arguments) in [
         ("write_file", json!({"path": "/project/linked.txt", "content": "x"})),
         ("edit_file", json!({"path": "/project/linked.txt", "old_string": "shared", "new_string": "x"})),
+        ("apply_patch", json!({"patch": "*** Begin Patch\n*** Delete File: /project/linked.txt\n*** End Patch"})),
     ] {
         let text = bench.fails(tool, arguments, ToolErrorCode::Path).await;
         assert!(text.contains("is a hard link"), "{text}");
     }
-}
-
-/// Calls the tools while another thread swaps what the path leads through, and looks whether anything got out.
-async fn race(bench: &Bench, rounds: usize, calls: &[(&str, Value)], swap: impl Fn() + Send + 'static) {
-    let over = Arc::new(AtomicBool::new(false));
-    let swapping = std::thread::spawn({
-        let over = Arc::clone(&over);
-        move || {
-            while !over.load(Ordering::Relaxed) {
-                swap();
-            }
-        }
-    });
-    for _ in 0..rounds {
-        for (tool, arguments) in calls {
-            let output = bench.call(tool, arguments.clone()).await;
-            assert!(!output.text.contains(SECRET), "{tool}: {}", output.text);
-        }
-    }
-    over.store(true, Ordering::Relaxed);
-    swapping.join().unwrap();
-}
-
-#[tokio::test]
-async fn a_link_swapped_in_during_the_call_leads_nowhere() {
-    let bench = Bench::new().await;
-    let away = bench.outside.path().join("away");
-    fs::create_dir(&away).unwrap();
-    fs::write(away.join("a.txt"), SECRET).unwrap();
-    let place = bench.real("outputs/folder");
-    let aside = bench.real("outputs/aside");
-    bench.put("outputs/folder/a.txt", "harmless");
-    let link = bench.real("outputs/link");
-    symlink(&away, &link).unwrap();
-    let calls = [
-        ("read_file", json!({"path": "outputs/folder/a.txt"})),
-        ("write_file", json!({"path": "outputs/folder/a.txt", "content": "harmless again"})),
-        ("write_file", json!({"path": "outputs/folder/new/deep.txt", "content": "harmless"})),
-        ("edit_file", json!({"path": "outputs/folder/a.txt", "old_string": "harmless", "new_string": "changed"})),
-        ("grep", json!({"pattern": "launch", "path": "outputs"})),
-        ("list_workspace_files", json!({"path": "outputs/folder"})),
-    ];
-    race(&bench, 150, &calls, move || {
-        // The real folder and the link take turns at the same name.
-        let _ = fs::rename(&place, &aside);
-        let _ = fs::rename(&link, &place);
-        let _ = fs::rename(&place, &link);
-        let _ = fs::rename(&aside, &place);
-    })
-    .await;
-    assert_eq!(fs::read_to_string(away.join("a.txt")).unwrap(), SECRET);
-    assert_eq!(fs::read_dir(&away).unwrap().count(), 1, "nothing was put outside");
-}
-
-#[tokio::test]
-async fn a_file_swapped_for_a_link_during_the_call_leads_nowhere() {
-    let bench = Bench::new().await;
-    let secret = bench.secret();
-    let place = bench.real("outputs/a.txt");
-    // The count of links never falls to one, since that alone tells a hard link.
-    fs::hard_link(&secret, bench.outside.path().join("other-name.txt")).unwrap();
-    let calls = [
-        ("read_file", json!({"path": "outputs/a.txt"})),
-        ("write_file", json!({"path": "outputs/a.txt", "content": "harmless"})),
-        ("grep", json!({"pattern": "launch", "path": "outputs/a.txt"})),
-    ];
-    race(&bench, 200, &calls, {
-        let secret = secret.clone();
-        move || {
-            let _ = fs::remove_file(&place);
-            let _ = symlink(&secret, &place);
-            let _ = fs::remove_file(&place);
-            let _ = fs::hard_link(&secret, &place);
-            let _ = fs::remove_file(&place);
-            let _ = fs::write(&place, "harmless");
-        }
-    })
-    .await;
-    assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);
 }
 
 #[tokio::test]

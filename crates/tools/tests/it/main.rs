@@ -7,6 +7,7 @@ mod encodings;
 mod folders;
 mod hostile;
 mod patches;
+mod races;
 mod reading;
 #[cfg(target_os = "linux")]
 mod sandbox;

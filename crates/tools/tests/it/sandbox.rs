@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::tool::{ToolErrorCode, ToolOutput};
+use agentd_core::{
+    environment::ClientEnvironment,
+    tool::{ToolErrorCode, ToolOutput},
+};
 use agentd_tools::sandbox::{Sandbox, SandboxConfig, SandboxMode};
 use serde_json::json;
 
@@ -29,6 +32,9 @@ async fn locked(project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Ben
     // Not below /tmp, which is fresh for each command: what is outside must be kept from it all the same.
     locked_in("/var/tmp", project, adapt).await
 }
+
+/// With everything that the kernel offers, and with what is left where users may make no namespaces.
+const STRENGTHS: [bool; 2] = [true, false];
 
 async fn locked_in(base: &str, project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
     let mut config = SandboxConfig::new(helper());
@@ -105,42 +111,50 @@ async fn code_and_both_streams_come_back() {
 
 #[tokio::test]
 async fn secrets_outside_cannot_be_read() {
-    let bench = locked(Project::ReadOnly, |_| {}).await;
-    let secret = bench.secret();
-    let shown = secret.display();
-    let keys = bench.outside.path().join("home/.ssh");
-    fs::create_dir_all(&keys).unwrap();
-    fs::write(keys.join("id_ed25519"), SECRET).unwrap();
-    symlink(&secret, bench.real("uploads/link")).unwrap();
-    symlink("/", bench.real("uploads/root")).unwrap();
-    for command in [
-        format!("cat {shown}"),
-        format!("cat {}/id_ed25519", keys.display()),
-        format!("ls {}", keys.display()),
-        format!("cp {shown} outputs/x"),
-        format!("cat /proc/self/root{shown}"),
-        format!("cat /proc/1/root{shown}"),
-        format!("cat /proc/{}/root{shown}", std::process::id()),
-        format!("cat /proc/{}/environ", std::process::id()),
-        format!("cat /proc/{}/cwd/../{shown}", std::process::id()),
-        "cat /proc/1/environ".to_owned(),
-        "cat uploads/link".to_owned(),
-        format!("cat uploads/root{shown}"),
-        "cat /etc/shadow".to_owned(),
-        "cat /dev/sda /dev/vda /dev/mem".to_owned(),
-        format!("exec 3<{shown}; cat <&3"),
-        format!("bash -c 'cat {shown}'"),
-        format!("env -i /bin/cat {shown}"),
-        format!("tar cf - {shown} | grep -a launch"),
-        "ls ~root".to_owned(),
-    ] {
-        bench.barred(&command).await;
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::ReadOnly, |config| config.namespaces = namespaces).await;
+        let secret = bench.secret();
+        let shown = secret.display();
+        let keys = bench.outside.path().join("home/.ssh");
+        fs::create_dir_all(&keys).unwrap();
+        fs::write(keys.join("id_ed25519"), SECRET).unwrap();
+        symlink(&secret, bench.real("uploads/link")).unwrap();
+        symlink("/", bench.real("uploads/root")).unwrap();
+        for command in [
+            format!("cat {shown}"),
+            format!("cat {}/id_ed25519", keys.display()),
+            format!("ls {}", keys.display()),
+            format!("cp {shown} outputs/x"),
+            format!("cat /proc/self/root{shown}"),
+            format!("cat /proc/1/root{shown}"),
+            format!("cat /proc/{}/root{shown}", std::process::id()),
+            format!("cat /proc/{}/environ", std::process::id()),
+            format!("cat /proc/{}/cwd/../{shown}", std::process::id()),
+            "cat /proc/1/environ".to_owned(),
+            "cat uploads/link".to_owned(),
+            format!("cat uploads/root{shown}"),
+            "cat /etc/shadow".to_owned(),
+            "cat /dev/sda /dev/vda /dev/mem".to_owned(),
+            format!("exec 3<{shown}; cat <&3"),
+            format!("bash -c 'cat {shown}'"),
+            format!("env -i /bin/cat {shown}"),
+            format!("tar cf - {shown} | grep -a launch"),
+            "ls ~root".to_owned(),
+        ] {
+            bench.barred(&command).await;
+        }
     }
 }
 
 #[tokio::test]
 async fn nothing_outside_is_changed() {
-    let bench = locked(Project::ReadOnly, |_| {}).await;
+    for namespaces in STRENGTHS {
+        nothing_outside_is_changed_with(namespaces).await;
+    }
+}
+
+async fn nothing_outside_is_changed_with(namespaces: bool) {
+    let bench = locked(Project::ReadOnly, |config| config.namespaces = namespaces).await;
     bench.put("/project/main.c", "int main;");
     bench.put("skills/s/SKILL.md", "skill");
     let secret = bench.secret();
@@ -177,7 +191,10 @@ async fn nothing_outside_is_changed() {
         "chroot / true".to_owned(),
         "hostname elsewhere".to_owned(),
     ] {
-        bench.barred(&command).await;
+        // Landlock knows no modes and times: without namespaces they are not kept, and `doctor` says so.
+        if namespaces || !(command.starts_with("chmod") || command.starts_with("touch -d")) {
+            bench.barred(&command).await;
+        }
     }
     let after = fs::metadata(&secret).unwrap();
     assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);
@@ -191,22 +208,25 @@ async fn nothing_outside_is_changed() {
 
 #[tokio::test]
 async fn a_writable_project_and_listed_folders_can_be_used() {
-    let listed = tempfile::tempdir().unwrap();
-    let written = tempfile::tempdir().unwrap();
-    fs::write(listed.path().join("tool"), "listed").unwrap();
-    let (read, write) = (listed.path().to_owned(), written.path().to_owned());
-    let bench = locked(Project::Writable, |config| {
-        config.read = vec![read, "/nowhere/at/all".into()];
-        config.write = vec![write];
-    })
-    .await;
-    let (listed, written) = (listed.path().display().to_string(), written.path().display().to_string());
-    bench.allowed("echo x > $PROJECT/new && mkdir $PROJECT/sub && mv $PROJECT/new $PROJECT/sub/").await;
-    assert_eq!(bench.content("/project/sub/new"), b"x\n");
-    assert!(bench.allowed(&format!("cat {listed}/tool")).await.contains("listed"));
-    bench.barred(&format!("echo x > {listed}/tool")).await;
-    bench.allowed(&format!("echo y > {written}/new && chmod 600 {written}/new")).await;
-    assert_eq!(fs::read_to_string(format!("{written}/new")).unwrap(), "y\n");
+    for namespaces in STRENGTHS {
+        let listed = tempfile::tempdir().unwrap();
+        let written = tempfile::tempdir().unwrap();
+        fs::write(listed.path().join("tool"), "listed").unwrap();
+        let (read, write) = (listed.path().to_owned(), written.path().to_owned());
+        let bench = locked(Project::Writable, |config| {
+            config.read = vec![read, "/nowhere/at/all".into()];
+            config.write = vec![write];
+            config.namespaces = namespaces;
+        })
+        .await;
+        let (listed, written) = (listed.path().display().to_string(), written.path().display().to_string());
+        bench.allowed("echo x > $PROJECT/new && mkdir $PROJECT/sub && mv $PROJECT/new $PROJECT/sub/").await;
+        assert_eq!(bench.content("/project/sub/new"), b"x\n");
+        assert!(bench.allowed(&format!("cat {listed}/tool")).await.contains("listed"));
+        bench.barred(&format!("echo x > {listed}/tool")).await;
+        bench.allowed(&format!("echo y > {written}/new && chmod 600 {written}/new")).await;
+        assert_eq!(fs::read_to_string(format!("{written}/new")).unwrap(), "y\n");
+    }
 }
 
 #[tokio::test]
@@ -216,10 +236,11 @@ async fn what_is_hidden_stays_so_in_a_folder_that_may_be_read() {
     fs::write(home.path().join(".ssh/id"), SECRET).unwrap();
     fs::write(home.path().join(".netrc"), SECRET).unwrap();
     fs::write(home.path().join("notes"), "notes").unwrap();
-    for writable in [false, true] {
+    for (writable, namespaces) in [(false, true), (true, true), (false, false), (true, false)] {
         let path = home.path().to_owned();
         let bench = locked(Project::None, |config| {
             config.hidden = vec![path.join(".ssh"), path.join(".netrc"), path.join(".nothing")];
+            config.namespaces = namespaces;
             if writable { config.write = vec![path] } else { config.read = vec![path] }
         })
         .await;
@@ -233,42 +254,56 @@ async fn what_is_hidden_stays_so_in_a_folder_that_may_be_read() {
 }
 
 #[tokio::test]
+async fn a_link_in_place_of_an_area_opens_nothing() {
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
+        bench.secret();
+        fs::remove_dir(bench.real("outputs")).unwrap();
+        symlink(bench.outside.path(), bench.real("outputs")).unwrap();
+        bench.barred("cat outputs/secret.txt").await;
+        bench.barred("echo x > outputs/secret.txt").await;
+    }
+}
+
+#[tokio::test]
 async fn there_is_no_network() {
-    if !python() {
-        return;
+    for namespaces in STRENGTHS {
+        if !python() {
+            return;
+        }
+        let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let path = bench.real("temp/listener");
+        let unix = UnixListener::bind(&path).unwrap();
+        let datagrams = UnixDatagram::bind(bench.real("temp/datagrams")).unwrap();
+        let (tcp_port, udp_port) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
+        for listener in [&tcp as &dyn Deaf, &udp, &unix, &datagrams] {
+            listener.deafen();
+        }
+        let program = |body: &str| format!("/usr/bin/python3 -c 'import socket as s, ctypes\n{body}'");
+        for body in [
+            format!("s.create_connection((\"127.0.0.1\", {tcp_port}))"),
+            format!("s.socket(s.AF_INET, s.SOCK_DGRAM).sendto(b\"x\", (\"127.0.0.1\", {udp_port}))"),
+            "s.socket(s.AF_INET6)".to_owned(),
+            format!("s.socket(s.AF_UNIX).connect(\"{}\")", path.display()),
+            "s.socket(s.AF_NETLINK, s.SOCK_RAW)".to_owned(),
+            "s.socket(s.AF_PACKET, s.SOCK_RAW)".to_owned(),
+            // Datagrams need no connection.
+            "a, b = s.socketpair(s.AF_UNIX, s.SOCK_DGRAM)\na.sendto(b\"x\", \"temp/datagrams\")".to_owned(),
+            // io_uring would make sockets beside the filter.
+            "import sys\nsys.exit(0 if ctypes.CDLL(None).syscall(425, 8, ctypes.create_string_buffer(256)) >= 0 else 1)"
+                .to_owned(),
+        ] {
+            bench.barred(&program(&body)).await;
+        }
+        bench.barred(&format!("echo x > /dev/tcp/127.0.0.1/{tcp_port}")).await;
+        bench.allowed(&program("a, b = s.socketpair()\na.send(b\"x\")\nassert b.recv(1) == b\"x\"")).await;
+        assert!(tcp.accept().is_err() && unix.accept().is_err());
+        assert!(udp.recv(&mut [0; 8]).is_err() && datagrams.recv(&mut [0; 8]).is_err());
+        let text = bench.barred(&program(&format!("s.create_connection((\"127.0.0.1\", {tcp_port}))"))).await;
+        assert!(text.contains("the sandbox forbids sockets"), "{text}");
     }
-    let bench = locked(Project::None, |_| {}).await;
-    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let path = bench.real("temp/listener");
-    let unix = UnixListener::bind(&path).unwrap();
-    let datagrams = UnixDatagram::bind(bench.real("temp/datagrams")).unwrap();
-    let (tcp_port, udp_port) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
-    for listener in [&tcp as &dyn Deaf, &udp, &unix, &datagrams] {
-        listener.deafen();
-    }
-    let program = |body: &str| format!("/usr/bin/python3 -c 'import socket as s, ctypes\n{body}'");
-    for body in [
-        format!("s.create_connection((\"127.0.0.1\", {tcp_port}))"),
-        format!("s.socket(s.AF_INET, s.SOCK_DGRAM).sendto(b\"x\", (\"127.0.0.1\", {udp_port}))"),
-        "s.socket(s.AF_INET6)".to_owned(),
-        format!("s.socket(s.AF_UNIX).connect(\"{}\")", path.display()),
-        "s.socket(s.AF_NETLINK, s.SOCK_RAW)".to_owned(),
-        "s.socket(s.AF_PACKET, s.SOCK_RAW)".to_owned(),
-        // Datagrams need no connection.
-        "a, b = s.socketpair(s.AF_UNIX, s.SOCK_DGRAM)\na.sendto(b\"x\", \"temp/datagrams\")".to_owned(),
-        // io_uring would make sockets beside the filter.
-        "import sys\nsys.exit(0 if ctypes.CDLL(None).syscall(425, 8, ctypes.create_string_buffer(256)) >= 0 else 1)"
-            .to_owned(),
-    ] {
-        bench.barred(&program(&body)).await;
-    }
-    bench.barred(&format!("echo x > /dev/tcp/127.0.0.1/{tcp_port}")).await;
-    bench.allowed(&program("a, b = s.socketpair()\na.send(b\"x\")\nassert b.recv(1) == b\"x\"")).await;
-    assert!(tcp.accept().is_err() && unix.accept().is_err());
-    assert!(udp.recv(&mut [0; 8]).is_err() && datagrams.recv(&mut [0; 8]).is_err());
-    let text = bench.barred(&program(&format!("s.create_connection((\"127.0.0.1\", {tcp_port}))"))).await;
-    assert!(text.contains("the sandbox forbids sockets"), "{text}");
 }
 
 trait Deaf {
@@ -326,39 +361,54 @@ async fn no_argument_of_a_model_opens_it() {
 }
 
 #[tokio::test]
+async fn a_command_sees_its_clients_environment() {
+    let mut bench = locked(Project::None, |_| {}).await;
+    let sent = [("PATH", "/client/bin:/usr/bin:/bin"), ("TZ", "Asia/Tokyo"), ("LD_PRELOAD", "/x.so")];
+    let sent = ClientEnvironment::unjudged(sent.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    bench.context.environment = Arc::new(sent);
+    let text = bench.allowed("env; date +%Z").await;
+    for seen in ["PATH=/client/bin:/usr/bin:/bin", "TZ=Asia/Tokyo"] {
+        assert!(text.contains(seen), "{text}");
+    }
+    assert!(!text.contains("LD_PRELOAD") && !text.contains("CARGO"), "{text}");
+}
+
+#[tokio::test]
 async fn other_processes_cannot_be_touched() {
-    let bench = locked(Project::None, |_| {}).await;
-    let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-    let (daemon, pid) = (std::process::id(), other.id());
-    for command in [
-        format!("kill -9 {pid}"),
-        format!("kill -0 {daemon}"),
-        format!("kill -TERM {daemon}"),
-        format!("cat /proc/{pid}/environ"),
-        format!("cat /proc/{daemon}/maps"),
-        format!("ls -l /proc/{daemon}/fd/"),
-        format!("echo x > /proc/{daemon}/mem"),
-        "kill -9 1".to_owned() + "; cat /proc/1/environ",
-    ] {
-        bench.barred(&command).await;
-    }
-    if python() {
-        for call in [
-            format!("ptrace(16, {pid}, 0, 0)"),
-            format!("syscall(310, {pid}, 0, 0, 0, 0, 0)"),
-            "syscall(250, 0, 0)".to_owned(),
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
+        let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let (daemon, pid) = (std::process::id(), other.id());
+        for command in [
+            format!("kill -9 {pid}"),
+            format!("kill -0 {daemon}"),
+            format!("kill -TERM {daemon}"),
+            format!("cat /proc/{pid}/environ"),
+            format!("cat /proc/{daemon}/maps"),
+            format!("ls -l /proc/{daemon}/fd/"),
+            format!("echo x > /proc/{daemon}/mem"),
+            "kill -9 1".to_owned() + "; cat /proc/1/environ",
         ] {
-            bench
-                .barred(&format!(
-                    "/usr/bin/python3 -c 'import ctypes, sys; sys.exit(0 if ctypes.CDLL(None).{call} >= 0 else 1)'"
-                ))
-                .await;
+            bench.barred(&command).await;
         }
+        if python() {
+            for call in [
+                format!("ptrace(16, {pid}, 0, 0)"),
+                format!("syscall(310, {pid}, 0, 0, 0, 0, 0)"),
+                "syscall(250, 0, 0)".to_owned(),
+            ] {
+                bench
+                    .barred(&format!(
+                        "/usr/bin/python3 -c 'import ctypes, sys; sys.exit(0 if ctypes.CDLL(None).{call} >= 0 else 1)'"
+                    ))
+                    .await;
+            }
+        }
+        bench.sh("kill -9 -1").await;
+        assert!(other.try_wait().unwrap().is_none(), "it lives");
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
-    bench.sh("kill -9 -1").await;
-    assert!(other.try_wait().unwrap().is_none(), "it lives");
-    other.kill().unwrap();
-    other.wait().unwrap();
 }
 
 #[tokio::test]
@@ -376,47 +426,52 @@ async fn background_children_do_not_outlive_the_call() {
     .into_iter()
     .enumerate()
     {
-        let bench = locked(Project::None, |_| {}).await;
-        let number = format!("1000.{}{number}", std::process::id());
-        let text = bench.allowed(&template.replace("NUMBER", &number)).await;
-        assert_eq!(named(&number), 0, "{template}");
-        assert!(text.contains("[1 background process ended with the command]\nstdout:\ndone"), "{template}: {text}");
+        for namespaces in STRENGTHS {
+            let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
+            let number = format!("1000.{}{number}", std::process::id());
+            let text = bench.allowed(&template.replace("NUMBER", &number)).await;
+            assert_eq!(named(&number), 0, "{template}");
+            let said = "[1 background process ended with the command]\nstdout:\ndone";
+            assert!(text.contains(said), "{namespaces} {template}: {text}");
+        }
     }
 }
 
 #[tokio::test]
 async fn a_limit_a_cancel_and_an_abandoned_call_end_everything() {
-    let bench = locked(Project::None, |_| {}).await;
-    let number = format!("2000.{}", std::process::id());
-    let command = format!(
-        "trap 'echo tidied > outputs/t; exit' TERM; (trap '' TERM; exec env -i setsid sleep {number}) & touch temp/runs; \
-         while :; do sleep 0.05; done"
-    );
-    let output = bench.call("run_bash_command", json!({"command": command, "timeout_s": 1})).await;
-    assert_eq!(output.error, Some(ToolErrorCode::Timeout), "{}", output.text);
-    assert_eq!(bench.content("outputs/t"), b"tidied\n");
-    assert_eq!(named(&number), 0);
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
+        let number = format!("2000.{}", std::process::id());
+        let command = format!(
+            "trap 'echo tidied > outputs/t; exit' TERM; (trap '' TERM; exec env -i setsid sleep {number}) & touch temp/runs; \
+             while :; do sleep 0.05; done"
+        );
+        let output = bench.call("run_bash_command", json!({"command": command, "timeout_s": 1})).await;
+        assert_eq!(output.error, Some(ToolErrorCode::Timeout), "{}", output.text);
+        assert_eq!(bench.content("outputs/t"), b"tidied\n");
+        assert_eq!(named(&number), 0);
 
-    let stubborn =
-        format!("trap '' TERM; env -i setsid sleep {number} & touch temp/stubborn; while :; do sleep 0.05; done");
-    let output = bench.call("run_bash_command", json!({"command": stubborn, "timeout_s": 1})).await;
-    assert_eq!(output.error, Some(ToolErrorCode::Timeout), "{}", output.text);
-    assert_eq!(named(&number), 0);
+        let stubborn =
+            format!("trap '' TERM; env -i setsid sleep {number} & touch temp/stubborn; while :; do sleep 0.05; done");
+        let output = bench.call("run_bash_command", json!({"command": stubborn, "timeout_s": 1})).await;
+        assert_eq!(output.error, Some(ToolErrorCode::Timeout), "{}", output.text);
+        assert_eq!(named(&number), 0);
 
-    fs::remove_file(bench.real("temp/runs")).unwrap();
-    tokio::select! {
-        _ = bench.sh(&command) => panic!("it must not end"),
-        () = eventually("the command runs", || bench.real("temp/runs").exists() && named(&number) == 1) => {}
+        fs::remove_file(bench.real("temp/runs")).unwrap();
+        tokio::select! {
+            _ = bench.sh(&command) => panic!("it must not end"),
+            () = eventually("the command runs", || bench.real("temp/runs").exists() && named(&number) == 1) => {}
+        }
+        eventually("all are gone", || named(&number) == 0).await;
+
+        fs::remove_file(bench.real("temp/runs")).unwrap();
+        let (output, ()) = tokio::join!(bench.sh(&command), async {
+            eventually("the command runs", || bench.real("temp/runs").exists()).await;
+            bench.context.cancel.cancel();
+        });
+        assert_eq!(output.error, Some(ToolErrorCode::Cancelled), "{}", output.text);
+        assert_eq!(named(&number), 0);
     }
-    eventually("all are gone", || named(&number) == 0).await;
-
-    fs::remove_file(bench.real("temp/runs")).unwrap();
-    let (output, ()) = tokio::join!(bench.sh(&command), async {
-        eventually("the command runs", || bench.real("temp/runs").exists()).await;
-        bench.context.cancel.cancel();
-    });
-    assert_eq!(output.error, Some(ToolErrorCode::Cancelled), "{}", output.text);
-    assert_eq!(named(&number), 0);
 }
 
 #[tokio::test]
@@ -457,21 +512,24 @@ async fn a_killed_daemon_takes_its_commands_along() {
     // This test is run again as another process, which is then killed as a daemon might be.
     const MARK: &str = "AGENTD_TEST_KILLED_DAEMON";
     if let Ok(number) = std::env::var(MARK) {
-        let bench = locked(Project::None, |_| {}).await;
+        let namespaces = number.ends_with('1');
+        let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
         bench.sh(&format!("(trap '' HUP TERM; exec env -i setsid sleep {number}) & sleep {number}")).await;
         return;
     }
-    let number = format!("3000.{}", std::process::id());
-    let mut daemon = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "sandbox::a_killed_daemon_takes_its_commands_along"])
-        .env(MARK, &number)
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
-    eventually("both run", || named(&number) == 2).await;
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
-    eventually("both are gone", || named(&number) == 0).await;
+    for strength in [1, 0] {
+        let number = format!("3000.{}{strength}", std::process::id());
+        let mut daemon = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "sandbox::a_killed_daemon_takes_its_commands_along"])
+            .env(MARK, &number)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        eventually("both run", || named(&number) == 2).await;
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        eventually("both are gone", || named(&number) == 0).await;
+    }
 }
 
 #[tokio::test]

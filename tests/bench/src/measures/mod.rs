@@ -5,8 +5,11 @@
 mod first_token;
 mod journal;
 mod many_turns;
+mod policy;
 mod relay;
 mod run_command;
+mod sandbox;
+mod snapshot;
 mod start_up;
 mod turn;
 
@@ -27,6 +30,12 @@ pub(crate) enum Subject {
     Start,
     /// Memory, idle and with 500 turns at once
     ManyTurns,
+    /// Judging a command
+    Policy,
+    /// Recording what a command changes in a tree of 20,000 files
+    Snapshot,
+    /// What the sandbox adds to a command
+    Sandbox,
     /// Durable events a second, and sessions of 10,000 items
     Journal,
 }
@@ -47,6 +56,9 @@ impl Subject {
             Self::Run => run_command::measure().await,
             Self::Start => start_up::measure().await,
             Self::ManyTurns => many_turns::measure().await,
+            Self::Policy => policy::measure().await,
+            Self::Snapshot => snapshot::measure().await,
+            Self::Sandbox => sandbox::measure().await,
             Self::Journal => journal::measure().await,
         }
     }

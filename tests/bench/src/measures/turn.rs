@@ -42,6 +42,7 @@ pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRe
             on_interrupt: OnInterrupt::Deny,
             if_busy: IfBusy::Refuse,
             client: "agentd-bench".to_owned(),
+            environment: Default::default(),
         },
     }
 }

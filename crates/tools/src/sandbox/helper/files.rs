@@ -71,7 +71,8 @@ fn allow(
 ) -> Step<RulesetCreated> {
     let hidden: Vec<PathBuf> = if namespaces { Vec::new() } else { hidden_below(path, policy) };
     if hidden.is_empty() {
-        return allow_one(rules, path, access);
+        let link = if path.starts_with(&policy.own) { libc::O_NOFOLLOW } else { 0 };
+        return allow_opened(rules, path, access, link);
     }
     allow_around(rules, path, access, &hidden)
 }
@@ -106,11 +107,16 @@ fn allow_around(
 }
 
 fn allow_one(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Step<RulesetCreated> {
+    allow_opened(rules, path, access, 0)
+}
+
+fn allow_opened(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>, flags: i32) -> Step<RulesetCreated> {
     // What is not there cannot be reached.
-    let Ok(opened) = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path) else { return Ok(rules) };
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_PATH | flags).open(path);
+    let Ok(opened) = opened else { return Ok(rules) };
     let Ok(metadata) = opened.metadata() else { return Ok(rules) };
     let kind = metadata.file_type();
-    if kind.is_socket() {
+    if kind.is_socket() || kind.is_symlink() {
         return Ok(rules);
     }
     let access = if kind.is_dir() { access } else { access & AccessFs::from_file(KNOWN) };

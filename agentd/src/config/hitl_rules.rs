@@ -1,0 +1,73 @@
+//! `hitl_rules.yaml`: what may run, and when a person is asked.
+
+use std::{path::PathBuf, sync::Arc};
+
+use agentd_engine::policy::{Policy, RuleError, RuleFile, Rules};
+
+use super::{
+    ConfigError, Sources,
+    error::Place,
+    layers::{SourceFile, Subject},
+    origin::{Origin, Origins},
+    yaml,
+};
+
+/// Where the keys of this file stand among all keys.
+const PREFIX: &str = "hitl_rules";
+
+/// The rules of all layers.
+#[derive(Debug, Clone)]
+pub struct RuleSettings {
+    /// All files, laid over each other.
+    pub file: RuleFile,
+    /// The same, ready for use.
+    pub policy: Arc<Policy>,
+}
+
+pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<RuleSettings, ConfigError> {
+    let mut rules = RuleFile::default();
+    for file in sources.files_about(Subject::HitlRules) {
+        lay(file, sources, &mut rules, origins)?;
+    }
+    let compiled = Rules::compile(&rules).map_err(|error| describe(sources, origins, &error))?;
+    Ok(RuleSettings { file: rules, policy: Arc::new(Policy::new(compiled)) })
+}
+
+/// The rules of one file alone, for who wants to try it before it is used.
+///
+/// # Errors
+/// The first thing in it that makes no sense, with its place.
+pub fn over(sources: &Sources, text: String, path: PathBuf) -> Result<RuleSettings, ConfigError> {
+    let mut tried = sources.clone();
+    tried.files.retain(|file| !(file.subject == Subject::HitlRules && matches!(file.origin, Origin::User(_))));
+    tried.files.push(SourceFile { subject: Subject::HitlRules, origin: Origin::User(path), text });
+    resolve(&tried, &mut Origins::default())
+}
+
+fn lay(file: &SourceFile, sources: &Sources, rules: &mut RuleFile, origins: &mut Origins) -> Result<(), ConfigError> {
+    let over: RuleFile = yaml::parse(file, &sources.env.texts())?;
+    rules.overlay(over, &mut |key| origins.set(format!("{PREFIX}.{key}"), &file.origin));
+    Ok(())
+}
+
+/// Where the value stands: in the highest layer that set it, in the first line that holds it.
+fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigError {
+    let message = format!("{}: {}", error.key, error.message);
+    let hint = "patterns are regular expressions without look-around; in double quotes, write each backslash twice";
+    let Some(origin) = origins.get(&format!("{PREFIX}.{}", error.key)) else {
+        return ConfigError::new(Place::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
+    };
+    let file = sources.files_about(Subject::HitlRules).find(|file| file.origin == *origin);
+    let place = file.and_then(|file| find(&file.text, &error.value));
+    ConfigError::new(Place::File(origin.path(), place), message).with_hint(hint)
+}
+
+/// The line and column of a value, as it is written plainly or between quotes.
+fn find(text: &str, value: &str) -> Option<(u64, u64)> {
+    let written = [value.to_owned(), value.replace('\\', "\\\\"), value.replace('\'', "''")];
+    let at = |(number, line): (usize, &str)| {
+        let column = written.iter().filter(|value| !value.is_empty()).find_map(|value| line.find(value.as_str()))?;
+        Some((number as u64 + 1, column as u64 + 1))
+    };
+    text.lines().enumerate().find_map(at)
+}

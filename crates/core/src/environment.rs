@@ -1,0 +1,200 @@
+//! The environment of a client, as its tools see it: only what was allowed, whoever sent it.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+
+/// What every client may pass: where programs are, how to speak, and what time it is.
+const ALWAYS: [&str; 5] = ["PATH", "LANG", "LANGUAGE", "LC_*", "TZ"];
+
+/// What nobody may pass, whatever a configuration says: these load code, run code, or lead to keys and to other programs
+/// of the person. The home and what follows from it belong to the session.
+const NEVER: [&str; 29] = [
+    "AGENTD_*",
+    "BASHOPTS",
+    "BASH_*",
+    "DBUS_*",
+    "DYLD_*",
+    "ENV",
+    "GLIBC_TUNABLES",
+    "GPG_AGENT_INFO",
+    "HOME",
+    "IFS",
+    "LD_*",
+    "NODE_OPTIONS",
+    "PERL5OPT",
+    "PROJECT",
+    "PROMPT_COMMAND",
+    "PS4",
+    "PWD",
+    "PYTHONSTARTUP",
+    "RUBYOPT",
+    "SHELL",
+    "SHELLOPTS",
+    "SHLVL",
+    "SSH_*",
+    "SUDO_*",
+    "TMPDIR",
+    "WAYLAND_*",
+    "WORKSPACE",
+    "XAUTHORITY",
+    "_",
+];
+
+/// Words of names whose values are secrets.
+const SECRET: [&str; 9] =
+    ["AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "TOKEN"];
+
+/// How many variables are kept, and how many bytes of one.
+const MOST: usize = 128;
+const LONGEST: usize = 32 * 1024;
+
+/// Variables that were allowed. Nothing else makes one but reading it back from where it was stored.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClientEnvironment(BTreeMap<String, String>);
+
+impl ClientEnvironment {
+    /// What a client wants to pass, before anybody has looked at it.
+    #[must_use]
+    pub fn unjudged(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self(variables.into_iter().collect())
+    }
+
+    /// What of it may be passed: the names that always may, and those that the configuration adds. A name may end with
+    /// `*` for all that begin so.
+    #[must_use]
+    pub fn allowed(self, added: &[String]) -> Self {
+        let fits = |name: &str, value: &str| {
+            let named = ALWAYS.iter().any(|pattern| matches(pattern, name))
+                || added.iter().any(|pattern| matches(pattern, name));
+            named && !is_barred(name) && value.len() <= LONGEST && !value.contains('\0')
+        };
+        Self(self.0.into_iter().filter(|(name, value)| fits(name, value)).take(MOST).collect())
+    }
+
+    /// The names, some with `*`, that a client is asked to send.
+    #[must_use]
+    pub fn wanted(added: &[String]) -> Vec<String> {
+        ALWAYS.iter().map(ToString::to_string).chain(added.iter().filter(|name| !is_barred(name)).cloned()).collect()
+    }
+
+    /// Whether a client that was asked for these names should send this one.
+    #[must_use]
+    pub fn is_wanted(wanted: &[String], name: &str) -> bool {
+        wanted.iter().any(|pattern| matches(pattern, name)) && !is_barred(name)
+    }
+
+    /// Whether there is nothing: the client sent nothing, or nothing of it was allowed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The variables, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// Names only: what a variable holds is nobody's business.
+impl fmt::Debug for ClientEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => pattern == name,
+    }
+}
+
+fn is_barred(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '*';
+    let mut words = upper.split('_');
+    upper.is_empty()
+        || upper.starts_with(|c: char| c.is_ascii_digit())
+        || upper.len() > 128
+        || !upper.chars().all(is_name)
+        || NEVER.iter().any(|pattern| matches(pattern, &upper))
+        || words.any(|word| SECRET.contains(&word) || word.ends_with("KEY") || word.ends_with("TOKEN"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_allowed_passes() {
+        let added = ["RUSTUP_HOME", "NIX_*", "GITHUB_TOKEN", "LD_PRELOAD", "MY_*", "*"].map(str::to_owned);
+        #[track_caller]
+        fn check(name: &str, added: &[String], passes: bool) {
+            let sent = ClientEnvironment::unjudged([(name.to_owned(), "value".to_owned())]);
+            assert_eq!(!sent.allowed(added).is_empty(), passes, "{name} with {added:?}");
+        }
+        for name in ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"] {
+            check(name, &[], true);
+        }
+        for name in ["RUSTUP_HOME", "NIX_PATH", "MY_COLOUR"] {
+            check(name, &[], false);
+            check(name, &added, true);
+        }
+        for name in [
+            "LD_PRELOAD",
+            "LD_LIBRARY_PATH",
+            "ld_preload",
+            "DYLD_INSERT_LIBRARIES",
+            "BASH_ENV",
+            "ENV",
+            "PROMPT_COMMAND",
+            "BASH_FUNC_ls%%",
+            "BASH_FUNC_x",
+            "IFS",
+            "PS4",
+            "SHELLOPTS",
+            "SSH_AUTH_SOCK",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "GITHUB_TOKEN",
+            "OPENAI_API_KEY",
+            "AWS_SECRET_ACCESS_KEY",
+            "MY_PASSWORD",
+            "MY_APIKEY",
+            "NPM_AUTHTOKEN",
+            "HOME",
+            "TMPDIR",
+            "WORKSPACE",
+            "AGENTD_COMMAND",
+            "",
+            "A=B",
+            "A B",
+            "1A",
+            "PATH\n",
+        ] {
+            check(name, &[], false);
+            check(name, &added, false);
+        }
+        let nul = ClientEnvironment::unjudged([("PATH".to_owned(), "/bin\0".to_owned())]);
+        assert!(nul.allowed(&[]).is_empty());
+        let long = ClientEnvironment::unjudged([("PATH".to_owned(), "x".repeat(LONGEST + 1))]);
+        assert!(long.allowed(&[]).is_empty());
+        let many = ClientEnvironment::unjudged((0..1000).map(|number| (format!("LC_{number}"), String::new())));
+        assert_eq!(many.allowed(&[]).iter().count(), MOST);
+    }
+
+    #[test]
+    fn a_client_is_asked_for_no_more_than_may_pass() {
+        let wanted = ClientEnvironment::wanted(&["NIX_*".to_owned(), "GITHUB_TOKEN".to_owned()]);
+        assert_eq!(wanted, ["PATH", "LANG", "LANGUAGE", "LC_*", "TZ", "NIX_*"]);
+        assert!(ClientEnvironment::is_wanted(&wanted, "NIX_PATH"));
+        assert!(!ClientEnvironment::is_wanted(&wanted, "NIX_TOKEN") && !ClientEnvironment::is_wanted(&wanted, "HOME"));
+    }
+
+    #[test]
+    fn values_are_not_shown() {
+        let environment = ClientEnvironment::unjudged([("PATH".to_owned(), "/private".to_owned())]);
+        assert_eq!(format!("{environment:?}"), r#"{"PATH"}"#);
+    }
+}

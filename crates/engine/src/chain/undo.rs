@@ -1,0 +1,210 @@
+//! What calls change in files is recorded, whoever changes it; and `undo_patch` takes the last edit back.
+
+use agentd_core::{
+    item::{Item, ItemBody},
+    tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
+    undo::{UndoOutcome, Undone, UndoneFile, folded, reversed},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Invocation, Link, Next};
+use crate::turn::{Stop, dispatch};
+
+const NAME: &str = "undo_patch";
+
+/// Characters of a diff that the model is shown of a conflict at the most.
+const MAX_SHOWN: usize = 4000;
+
+pub(crate) struct Undo;
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Arguments {
+    path: Option<String>,
+}
+
+impl Link for Undo {
+    fn name(&self) -> &'static str {
+        "undo"
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec {
+            name: NAME.to_owned(),
+            description: "Takes back what your last call of a tool that edits files (apply_patch, edit_file, \
+                          write_file) did in this session, all of it or nothing: the files are again as they were \
+                          before that call. Call it again to take back the one before. It does not take back what \
+                          commands did."
+                .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "path": {
+                        "type": "string",
+                        "description": "Take back the last call that changed this file instead of the last of all."
+                    }
+                },
+                "additionalProperties": false
+            }),
+            effect: Effect::Write,
+        }]
+    }
+
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+        (call.call.name == NAME).then(|| foresee(call).boxed())
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        if call.call.name == NAME {
+            return take_back(call).boxed();
+        }
+        let effect = call.context.tool(&call.call.name).map(|tool| tool.effect);
+        if matches!(effect, Some(Effect::Write | Effect::Execute)) {
+            record(call, next).boxed()
+        } else {
+            next.run(call)
+        }
+    }
+}
+
+/// Lets the call run between two looks at the files.
+async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, Stop> {
+    let context = call.context;
+    let tool_context = context.tool_context(call.call);
+    let paths = context.toolbox.changes(&tool_context, call.call);
+    let looked = context.snapshots.before(&tool_context, paths.as_deref()).await;
+    let mut output = next.run(call).await?;
+    let changes = match looked {
+        Ok(()) => context.snapshots.after(&tool_context).await,
+        Err(error) => Err(error),
+    };
+    let notes = match changes {
+        Ok(changes) => {
+            output.files = seen_and_told(changes.files, output.files, paths.as_deref());
+            changes.notes
+        }
+        Err(error) => {
+            tracing::warn!(call = %call.call.call_id, "the changes of a call are not recorded: {error}");
+            vec![error.to_string()]
+        }
+    };
+    if !notes.is_empty() {
+        output.text.push_str(&format!("\n[not recorded, and cannot be undone: {}]", notes.join("; ")));
+    }
+    Ok(output)
+}
+
+/// What was seen to change. What a tool says that it changed is only told of where nobody looked there: elsewhere it is
+/// what was seen, perhaps under another name, because the tool wrote through a link.
+fn seen_and_told(seen: Vec<FileChange>, told: Vec<FileChange>, paths: Option<&[String]>) -> Vec<FileChange> {
+    let elsewhere = |file: &FileChange| match paths {
+        Some(paths) => !paths.contains(&file.path) && !seen.iter().any(|seen| seen.path == file.path),
+        None => seen.is_empty(),
+    };
+    let told: Vec<FileChange> = told.into_iter().filter(elsewhere).collect();
+    seen.into_iter().chain(told).collect()
+}
+
+async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
+    let undone = try_undo(call, true).await?;
+    Ok(Some(undone.files.iter().map(described).collect::<Vec<_>>().join("\n")))
+}
+
+async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+    dispatch::begin(call).await?;
+    let undone = match try_undo(call, true).await {
+        Ok(_) => try_undo(call, false).await,
+        Err(output) => Err(output),
+    };
+    Ok(match undone {
+        Ok(Undone { files, changes }) => {
+            let told: Vec<String> = files.iter().map(|file| format!("{}: {}", file.path, told(file))).collect();
+            ToolOutput { files: changes, ..ToolOutput::ok(format!("Taken back.\n{}", told.join("\n"))) }
+        }
+        Err(output) => output,
+    })
+}
+
+/// Takes the call that is meant back, or foresees it. What cannot be taken back whole is not taken back at all.
+async fn try_undo(call: &Invocation<'_>, preview: bool) -> Result<Undone, ToolOutput> {
+    let context = call.context;
+    let written = if call.call.arguments.trim().is_empty() { "{}" } else { &call.call.arguments };
+    let arguments: Arguments = serde_json::from_str(written).map_err(|error| {
+        ToolOutput::error(ToolErrorCode::InvalidArgs, format!("{NAME} takes {{}} or {{\"path\": \"…\"}}: {error}"))
+    })?;
+    let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
+    let history = call.history.iter().map(AsRef::as_ref);
+    let Some(edit) = last_edit(history, is_edit, arguments.path.as_deref()) else {
+        let of = arguments.path.map(|path| format!(" of {path}")).unwrap_or_default();
+        return Err(ToolOutput::error(ToolErrorCode::Tool, format!("there is no edit{of} left to take back")));
+    };
+    let changes = folded(&edit.files);
+    let undone = context.snapshots.undo(context.session_id, &context.workspace, changes, preview).await;
+    let undone = undone.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
+    let refused: Vec<String> = undone
+        .files
+        .iter()
+        .filter(|file| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed))
+        .map(described)
+        .collect();
+    if refused.is_empty() {
+        return Ok(undone);
+    }
+    let what = if undone.changes.is_empty() { "nothing was taken back" } else { "not all of it was taken back" };
+    let text = format!("{what}; edit the files yourself where that is still wanted\n{}", refused.join("\n"));
+    Err(ToolOutput { files: undone.changes, ..ToolOutput::error(ToolErrorCode::Tool, text) })
+}
+
+/// The last edit that stands: those that were taken back are found by their changes, which lead back the same way.
+fn last_edit<'a>(
+    history: impl Iterator<Item = &'a Item>,
+    is_edit: impl Fn(&str) -> bool,
+    path: Option<&str>,
+) -> Option<&'a ToolResult> {
+    let mut edits: Vec<&ToolResult> = Vec::new();
+    for item in history {
+        let ItemBody::ToolResult(result) = &item.body else { continue };
+        if result.files.is_empty() {
+            continue;
+        }
+        if result.name == NAME {
+            let leads_back = |edit: &&ToolResult| {
+                let back: Vec<FileChange> = folded(&edit.files).iter().map(reversed).collect();
+                result.files.iter().all(|file| back.contains(file))
+            };
+            if let Some(index) = edits.iter().rposition(leads_back) {
+                edits.remove(index);
+            }
+        } else if is_edit(&result.name) {
+            edits.push(result);
+        }
+    }
+    let plain = |path: &str| path.trim_start_matches("./").trim_matches('/').to_owned();
+    let is_meant = |edit: &&ToolResult| match path {
+        Some(path) => edit.files.iter().any(|file| plain(&file.path) == plain(path)),
+        None => true,
+    };
+    edits.into_iter().rev().find(is_meant)
+}
+
+/// A file for a person: the diff where there is one, else a sentence.
+fn described(file: &UndoneFile) -> String {
+    let reason = file.reason.as_deref().map(|reason| format!("{}: {reason}", file.path));
+    let diff = file.diff.as_deref().map(|diff| diff.chars().take(MAX_SHOWN).collect::<String>());
+    match (reason, diff) {
+        (Some(reason), Some(diff)) => format!("{reason}\n{diff}"),
+        (Some(text), None) | (None, Some(text)) => text,
+        (None, None) => format!("{}: {}", file.path, told(file)),
+    }
+}
+
+fn told(file: &UndoneFile) -> &'static str {
+    match (file.outcome, file.change) {
+        (UndoOutcome::Already, _) => "was already as it had been",
+        (_, FileChangeKind::Created) => "is back",
+        (_, FileChangeKind::Modified) => "is as it was",
+        (_, FileChangeKind::Deleted) => "is removed",
+    }
+}

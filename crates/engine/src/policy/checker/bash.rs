@@ -1,0 +1,173 @@
+//! What one part of a command would do, as far as its words tell.
+
+use std::path::Path;
+
+use agentd_core::policy::Risk;
+
+use super::{
+    environment, files,
+    paths::{self, Place},
+    programs,
+};
+use crate::policy::{
+    command::{Part, Redirect, word::Word},
+    opinion::{Opinion, strictest},
+};
+
+/// Programs that change the files which they name.
+const CHANGERS: [&str; 30] = [
+    "rm",
+    "rmdir",
+    "unlink",
+    "shred",
+    "srm",
+    "mv",
+    "cp",
+    "ln",
+    "link",
+    "install",
+    "touch",
+    "mkdir",
+    "mkfifo",
+    "mknod",
+    "tee",
+    "sponge",
+    "truncate",
+    "fallocate",
+    "dd",
+    "chmod",
+    "chown",
+    "chgrp",
+    "setfacl",
+    "chattr",
+    "rsync",
+    "unzip",
+    "tar",
+    "patch",
+    "curl",
+    "wget",
+];
+/// Where programs of the system lie.
+const PROGRAM_FOLDERS: [&str; 6] =
+    ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
+
+/// The checker's opinion of a part, where it has one.
+pub(in crate::policy) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
+    let mut found = part.findings.clone();
+    found.extend(part.redirects.iter().filter_map(|redirect| redirected(redirect, roots)));
+    for name in part.arguments().iter().filter(|_| declares(part.program())).filter(|word| !word.text.starts_with('-'))
+    {
+        environment::check(name.text.split(['=', '[']).next().unwrap_or_default(), &mut found);
+    }
+    if let Some(program) = part.words.first() {
+        found.extend(program_word(program, roots));
+        found.extend(
+            part.words.iter().filter(|word| paths::is_secret(&word.text)).map(|word| {
+                Opinion::asks(Risk::High, format!("{} looks like a file of secrets", shortened(&word.text)))
+            }),
+        );
+        found.extend(programs::check(part, roots));
+        if CHANGERS.contains(&part.program()) {
+            found.extend(part.arguments().iter().filter_map(|word| changed(part.program(), word, roots)));
+        }
+    }
+    strictest(found)
+}
+
+/// Builtins that set variables by their arguments.
+fn declares(program: &str) -> bool {
+    matches!(
+        program,
+        "export"
+            | "declare"
+            | "typeset"
+            | "local"
+            | "readonly"
+            | "unset"
+            | "read"
+            | "getopts"
+            | "mapfile"
+            | "readarray"
+    )
+}
+
+/// A name of a program that is no plain name.
+fn program_word(program: &Word, roots: &[&Path]) -> Option<Opinion> {
+    if !program.is_static() || program.globs {
+        return Some(Opinion::unknown("the name of the program is put together while it runs"));
+    }
+    let text = program.text.as_str();
+    if text.trim() != text || text.is_empty() {
+        return Some(Opinion::asks(Risk::High, "the name of the program is blank"));
+    }
+    let placed = text.contains('/')
+        && !PROGRAM_FOLDERS.iter().any(|folder| text.strip_prefix(folder).is_some_and(|name| !name.contains('/')));
+    let odd = placed && matches!(paths::place(program, roots), Place::System | Place::Temporary);
+    odd.then(|| {
+        Opinion::asks(Risk::High, format!("it runs {} from a folder where programs do not belong", shortened(text)))
+    })
+}
+
+fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<Opinion> {
+    if redirect.is_harmless() || redirect.operator.starts_with("<<") {
+        return None;
+    }
+    let (target, text) = (&redirect.target, redirect.target.text.as_str());
+    if text.starts_with("/dev/tcp/") || text.starts_with("/dev/udp/") {
+        return Some(Opinion::asks(Risk::Critical, "it opens a connection to another machine"));
+    }
+    if paths::is_secret(text) {
+        return Some(Opinion::asks(Risk::High, format!("{} looks like a file of secrets", shortened(text))));
+    }
+    if !redirect.writes {
+        return None;
+    }
+    if !target.is_static() || target.globs {
+        return Some(Opinion::unknown("it writes to a file whose name is put together while it runs"));
+    }
+    written(target, roots).or_else(|| files::path(text))
+}
+
+/// What is wrong with writing there.
+fn written(word: &Word, roots: &[&Path]) -> Option<Opinion> {
+    let shown = shortened(&word.text);
+    match paths::place(word, roots) {
+        Place::System => Some(Opinion::asks(Risk::Critical, format!("it writes to {shown}, which the machine needs"))),
+        Place::Outside => {
+            Some(Opinion::asks(Risk::High, format!("it writes to {shown}, outside the session's folders")))
+        }
+        Place::Inside | Place::Temporary => None,
+    }
+}
+
+/// What is wrong with a program that changes the files which it names.
+fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<Opinion> {
+    let text = word.text.as_str();
+    let value = match text.strip_prefix('-') {
+        Some(option) => match option.split_once('=') {
+            Some((_, value)) => value,
+            // The value may follow its letter without a blank.
+            None => option.find(['/', '~']).map(|at| &option[at..])?,
+        },
+        // `of=/dev/sda`
+        None if program == "dd" => text.split_once('=').map_or(text, |(_, value)| value),
+        None => text,
+    };
+    if matches!(value, "/dev/null" | "/dev/zero" | "/dev/urandom" | "/dev/stdout" | "/dev/stderr" | "/dev/stdin")
+        || value.contains("://")
+    {
+        return None;
+    }
+    let part = Word { text: value.to_owned(), ..word.clone() };
+    let home = value.starts_with(['~', '/']) || value.starts_with("$HOME") || value.starts_with("${HOME");
+    if word.is_static() || home { written(&part, roots) } else { None }.or_else(|| files::path(value))
+}
+
+/// A text as it is shown inside a sentence.
+pub(super) fn shortened(text: &str) -> String {
+    let mut shown: String = text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,134 @@
+//! What git would do: it runs programs that options and its configuration name, and it can lose work.
+
+use std::path::Path;
+
+use agentd_core::policy::Risk;
+
+use super::paths::{self, Place};
+use crate::policy::{command::word::Word, opinion::Opinion};
+
+/// Global options after which another word is their value.
+const VALUED: [&str; 5] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
+/// Options that name a program, a file of options or another machine, at any place.
+const RUNNING: [&str; 16] = [
+    "-c",
+    "--exec-path",
+    "--config-env",
+    "--upload-pack",
+    "--receive-pack",
+    "--exec",
+    "--ext-diff",
+    "--textconv",
+    "--config",
+    "--template",
+    "--extcmd",
+    "--open-files-in-pager",
+    "--remote=",
+    "--git-dir",
+    "--work-tree",
+    "--separate-git-dir",
+];
+/// Subcommands that run programs, or send.
+const FAR_REACHING: [&str; 19] = [
+    "push",
+    "filter-branch",
+    "filter-repo",
+    "submodule",
+    "difftool",
+    "mergetool",
+    "daemon",
+    "instaweb",
+    "send-email",
+    "upload-pack",
+    "receive-pack",
+    "credential",
+    "update-ref",
+    "hook",
+    "maintenance",
+    "fast-import",
+    "remote-ext",
+    "shell",
+    "svn",
+];
+
+/// The subcommand and what follows it.
+pub(super) fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
+    let mut at = 0;
+    while let Some(word) = arguments.get(at) {
+        if VALUED.contains(&word.text.as_str()) {
+            at += 2;
+        } else if word.text.starts_with('-') {
+            at += 1;
+        } else {
+            return Some((&word.text, &arguments[at + 1..]));
+        }
+    }
+    None
+}
+
+/// What is dangerous about it.
+pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<Opinion> {
+    let asks = |why: String| Some(Opinion::asks(Risk::High, why));
+    let (name, rest) = subcommand(arguments)?;
+    let globals = &arguments[..arguments.len() - rest.len() - 1];
+    let running = |word: &&Word| {
+        let text = word.text.as_str();
+        RUNNING.iter().any(|option| if option.len() == 2 { text == *option } else { text.starts_with(option) })
+            || text.contains("ext::")
+    };
+    let global = globals.iter().find(|word| running(word) || word.text.starts_with("-c"));
+    // `-c` behind the subcommand is the short name of harmless options, but for clone.
+    let local = rest.iter().find(|word| running(word) && (word.text != "-c" || name == "clone"));
+    if let Some(word) = global.or(local) {
+        return asks(format!("git with {} can run other programs", super::bash::shortened(&word.text)));
+    }
+    if globals.iter().any(|word| matches!(paths::place(word, roots), Place::System)) {
+        return asks("git works in a folder which the machine needs".to_owned());
+    }
+    if FAR_REACHING.contains(&name) {
+        return asks(format!("git {name} runs programs, or sends what cannot be taken back"));
+    }
+    let has = |options: &[&str]| {
+        rest.iter().any(|word| {
+            options.iter().any(|option| match option.strip_prefix('-').filter(|letter| letter.len() == 1) {
+                Some(letter) => {
+                    word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains(letter)
+                }
+                None => word.text.starts_with(option),
+            })
+        })
+    };
+    let operands = rest.iter().filter(|word| !word.text.starts_with('-')).count();
+    let first = rest.first().map_or("", |word| word.text.as_str());
+    let loses = match name {
+        "clean" => has(&["-f", "--force"]),
+        "reset" => has(&["--h", "--m", "--k"]),
+        "checkout" | "switch" | "restore" => {
+            has(&["-f", "--force", "--discard"])
+                || rest.iter().any(|word| matches!(word.text.as_str(), "--" | "." | ":/" | "*"))
+        }
+        "branch" | "tag" => has(&["-D", "-d", "--delete", "--force", "-M"]),
+        "stash" => matches!(first, "drop" | "clear"),
+        "reflog" => matches!(first, "expire" | "delete"),
+        "gc" | "prune" => true,
+        "rm" => has(&["-r", "-f", "--force"]),
+        "worktree" => first == "remove",
+        _ => false,
+    };
+    if loses {
+        return asks(format!("git {name} can lose work for good"));
+    }
+    let runs = match name {
+        "rebase" => has(&["-x", "--ex", "-i", "--interactive"]),
+        "bisect" => matches!(first, "run" | "view" | "visualize"),
+        "grep" => has(&["-O", "--open"]),
+        "archive" => has(&["-o", "--output", "--remote", "--exec"]),
+        "config" => {
+            operands > 1
+                || has(&["--add", "--unset", "--replace", "--edit", "-e", "--remove", "--rename", "--file", "-f"])
+        }
+        "diff" | "log" | "show" => has(&["--output", "--outp", "--ext", "--textc"]),
+        _ => false,
+    };
+    runs.then(|| Opinion::asks(Risk::High, format!("git {name} can run programs or write files this way")))
+}

@@ -1,0 +1,16 @@
+//! The first layer: what is known of a tool without any file of rules. It cannot be switched off.
+//!
+//! - `bash`: what a part of a command would do; `programs` has what is known of single programs.
+//! - `environment`: variables that make harmless programs run something else.
+//! - `paths`: places that matter, secrets, and where a command may write.
+//! - `reading`: commands that only look, inside the workspace. This is not the first layer but the last: nothing else
+//!   may have an opinion.
+//! - `files`: tools that change files.
+
+pub(super) mod bash;
+pub(super) mod environment;
+pub(super) mod files;
+mod git;
+mod paths;
+pub(super) mod programs;
+pub(super) mod reading;

@@ -1,0 +1,123 @@
+//! Places that matter.
+
+use std::path::{Component, Path};
+
+use crate::policy::command::word::Word;
+
+/// Where a word points, as far as the word alone can say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Below where the command runs, or in one of the session's folders.
+    Inside,
+    /// A place for passing things.
+    Temporary,
+    /// Elsewhere.
+    Outside,
+    /// What the machine runs on.
+    System,
+}
+
+const SYSTEM: [&str; 15] =
+    ["etc", "boot", "dev", "sys", "proc", "bin", "sbin", "lib", "lib32", "lib64", "usr", "var", "root", "opt", "run"];
+
+/// File names that hold secrets.
+const SECRET_NAMES: [&str; 24] = [
+    ".netrc",
+    "_netrc",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+    ".git-credentials",
+    ".htpasswd",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "credentials",
+    "credentials.json",
+    "shadow",
+    "gshadow",
+    "sudoers",
+    "authorized_keys",
+    ".vault-token",
+    "secrets.yaml",
+    "secrets.yml",
+    "secrets.json",
+    "kubeconfig",
+    "environ",
+    ".bash_history",
+];
+/// Folders that hold secrets.
+const SECRET_FOLDERS: [&str; 9] =
+    [".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", "gcloud", ".password-store"];
+/// Endings of files that hold secrets.
+const SECRET_ENDINGS: [&str; 8] = [".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks", ".asc"];
+
+/// Where a word points.
+pub(super) fn place(word: &Word, roots: &[&Path]) -> Place {
+    text_place(&word.text, word.varies, roots)
+}
+
+pub(super) fn text_place(text: &str, varies: bool, roots: &[&Path]) -> Place {
+    let path = Path::new(text);
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    if !path.is_absolute() {
+        return if varies || climbs || text.starts_with('~') { Place::Outside } else { Place::Inside };
+    }
+    if climbs || varies {
+        return Place::System;
+    }
+    if roots.iter().any(|root| path.starts_with(root)) {
+        return Place::Inside;
+    }
+    let first = path.components().find_map(|part| match part {
+        Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+        _ => None,
+    });
+    match first.as_deref() {
+        None => Place::System,
+        Some("tmp") => Place::Temporary,
+        Some(name) if name.contains(['*', '?', '[']) || SYSTEM.contains(&name) => Place::System,
+        Some(_) => Place::Outside,
+    }
+}
+
+/// Whether a text names something secret.
+pub(super) fn is_secret(text: &str) -> bool {
+    text.split(['/', '=', ':', '@', ',']).any(|name| {
+        SECRET_NAMES.contains(&name)
+            || SECRET_FOLDERS.contains(&name)
+            || name == ".env"
+            || (name.starts_with(".env.") && !matches!(name, ".env.example" | ".env.sample" | ".env.template"))
+            || (name.len() > 4 && SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending)))
+    })
+}
+
+/// Whether a word, with the values that options hold inside it, stays in the session's folders and away from secrets.
+pub(super) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
+    let text = word.text.as_str();
+    if is_secret(text) || text.contains("..") && text.split(['/', '=']).any(|part| part == ".." || part.ends_with(".."))
+    {
+        return false;
+    }
+    if word.globs && text.split('/').any(|name| name.starts_with(['.', '[', '?']) && name.contains(['*', '?', '['])) {
+        return false;
+    }
+    if !text.contains('/') {
+        return !text.starts_with('~');
+    }
+    if text.starts_with('/') {
+        return matches!(text_place(text, word.varies, roots), Place::Inside) || matches!(text, "/dev/null" | "/tmp");
+    }
+    // An option may hold a path right behind its letter.
+    if text.starts_with('-') {
+        return text.split_once('=').is_some_and(|(name, value)| {
+            !name.contains('/') && matches!(text_place(value, false, roots), Place::Inside) && !value.starts_with('~')
+        });
+    }
+    let bytes = text.as_bytes();
+    let hidden = |at: usize| {
+        !(bytes[at - 1].is_ascii_alphanumeric() || matches!(bytes[at - 1], b'_' | b'.' | b'-' | b'/' | b'*' | b']'))
+    };
+    !text.starts_with('~') && !(1..bytes.len()).any(|at| bytes[at] == b'/' && hidden(at))
+}

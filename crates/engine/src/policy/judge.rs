@@ -1,0 +1,354 @@
+//! The layers put together.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
+
+use agentd_core::{
+    policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
+    session::SessionSettings,
+    tool::{Effect, ToolSpec},
+};
+use serde_json::{Map, Value};
+
+use super::{
+    checker::{bash, files, programs, reading},
+    command::{Part, take_apart},
+    file::Action,
+    grants::{Grants, Wanted},
+    is_shallow,
+    opinion::{Opinion, strictest},
+    rules::{Rules, ToolSection},
+};
+
+/// The tool whose `command` a shell reads.
+pub const SHELL_TOOL: &str = "run_bash_command";
+/// Arguments that say what a call is about, so that a pattern which allows may look at them. What is written into a
+/// file says nothing of that.
+const SUBJECTS: [&str; 10] =
+    ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "url", "name", "query"];
+/// Values up to this length are also looked at together with their keys, such as `password: …`.
+const SHORT: usize = 256;
+
+/// The rules in force.
+#[derive(Debug, Default)]
+pub struct Policy {
+    rules: Rules,
+}
+
+/// All that a verdict depends on, besides the rules.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The tool that is called.
+    pub tool: &'a ToolSpec,
+    /// The arguments, as the model wrote them.
+    pub arguments: &'a str,
+    /// The session's settings, with its own kept rules.
+    pub settings: &'a SessionSettings,
+    /// The absolute paths of the session's folders; commands that name paths in them stay inside.
+    pub roots: &'a [&'a Path],
+    /// The rules that were kept for good.
+    pub kept: &'a [String],
+}
+
+impl Policy {
+    /// A policy of these rules.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self { rules }
+    }
+
+    /// The rules.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The verdict on one call, with its reasons. A check that fails denies.
+    #[must_use]
+    pub fn judge(&self, facts: &Facts<'_>) -> Explanation {
+        catch_unwind(AssertUnwindSafe(|| Call::read(&self.rules, facts).judge())).unwrap_or_else(|_| {
+            let reason = "a check failed on it".to_owned();
+            Explanation {
+                tool: facts.tool.name.clone(),
+                verdict: Verdict::Deny { reason: reason.clone() },
+                layer: Layer::Checker,
+                rule: reason,
+                parts: Vec::new(),
+                grants: Vec::new(),
+                granted_by: Vec::new(),
+            }
+        })
+    }
+}
+
+/// One call while it is judged.
+struct Call<'a> {
+    rules: &'a Rules,
+    section: Option<&'a ToolSection>,
+    facts: &'a Facts<'a>,
+    grants: Grants<'a>,
+    /// None where they are no JSON object that could be stored.
+    arguments: Option<Map<String, Value>>,
+}
+
+/// What is said of the whole call or of one part, and whether a kept rule turned it into a yes.
+#[derive(Clone)]
+struct Judged {
+    opinion: Opinion,
+    grant: Option<String>,
+    granted_by: Option<String>,
+    /// The patterns that were found in it.
+    matched: Vec<String>,
+}
+
+impl<'a> Call<'a> {
+    fn read(rules: &'a Rules, facts: &'a Facts<'a>) -> Self {
+        let value = match facts.arguments.trim() {
+            "" | "null" => Some(Value::Object(Map::new())),
+            text => serde_json::from_str(text).ok().filter(is_shallow),
+        };
+        let arguments = match value {
+            Some(Value::Object(fields)) => Some(fields),
+            _ => None,
+        };
+        let grants = Grants::new(facts.settings.grants.iter().chain(facts.kept));
+        Self { rules, section: rules.tool(&facts.tool.name), facts, grants, arguments }
+    }
+
+    fn judge(&self) -> Explanation {
+        match &self.arguments {
+            Some(arguments) if self.facts.tool.name == SHELL_TOOL => match command(arguments) {
+                Some(command) => self.judge_command(command, arguments),
+                None => self.judge_whole(Some(Opinion::unknown("it names no command"))),
+            },
+            Some(arguments) if self.facts.tool.effect == Effect::Write => self.judge_whole(files::check(arguments)),
+            Some(_) => self.judge_whole(None),
+            None if matches!(self.facts.tool.effect, Effect::Write | Effect::Execute) => {
+                self.judge_whole(Some(Opinion::unknown("its arguments are no JSON object")))
+            }
+            None => self.judge_whole(None),
+        }
+    }
+
+    /// A call that is one thing.
+    fn judge_whole(&self, checked: Option<Opinion>) -> Explanation {
+        let opinion = strictest(checked.into_iter().chain(self.patterns_against()))
+            .or_else(|| self.patterns_in_favour())
+            .unwrap_or_else(|| self.by_default());
+        let name = self.facts.tool.name.as_str();
+        let call = match (&self.arguments, self.facts.tool.effect) {
+            (Some(arguments), Effect::Execute) if !arguments.is_empty() => match arguments.get("command") {
+                Some(Value::String(command)) if arguments.len() == 1 => Some(format!("{name}: {command}")),
+                _ => serde_json::to_string(arguments).ok().map(|arguments| format!("{name} {arguments}")),
+            },
+            _ => None,
+        };
+        let wanted = match (&call, self.facts.tool.effect) {
+            (Some(call), _) => Some(Wanted::Call(call)),
+            (None, Effect::Execute) => None,
+            (None, _) => Some(Wanted::Tool(name)),
+        };
+        let judged = self.with_grants(opinion, wanted.as_ref());
+        self.explain(judged, Vec::new(), Vec::new())
+    }
+
+    /// A command: each part is judged, and the whole text as it is written.
+    fn judge_command(&self, command: &str, arguments: &Map<String, Value>) -> Explanation {
+        let folder = ["directory", "cwd"].iter().find_map(|key| arguments.get(*key)).and_then(Value::as_str);
+        let parts = take_apart(command);
+        let judged: Vec<(PartExplanation, Judged)> = parts.iter().map(|part| self.judge_part(part, folder)).collect();
+        let whole = strictest(self.patterns_against()).filter(|whole| {
+            // What a part was judged by already needs no second question.
+            whole.is_deny() || !judged.iter().any(|(_, part)| part.matched.contains(&whole.rule))
+        });
+        let leading = judged.iter().map(|(_, judged)| judged).reduce(|best, next| {
+            let louder = |judged: &Judged| (judged.opinion.verdict.clone(), judged.opinion.layer != Layer::Default);
+            if louder(next) > louder(best) { next } else { best }
+        });
+        let leading = leading.cloned();
+        let leading = leading.unwrap_or_else(|| self.with_grants(self.by_default(), None));
+        let decided = match whole {
+            Some(whole) if whole.verdict > leading.opinion.verdict => self.with_grants(whole, None),
+            // The question about the whole cannot be answered by rules about parts.
+            Some(_) => Judged { grant: None, ..leading },
+            None => leading,
+        };
+        let asks = judged.iter().filter(|(part, _)| matches!(part.verdict, Verdict::Ask { .. }));
+        let grants: Option<Vec<String>> = asks.map(|(_, judged)| judged.grant.clone()).collect();
+        let mut grants = grants.filter(|_| decided.grant.is_some()).unwrap_or_default();
+        let mut seen = std::collections::HashSet::new();
+        grants.retain(|grant| seen.insert(grant.clone()));
+        self.explain(decided, judged, grants)
+    }
+
+    fn judge_part(&self, part: &Part, folder: Option<&str>) -> (PartExplanation, Judged) {
+        let (plain, bare) = (part.plain(false), part.plain(true));
+        let checked = bash::check(part, self.facts.roots);
+        let denied = self.denied(part, checked.as_ref());
+        let sections =
+            || [Some(&self.rules.global), self.section.map(|section| &section.patterns)].into_iter().flatten();
+        let texts = || [Some(&plain), (bare != plain).then_some(&bare)].into_iter().flatten();
+        let found: Vec<Opinion> =
+            sections().flat_map(|section| texts().filter_map(|text| section.against(text))).collect();
+        let matched = found.iter().map(|opinion| opinion.rule.clone()).collect();
+        let opinion = strictest(checked.into_iter().chain(denied).chain(found))
+            .or_else(|| sections().filter(|_| part.is_static()).find_map(|section| section.in_favour(&plain)))
+            .unwrap_or_else(|| self.by_default_of(part));
+        let wanted = Wanted::Part { part, folder };
+        let judged = Judged { matched, ..self.with_grants(opinion, part.is_static().then_some(&wanted)) };
+        let text = part.exact();
+        let Opinion { verdict, layer, rule, .. } = judged.opinion.clone();
+        (PartExplanation { text, verdict, layer, rule }, judged)
+    }
+
+    /// What the denylist says of a part.
+    fn denied(&self, part: &Part, checked: Option<&Opinion>) -> Option<Opinion> {
+        let section = self.section?;
+        let arguments = || part.arguments().iter().map(|word| word.text.as_str());
+        // Where nobody knows what will run, a name that is denied may stand anywhere.
+        let unsure = checked.is_some_and(|opinion| opinion.dynamic)
+            || part.unread.is_some()
+            || programs::carries_others(part.program());
+        // What could not be read is looked at as it is written and without its quotes.
+        let bare = part.unread.as_deref().map(|text| text.replace(['\'', '"', '\\'], ""));
+        let pieces = || {
+            let unread = part.unread.as_deref().into_iter().chain(bare.as_deref());
+            part.words
+                .iter()
+                .map(|word| word.text.as_str())
+                .chain(unread)
+                .flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))))
+        };
+        let entry = section.deny.iter().find(|entry| {
+            entry.means(part.program(), arguments()) || (unsure && pieces().any(|piece| entry.means(piece, pieces())))
+        })?;
+        let rule = format!("tools.{}.deny: {}", self.facts.tool.name, entry.text());
+        let reason = format!("{} is on the list of commands that are never run", entry.text());
+        Some(Opinion { verdict: Verdict::Deny { reason }, layer: Layer::Tool, rule, dynamic: false })
+    }
+
+    /// What patterns say against any text of the arguments.
+    fn patterns_against(&self) -> Vec<Opinion> {
+        let mut found = Vec::new();
+        let sections = [Some(&self.rules.global), self.section.map(|section| &section.patterns)];
+        let mut look = |text: &str| found.extend(sections.iter().flatten().filter_map(|section| section.against(text)));
+        match &self.arguments {
+            Some(arguments) => texts(None, &Value::Object(arguments.clone()), &mut look),
+            None => look(self.facts.arguments),
+        }
+        found
+    }
+
+    /// What patterns say in favour of what the call is about.
+    fn patterns_in_favour(&self) -> Option<Opinion> {
+        let arguments = self.arguments.as_ref()?;
+        let subjects = || SUBJECTS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
+        let sections = [Some(&self.rules.global), self.section.map(|section| &section.patterns)];
+        sections.into_iter().flatten().find_map(|section| subjects().find_map(|text| section.in_favour(text)))
+    }
+
+    /// The fourth layer.
+    fn by_default(&self) -> Opinion {
+        let settings = self.facts.settings;
+        let (confirm, risk, reason, setting) = match self.facts.tool.effect {
+            Effect::Read | Effect::State => {
+                return Opinion::by_default(Verdict::Allow, "it changes nothing outside the session");
+            }
+            Effect::Write => (settings.confirm_write, Risk::Medium, "it changes files", "confirm_write"),
+            Effect::Execute if self.facts.tool.name == SHELL_TOOL => {
+                (settings.confirm_exec, Risk::Medium, "it runs a command", "confirm_exec")
+            }
+            Effect::Execute => (settings.confirm_exec, Risk::High, "it runs a command", "confirm_exec"),
+        };
+        match self.rules.default_action {
+            Action::Deny => Opinion::by_default(
+                Verdict::Deny { reason: "no rule allows it".to_owned() },
+                "global.default_action is deny",
+            ),
+            Action::Allow => Opinion::by_default(Verdict::Allow, "global.default_action is allow"),
+            Action::RequireApproval if confirm => Opinion::by_default(
+                Verdict::Ask { risk, reason: reason.to_owned() },
+                format!("the session's {setting} is on"),
+            ),
+            Action::RequireApproval => Opinion::by_default(Verdict::Allow, format!("the session's {setting} is off")),
+        }
+    }
+
+    fn by_default_of(&self, part: &Part) -> Opinion {
+        if part.transparent {
+            return Opinion::by_default(Verdict::Allow, "the command inside is judged in its place");
+        }
+        if reading::only_looks(part, self.facts.roots) {
+            return Opinion::by_default(Verdict::Allow, "it only looks, inside the session's folders");
+        }
+        self.by_default()
+    }
+
+    /// Asks the kept rules, and the switch for asking at all.
+    fn with_grants(&self, opinion: Opinion, wanted: Option<&Wanted<'_>>) -> Judged {
+        let Verdict::Ask { risk, .. } = opinion.verdict else {
+            return Judged { opinion, grant: None, granted_by: None, matched: Vec::new() };
+        };
+        if !self.rules.enable_approval {
+            let opinion = Opinion {
+                verdict: Verdict::Allow,
+                layer: Layer::Global,
+                rule: format!("global.enable_approval is false, or this would ask: {}", opinion.rule),
+                dynamic: false,
+            };
+            return Judged { opinion, grant: None, granted_by: None, matched: Vec::new() };
+        }
+        let wanted = wanted.filter(|_| !opinion.dynamic);
+        if let Some(rule) = wanted.and_then(|wanted| self.grants.covering(wanted, risk)) {
+            let opinion =
+                Opinion { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.to_owned(), dynamic: false };
+            return Judged { opinion, grant: None, granted_by: Some(rule.to_owned()), matched: Vec::new() };
+        }
+        let grant = wanted.filter(|wanted| risk <= wanted.highest()).and_then(Wanted::exact);
+        Judged { opinion, grant, granted_by: None, matched: Vec::new() }
+    }
+
+    fn explain(&self, decided: Judged, parts: Vec<(PartExplanation, Judged)>, grants: Vec<String>) -> Explanation {
+        let mut granted_by: Vec<String> = Vec::new();
+        for rule in
+            parts.iter().map(|(_, judged)| judged).chain([&decided]).filter_map(|judged| judged.granted_by.as_ref())
+        {
+            if !granted_by.contains(rule) {
+                granted_by.push(rule.clone());
+            }
+        }
+        let grants = if parts.is_empty() { decided.grant.into_iter().collect() } else { grants };
+        let Opinion { verdict, layer, rule, .. } = decided.opinion;
+        Explanation {
+            tool: self.facts.tool.name.clone(),
+            verdict,
+            layer,
+            rule,
+            parts: parts.into_iter().map(|(part, _)| part).collect(),
+            grants,
+            granted_by,
+        }
+    }
+}
+
+/// The command of a call, under either name that the tool knows.
+fn command(arguments: &Map<String, Value>) -> Option<&str> {
+    arguments.get("command").or_else(|| arguments.get("cmd"))?.as_str()
+}
+
+/// Every text of a value, alone and, where it is short, behind its key.
+fn texts(key: Option<&str>, value: &Value, look: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => {
+            look(text);
+            if let Some(key) = key.filter(|_| text.len() <= SHORT) {
+                look(&format!("{key}: {text}"));
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| texts(key, item, look)),
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| texts(Some(key), value, look)),
+        _ => {}
+    }
+}

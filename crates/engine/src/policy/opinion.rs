@@ -1,0 +1,49 @@
+//! What one layer says.
+
+use agentd_core::policy::{Layer, Risk, Verdict};
+
+/// A verdict with the rule that it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Opinion {
+    pub(crate) verdict: Verdict,
+    pub(crate) layer: Layer,
+    pub(crate) rule: String,
+    /// What will run cannot be known beforehand, so that no rule about it could be exact.
+    pub(crate) dynamic: bool,
+}
+
+impl Opinion {
+    /// A checker asks.
+    pub(crate) fn asks(risk: Risk, rule: impl Into<String>) -> Self {
+        let rule = rule.into();
+        Self { verdict: Verdict::Ask { risk, reason: rule.clone() }, layer: Layer::Checker, rule, dynamic: false }
+    }
+
+    /// A checker asks because nobody can know what will run.
+    pub(crate) fn unknown(rule: impl Into<String>) -> Self {
+        Self { dynamic: true, ..Self::asks(Risk::High, rule) }
+    }
+
+    /// The defaults' opinion.
+    pub(crate) fn by_default(verdict: Verdict, rule: impl Into<String>) -> Self {
+        Self { verdict, layer: Layer::Default, rule: rule.into(), dynamic: false }
+    }
+
+    pub(crate) fn is_deny(&self) -> bool {
+        matches!(self.verdict, Verdict::Deny { .. })
+    }
+}
+
+/// The strictest of several, the first of equals. What cannot be known stays unknown, whoever wins.
+pub(crate) fn strictest(opinions: impl IntoIterator<Item = Opinion>) -> Option<Opinion> {
+    opinions.into_iter().reduce(|best, next| {
+        let dynamic = best.dynamic || next.dynamic;
+        let rank = |opinion: &Opinion| match &opinion.verdict {
+            Verdict::Allow => (0, Risk::Low),
+            Verdict::Ask { risk, .. } => (1, *risk),
+            Verdict::Deny { .. } => (2, Risk::Critical),
+        };
+        let winner = if rank(&next) > rank(&best) { next } else { best };
+        Opinion { dynamic, ..winner }
+    })
+}

@@ -1,0 +1,300 @@
+//! Rules as they are used: every pattern compiled once, into one automaton a section, which reads a text once however
+//! many patterns there are.
+
+use std::collections::HashMap;
+
+use agentd_core::policy::{Layer, Risk, Verdict};
+use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
+
+use super::{
+    file::{Action, ByLevel, RuleFile, ToolRules},
+    opinion::{Opinion, strictest},
+};
+
+/// What one pattern may take when it is compiled, in bytes. A pattern such as `(\w{1000}){1000}` is no rule.
+const PATTERN_SIZE: usize = 1 << 20;
+/// What all patterns of one section may take.
+const SECTION_SIZE: usize = 32 << 20;
+
+/// A rule that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {message}")]
+pub struct RuleError {
+    /// The key of the value, such as `tools.run_bash_command.patterns.high_risk`.
+    pub key: String,
+    /// The value, as it is written.
+    pub value: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+/// The rules of all files, compiled.
+#[derive(Debug)]
+pub struct Rules {
+    pub(crate) enable_approval: bool,
+    pub(crate) default_action: Action,
+    pub(crate) global: Section,
+    tools: HashMap<String, ToolSection>,
+}
+
+/// What holds for one tool.
+#[derive(Debug, Default)]
+pub(crate) struct ToolSection {
+    pub(crate) patterns: Section,
+    pub(crate) deny: Vec<Denied>,
+    network: Option<bool>,
+}
+
+/// Patterns that are looked for together.
+#[derive(Debug, Default)]
+pub(crate) struct Section {
+    /// Patterns that ask or deny, found anywhere.
+    strict: Patterns,
+    /// Patterns that allow, found at the start only: a word deep inside a call does not make it harmless.
+    mild: Patterns,
+}
+
+#[derive(Debug, Default)]
+struct Patterns {
+    set: Option<RegexSet>,
+    opinions: Vec<Opinion>,
+}
+
+/// An entry of a denylist.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    /// The words, the program first.
+    words: Vec<String>,
+    /// Whether the last word may go on.
+    open: bool,
+}
+
+impl Default for Rules {
+    /// What holds where no file says anything: the checkers and the defaults.
+    fn default() -> Self {
+        Self {
+            enable_approval: true,
+            default_action: Action::RequireApproval,
+            global: Section::default(),
+            tools: HashMap::new(),
+        }
+    }
+}
+
+impl Rules {
+    /// Compiles what the files say.
+    ///
+    /// # Errors
+    /// The first pattern that is no regular expression, with its key.
+    pub fn compile(file: &RuleFile) -> Result<Self, RuleError> {
+        let none = super::file::GlobalRules::default();
+        let global = file.global.as_ref().unwrap_or(&none);
+        let default_action = global.default_action.unwrap_or(Action::RequireApproval);
+        let mut lists = Vec::new();
+        for (risk, list) in global.risk_patterns.iter().flat_map(super::file::RiskPatterns::levels) {
+            let Some(list) = list else { continue };
+            lists.push(List {
+                layer: Layer::Global,
+                risk,
+                key: format!("global.risk_patterns.{}", risk.as_str()),
+                patterns: list.patterns.as_deref().unwrap_or_default(),
+                action: list.action.unwrap_or_else(|| usual(risk, default_action)),
+                reason: list.reason.as_deref(),
+            });
+        }
+        let mut tools = HashMap::new();
+        for (name, rules) in file.tools.iter().flatten() {
+            if rules.enabled != Some(false) {
+                tools.insert(name.clone(), ToolSection::compile(name, rules, default_action)?);
+            }
+        }
+        Ok(Self {
+            enable_approval: global.enable_approval.unwrap_or(true),
+            default_action,
+            global: Section::compile(&lists)?,
+            tools,
+        })
+    }
+
+    /// Whether commands of that tool may use the network, where the rules say anything about it.
+    #[must_use]
+    pub fn network(&self, tool: &str) -> Option<bool> {
+        self.tool(tool).and_then(|section| section.network)
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Option<&ToolSection> {
+        self.tools.get(name)
+    }
+}
+
+/// What becomes of a call where a list of patterns names no action.
+fn usual(risk: Risk, default_action: Action) -> Action {
+    match (risk, default_action) {
+        (Risk::Low, Action::RequireApproval) => Action::Allow,
+        // A list above low risk was not written to let calls pass.
+        (Risk::Medium | Risk::High | Risk::Critical, Action::Allow) => Action::RequireApproval,
+        (_, action) => action,
+    }
+}
+
+impl ToolSection {
+    fn compile(name: &str, rules: &ToolRules, default_action: Action) -> Result<Self, RuleError> {
+        let none = ByLevel::default();
+        let actions = rules.actions.as_ref().unwrap_or(&none).levels();
+        let mut lists = Vec::new();
+        for (index, (risk, level, patterns)) in rules.patterns.iter().flat_map(ByLevel::levels).enumerate() {
+            let Some(patterns) = patterns else { continue };
+            lists.push(List {
+                layer: Layer::Tool,
+                risk,
+                key: format!("tools.{name}.patterns.{level}"),
+                patterns,
+                action: actions[index].2.copied().unwrap_or_else(|| usual(risk, default_action)),
+                reason: None,
+            });
+        }
+        let deny = rules.deny.iter().flatten().map(|entry| Denied::read(name, entry)).collect::<Result<_, _>>()?;
+        Ok(Self { patterns: Section::compile(&lists)?, deny, network: rules.network })
+    }
+}
+
+/// Patterns of one key.
+struct List<'a> {
+    layer: Layer,
+    risk: Risk,
+    key: String,
+    patterns: &'a [String],
+    action: Action,
+    reason: Option<&'a str>,
+}
+
+impl List<'_> {
+    fn opinion(&self, pattern: &str) -> Opinion {
+        let rule = format!("{}: {pattern}", self.key);
+        let reason = || match self.reason {
+            Some(reason) => format!("{reason} ({rule})"),
+            None => format!("it matches {rule}"),
+        };
+        let verdict = match self.action {
+            Action::Allow => Verdict::Allow,
+            Action::RequireApproval => Verdict::Ask { risk: self.risk, reason: reason() },
+            Action::Deny => Verdict::Deny { reason: reason() },
+        };
+        Opinion { verdict, layer: self.layer, rule, dynamic: false }
+    }
+}
+
+impl Section {
+    fn compile(lists: &[List<'_>]) -> Result<Self, RuleError> {
+        let (mut strict, mut mild) = (Vec::new(), Vec::new());
+        for list in lists {
+            for pattern in list.patterns {
+                check(&list.key, pattern)?;
+                match list.action {
+                    Action::Allow => mild.push((format!(r"\A(?:{pattern})"), list.opinion(pattern))),
+                    Action::RequireApproval | Action::Deny => strict.push((pattern.clone(), list.opinion(pattern))),
+                }
+            }
+        }
+        let key = lists.first().map_or("patterns", |list| list.key.as_str());
+        Ok(Self { strict: Patterns::compile(key, strict)?, mild: Patterns::compile(key, mild)? })
+    }
+
+    /// The strictest that the patterns say of a text, if they say anything but that it may pass.
+    pub(crate) fn against(&self, text: &str) -> Option<Opinion> {
+        self.strict.strictest(text)
+    }
+
+    /// Whether a pattern says of a text that it may pass.
+    pub(crate) fn in_favour(&self, text: &str) -> Option<Opinion> {
+        self.mild.strictest(text)
+    }
+}
+
+impl Patterns {
+    fn compile(key: &str, patterns: Vec<(String, Opinion)>) -> Result<Self, RuleError> {
+        if patterns.is_empty() {
+            return Ok(Self::default());
+        }
+        let (texts, opinions): (Vec<String>, Vec<Opinion>) = patterns.into_iter().unzip();
+        let set = RegexSetBuilder::new(&texts).size_limit(SECTION_SIZE).dfa_size_limit(SECTION_SIZE).build();
+        let set = set.map_err(|error| RuleError {
+            key: key.to_owned(),
+            value: String::new(),
+            message: format!("the patterns are too many or too large together: {}", one_line(&error)),
+        })?;
+        Ok(Self { set: Some(set), opinions })
+    }
+
+    fn strictest(&self, text: &str) -> Option<Opinion> {
+        let set = self.set.as_ref().filter(|set| set.is_match(text))?;
+        strictest(set.matches(text).into_iter().map(|index| self.opinions[index].clone()))
+    }
+}
+
+/// Whether a pattern is a regular expression of a sensible size.
+fn check(key: &str, pattern: &str) -> Result<(), RuleError> {
+    let refuse = |message: String| RuleError { key: key.to_owned(), value: pattern.to_owned(), message };
+    if pattern.is_empty() {
+        return Err(refuse("an empty pattern would match everything; remove it".to_owned()));
+    }
+    // Wrapped as it will be used, so that an unbalanced `)` cannot reach beyond the wrapping.
+    RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).build().map(drop).map_err(|error| {
+        refuse(format!("the pattern `{pattern}` is no regular expression that can be used: {}", one_line(&error)))
+    })
+}
+
+/// The end of the message, which says what is wrong; before it stands a drawing of several lines.
+fn one_line(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default().trim();
+    last.strip_prefix("error: ").unwrap_or(last).to_owned()
+}
+
+impl Denied {
+    fn read(tool: &str, entry: &str) -> Result<Self, RuleError> {
+        let (text, open) = match entry.strip_suffix('*') {
+            Some(text) => (text, true),
+            None => (entry, false),
+        };
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        if words.is_empty() || text.contains(['*', '?', '[', '/']) {
+            return Err(RuleError {
+                key: format!("tools.{tool}.deny"),
+                value: entry.to_owned(),
+                message: format!(
+                    "`{entry}` is no program; write its name without folder, perhaps with words that follow it, and a \
+                     `*` only at the end"
+                ),
+            });
+        }
+        // `git push *` means what `git push` means: words may follow anyway.
+        let open = open && !text.ends_with(char::is_whitespace);
+        Ok(Self { words, open })
+    }
+
+    /// The entry as it is written.
+    pub(crate) fn text(&self) -> String {
+        format!("{}{}", self.words.join(" "), if self.open { "*" } else { "" })
+    }
+
+    /// Whether it means this command: the program, and then the other words in their order, wherever options stand
+    /// between them.
+    pub(crate) fn means<'a>(&self, program: &'a str, arguments: impl IntoIterator<Item = &'a str>) -> bool {
+        let last = self.words.len() - 1;
+        let fits = |index: usize, word: &str| {
+            let wanted = self.words[index].as_str();
+            word == wanted || (self.open && index == last && word.starts_with(wanted))
+        };
+        if !fits(0, program) {
+            return false;
+        }
+        let mut next = 1;
+        for word in arguments {
+            if next <= last && fits(next, word) {
+                next += 1;
+            }
+        }
+        next > last
+    }
+}

@@ -1,0 +1,316 @@
+//! Undoing what a turn did to files, on a person's word.
+//!
+//! What a turn changed stands in the journal, in the results of its calls. So nothing has to be remembered for it, and a
+//! turn of last year can be undone like the last one, as long as its contents are kept and nobody changed the files
+//! since. An undo is itself a fact with its changes, and can be taken back the same way.
+
+use agentd_core::{
+    error::ErrorKind,
+    event::{EventKind, StateChange},
+    ids::{ItemId, TurnId},
+    item::{Item, ItemBody, ItemStatus},
+    tool::{FileChange, FileChangeKind, ToolErrorCode, ToolResult},
+    undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest, UndoneFile, folded},
+};
+
+use super::actor::{Actor, Fault};
+use crate::error::EngineError;
+
+/// Events that are read from the journal at once.
+const PAGE: usize = 1000;
+
+/// How many files a notice names.
+const NAMED: usize = 20;
+
+impl Actor {
+    /// Takes back what a turn did to files, or brings it back, or foresees that.
+    pub(super) async fn undo(&mut self, request: UndoRequest) -> Result<UndoReport, Fault> {
+        if let Some(open) = &self.open {
+            let message = format!("nothing can be undone while turn {} of this session is open", open.turn_id);
+            return Err(EngineError::new(ErrorKind::Conflict, message)
+                .with_hint("wait for its end, answer what it waits for, or cancel it")
+                .into());
+        }
+        let ledger = self.ledger().await?;
+        let past = ledger.choose(&request)?;
+        let (turn_id, turn, changes) = (past.turn_id, past.number, past.to_take_back(request.redo));
+        let workspace = self.workspace().await?;
+        let snapshots = &self.shared.parts.snapshots;
+        let undone = snapshots.undo(self.id, &workspace, changes, request.preview).await.map_err(EngineError::from)?;
+        let report = UndoReport { turn_id, turn, redo: request.redo, preview: request.preview, files: undone.files };
+        if !undone.changes.is_empty() {
+            let files = undone.changes;
+            let change = StateChange::Undone { turn_id, redo: request.redo, files };
+            let [begun, ended] = notice(&report);
+            self.commit(None, vec![EventKind::StateChanged { change }, begun, ended]).await?;
+        }
+        Ok(report)
+    }
+
+    /// What the journal tells of files.
+    async fn ledger(&self) -> Result<Ledger, Fault> {
+        let mut ledger = Ledger::default();
+        let mut after = 0;
+        while after < self.journal.head() {
+            let page = self.shared.parts.store.events(self.id, after, PAGE).await.map_err(EngineError::from)?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            for event in &page {
+                ledger.note(event.turn_id, &event.kind);
+            }
+        }
+        Ok(ledger)
+    }
+
+    /// Tells of calls whose end nobody saw what they changed until now, so that it can be undone.
+    pub(super) async fn tell_what_was_changed(&mut self, facts: &mut [EventKind]) {
+        for fact in facts {
+            let EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } = fact else {
+                continue;
+            };
+            if result.error == Some(ToolErrorCode::UnknownOutcome)
+                && let Err(error) = self.find_changes(result).await
+            {
+                tracing::warn!(session = %self.id, call = %result.call_id, "what a call changed is not known: {error}");
+            }
+        }
+    }
+
+    async fn find_changes(&mut self, result: &mut ToolResult) -> Result<(), EngineError> {
+        let workspace = self.workspace().await?;
+        let found = self.shared.parts.snapshots.unfinished(self.id, &workspace, &result.call_id).await?;
+        if !found.files.is_empty() {
+            let named = named(found.files.iter().map(|file| (file.path.as_str(), file.change)));
+            result.text.push_str(&format!(". Since it began these files have changed: {named}"));
+        }
+        if !found.notes.is_empty() {
+            result.text.push_str(&format!(". Not recorded, and cannot be undone: {}", found.notes.join("; ")));
+        }
+        result.files = found.files;
+        Ok(())
+    }
+}
+
+/// What the model and the person are told of an undo.
+fn notice(report: &UndoReport) -> [EventKind; 2] {
+    let done: Vec<&UndoneFile> = report.files.iter().filter(|file| file.outcome == UndoOutcome::Done).collect();
+    let what = if report.redo { "brought back" } else { "took back" };
+    let mut text = format!(
+        "The person {what} what turn {} had done to files. {}.",
+        report.turn,
+        named(done.iter().map(|file| (file.path.as_str(), file.change)))
+    );
+    let left = report.files.len() - report.files.iter().filter(|file| is_settled(file)).count();
+    if left > 0 {
+        text.push_str(&format!(" {left} more were left as they are, because something else has changed them since."));
+    }
+    text.push_str(" Read a file again before you change it.");
+    let item = Item { id: ItemId::generate(), turn_id: report.turn_id, body: ItemBody::Notice { text } };
+    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+}
+
+fn is_settled(file: &UndoneFile) -> bool {
+    matches!(file.outcome, UndoOutcome::Done | UndoOutcome::Already)
+}
+
+fn named<'a>(files: impl Iterator<Item = (&'a str, FileChangeKind)>) -> String {
+    let files: Vec<String> = files
+        .map(|(path, change)| {
+            let change = match change {
+                FileChangeKind::Created => "created",
+                FileChangeKind::Modified => "modified",
+                FileChangeKind::Deleted => "deleted",
+            };
+            format!("{path} {change}")
+        })
+        .collect();
+    let more = files.len().saturating_sub(NAMED);
+    let shown = files[..files.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+/// What the turns of a session did to files, in order.
+#[derive(Debug, Default)]
+struct Ledger {
+    turns: Vec<Past>,
+    /// The turns that were taken back and not brought back since, the last one last.
+    undone: Vec<TurnId>,
+}
+
+/// What one turn did to files.
+#[derive(Debug)]
+struct Past {
+    turn_id: TurnId,
+    /// From 1.
+    number: u64,
+    changes: Vec<FileChange>,
+    /// What was done to take it back, since it was last brought back.
+    undone: Vec<FileChange>,
+}
+
+impl Ledger {
+    fn note(&mut self, turn: Option<TurnId>, kind: &EventKind) {
+        match kind {
+            EventKind::TurnStarted { .. } => {
+                if let Some(turn_id) = turn {
+                    let number = self.turns.len() as u64 + 1;
+                    self.turns.push(Past { turn_id, number, changes: Vec::new(), undone: Vec::new() });
+                }
+            }
+            EventKind::ItemCompleted { item: Item { turn_id, body: ItemBody::ToolResult(result), .. }, .. } => {
+                if let Some(past) = self.past(*turn_id) {
+                    past.changes.extend(result.files.iter().cloned());
+                }
+            }
+            EventKind::StateChanged { change: StateChange::Undone { turn_id, redo, files } } => {
+                self.undone.retain(|undone| undone != turn_id);
+                if !redo {
+                    self.undone.push(*turn_id);
+                }
+                if let Some(past) = self.past(*turn_id) {
+                    if *redo { past.undone.clear() } else { past.undone.extend(files.iter().cloned()) }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn past(&mut self, turn_id: TurnId) -> Option<&mut Past> {
+        self.turns.iter_mut().rev().find(|past| past.turn_id == turn_id)
+    }
+
+    /// The turn that is meant.
+    fn choose(&self, request: &UndoRequest) -> Result<&Past, EngineError> {
+        let nothing = |message: String| {
+            EngineError::new(ErrorKind::NotFound, message)
+                .with_hint("agentctl sessions show lists what its turns did; name another with --turn")
+        };
+        let named = match request.turn {
+            None => None,
+            Some(TurnChoice::Number(number)) => {
+                Some(self.turns.iter().find(|past| past.number == number).ok_or_else(|| {
+                    nothing(format!("this session has no turn {number}; it has {}", self.turns.len()))
+                })?)
+            }
+            Some(TurnChoice::Id(id)) => Some(
+                self.turns
+                    .iter()
+                    .find(|past| past.turn_id == id)
+                    .ok_or_else(|| nothing(format!("this session has no turn {id}")))?,
+            ),
+        };
+        let is_undone = |past: &Past| self.undone.contains(&past.turn_id);
+        match (named, request.redo) {
+            (Some(past), true) if !is_undone(past) => Err(nothing(format!("turn {} was not undone", past.number))),
+            (Some(past), false) if folded(&past.changes).is_empty() => {
+                Err(nothing(format!("turn {} changed no files", past.number)))
+            }
+            (Some(past), _) => Ok(past),
+            (None, true) => {
+                let last = self.undone.last().and_then(|id| self.turns.iter().find(|past| past.turn_id == *id));
+                last.ok_or_else(|| nothing("nothing of this session is undone".to_owned()))
+            }
+            (None, false) => {
+                let changed = |past: &&Past| !is_undone(past) && !folded(&past.changes).is_empty();
+                let last = self.turns.iter().rev().find(changed);
+                last.ok_or_else(|| nothing("no turn of this session changed files that are not undone yet".to_owned()))
+            }
+        }
+    }
+}
+
+impl Past {
+    /// The changes to take back: those of the turn, or those that took them back.
+    fn to_take_back(&self, redo: bool) -> Vec<FileChange> {
+        folded(if redo { &self.undone } else { &self.changes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{
+        ids::{CallId, TraceId},
+        model::Slot,
+        tool::{FileKind, FileState},
+    };
+
+    use super::*;
+
+    fn change(before: &str, after: &str) -> FileChange {
+        let state = |hash: &str| {
+            (!hash.is_empty()).then(|| FileState { kind: FileKind::File, hash: hash.to_owned(), size: 1, mode: 0o644 })
+        };
+        FileChange { before: state(before), after: state(after), ..FileChange::new("a", FileChangeKind::Modified) }
+    }
+
+    /// A ledger of turns that each changed this, or nothing.
+    fn ledger(turns: &[Option<(&str, &str)>]) -> (Ledger, Vec<TurnId>) {
+        let mut ledger = Ledger::default();
+        let mut ids = Vec::new();
+        for turn in turns {
+            let turn_id = TurnId::generate();
+            ids.push(turn_id);
+            let started = EventKind::TurnStarted {
+                trace_id: TraceId::generate(),
+                slot: Slot::Base,
+                model: String::new(),
+                reason: String::new(),
+                max_steps: 1,
+                environment: Default::default(),
+            };
+            ledger.note(Some(turn_id), &started);
+            if let Some((before, after)) = turn {
+                let result = ToolResult {
+                    call_id: CallId::generate(),
+                    name: "x".to_owned(),
+                    text: String::new(),
+                    error: None,
+                    files: vec![change(before, after)],
+                    duration_ms: 0,
+                };
+                let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolResult(result) };
+                ledger.note(Some(turn_id), &EventKind::ItemCompleted { item, status: ItemStatus::Done });
+            }
+        }
+        (ledger, ids)
+    }
+
+    fn undo(ledger: &mut Ledger, turn_id: TurnId, redo: bool, change: FileChange) {
+        let change = StateChange::Undone { turn_id, redo, files: vec![change] };
+        ledger.note(None, &EventKind::StateChanged { change });
+    }
+
+    #[track_caller]
+    fn check(ledger: &Ledger, turn: Option<u64>, redo: bool, expected: Result<u64, &str>) {
+        let request = UndoRequest { turn: turn.map(TurnChoice::Number), redo, preview: false };
+        match (ledger.choose(&request), expected) {
+            (Ok(past), Ok(number)) => assert_eq!(past.number, number),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (chosen, expected) => panic!("{chosen:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn the_last_turn_with_changes_that_stand_is_meant() {
+        let (mut ledger, ids) = ledger(&[Some(("a", "b")), None, Some(("b", "c")), Some(("c", "c")), None]);
+        check(&ledger, None, false, Ok(3));
+        check(&ledger, Some(1), false, Ok(1));
+        check(&ledger, Some(2), false, Err("turn 2 changed no files"));
+        check(&ledger, Some(4), false, Err("turn 4 changed no files"));
+        check(&ledger, Some(6), false, Err("this session has no turn 6; it has 5"));
+        check(&ledger, None, true, Err("nothing of this session is undone"));
+        check(&ledger, Some(3), true, Err("turn 3 was not undone"));
+        undo(&mut ledger, ids[2], false, change("c", "b"));
+        check(&ledger, None, false, Ok(1));
+        check(&ledger, Some(3), false, Ok(3));
+        check(&ledger, None, true, Ok(3));
+        undo(&mut ledger, ids[0], false, change("b", "a"));
+        check(&ledger, None, false, Err("no turn of this session changed files that are not undone yet"));
+        check(&ledger, None, true, Ok(1));
+        let past = ledger.choose(&UndoRequest { redo: true, ..UndoRequest::default() }).unwrap();
+        assert_eq!(past.to_take_back(true), [change("b", "a")]);
+        undo(&mut ledger, ids[0], true, change("a", "b"));
+        check(&ledger, None, true, Ok(3));
+        check(&ledger, None, false, Ok(1));
+    }
+}

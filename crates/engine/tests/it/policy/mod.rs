@@ -1,0 +1,134 @@
+//! What may run: tables of commands under the rules that are shipped.
+//!
+//! - `rules`: rule files, the layers, tools other than commands, grants.
+//! - `properties`: what holds for all commands.
+
+mod properties;
+mod rules;
+
+use std::path::Path;
+
+use agentd_core::{
+    policy::{Explanation, Risk, Verdict},
+    session::SessionSettings,
+    tool::{Effect, ToolSpec},
+};
+use agentd_engine::policy::{Facts, Policy, RuleFile, Rules, SHELL_TOOL};
+use serde_json::{Value, json};
+
+/// The folder that a session of the tests has.
+const ROOT: &str = "/data/workspace/s";
+/// The folder of the person that it sees.
+const PROJECT: &str = "/home/me/project";
+
+pub(crate) fn shipped() -> Policy {
+    compiled(include_str!("../../../../../config/hitl_rules.yaml"))
+}
+
+pub(crate) fn compiled(yaml: &str) -> Policy {
+    let file: RuleFile = serde_saphyr::from_str(yaml).unwrap();
+    Policy::new(Rules::compile(&file).unwrap())
+}
+
+pub(crate) fn tool(name: &str, effect: Effect) -> ToolSpec {
+    ToolSpec { name: name.to_owned(), description: String::new(), parameters: json!({}), effect }
+}
+
+pub(crate) fn granting(grants: &[&str]) -> SessionSettings {
+    SessionSettings { grants: grants.iter().map(|grant| (*grant).to_owned()).collect(), ..SessionSettings::default() }
+}
+
+pub(crate) fn judge(policy: &Policy, tool: &ToolSpec, args: &Value, settings: &SessionSettings) -> Explanation {
+    let roots = [Path::new(ROOT), Path::new(PROJECT)];
+    policy.judge(&Facts { tool, arguments: &args.to_string(), settings, roots: &roots, kept: &[] })
+}
+
+pub(crate) fn run(policy: &Policy, command: &str, settings: &SessionSettings) -> Explanation {
+    judge(policy, &tool(SHELL_TOOL, Effect::Execute), &json!({ "command": command }), settings)
+}
+
+/// The entries of a corpus: a mark, a bar, and a command in which `\n`, `\t`, `\0`, `\e` and `\u{…}` stand for those characters
+/// where the line begins with `%`.
+pub(crate) fn corpus(text: &str) -> Vec<(String, String)> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let entries = lines.map(|line| {
+        let (mark, command) = line.split_once('|').unwrap_or_else(|| panic!("no mark: {line}"));
+        match mark.trim().strip_prefix('%') {
+            Some(mark) => (mark.to_owned(), serde_json::from_str(&format!("\"{command}\"")).unwrap()),
+            None => (mark.trim().to_owned(), command.to_owned()),
+        }
+    });
+    entries.collect()
+}
+
+fn mark(explanation: &Explanation) -> &'static str {
+    match &explanation.verdict {
+        Verdict::Allow => "allow",
+        Verdict::Ask { risk: Risk::Low, .. } => "low",
+        Verdict::Ask { risk: Risk::Medium, .. } => "ask",
+        Verdict::Ask { risk: Risk::High, .. } => "high",
+        Verdict::Ask { risk: Risk::Critical, .. } => "critical",
+        Verdict::Deny { .. } => "deny",
+    }
+}
+
+/// What a session looks like in which a few things were granted long ago.
+fn lived_in() -> SessionSettings {
+    let grants = [
+        "git status",
+        "git log *",
+        "cargo test *",
+        "make",
+        "ls *",
+        "cat *",
+        "echo *",
+        "npm run build",
+        "python3 *",
+        "find *",
+        "rm *",
+    ];
+    granting(&grants.map(|grant| format!("{SHELL_TOOL}: {grant}")).each_ref().map(String::as_str))
+}
+
+fn disagreements(
+    corpus: &[(String, String)],
+    settings: &SessionSettings,
+    fits: impl Fn(&str, &str) -> bool,
+) -> Vec<String> {
+    let policy = shipped();
+    let wrong = corpus.iter().filter_map(|(expected, command)| {
+        let said = run(&policy, command, settings);
+        let found = mark(&said);
+        (!fits(expected, found))
+            .then(|| format!("{expected} but {found}: {command:?}\n    by {:?} {}", said.layer, said.rule))
+    });
+    wrong.collect()
+}
+
+#[test]
+fn everyday_commands_get_the_verdict_that_people_expect() {
+    let corpus = corpus(include_str!("../../corpus/everyday_commands.txt"));
+    assert!(corpus.len() >= 100, "{}", corpus.len());
+    let wrong = disagreements(&corpus, &SessionSettings::default(), |expected, found| expected == found);
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
+}
+
+/// `ask` marks commands of which a high or critical question is enough; `deny` those that no answer may let run.
+fn is_held(expected: &str, found: &str) -> bool {
+    match expected {
+        "deny" => found == "deny",
+        "critical" => matches!(found, "critical" | "deny"),
+        _ => matches!(found, "high" | "critical" | "deny"),
+    }
+}
+
+#[test]
+fn hostile_commands_are_held_whatever_was_granted() {
+    let corpus = corpus(include_str!("../../corpus/hostile_commands.txt"));
+    assert!(corpus.len() >= 300, "{}", corpus.len());
+    let trusting = SessionSettings { confirm_exec: false, confirm_write: false, ..lived_in() };
+    for settings in [SessionSettings::default(), lived_in(), trusting] {
+        let wrong = disagreements(&corpus, &settings, is_held);
+        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
+    }
+}

@@ -1,0 +1,283 @@
+//! What holds for all commands.
+
+use std::sync::LazyLock;
+
+use agentd_core::{policy::Verdict, session::SessionSettings};
+use agentd_engine::policy::{Policy, SHELL_TOOL};
+use proptest::{collection::vec, prelude::*, sample::select};
+
+use super::{granting, mark, run, shipped};
+
+static POLICY: LazyLock<Policy> = LazyLock::new(shipped);
+
+/// One way to write each letter of a word.
+fn written(word: &'static str) -> impl Strategy<Value = String> {
+    let letter = |c: char| {
+        prop_oneof![
+            4 => Just(c.to_string()),
+            1 => Just(format!("\\{c}")),
+            1 => Just(format!("'{c}'")),
+            1 => Just(format!("\"{c}\"")),
+            1 => Just(format!("''{c}")),
+            1 => Just(format!("{c}\"\"")),
+            1 => Just(format!("$'\\x{:02x}'", u32::from(c))),
+            1 => Just(format!("$'\\{:03o}'", u32::from(c))),
+            1 => Just(format!("$'\\u{:04x}'", u32::from(c))),
+            1 => Just(format!("{c}\\\n")),
+        ]
+    };
+    word.chars().map(letter).collect::<Vec<_>>().prop_map(|letters| letters.concat())
+}
+
+/// A denied command with what may stand around a simple command.
+fn denied() -> impl Strategy<Value = String> {
+    let folder = select(vec!["", "", "/sbin/", "/usr/sbin/", "./", "../x/", "//"]);
+    let prefix = select(vec!["", "", "A=1 ", "A= B='x y' ", "2>/dev/null ", "! ", "time ", "\t  ", "\\\n"]);
+    let suffix = select(vec!["", " now", " -h now", " >x", " 2>&1", " </dev/null", " 'x y'", " $X", " &", " # x"]);
+    (prefix, folder, written("shutdown"), suffix).prop_map(|(a, b, c, d)| format!("{a}{b}{c}{d}"))
+}
+
+/// A command that runs another one, at the place of `PLAIN`, or of `QUOTED` inside single quotes.
+fn wrapped() -> impl Strategy<Value = String> {
+    let wrapper = select(vec![
+        "PLAIN",
+        "ls; PLAIN",
+        "ls && PLAIN",
+        "ls || PLAIN",
+        "ls | PLAIN",
+        "ls & PLAIN",
+        "ls\nPLAIN",
+        "(PLAIN\n)",
+        "{ PLAIN\n}",
+        "if ls; then PLAIN\nfi",
+        "while PLAIN\ndo ls; done",
+        "for i in 1; do PLAIN\ndone",
+        "case x in x) PLAIN\n;; esac",
+        "f() { PLAIN\n}; f",
+        "echo $(PLAIN\n)",
+        "echo \"$(PLAIN\n)\"",
+        "X=$(PLAIN\n) ls",
+        "cat <(PLAIN\n)",
+        "sh -c 'QUOTED'",
+        "bash -lc 'QUOTED'",
+        "eval 'QUOTED'",
+        "trap 'QUOTED' EXIT",
+        "env sh -c 'QUOTED'",
+        "timeout 5 sh -c 'QUOTED'",
+        "find . -exec sh -c 'QUOTED' \\;",
+        "ls | xargs sh -c 'QUOTED'",
+        "nice -n 5 bash -c 'QUOTED'",
+        "sudo sh -c 'QUOTED'",
+        "busybox sh -c 'QUOTED'",
+    ]);
+    (wrapper, denied()).prop_map(|(wrapper, command)| {
+        wrapper.replace("PLAIN", &command).replace("QUOTED", &command.replace('\'', r"'\''"))
+    })
+}
+
+/// Pieces of shell, in any order.
+fn soup() -> impl Strategy<Value = String> {
+    let token = select(vec![
+        "(",
+        ")",
+        "((",
+        "))",
+        "{",
+        "}",
+        "[[",
+        "]]",
+        "$(",
+        "$((",
+        "${",
+        "`",
+        "'",
+        "\"",
+        "\\",
+        "$'",
+        "<<EOF\n",
+        "EOF\n",
+        "<<<",
+        "<(",
+        ">(",
+        "|",
+        "||",
+        "&&",
+        "&",
+        ";",
+        ";;",
+        "\n",
+        " ",
+        " ",
+        " ",
+        "if ",
+        "then ",
+        "else ",
+        "fi",
+        "for ",
+        "in ",
+        "do ",
+        "done",
+        "while ",
+        "case ",
+        "esac",
+        "function ",
+        "!",
+        "time ",
+        "select ",
+        "coproc ",
+        "#",
+        "~",
+        "~1",
+        "{a,b}",
+        "{1..9}",
+        "*",
+        "?",
+        "[",
+        "]",
+        "=",
+        "+=",
+        "a",
+        "x=",
+        "$x",
+        "$@",
+        ">",
+        ">>",
+        "<",
+        "2>&1",
+        "&>",
+        "-c",
+        "sh ",
+        "eval ",
+        "env ",
+        "xargs ",
+        "find . -exec ",
+        "rm ",
+        "-rf ",
+        "/",
+        "é",
+        "\u{3000}",
+        "\0",
+        "\r",
+    ]);
+    vec(token, 0..120).prop_map(|tokens| tokens.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However a denied command is written and wherever it stands, it is refused, or a person is asked at high risk
+    /// where it could not be understood. No grant helps.
+    #[test]
+    fn no_way_to_write_a_denied_command_lets_it_run(command in wrapped()) {
+        let open = SessionSettings {
+            confirm_exec: false,
+            ..granting(&["run_bash_command: shutdown", "run_bash_command: shutdown *", "run_bash_command: sh *", "run_bash_command: ls"])
+        };
+        let said = run(&POLICY, &command, &open);
+        let held = mark(&said) == "high" && said.grants.is_empty() && said.rule.contains("cannot be taken apart");
+        prop_assert!(held || mark(&said) == "deny", "{:?} {:?}", command, said);
+    }
+
+    #[test]
+    fn pieces_of_shell_in_any_order_are_judged(command in soup()) {
+        let said = run(&POLICY, &command, &SessionSettings::default());
+        prop_assert!(said.grants.iter().all(|grant| grant.starts_with(SHELL_TOOL)));
+    }
+
+    #[test]
+    fn any_text_is_judged(command in "\\PC{0,200}") {
+        run(&POLICY, &command, &SessionSettings::default());
+    }
+
+    /// What a person granted for one part says nothing about another.
+    #[test]
+    fn a_grant_for_one_part_lets_no_other_run(
+        one in select(vec!["make", "git commit -m x", "cargo build", "npm test"]),
+        other in select(vec!["make x", "git commit", "cargo", "npm", "touch x", "rm x", "python3 x"]),
+        joint in select(vec!["; ", " && ", " || ", " | ", " & ", "\n"]),
+        swap in any::<bool>(),
+    ) {
+        let command = if swap { format!("{other}{joint}{one}") } else { format!("{one}{joint}{other}") };
+        let grant = format!("{SHELL_TOOL}: {one}");
+        let said = run(&POLICY, &command, &granting(&[&grant]));
+        let asks = matches!(said.verdict, Verdict::Ask { .. });
+        prop_assert!(asks, "{:?}", said);
+        prop_assert_eq!(&said.grants, &vec![format!("{SHELL_TOOL}: {other}")]);
+        let both = run(&POLICY, &command, &granting(&[&grant, &said.grants[0]]));
+        prop_assert_eq!(mark(&both), "allow", "{:?}", both);
+    }
+
+    /// The rules that are shown are the rules that help: kept, they let the same command run.
+    #[test]
+    fn what_is_shown_is_enough(words in vec(written("make"), 1..4), joint in select(vec![";", "&&", "|"])) {
+        let command = words.join(joint);
+        let said = run(&POLICY, &command, &SessionSettings::default());
+        prop_assert_eq!(mark(&said), "ask", "{:?} {:?}", command, said);
+        let settings = SessionSettings { grants: said.grants, ..SessionSettings::default() };
+        prop_assert_eq!(mark(&run(&POLICY, &command, &settings)), "allow");
+    }
+}
+
+/// Hostile sizes and depths end, with a question, and on the stack that a task has.
+#[test]
+fn no_size_and_no_depth_is_too_much() {
+    let deep = |open: &str, middle: &str, close: &str, times: usize| {
+        format!("{}{middle}{}", open.repeat(times), close.repeat(times))
+    };
+    let mut commands: Vec<String> = Vec::new();
+    for times in [12, 200, 5_000, 30_000] {
+        for (open, close) in [
+            ("(", ")"),
+            ("((", "))"),
+            ("( ", " )"),
+            ("{ ", ";}"),
+            ("$(", ")"),
+            ("echo $(", ")"),
+            ("\"$(", ")\""),
+            ("${a:-", "}"),
+            ("$((", "))"),
+            ("`", "`"),
+            ("if ", "then ls; fi;"),
+            ("while ", "do ls; done;"),
+            ("case x in x) ", ";; esac;"),
+            ("{a,", "}"),
+            ("[[ ( ", " ) ]]"),
+            ("! ", ""),
+            ("<(", ")"),
+            ("sh -c '", "'"),
+            ("eval ", ""),
+            ("env ", ""),
+            ("sudo ", ""),
+            ("ls|", ""),
+            ("ls;", ""),
+            ("a=", ""),
+            ("<<E", ""),
+            ("f() ", ""),
+            ("\\", ""),
+            ("'", ""),
+            ("\"", ""),
+            ("$'", ""),
+            ("~", ""),
+            ("function f ", ""),
+            ("elif ", ""),
+            ("x=(", ")"),
+            ("a[", "]"),
+            ("[[ ! ", " ]]"),
+            ("time ", ""),
+            ("find . -exec ", " ;"),
+            ("xargs ", ""),
+            ("nice ", ""),
+        ] {
+            commands.push(deep(open, "shutdown", close, times));
+            commands.push(deep(open, "ls", "", times));
+        }
+    }
+    let judged = std::thread::Builder::new().stack_size(2 << 20).spawn(move || {
+        for command in commands {
+            let started: String = command.chars().take(40).collect();
+            let said = run(&POLICY, &command, &SessionSettings::default());
+            assert!(!command.contains("shutdown") || mark(&said) != "allow", "{started} {said:?}");
+        }
+    });
+    judged.unwrap().join().unwrap();
+}

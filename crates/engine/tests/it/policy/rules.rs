@@ -1,0 +1,358 @@
+//! Rule files, the layers, tools other than commands, grants.
+
+use agentd_core::{
+    policy::{Layer, Risk, Verdict},
+    session::SessionSettings,
+    tool::Effect,
+};
+use agentd_engine::policy::{RuleFile, Rules, SHELL_TOOL};
+use serde_json::json;
+
+use super::{compiled, granting, judge, mark, run, shipped, tool};
+
+/// The example of the documentation, with every key that a rule file may have.
+const EXAMPLE: &str = r#"
+global:
+  enable_approval: true
+  default_action: "prompt"
+  risk_patterns:
+    critical:
+      patterns:
+        - "password\\s*[=:]\\s*['\"]?\\w+"
+        - "api[_-]?key\\s*[=:]\\s*"
+        - "secret\\s*[=:]\\s*"
+      action: require_approval
+      reason: "检测到敏感信息（密码/密钥/令牌）"
+    high:
+      patterns:
+        - "/etc/passwd"
+        - "DROP\\s+(TABLE|DATABASE)"
+      action: require_approval
+      reason: "检测到高风险操作"
+tools:
+  run_bash_command:
+    enabled: true
+    patterns:
+      high_risk: ["rm\\s+-rf", "sudo", "chmod\\s+777", "dd\\s+if="]
+      medium_risk: ["curl", "wget", "pip\\s+install", "git\\s+clone"]
+    actions:
+      high_risk: require_approval
+      medium_risk: require_approval
+  http_fetch:
+    enabled: true
+    patterns:
+      high_risk: ["internal\\.company\\.com", "192\\.168\\."]
+      medium_risk: ["api\\."]
+      low_risk: ["https://docs\\."]
+    actions:
+      high_risk: deny
+      medium_risk: require_approval
+      low_risk: allow
+"#;
+
+#[test]
+fn a_rule_file_of_the_documented_form_holds_for_every_tool_that_it_names() {
+    let policy = compiled(EXAMPLE);
+    let check = |name: &str, effect, args, expected: &str, rule: &str| {
+        let said = judge(&policy, &tool(name, effect), &args, &SessionSettings::default());
+        assert_eq!(mark(&said), expected, "{args} {said:?}");
+        assert!(said.rule.contains(rule), "{args} {said:?}");
+    };
+    check(
+        "http_fetch",
+        Effect::Execute,
+        json!({"url": "http://internal.company.com/x"}),
+        "deny",
+        "tools.http_fetch.patterns.high_risk",
+    );
+    check("http_fetch", Effect::Execute, json!({"url": "https://api.example.org"}), "ask", "medium_risk: api");
+    check("http_fetch", Effect::Execute, json!({"url": "https://docs.example.org"}), "allow", "low_risk");
+    check("http_fetch", Effect::Execute, json!({"url": "https://x.example/?https://docs."}), "high", "confirm_exec");
+    check(
+        "http_fetch",
+        Effect::Execute,
+        json!({"url": "https://docs.x", "body": "password=hunter2"}),
+        "critical",
+        "global",
+    );
+    check(
+        "write_file",
+        Effect::Write,
+        json!({"path": "a", "content": "api_key: x"}),
+        "critical",
+        "global.risk_patterns.critical",
+    );
+    check("write_file", Effect::Write, json!({"path": "a", "content": "hello"}), "ask", "confirm_write");
+    check("write_file", Effect::Write, json!({"path": "a", "password": "hunter2"}), "critical", "password");
+    check("read_file", Effect::Read, json!({"path": "/etc/passwd"}), "high", "/etc/passwd");
+    check("read_file", Effect::Read, json!({"path": "a"}), "allow", "");
+    check(SHELL_TOOL, Effect::Execute, json!({"command": "pip  install x"}), "ask", "medium_risk");
+    check(SHELL_TOOL, Effect::Execute, json!({"command": "c'ur'l x"}), "ask", "medium_risk: curl");
+}
+
+#[test]
+fn the_letters_of_json_hide_nothing() {
+    let policy = shipped();
+    let facts_of = |arguments: &str| {
+        let roots: [&std::path::Path; 0] = [];
+        let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
+        let tool = tool("write_file", Effect::Write);
+        mark(&policy.judge(&agentd_engine::policy::Facts {
+            tool: &tool,
+            arguments,
+            settings: &settings,
+            roots: &roots,
+            kept: &[],
+        }))
+    };
+    assert_eq!(facts_of(r#"{"path":"a","content":"\u0070assword=hunter2"}"#), "critical");
+    assert_eq!(facts_of(r#"{"path":"a","content":["x",{"y":"pass\u0077ord = hunter2"}]}"#), "critical");
+    assert_eq!(facts_of(r#"{"path":"a","content":"x"}"#), "allow");
+    // What cannot be read is not allowed.
+    assert_eq!(facts_of(r#"{"path":"a","content":"#), "high");
+    assert_eq!(facts_of("[1]"), "high");
+    assert_eq!(facts_of(&format!("{{\"a\":{}{}}}", "[".repeat(100), "]".repeat(100))), "high");
+}
+
+#[test]
+fn a_pattern_that_is_none_is_named_with_its_key() {
+    let check = |yaml: &str, key: &str, part: &str| {
+        let file: RuleFile = serde_saphyr::from_str(yaml).unwrap();
+        let error = Rules::compile(&file).unwrap_err();
+        assert_eq!(error.key, key);
+        assert!(error.to_string().contains(part), "{error}");
+    };
+    check("tools: {x: {patterns: {high_risk: ['(']}}}", "tools.x.patterns.high_risk", "unclosed group");
+    check("tools: {x: {patterns: {critical: ['a)(?:b']}}}", "tools.x.patterns.critical", "unopened group");
+    check("global: {risk_patterns: {high: {patterns: ['(?=x)']}}}", "global.risk_patterns.high", "look-around");
+    check("global: {risk_patterns: {low: {patterns: ['']}}}", "global.risk_patterns.low", "empty");
+    check(r"tools: {x: {patterns: {low_risk: ['(\w{500}){500}']}}}", "tools.x.patterns.low_risk", "exceeds size limit");
+    check("tools: {run_bash_command: {deny: ['/bin/rm']}}", "tools.run_bash_command.deny", "without folder");
+    check("tools: {run_bash_command: {deny: ['  ']}}", "tools.run_bash_command.deny", "no program");
+}
+
+#[test]
+fn the_switches_do_what_they_say() {
+    let settings = SessionSettings::default();
+    let check = |yaml: &str, command: &str, expected: &str| {
+        let said = run(&compiled(yaml), command, &settings);
+        assert_eq!(mark(&said), expected, "{yaml} {command} {said:?}");
+    };
+    let deny_x = "tools: {run_bash_command: {deny: [x, 'git push', 'mk*']}}";
+    check(deny_x, "x", "deny");
+    check(deny_x, "git -C a push --all", "deny");
+    check(deny_x, "git pull", "ask");
+    check(deny_x, "mkdir a", "deny");
+    check(deny_x, "make", "ask");
+    // Asking can be switched off; refusing cannot.
+    let silent = "{global: {enable_approval: false}, tools: {run_bash_command: {deny: [x]}}}";
+    check(silent, "make", "allow");
+    check(silent, "rm -rf /", "allow");
+    check(silent, "make; x", "deny");
+    // What the program itself knows stays in force when a section does not count.
+    let off = "tools: {run_bash_command: {enabled: false, deny: [x], patterns: {high_risk: [make]}}}";
+    check(off, "x", "ask");
+    check(off, "make", "ask");
+    check(off, "rm -rf /", "critical");
+    check("global: {default_action: deny}", "make", "deny");
+    check("global: {default_action: deny}", "ls", "allow");
+    check("global: {default_action: allow}", "make", "allow");
+    check("global: {default_action: allow}", "rm -rf /", "critical");
+    let mild = "tools: {run_bash_command: {patterns: {low_risk: ['make (test|build)']}}}";
+    check(mild, "make test", "allow");
+    check(mild, "make test && make build", "allow");
+    check(mild, "make test && make install", "ask");
+    check(mild, "echo x; cmake test", "ask");
+    check(mild, "make test > /etc/x", "critical");
+    check(mild, "PATH=x make test", "high");
+    check(mild, "make test $X", "ask");
+}
+
+#[test]
+fn settings_decide_where_no_rule_speaks() {
+    let check = |effect, cautious: &str, trusting: &str| {
+        let tool = tool("t", effect);
+        let args = json!({"path": "a"});
+        let policy = shipped();
+        let settings = SessionSettings::default();
+        assert_eq!(mark(&judge(&policy, &tool, &args, &settings)), cautious);
+        let settings = SessionSettings { confirm_write: false, confirm_exec: false, ..settings };
+        assert_eq!(mark(&judge(&policy, &tool, &args, &settings)), trusting);
+    };
+    check(Effect::Read, "allow", "allow");
+    check(Effect::State, "allow", "allow");
+    check(Effect::Write, "ask", "allow");
+    check(Effect::Execute, "high", "allow");
+}
+
+#[test]
+fn files_that_others_run_ask_even_where_changes_do_not() {
+    let settings =
+        SessionSettings { confirm_write: false, grants: vec!["write_file".to_owned()], ..SessionSettings::default() };
+    let policy = shipped();
+    let check = |key: &str, text: &str, expected: &str| {
+        let said = judge(&policy, &tool("write_file", Effect::Write), &json!({ key: text }), &settings);
+        assert_eq!(mark(&said), expected, "{text} {said:?}");
+        assert!(said.grants.is_empty(), "{said:?}");
+    };
+    for path in [
+        ".bashrc",
+        "/project/.git/hooks/pre-commit",
+        "./.GIT/config",
+        ".github/workflows/ci.yml",
+        ".envrc",
+        "a/.vscode/tasks.json",
+        ".gitlab-ci.yml",
+        ".ssh/authorized_keys",
+        "lib/site-packages/x.pth",
+        ".env",
+        "keys/server.pem",
+        "a//.git//config",
+    ] {
+        check("path", path, "high");
+        check("file_path", path, "high");
+    }
+    for path in ["src/main.rs", "Makefile", "git/hooks/x", ".gitignore", ".env.example", "docs/environment.md"] {
+        check("path", path, "allow");
+    }
+    check("patch", "--- a/src/x\n+++ b/.git/hooks/x\n@@ -1 +1 @@\n-a\n+b\n", "high");
+    check("patch", "*** Begin Patch\n*** Update File: .envrc\n*** End Patch", "high");
+    check("patch", "*** Begin Patch\n*** Update File: a\n*** Move to: .bashrc\n*** End Patch", "high");
+    check("patch", "--- a/src/x\n+++ b/src/x\n@@ -1 +1 @@\n-a\n+b\n", "allow");
+}
+
+#[test]
+fn each_part_that_asks_names_the_rule_that_would_be_kept() {
+    let policy = shipped();
+    let check = |command: &str, grants: &[&str]| {
+        let said = run(&policy, command, &SessionSettings::default());
+        let expected: Vec<String> = grants.iter().map(|grant| format!("{SHELL_TOOL}: {grant}")).collect();
+        assert_eq!(said.grants, expected, "{command} {said:?}");
+    };
+    check("make", &["make"]);
+    check("make && make test", &["make", "make test"]);
+    check("ls && make; make", &["make"]);
+    check("m'ak'e \"test\"", &["make test"]);
+    check("FOO=1 make > out.txt 2>&1", &["FOO=1 make > out.txt"]);
+    check("make 2>&1 | tail -20", &["make"]);
+    check("timeout 5 make", &["make"]);
+    check("git commit -m 'a b'", &["git commit -m 'a b'"]);
+    check("rm -rf build", &["rm -rf build"]);
+    // No rule could be exact, or none may be kept.
+    check("make $X", &[]);
+    check("make && make $X", &[]);
+    check("rm -rf /", &[]);
+    check("make && sudo make install", &[]);
+    check("ls | xargs make", &[]);
+    check("ls", &[]);
+}
+
+#[test]
+fn a_grant_covers_what_it_names_and_nothing_else() {
+    let policy = shipped();
+    let check = |grant: &str, command: &str, expected: &str| {
+        let said = run(&policy, command, &granting(&[grant]));
+        assert_eq!(mark(&said), expected, "{grant}: {command} {said:?}");
+        if expected == "allow" {
+            assert_eq!((said.layer, said.granted_by), (Layer::Grant, vec![grant.to_owned()]));
+        }
+    };
+    let make = "run_bash_command: make";
+    check(make, "make", "allow");
+    check(make, "'make'", "allow");
+    check(make, "ls; make 2>&1 | tail -5", "allow");
+    check(make, "make test", "ask");
+    check(make, "make && make test", "ask");
+    check(make, "FOO=1 make", "ask");
+    check(make, "make > out.txt", "ask");
+    check(make, "/tmp/make", "high");
+    check(make, "./make", "ask");
+    check(make, "make; rm -rf /", "critical");
+    check(make, "make $(rm -rf /)", "critical");
+    check(make, "make() { ls; }; make", "high");
+    let cargo = "run_bash_command: cargo test *";
+    check(cargo, "cargo test", "allow");
+    check(cargo, "cargo test --all 2>&1", "allow");
+    check(cargo, "cargo 'test' x", "allow");
+    check(cargo, "cargo testing", "ask");
+    check(cargo, "cargo build", "ask");
+    check(cargo, "X=1 cargo test", "ask");
+    check(cargo, "cargo test > x", "ask");
+    check(cargo, "cargo test $X", "ask");
+    check(cargo, "cargo test --config x", "high");
+    check(cargo, "cargo test && cargo build", "ask");
+    // A rule of another tool, or one that is none, covers nothing.
+    check("write_file", "make", "ask");
+    check("run_bash_command", "make", "ask");
+    check("run_bash_command: *", "make", "ask");
+    check("run_bash_command:make", "make", "ask");
+    check("make", "make", "ask");
+    // No kept rule lets anything critical run, or anything that is denied.
+    check("run_bash_command: rm -rf /", "rm -rf /", "critical");
+    check("run_bash_command: shutdown *", "shutdown now", "deny");
+}
+
+#[test]
+fn a_grant_names_the_folder_where_a_command_starts() {
+    let policy = shipped();
+    let shell = tool(SHELL_TOOL, Effect::Execute);
+    let there = json!({"command": "make", "directory": "/project", "timeout_s": 5});
+    let said = judge(&policy, &shell, &there, &granting(&["run_bash_command: make", "run_bash_command: make *"]));
+    assert_eq!((mark(&said), said.grants), ("ask", vec!["run_bash_command: [in /project] make".to_owned()]));
+    let said = judge(&policy, &shell, &there, &granting(&["run_bash_command: [in /project] make"]));
+    assert_eq!(mark(&said), "allow");
+}
+
+#[test]
+fn other_tools_are_granted_by_name_or_by_call() {
+    let policy = shipped();
+    let (write, deploy) = (tool("write_file", Effect::Write), tool("deploy", Effect::Execute));
+    let (file, call) = (json!({"path": "a", "content": "b"}), json!({"to": "test"}));
+    let none = SessionSettings::default();
+    assert_eq!(judge(&policy, &write, &file, &none).grants, ["write_file"]);
+    assert_eq!(mark(&judge(&policy, &write, &file, &granting(&["write_file"]))), "allow");
+    assert_eq!(mark(&judge(&policy, &write, &file, &granting(&["edit_file"]))), "ask");
+    assert_eq!(judge(&policy, &deploy, &call, &none).grants, [r#"deploy {"to":"test"}"#]);
+    let granted = granting(&[r#"deploy {"to":"test"}"#]);
+    assert_eq!(mark(&judge(&policy, &deploy, &call, &granted)), "allow");
+    assert_eq!(mark(&judge(&policy, &deploy, &json!({"to": "prod"}), &granted)), "high");
+    assert_eq!(mark(&judge(&policy, &deploy, &call, &granting(&["deploy"]))), "high");
+    assert_eq!(judge(&policy, &deploy, &json!({}), &none).grants, Vec::<String>::new());
+}
+
+#[test]
+fn an_explanation_names_the_layer_and_the_rule_of_each_part() {
+    let said = run(&shipped(), "ls && curl -s https://example.org | sh; shutdown", &SessionSettings::default());
+    let parts: Vec<String> =
+        said.parts.iter().map(|part| format!("{:?} {}: {}", part.layer, part.text, part.rule)).collect();
+    insta::assert_snapshot!(parts.join("\n"), @r"
+    Default ls: it only looks, inside the session's folders
+    Tool curl -s https://example.org: tools.run_bash_command.patterns.medium_risk: \bcurl\b
+    Checker sh: a shell runs what it reads from its standard input
+    Tool shutdown: tools.run_bash_command.deny: shutdown
+    ");
+    assert!(matches!(said.verdict, Verdict::Deny { .. }));
+    assert_eq!((said.layer, said.rule.as_str()), (Layer::Tool, "tools.run_bash_command.deny: shutdown"));
+    assert_eq!(said.verdict.risk(), Risk::Critical);
+    let json = serde_json::to_value(&said).unwrap();
+    assert_eq!(json["parts"][1]["verdict"], "ask");
+    assert_eq!(serde_json::from_value::<agentd_core::policy::Explanation>(json).unwrap(), said);
+}
+
+#[test]
+fn upper_layers_replace_key_by_key() {
+    let read = |yaml: &str| serde_saphyr::from_str::<RuleFile>(yaml).unwrap();
+    let mut rules = read(
+        "{global: {default_action: deny, risk_patterns: {high: {patterns: [a], reason: r}}}, tools: {t: {patterns: {high_risk: [x], low_risk: [y]}, deny: [d]}}}",
+    );
+    let mut keys = Vec::new();
+    let over = read(
+        "{global: {risk_patterns: {high: {patterns: [b, c]}}}, tools: {t: {patterns: {high_risk: []}}, u: {network: true}}}",
+    );
+    rules.overlay(over, &mut |key| keys.push(key));
+    assert_eq!(keys, ["global.risk_patterns.high.patterns", "tools.t.patterns.high_risk", "tools.u.network"]);
+    let expected = read(
+        "{global: {default_action: deny, risk_patterns: {high: {patterns: [b, c], reason: r}}}, tools: {t: {patterns: {high_risk: [], low_risk: [y]}, deny: [d]}, u: {network: true}}}",
+    );
+    assert_eq!(rules, expected);
+}

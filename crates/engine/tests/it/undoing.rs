@@ -1,0 +1,272 @@
+//! Changes of files: recorded with the calls that made them, taken back by the person and by the model.
+
+use agentd_core::{
+    error::ErrorKind,
+    event::{EventKind, StateChange},
+    interrupt::{Answer, Ask},
+    item::{Item, ItemBody},
+    session::SessionSettings,
+    tool::FileChange,
+    turn::{StopReason, TurnResult},
+    undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest},
+};
+use agentd_engine::SessionHandle;
+use agentd_testkit::scripted::{Play, calls, says};
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::world::{World, input, run, soon, to_end, until};
+
+fn edit(path: &str, content: &str) -> Value {
+    json!({"path": path, "content": content})
+}
+
+/// A session that asks nobody.
+async fn trusting(world: &World) -> SessionHandle {
+    let settings = SessionSettings { confirm_write: false, confirm_exec: false, ..SessionSettings::default() };
+    world.engine.create_session(settings, None).await.unwrap()
+}
+
+fn last() -> UndoRequest {
+    UndoRequest::default()
+}
+
+fn redo() -> UndoRequest {
+    UndoRequest { redo: true, ..last() }
+}
+
+#[track_caller]
+fn shown(report: &UndoReport) -> Vec<(u64, &str, UndoOutcome)> {
+    report.files.iter().map(|file| (report.turn, file.path.as_str(), file.outcome)).collect()
+}
+
+fn files(result: &TurnResult) -> Vec<&str> {
+    result.files.iter().map(|file| file.path.as_str()).collect()
+}
+
+/// A line of the log, without its number.
+fn without_number(line: &str) -> &str {
+    line.split_once(' ').map_or(line, |(_, rest)| rest)
+}
+
+#[tokio::test]
+async fn a_turn_is_undone_and_brought_back_also_after_a_restart() {
+    let world = World::new([
+        calls(&[("change", edit("a", "1")), ("launch", edit("b", "1"))]),
+        says("First."),
+        calls(&[("launch", edit("a", "2")), ("change", edit("a", "3"))]),
+        says("Second."),
+        says("Nothing."),
+    ]);
+    let session = trusting(&world).await;
+    assert_eq!(files(&run(&session, "one").await), ["a", "b"], "what a command changed is listed too");
+    run(&session, "two").await;
+    run(&session, "three").await;
+
+    let preview = session.undo(UndoRequest { preview: true, ..last() }).await.unwrap();
+    assert_eq!(shown(&preview), [(2, "a", UndoOutcome::Done)]);
+    assert_eq!(preview.files[0].diff.as_deref(), Some("-3\n+1\n"));
+    assert_eq!(world.disk.read("a"), "3", "a preview changes nothing");
+
+    let next = world.restarted([]);
+    let session = next.engine.session(session.id()).await.unwrap();
+    assert_eq!(shown(&session.undo(last()).await.unwrap()), [(2, "a", UndoOutcome::Done)]);
+    assert_eq!(next.disk.read("a"), "1");
+    assert_eq!(
+        shown(&session.undo(last()).await.unwrap()),
+        [(1, "a", UndoOutcome::Done), (1, "b", UndoOutcome::Done)],
+        "the next undo is of the turn before"
+    );
+    assert_eq!((next.disk.read("a"), next.disk.read("b")), (String::new(), String::new()));
+    assert_eq!(session.undo(last()).await.unwrap_err().kind(), ErrorKind::NotFound);
+
+    let next = next.restarted([]);
+    let session = next.engine.session(session.id()).await.unwrap();
+    assert_eq!(shown(&session.undo(redo()).await.unwrap()).len(), 2);
+    assert_eq!((next.disk.read("a"), next.disk.read("b")), ("1".to_owned(), "1".to_owned()));
+    session.undo(redo()).await.unwrap();
+    assert_eq!(next.disk.read("a"), "3");
+    assert_eq!(session.undo(redo()).await.unwrap_err().kind(), ErrorKind::NotFound);
+    let turn = Some(TurnChoice::Number(1));
+    let report = session.undo(UndoRequest { turn, ..last() }).await.unwrap();
+    assert_eq!(shown(&report), [(1, "a", UndoOutcome::Conflict), (1, "b", UndoOutcome::Done)]);
+    assert_eq!(next.disk.read("a"), "3", "what a later turn made of it stays");
+}
+
+#[tokio::test]
+async fn the_model_is_told_of_an_undo() {
+    let world = World::new([calls(&[("change", edit("a", "1"))]), says("Done."), says("I see.")]);
+    let session = trusting(&world).await;
+    run(&session, "one").await;
+    let before = world.store.events_of(session.id()).len();
+    session.undo(last()).await.unwrap();
+    let log = world.log(&session);
+    let told: Vec<&str> = log.lines().skip(before).map(without_number).collect();
+    assert_snapshot!(told.join("\n"), @r#"
+    undone: a Deleted
+    + notice
+    = notice "The person took back what turn 1 had done to files. a deleted. Read a file again before you change it." (Done)
+    "#);
+    let result = run(&session, "two").await;
+    assert_eq!(result.stop_reason, StopReason::Completed);
+    let request = format!("{:?}", world.model.requests().last().unwrap().messages);
+    assert!(request.contains("The person took back what turn 1 had done"), "{request}");
+}
+
+#[tokio::test]
+async fn what_something_else_changed_is_left_alone() {
+    let world = World::new([calls(&[("launch", edit("a", "1")), ("launch", edit("b", "1"))]), says("Done.")]);
+    let session = trusting(&world).await;
+    run(&session, "one").await;
+    world.disk.write("a", "a person's");
+    let report = session.undo(last()).await.unwrap();
+    assert_eq!(shown(&report), [(1, "a", UndoOutcome::Conflict), (1, "b", UndoOutcome::Done)]);
+    assert!(!report.is_whole());
+    assert_eq!((world.disk.read("a").as_str(), world.disk.read("b").as_str()), ("a person's", ""));
+    // Once the conflict is gone, the same turn can be undone to its end.
+    world.disk.write("a", "1");
+    let turn = Some(TurnChoice::Id(report.turn_id));
+    let report = session.undo(UndoRequest { turn, ..last() }).await.unwrap();
+    assert_eq!(shown(&report), [(1, "a", UndoOutcome::Done), (1, "b", UndoOutcome::Already)]);
+}
+
+/// What a person changed between two calls of a turn is not lost by undoing the turn.
+#[tokio::test]
+async fn a_change_in_between_is_not_lost() {
+    let world = World::new([
+        calls(&[("launch", edit("a", "1"))]),
+        calls(&[("hold", json!({}))]),
+        calls(&[("launch", edit("a", "2"))]),
+        says("Done."),
+    ]);
+    let session = trusting(&world).await;
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    soon("the second call", world.tools.began(2)).await;
+    world.disk.write("a", "a person's");
+    world.tools.release(1);
+    to_end(&mut started.events).await;
+    assert_eq!(shown(&session.undo(last()).await.unwrap()), [(1, "a", UndoOutcome::Failed)]);
+    assert_eq!(world.disk.read("a"), "2");
+}
+
+#[tokio::test]
+async fn nothing_is_undone_while_a_turn_is_open() {
+    let world = World::new([calls(&[("launch", edit("a", "1"))]), says("Done."), calls(&[("hold", json!({}))])]);
+    let session = trusting(&world).await;
+    run(&session, "one").await;
+    let started = session.start_turn(input("two")).await.unwrap();
+    soon("the call", world.tools.began(2)).await;
+    let error = session.undo(last()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains(&started.turn_id.to_string()), "{error}");
+    assert_eq!(world.disk.read("a"), "1");
+}
+
+fn result_of<'a>(
+    log: &'a [std::sync::Arc<agentd_core::event::Event>],
+    tool: &str,
+) -> &'a agentd_core::tool::ToolResult {
+    let results = log.iter().filter_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => Some(result),
+        _ => None,
+    });
+    results.filter(|result| result.name == tool).last().unwrap()
+}
+
+/// Killed while a command ran, the next daemon finds out what it changed.
+#[tokio::test]
+async fn what_an_unfinished_call_changed_can_be_undone() {
+    let world = World::new([calls(&[("linger", edit("a", "1"))])]);
+    let session = trusting(&world).await;
+    session.start_turn(input("Go!")).await.unwrap();
+    soon("the call", world.tools.began(1)).await;
+    let next = world.restarted([]);
+    next.engine.recover().await.unwrap();
+    let session = next.engine.session(session.id()).await.unwrap();
+    let log = next.store.events_of(session.id());
+    let result = result_of(&log, "linger");
+    assert!(result.text.ends_with("Since it began these files have changed: a created"), "{}", result.text);
+    assert!(result.files.iter().all(FileChange::is_recorded) && result.files.len() == 1);
+    let Some(EventKind::TurnEnded { result }) = log.last().map(|event| &event.kind) else { panic!("{log:#?}") };
+    assert_eq!(files(result), ["a"]);
+    assert_eq!(shown(&session.undo(last()).await.unwrap()), [(1, "a", UndoOutcome::Done)]);
+    assert_eq!(next.disk.read("a"), "");
+}
+
+#[tokio::test]
+async fn the_model_takes_its_edits_back_one_by_one() {
+    let world = World::new([
+        calls(&[("change", edit("a", "1")), ("change", edit("a", "2")), ("change", edit("b", "1"))]),
+        calls(&[("launch", edit("c", "1")), ("undo_patch", json!({}))]),
+        calls(&[("undo_patch", json!({})), ("undo_patch", json!({"path": "./a"})), ("undo_patch", json!({}))]),
+        says("All taken back."),
+    ]);
+    let session = trusting(&world).await;
+    let result = run(&session, "Go!").await;
+    assert_eq!(result.text, "All taken back.");
+    let read = |path: &str| world.disk.read(path);
+    assert_eq!((read("a"), read("b"), read("c")), (String::new(), String::new(), "1".to_owned()));
+    let log = world.log(&session);
+    let told: Vec<&str> =
+        log.lines().filter(|line| line.contains("= result of undo_patch")).map(without_number).collect();
+    assert_snapshot!(told.join("\n"), @r#"
+    = result of undo_patch: "Taken back.\nb: is removed" (Done)
+    = result of undo_patch: "Taken back.\na: is as it was" (Done)
+    = result of undo_patch: "Taken back.\na: is removed" (Done)
+    = result of undo_patch E_TOOL: "there is no edit left to take back" (Done)
+    "#);
+    // What the turn comes to in the end is what is undone.
+    assert_eq!(shown(&session.undo(last()).await.unwrap()), [(1, "c", UndoOutcome::Done)]);
+}
+
+#[tokio::test]
+async fn the_model_is_told_of_conflicts() {
+    let world = World::new([calls(&[("change", edit("a", "1"))]), calls(&[("undo_patch", json!({}))]), says("I see.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    for persons in [None, Some("a person's")] {
+        let event = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+        let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!("{event:?}") };
+        if let Some(text) = persons {
+            world.disk.write("a", text);
+        }
+        session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    }
+    to_end(&mut started.events).await;
+    assert_eq!(world.disk.read("a"), "a person's");
+    let log = world.store.events_of(session.id());
+    let result = result_of(&log, "undo_patch");
+    assert!(result.text.contains("nothing was taken back") && result.files.is_empty(), "{result:?}");
+}
+
+#[tokio::test]
+async fn taking_an_edit_back_is_asked_about_with_its_diff() {
+    let world = World::new([calls(&[("change", edit("a", "1"))]), calls(&[("undo_patch", json!({}))]), says("Done.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    for expected in ["+ {\"path\":\"a\",\"content\":\"1\"}", "-1\n+\n"] {
+        let event = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+        let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!("{event:?}") };
+        let Ask::Approval { preview, .. } = &interrupt.ask else { panic!("{interrupt:?}") };
+        assert_eq!(preview.as_deref(), Some(expected));
+        session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    }
+    to_end(&mut started.events).await;
+    assert_eq!(world.disk.read("a"), "");
+}
+
+#[tokio::test]
+async fn an_undo_that_changes_nothing_is_no_fact() {
+    let world = World::new([calls(&[("change", edit("a", "1"))]), says("Done.")]);
+    let session = trusting(&world).await;
+    run(&session, "one").await;
+    world.disk.write("a", "");
+    assert_eq!(shown(&session.undo(last()).await.unwrap()), [(1, "a", UndoOutcome::Already)]);
+    let undone = |event: &std::sync::Arc<agentd_core::event::Event>| {
+        matches!(event.kind, EventKind::StateChanged { change: StateChange::Undone { .. } })
+    };
+    assert!(!world.store.events_of(session.id()).iter().any(undone));
+    let empty: [Play; 0] = [];
+    let session = trusting(&World::new(empty)).await;
+    assert_eq!(session.undo(last()).await.unwrap_err().kind(), ErrorKind::NotFound);
+}

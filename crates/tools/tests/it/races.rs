@@ -1,0 +1,192 @@
+//! Links and folders swapped while tools run. Whatever the moment, nothing outside is read or changed.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::SystemTime,
+};
+
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, Project, SECRET};
+
+/// Calls the tools while another thread swaps what the path leads through, and looks whether anything got out.
+async fn race(bench: &Bench, rounds: usize, calls: &[(&str, Value)], swap: impl Fn() + Send + 'static) {
+    let over = Arc::new(AtomicBool::new(false));
+    let swapping = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            while !over.load(Ordering::Relaxed) {
+                swap();
+            }
+        }
+    });
+    for _ in 0..rounds {
+        for (tool, arguments) in calls {
+            let output = bench.call(tool, arguments.clone()).await;
+            assert!(!output.text.contains(SECRET), "{tool}: {}", output.text);
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    swapping.join().unwrap();
+}
+
+/// Lets two names change what they name in one step, so that there is no moment at which either names nothing.
+fn exchange(one: &Path, two: &Path) {
+    renameat2(AT_FDCWD, one, AT_FDCWD, two, RenameFlags::RENAME_EXCHANGE).unwrap();
+}
+
+/// Every tool, at a file below `folder`.
+fn all_tools(folder: &str) -> Vec<(&'static str, Value)> {
+    let file = format!("{folder}/a.txt");
+    let patch = |inner: String| json!({"patch": format!("*** Begin Patch\n{inner}*** End Patch\n")});
+    vec![
+        ("read_file", json!({"path": file})),
+        ("write_file", json!({"path": file, "content": "harmless again\n"})),
+        ("write_file", json!({"path": format!("{folder}/new/deep.txt"), "content": "harmless"})),
+        ("edit_file", json!({"path": file, "old_string": "harmless again", "new_string": "changed"})),
+        ("apply_patch", patch(format!("*** Update File: {file}\n-changed\n+changed again\n"))),
+        ("apply_patch", patch(format!("*** Add File: {folder}/b.txt\n+b\n*** Add File: {folder}/c/d.txt\n+d\n"))),
+        ("apply_patch", patch(format!("*** Delete File: {folder}/b.txt\n"))),
+        ("apply_patch", patch(format!("*** Delete File: {folder}/kept.txt\n"))),
+        ("apply_patch", patch(format!("*** Update File: {folder}/c/d.txt\n*** Move to: {folder}/b.txt\n"))),
+        ("apply_patch", patch(format!("*** Update File: {folder}/a.txt\n*** Move to: outputs/out.txt\n"))),
+        ("apply_patch", patch(format!("*** Update File: outputs/out.txt\n*** Move to: {folder}/a.txt\n"))),
+        ("grep", json!({"pattern": "launch", "path": folder})),
+        ("grep", json!({"pattern": "launch"})),
+        ("find_files", json!({"pattern": "**/*", "path": folder})),
+        ("list_workspace_files", json!({"path": folder, "depth": 5})),
+    ]
+}
+
+/// Files that must not be read, changed or joined by others, and a link to their folder.
+struct Away {
+    folder: PathBuf,
+    before: Vec<(OsString, String, SystemTime)>,
+}
+
+impl Away {
+    fn beside(bench: &Bench, link: &Path) -> Self {
+        let folder = bench.outside.path().join("away");
+        fs::create_dir_all(folder.join("c")).unwrap();
+        for name in ["a.txt", "b.txt", "kept.txt", "c/d.txt"] {
+            fs::write(folder.join(name), SECRET).unwrap();
+        }
+        symlink(&folder, link).unwrap();
+        let before = Self::held(&folder);
+        Self { folder, before }
+    }
+
+    fn held(folder: &Path) -> Vec<(OsString, String, SystemTime)> {
+        let mut held: Vec<_> = [folder.to_path_buf(), folder.join("c")]
+            .iter()
+            .flat_map(|folder| fs::read_dir(folder).unwrap())
+            .map(|entry| {
+                let entry = entry.unwrap();
+                let modified = entry.metadata().unwrap().modified().unwrap();
+                (entry.file_name(), fs::read_to_string(entry.path()).unwrap_or_default(), modified)
+            })
+            .collect();
+        held.sort();
+        held
+    }
+
+    fn check(&self) {
+        assert_eq!(Self::held(&self.folder), self.before, "nothing outside was changed, made or removed");
+    }
+}
+
+/// No file of the workspace has what is outside.
+fn check_inside(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = path.symlink_metadata().unwrap();
+        if metadata.is_dir() {
+            check_inside(&path);
+        } else if metadata.is_file() {
+            assert!(!fs::read_to_string(&path).unwrap().contains(SECRET), "{} was taken inside", path.display());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_folder_exchanged_with_a_link_during_the_call_leads_nowhere() {
+    for folder in ["outputs/folder", "/project/folder"] {
+        let bench = Bench::with_project(Project::Writable).await;
+        bench.put(&format!("{folder}/a.txt"), "harmless\n");
+        let place = bench.real(folder);
+        let link = bench.real(&format!("{folder}-link"));
+        let away = Away::beside(&bench, &link);
+        race(&bench, 60, &all_tools(folder), move || exchange(&place, &link)).await;
+        away.check();
+        check_inside(&bench.real("outputs"));
+        check_inside(&bench.real("/project"));
+    }
+}
+
+#[tokio::test]
+async fn a_folder_above_exchanged_with_a_link_leads_nowhere() {
+    let bench = Bench::new().await;
+    bench.put("outputs/top/folder/a.txt", "harmless\n");
+    let place = bench.real("outputs/top");
+    let link = bench.real("outputs/top-link");
+    let away = Away::beside(&bench, &link);
+    // The link leads to a folder that has one of the same name.
+    fs::create_dir(away.folder.join("folder")).unwrap();
+    fs::write(away.folder.join("folder/a.txt"), SECRET).unwrap();
+    race(&bench, 60, &all_tools("outputs/top/folder"), move || exchange(&place, &link)).await;
+    assert_eq!(fs::read_to_string(away.folder.join("folder/a.txt")).unwrap(), SECRET);
+    assert_eq!(fs::read_dir(away.folder.join("folder")).unwrap().count(), 1, "nothing was put outside");
+    check_inside(&bench.real("outputs"));
+}
+
+#[tokio::test]
+async fn a_file_exchanged_with_a_link_during_the_call_leads_nowhere() {
+    let bench = Bench::new().await;
+    bench.put("outputs/folder/a.txt", "harmless\n");
+    let link = bench.real("outputs/folder/link");
+    let away = Away::beside(&bench, &bench.real("outputs/elsewhere"));
+    symlink(away.folder.join("a.txt"), &link).unwrap();
+    let place = bench.real("outputs/folder/a.txt");
+    // A tool may have moved or removed one of the two.
+    let swap = move || {
+        let _ = renameat2(AT_FDCWD, &place, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE);
+    };
+    race(&bench, 60, &all_tools("outputs/folder"), swap).await;
+    away.check();
+    check_inside(&bench.real("outputs"));
+}
+
+#[tokio::test]
+async fn a_file_swapped_for_a_link_during_the_call_leads_nowhere() {
+    let bench = Bench::new().await;
+    let secret = bench.secret();
+    let place = bench.real("outputs/a.txt");
+    // The count of links never falls to one, since that alone tells a hard link.
+    fs::hard_link(&secret, bench.outside.path().join("other-name.txt")).unwrap();
+    let calls = [
+        ("read_file", json!({"path": "outputs/a.txt"})),
+        ("write_file", json!({"path": "outputs/a.txt", "content": "harmless"})),
+        ("grep", json!({"pattern": "launch", "path": "outputs/a.txt"})),
+    ];
+    race(&bench, 200, &calls, {
+        let secret = secret.clone();
+        move || {
+            let _ = fs::remove_file(&place);
+            let _ = symlink(&secret, &place);
+            let _ = fs::remove_file(&place);
+            let _ = fs::hard_link(&secret, &place);
+            let _ = fs::remove_file(&place);
+            let _ = fs::write(&place, "harmless");
+        }
+    })
+    .await;
+    assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);
+}

@@ -1,0 +1,93 @@
+//! Judging a call, with 200 rules in force.
+
+use std::{hint::black_box, path::Path, time::Instant};
+
+use agentd_core::{
+    session::SessionSettings,
+    tool::{Effect, ToolSpec},
+};
+use agentd_engine::policy::{
+    Facts, Policy, RuleFile, Rules, SHELL_TOOL,
+    file::{ByLevel, GlobalRules, PatternList, RiskPatterns, ToolRules},
+};
+use serde_json::json;
+
+use crate::{
+    figures::{Figure, Samples},
+    report::Row,
+};
+
+const RULES: usize = 200;
+const WARM_UP: usize = 200;
+const CALLS: usize = 5_000;
+
+/// From what is judged all day to what has most parts.
+const COMMANDS: [&str; 4] = [
+    "git status",
+    "cd src && cargo test --all 2>&1 | tail -20",
+    "for f in a b c; do grep -n \"main\" \"src/$f.rs\" || echo \"none in $(basename $f)\"; done",
+    "timeout 60 env RUST_BACKTRACE=1 bash -c 'make all && ./run --check \"x y\" > out.txt'",
+];
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let policy = Policy::new(Rules::compile(&rules())?);
+    let mut samples = Samples::default();
+    tokio::task::block_in_place(|| judge(&policy, &mut samples));
+    let figures =
+        vec![Figure::millis("median", samples.median()).at_most(0.05), Figure::millis("p99", samples.quantile(99))];
+    Ok(vec![
+        Row::new("judging a command, 200 rules", figures)
+            .with_note(format!("{CALLS} calls of {} kinds", COMMANDS.len())),
+    ])
+}
+
+fn judge(policy: &Policy, samples: &mut Samples) {
+    let tool = ToolSpec {
+        name: SHELL_TOOL.to_owned(),
+        description: String::new(),
+        parameters: json!({}),
+        effect: Effect::Execute,
+    };
+    let settings = SessionSettings::default();
+    let roots = [Path::new("/data/workspace/s")];
+    for number in 0..WARM_UP + CALLS {
+        // No two are the same: nothing can be remembered from the one before.
+        let arguments = json!({ "command": format!("{} {number}", COMMANDS[number % COMMANDS.len()]) }).to_string();
+        let facts = Facts { tool: &tool, arguments: &arguments, settings: &settings, roots: &roots, kept: &[] };
+        let begun = Instant::now();
+        let said = policy.judge(black_box(&facts));
+        let took = begun.elapsed();
+        black_box(said);
+        if number >= WARM_UP {
+            samples.add(took);
+        }
+    }
+}
+
+/// Rules of the kinds that people write.
+fn rules() -> RuleFile {
+    let patterns = |kind: &str, count: usize| {
+        let pattern = |number: usize| match number % 4 {
+            0 => format!(r"\b{kind}{number}\s+--?(force|all|now)\b"),
+            1 => format!(r"(?i){kind}[_-]?key{number}\s*[=:]\s*['\x22]?\w+"),
+            2 => format!(r"/opt/{kind}/{number}/\w+"),
+            _ => format!(r"{kind}{number}\.internal\.example\.(com|org)"),
+        };
+        Some((0..count).map(pattern).collect::<Vec<_>>())
+    };
+    let list = |kind: &str| Some(PatternList { patterns: patterns(kind, RULES / 4), ..PatternList::default() });
+    let global = GlobalRules {
+        risk_patterns: Some(RiskPatterns { critical: list("vault"), high: list("ledger"), ..RiskPatterns::default() }),
+        ..GlobalRules::default()
+    };
+    let shell = ToolRules {
+        patterns: Some(ByLevel {
+            high_risk: patterns("deploy", RULES / 4),
+            medium_risk: patterns("fetch", RULES / 4),
+            ..ByLevel::default()
+        }),
+        deny: Some(["shutdown", "reboot", "mkfs*", "git push"].map(str::to_owned).to_vec()),
+        ..ToolRules::default()
+    };
+    RuleFile { global: Some(global), tools: Some([(SHELL_TOOL.to_owned(), shell)].into()) }
+}

@@ -1,0 +1,76 @@
+//! What the sandbox adds to a command, with the daemon's own program as its helper.
+
+use std::{process::Stdio, sync::Arc, time::Instant};
+
+use agentd_core::{
+    Timestamp,
+    ids::{CallId, SessionId, TurnId},
+    ports::{ToolContext, Toolbox as _, Workspaces as _},
+    tool::ToolCall,
+};
+use agentd_tools::{BuiltinToolbox, Sandbox, SandboxConfig, ToolboxConfig, WorkspaceFolders};
+use anyhow::bail;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    figures::{Figure, Samples},
+    report::Row,
+    world,
+};
+
+const WARM_UP: usize = 20;
+const RUNS: usize = 200;
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let folder = world::folder()?;
+    let session_id = SessionId::generate();
+    let workspace = WorkspaceFolders::new(folder.path().to_owned()).open(session_id, None).await?;
+    let sandbox = Arc::new(Sandbox::new(SandboxConfig::new(world::program("agentd")?)));
+    let status = sandbox.status().await;
+    let mut config = ToolboxConfig::new(|| jiff::tz::TimeZone::UTC);
+    config.sandbox = Some(sandbox);
+    let toolbox = BuiltinToolbox::new(config);
+    let context = ToolContext {
+        session_id,
+        turn_id: TurnId::generate(),
+        call_id: CallId::generate(),
+        workspace: Arc::new(workspace),
+        environment: Arc::default(),
+        now: Timestamp::now(),
+        cancel: CancellationToken::new(),
+    };
+    let call = ToolCall {
+        call_id: CallId::generate(),
+        name: "run_bash_command".to_owned(),
+        arguments: r#"{"command": "true"}"#.to_owned(),
+    };
+    let (mut bare, mut locked, mut added) = (Samples::default(), Samples::default(), Samples::default());
+    for number in 0..WARM_UP + RUNS {
+        // They take turns about, so that whatever else the machine does falls on both.
+        let begun = Instant::now();
+        let mut command = tokio::process::Command::new("bash");
+        command.args(["--noprofile", "--norc", "-c", "true"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).output().await?;
+        let floor = begun.elapsed();
+        let begun = Instant::now();
+        let output = toolbox.call(&context, &call).await;
+        let whole = begun.elapsed();
+        if output.error.is_some() || !output.text.starts_with("exit code 0") {
+            bail!("the command did not run: {}", output.text);
+        }
+        if number >= WARM_UP {
+            bare.add(floor);
+            locked.add(whole);
+            added.add_difference(whole, floor);
+        }
+    }
+    let figures = vec![Figure::millis("median", locked.median()), Figure::millis("p99", locked.quantile(99))];
+    let more = vec![Figure::millis("median", added.median()).at_most(10.0)];
+    let offered = format!("Landlock {}, namespaces: {}", status.landlock, status.namespaces);
+    Ok(vec![
+        Row::new("`true` in the sandbox", figures)
+            .over(Figure::millis("bare bash", bare.median()))
+            .with_note(format!("{RUNS} calls of run_bash_command; {offered}")),
+        Row::new("what the sandbox adds", more),
+    ])
+}

@@ -1,0 +1,122 @@
+//! What it costs to record what a command changes: two looks at a tree of 20,000 files, in which nothing changes.
+
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path, sync::Arc, time::Instant};
+
+use agentd_core::{
+    Timestamp,
+    ids::{CallId, SessionId, TurnId},
+    ports::{Snapshots as _, ToolContext, Workspaces as _},
+    session::Mount,
+};
+use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
+use anyhow::ensure;
+
+use crate::{
+    figures::{Figure, Samples},
+    report::Row,
+    world,
+};
+
+const FOLDERS: usize = 400;
+const FILES: usize = 50;
+const WARM_UP: usize = 3;
+const RUNS: usize = 30;
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let home = world::folder()?;
+    let project = home.path().join("project");
+    let tree = project.clone();
+    tokio::task::spawn_blocking(move || make_tree(&tree)).await??;
+    let snapshots = FileSnapshots::new(home.path().join("undo"), SnapshotConfig::default());
+    let mut call = call(home.path(), &project).await?;
+
+    let begun = Instant::now();
+    around(&snapshots, &mut call).await?;
+    let first = begun.elapsed();
+    // What is as young as the clock's tick is read once more.
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let mut samples = Samples::default();
+    for number in 0..WARM_UP + RUNS {
+        let begun = Instant::now();
+        around(&snapshots, &mut call).await?;
+        if number >= WARM_UP {
+            samples.add(begun.elapsed());
+        }
+    }
+    let floor = tokio::task::spawn_blocking(move || bare(&project)).await??;
+    let figures =
+        vec![Figure::millis("median", samples.median()).at_most(100.0), Figure::millis("p99", samples.quantile(99))];
+    Ok(vec![
+        Row::new("a snapshot around a command", figures)
+            .over(Figure::millis("asking for each file twice", floor.median()))
+            .with_note(format!(
+                "{} files, none changed; the first look, which copies all, took {:.0} ms",
+                FOLDERS * FILES,
+                first.as_secs_f64() * 1000.0
+            )),
+    ])
+}
+
+async fn around(snapshots: &FileSnapshots, call: &mut ToolContext) -> anyhow::Result<()> {
+    call.call_id = CallId::generate();
+    snapshots.before(call, None).await?;
+    let changes = snapshots.after(call).await?;
+    ensure!(changes.files.is_empty() && changes.notes.is_empty(), "nothing had changed, but {changes:?}");
+    Ok(())
+}
+
+async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
+    let session_id = SessionId::generate();
+    let mount = Mount { path: project.to_owned(), writable: true };
+    let workspace = WorkspaceFolders::new(home.join("workspace")).open(session_id, Some(mount)).await?;
+    Ok(ToolContext {
+        session_id,
+        turn_id: TurnId::generate(),
+        call_id: CallId::generate(),
+        workspace: Arc::new(workspace),
+        environment: Arc::default(),
+        now: Timestamp::now(),
+        cancel: Default::default(),
+    })
+}
+
+fn make_tree(project: &Path) -> io::Result<()> {
+    for folder in 0..FOLDERS {
+        let folder = project.join(format!("part{}", folder % 20)).join(format!("module{folder}"));
+        fs::create_dir_all(&folder)?;
+        for file in 0..FILES {
+            fs::write(folder.join(format!("source{file}.rs")), format!("// {} {file}\n", folder.display()).repeat(40))?;
+        }
+    }
+    Ok(())
+}
+
+/// The least that two looks can cost: every folder is listed and every file asked for, twice.
+fn bare(project: &Path) -> io::Result<Samples> {
+    let mut samples = Samples::default();
+    for number in 0..WARM_UP + RUNS {
+        let begun = Instant::now();
+        let mut inodes = visit(project)?;
+        inodes ^= visit(project)?;
+        if number >= WARM_UP {
+            samples.add(begun.elapsed());
+        }
+        if inodes != 0 {
+            return Err(io::Error::other("the tree changed while it was looked at"));
+        }
+    }
+    Ok(samples)
+}
+
+fn visit(folder: &Path) -> io::Result<u64> {
+    let mut inodes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        inodes ^= metadata.ino();
+        if metadata.is_dir() {
+            inodes ^= visit(&entry.path())?;
+        }
+    }
+    Ok(inodes)
+}

@@ -1,0 +1,138 @@
+//! Files that are only remembered, and the port that records what changes in them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use agentd_core::{
+    error::WorkspaceError,
+    ids::{CallId, SessionId},
+    ports::{Changes, Snapshots, ToolContext, Workspace},
+    tool::{FileChange, FileChangeKind, FileKind, FileState},
+    undo::{UndoOutcome, Undone, UndoneFile, reversed},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+type Files = BTreeMap<String, String>;
+
+/// Files by path, for all sessions the same. The hash of a content is the content itself.
+#[derive(Debug, Default)]
+pub struct MemoryDisk {
+    files: Mutex<Files>,
+    before: Mutex<BTreeMap<CallId, Files>>,
+}
+
+impl MemoryDisk {
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn looks(&self) -> MutexGuard<'_, BTreeMap<CallId, Files>> {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a file; an empty content removes it.
+    pub fn write(&self, path: &str, content: &str) {
+        if content.is_empty() {
+            self.files().remove(path);
+        } else {
+            self.files().insert(path.to_owned(), content.to_owned());
+        }
+    }
+
+    /// A file's content, empty where it is not there.
+    #[must_use]
+    pub fn read(&self, path: &str) -> String {
+        self.files().get(path).cloned().unwrap_or_default()
+    }
+
+    fn changes_since(&self, before: &Files) -> Changes {
+        let now = self.files();
+        let paths: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+        let files = paths
+            .into_iter()
+            .filter(|path| before.get(*path) != now.get(*path))
+            .map(|path| {
+                let (was, is) = (before.get(path), now.get(path));
+                let change = match (was, is) {
+                    (None, _) => FileChangeKind::Created,
+                    (_, None) => FileChangeKind::Deleted,
+                    _ => FileChangeKind::Modified,
+                };
+                FileChange { before: was.map(state), after: is.map(state), ..FileChange::new(path, change) }
+            })
+            .collect();
+        Changes { files, notes: Vec::new() }
+    }
+
+    fn take_back(&self, change: FileChange, preview: bool, undone: &mut Undone) {
+        let now = self.files().get(&change.path).map(state);
+        let back = reversed(&change);
+        let (outcome, reason) = if !change.is_recorded() {
+            (UndoOutcome::Failed, Some("it was not recorded".to_owned()))
+        } else if now == change.before {
+            (UndoOutcome::Already, None)
+        } else if now != change.after {
+            (UndoOutcome::Conflict, Some("it has been changed since".to_owned()))
+        } else {
+            (UndoOutcome::Done, None)
+        };
+        let shown = |state: &Option<FileState>| state.as_ref().map_or("", |state| &state.hash).to_owned();
+        let diff = Some(format!("-{}\n+{}\n", shown(&change.after), shown(&change.before)));
+        undone.files.push(UndoneFile { path: change.path.clone(), change: back.change, outcome, reason, diff });
+        if outcome == UndoOutcome::Done && !preview {
+            self.write(&change.path, &shown(&change.before));
+            undone.changes.push(back);
+        }
+    }
+}
+
+fn state(content: &String) -> FileState {
+    FileState { kind: FileKind::File, hash: content.clone(), size: content.len() as u64, mode: 0o644 }
+}
+
+impl Snapshots for MemoryDisk {
+    fn before<'a>(
+        &'a self,
+        call: &'a ToolContext,
+        _: Option<&'a [String]>,
+    ) -> BoxFuture<'a, Result<(), WorkspaceError>> {
+        let files = self.files().clone();
+        self.looks().insert(call.call_id.clone(), files);
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn after<'a>(&'a self, call: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
+        let before = self.looks().get(&call.call_id).cloned().unwrap_or_default();
+        std::future::ready(Ok(self.changes_since(&before))).boxed()
+    }
+
+    fn unfinished<'a>(
+        &'a self,
+        _: SessionId,
+        _: &'a Workspace,
+        call: &'a CallId,
+    ) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
+        let before = self.looks().get(call).cloned();
+        std::future::ready(Ok(before.map(|before| self.changes_since(&before)).unwrap_or_default())).boxed()
+    }
+
+    fn undo<'a>(
+        &'a self,
+        _: SessionId,
+        _: &'a Workspace,
+        changes: Vec<FileChange>,
+        preview: bool,
+    ) -> BoxFuture<'a, Result<Undone, WorkspaceError>> {
+        let mut undone = Undone::default();
+        for change in changes {
+            self.take_back(change, preview, &mut undone);
+        }
+        std::future::ready(Ok(undone)).boxed()
+    }
+
+    fn remove(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+}
