@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentd_audit::AuditLog;
+use agentd_core::ports::Clock;
 use agentd_engine::Engine;
 use agentd_store::SqliteStore;
 use agentd_tools::Sandbox;
@@ -13,9 +15,10 @@ use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    audit,
     boot::{self, Parts},
     config::Config,
-    control::{DaemonControl, Recipe, log_outcome},
+    control::{DaemonControl, Recipe},
     failure::{Failure, with_causes},
     listener::{Listener, SocketName},
     logging::LogHandle,
@@ -26,6 +29,9 @@ use crate::{
 
 /// After the turns have ended, how long connections may take to read their ends.
 const CLOSING_GRACE: Duration = Duration::from_secs(2);
+
+/// How long the audit log may take to close. What somebody waited for is on the disk already.
+const CLOSING_AUDIT: Duration = Duration::from_secs(5);
 
 /// How long the journal may take to close. What it was given is durable already.
 const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
@@ -50,6 +56,8 @@ pub struct Beginning {
 struct Running {
     engine: Engine,
     store: Arc<SqliteStore>,
+    audit: Arc<AuditLog>,
+    clock: Arc<dyn Clock>,
     server: Server,
     /// Ends the server and every stream.
     closing: CancellationToken,
@@ -66,8 +74,8 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
     let Beginning { started, config, recipe, socket, mut supervisor, log } = beginning;
     // First of all, so that no signal finds the default, which is to die without a word.
     let mut signals = Signals::listen()?;
-    let Parts { engine, store, sandbox, models, makers, notes } =
-        boot::assemble(&config, &recipe.paths, &socket, &recipe.env).await?;
+    let Parts { engine, store, audit, clock, sandbox, models, makers, notes } =
+        boot::assemble(&config, &recipe, &socket, log.redactor()).await?;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     recover(&engine).await?;
 
@@ -80,7 +88,17 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
     };
     let (stop, mut stop_asked) = mpsc::channel(1);
     let config = config.into();
-    let control = Arc::new(DaemonControl { recipe, config, engine: engine.clone(), models, makers, log, stop });
+    let control = Arc::new(DaemonControl {
+        recipe,
+        config,
+        engine: engine.clone(),
+        models,
+        makers,
+        log,
+        audit: audit.clone(),
+        clock: clock.clone(),
+        stop,
+    });
     let closing = CancellationToken::new();
     let router = rpc::router(engine.clone(), info, control.clone(), closing.clone())
         .await
@@ -97,9 +115,9 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
         () = feed_watchdog(&supervisor, &engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => return Err(server_ended(ended)),
     };
-    supervisor.stopping(drain + CLOSING_GRACE + CLOSING_JOURNAL);
+    supervisor.stopping(drain + CLOSING_GRACE + CLOSING_AUDIT + CLOSING_JOURNAL);
     tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
-    let running = Running { engine, store, server, closing, name };
+    let running = Running { engine, store, audit, clock, server, closing, name };
     tokio::select! {
         () = running.finish(drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
@@ -148,7 +166,8 @@ async fn until_stop(
         };
         match asked {
             Asked::Stop => return None,
-            Asked::Reload => log_outcome(&tokio::task::block_in_place(|| control.reread())),
+            // What came of it is told where people look.
+            Asked::Reload => drop(control.follow().await),
         }
     }
 }
@@ -170,12 +189,15 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
 
 impl Running {
     /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then the
-    /// journal, which nobody writes any more; the name goes last, so that who finds it gone finds nothing half alive.
+    /// audit log and the journal, which nobody writes any more; the name goes last, so that who finds it gone finds nothing half alive.
     async fn finish(mut self, drain: Duration) {
         self.engine.drain(drain).await;
         self.closing.cancel();
         if timeout(CLOSING_GRACE * 2, &mut self.server).await.is_err() {
             self.server.abort();
+        }
+        if timeout(CLOSING_AUDIT, audit::close(&self.audit, &*self.clock)).await.is_err() {
+            tracing::error!("the audit log took too long to close; the next start will look after it");
         }
         match timeout(CLOSING_JOURNAL, self.store.close()).await {
             Ok(Ok(())) => tracing::info!("stopped"),

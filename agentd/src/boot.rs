@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use agentd_audit::AuditLog;
 use agentd_core::{
     Timestamp,
     interrupt::Answer,
@@ -21,11 +22,13 @@ use agentd_tools::{BuiltinToolbox, FileSnapshots, Sandbox, SnapshotConfig, Toolb
 use jiff::tz::TimeZone;
 
 use crate::{
+    audit,
     config::{Config, ModelPlace, OnDeadline},
+    control::Recipe,
     environment::Environment,
     failure::Failure,
     models::ReloadableModels,
-    paths::Paths,
+    redact::Redactor,
     sandbox,
     tools::{self, ConfiguredToolbox},
 };
@@ -43,6 +46,10 @@ pub struct Parts {
     pub engine: Engine,
     /// Closed last.
     pub store: Arc<SqliteStore>,
+    /// Closed when nothing runs any more.
+    pub audit: Arc<AuditLog>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
     /// What commands are locked into.
     pub sandbox: Arc<Sandbox>,
     /// Exchanged at a reload.
@@ -53,15 +60,20 @@ pub struct Parts {
     pub notes: Vec<String>,
 }
 
-/// Plugs everything together. The journal is opened; nothing else is read, and no model is asked.
+/// Plugs everything together. The journal and the audit log are opened; nothing else is read, and no model is asked.
 ///
 /// # Errors
-/// The journal cannot be opened, or a model's address cannot be used.
-pub async fn assemble(config: &Config, paths: &Paths, socket: &Path, env: &Environment) -> Result<Parts, Failure> {
+/// The journal or the audit log cannot be opened, or a model's address cannot be used.
+pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor: Redactor) -> Result<Parts, Failure> {
+    let Recipe { paths, env, .. } = recipe;
     agentd_models::init_crypto();
     let makers = ModelMaker::new(&paths.data);
     let models = Arc::new(ReloadableModels::new(makers.make(config)?));
-    let store = Arc::new(open_store(paths.journal()).await?);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let (store, audit) =
+        tokio::try_join!(open_store(paths.journal()), audit::open(config, paths, redactor, Arc::clone(&clock)))?;
+    let store = Arc::new(store);
+    audit::tell_start(&audit, &*clock, &config.rules).await;
     let sandbox = Arc::new(Sandbox::new(sandbox::settings(&config.daemon.sandbox, paths, socket, env)));
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(toolbox_config(config, env, Arc::clone(&sandbox))));
     let toolbox = Arc::new(ConfiguredToolbox::new(Arc::clone(&builtin), &config.tools));
@@ -71,11 +83,12 @@ pub async fn assemble(config: &Config, paths: &Paths, socket: &Path, env: &Envir
         store: store.clone(),
         workspaces: Arc::new(WorkspaceFolders::new(paths.data.join("workspace")).keeping_private(&paths.data)),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
-        clock: Arc::new(SystemClock),
+        audit: audit.clone(),
+        clock: Arc::clone(&clock),
         config: engine_config(config),
     });
     let notes = tools::notes(&config.tools, &builtin.specs(), &engine.tools());
-    Ok(Parts { engine, store, sandbox, models, makers, notes })
+    Ok(Parts { engine, store, audit, clock, sandbox, models, makers, notes })
 }
 
 /// Opening may take a while after an unclean stop, and blocks.

@@ -6,13 +6,19 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::error::ErrorKind;
+use agentd_audit::AuditLog;
+use agentd_core::{
+    audit::AuditEntry,
+    error::ErrorKind,
+    ports::{Audit as _, Clock},
+};
 use agentd_engine::Engine;
 use agentd_proto::client::Reloaded;
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
 use crate::{
+    audit,
     boot::{self, ModelMaker},
     config::{self, Config, Flags, Sources},
     environment::Environment,
@@ -59,6 +65,10 @@ pub struct DaemonControl {
     pub makers: ModelMaker,
     /// Told of the new level and the new secrets.
     pub log: LogHandle,
+    /// Told of the new rules.
+    pub audit: Arc<AuditLog>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
     /// Asks for the stop. Room for one: a stop that was asked for twice is one stop.
     pub stop: mpsc::Sender<Option<Duration>>,
 }
@@ -81,6 +91,21 @@ impl DaemonControl {
         Ok(Reloaded { config_sources: sources(&current), notes })
     }
 
+    /// Follows the configuration as it stands now, and tells the operator and the audit log what came of it.
+    ///
+    /// # Errors
+    /// As of [`Self::reread`].
+    pub async fn follow(&self) -> Result<Reloaded, Failure> {
+        let outcome = tokio::task::block_in_place(|| self.reread());
+        let fact = match &outcome {
+            Ok(_) => audit::rules_read(&self.config.lock().unwrap_or_else(PoisonError::into_inner).rules),
+            Err(failure) => audit::rules_refused(failure.message_with_causes()),
+        };
+        self.audit.note(AuditEntry::general(self.clock.now(), fact)).await;
+        log_outcome(&outcome);
+        outcome
+    }
+
     /// How long a stop waits for running turns.
     #[must_use]
     pub fn drain_deadline(&self) -> Duration {
@@ -96,9 +121,7 @@ impl Control for DaemonControl {
 
     fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Refusal>> {
         async {
-            let outcome = tokio::task::block_in_place(|| self.reread());
-            log_outcome(&outcome);
-            outcome.map_err(|failure| Refusal {
+            self.follow().await.map_err(|failure| Refusal {
                 kind: ErrorKind::Configuration,
                 message: failure.message_with_causes(),
                 hint: Some(failure.hint().unwrap_or("the configuration that was running goes on").to_owned()),
@@ -117,7 +140,7 @@ impl Control for DaemonControl {
 }
 
 /// Tells the operator what came of a reload.
-pub fn log_outcome(outcome: &Result<Reloaded, Failure>) {
+fn log_outcome(outcome: &Result<Reloaded, Failure>) {
     match outcome {
         Ok(reloaded) => {
             tracing::info!(sources = ?reloaded.config_sources, "the configuration was read again");

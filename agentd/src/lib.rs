@@ -16,6 +16,7 @@
 
 pub mod app;
 pub mod args;
+pub mod audit;
 pub mod boot;
 pub mod config;
 pub mod control;

@@ -85,6 +85,12 @@ pub fn start(destination: &Destination, filter: &str, redactor: Redactor) -> Res
 }
 
 impl LogHandle {
+    /// Takes secrets out of what others write. It learns what this log learns.
+    #[must_use]
+    pub fn redactor(&self) -> Redactor {
+        self.redactor.clone()
+    }
+
     /// Follows a new configuration.
     pub fn apply<'a>(&self, filter: &str, secrets: impl IntoIterator<Item = &'a str>) {
         self.redactor.learn(secrets);

@@ -67,7 +67,8 @@ pub(crate) async fn handle(global: &Global, args: UndoArgs) -> anyhow::Result<Ex
         Some(session) => daemon.client.find_session(session).await?,
         None => session::last_used(&daemon).await?,
     };
-    let request = UndoRequest { turn: args.turn, redo: args.redo, preview: args.preview };
+    let client = daemon::CLIENT.to_owned();
+    let request = UndoRequest { turn: args.turn, redo: args.redo, preview: args.preview, client };
     let report = daemon.client.undo(&session.to_string(), &request).await?;
     if args.json {
         report::json(&report)?;

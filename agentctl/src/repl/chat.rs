@@ -256,7 +256,7 @@ impl Chat {
     /// Shows what an undo would do, asks, and does it.
     async fn undo(&mut self, turn: Option<TurnChoice>) -> anyhow::Result<Exit> {
         let id = self.session()?;
-        let request = UndoRequest { turn, redo: false, preview: true };
+        let request = UndoRequest { turn, redo: false, preview: true, client: daemon::CLIENT.to_owned() };
         let preview = self.daemon.client.undo(&id.to_string(), &request).await?;
         cmd::undo::print(&preview)?;
         if !preview.files.iter().any(|file| file.outcome == UndoOutcome::Done) {
@@ -273,7 +273,7 @@ impl Chat {
             self.note("nothing was undone");
             return Ok(Exit::Done);
         }
-        let request = UndoRequest { turn: Some(TurnChoice::Id(preview.turn_id)), redo: false, preview: false };
+        let request = UndoRequest { turn: Some(TurnChoice::Id(preview.turn_id)), preview: false, ..request };
         let report = self.daemon.client.undo(&id.to_string(), &request).await?;
         self.note(&cmd::undo::summary(&report));
         Ok(cmd::undo::exit(&report))

@@ -139,6 +139,14 @@ group! {
 }
 
 group! {
+    /// What is kept of who asked for what.
+    AuditSettings, AuditLayer {
+        /// The size at which the log goes on in a new file, in bytes.
+        max_file_bytes: Within<4096, 1_099_511_627_776>,
+    }
+}
+
+group! {
     /// The model in the daemon's own process.
     EmbeddedSettings, EmbeddedLayer {
         /// Its weights; `auto` for those that came with agentd.
@@ -197,6 +205,8 @@ pub struct DaemonSettings {
     pub environment: EnvironmentSettings,
     /// What is kept to undo changes of files.
     pub undo: UndoSettings,
+    /// The audit log.
+    pub audit: AuditSettings,
     /// The model in the daemon's own process.
     pub embedded: EmbeddedSettings,
     /// The process.
@@ -214,6 +224,7 @@ struct DaemonLayer {
     environment: Option<EnvironmentLayer>,
     sandbox: Option<SandboxFile>,
     undo: Option<UndoLayer>,
+    audit: Option<AuditLayer>,
     embedded: Option<EmbeddedFile>,
     service: Option<ServiceLayer>,
 }
@@ -248,6 +259,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
     let mut sandbox = SandboxLayer::default();
     let mut environment = EnvironmentLayer::default();
     let mut undo = UndoLayer::default();
+    let mut audit = AuditLayer::default();
     let mut embedded = EmbeddedLayer::default();
     let mut service = ServiceLayer::default();
 
@@ -263,6 +275,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         sandbox.overlay(confined, "sandbox", &file.origin, origins);
         environment.overlay(layer.environment, "environment", &file.origin, origins);
         undo.overlay(layer.undo, "undo", &file.origin, origins);
+        audit.overlay(layer.audit, "audit", &file.origin, origins);
         embedded.overlay(own_model, "embedded", &file.origin, origins);
         service.overlay(layer.service, "service", &file.origin, origins);
     }
@@ -289,6 +302,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         sandbox: sandbox.complete("sandbox")?,
         environment: environment.complete("environment")?,
         undo: undo.complete("undo")?,
+        audit: audit.complete("audit")?,
         embedded: embedded.complete("embedded")?,
         service: checked(service.complete("service")?, origins)?,
     })

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use agentd_audit::chain::sha256;
 use agentd_engine::policy::{Policy, RuleError, RuleFile, Rules};
 
 use super::{
@@ -22,15 +23,23 @@ pub struct RuleSettings {
     pub file: RuleFile,
     /// The same, ready for use.
     pub policy: Arc<Policy>,
+    /// Where they are from, weakest first: `built-in` and the paths of files.
+    pub sources: Vec<String>,
+    /// The SHA-256 of all those texts, one behind the other.
+    pub sha256: String,
 }
 
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<RuleSettings, ConfigError> {
     let mut rules = RuleFile::default();
+    let (mut names, mut texts) = (Vec::new(), String::new());
     for file in sources.files_about(Subject::HitlRules) {
         lay(file, sources, &mut rules, origins)?;
+        names.push(file.origin.to_string());
+        texts.push_str(&file.text);
     }
     let compiled = Rules::compile(&rules).map_err(|error| describe(sources, origins, &error))?;
-    Ok(RuleSettings { file: rules, policy: Arc::new(Policy::new(compiled)) })
+    let policy = Arc::new(Policy::new(compiled));
+    Ok(RuleSettings { file: rules, policy, sources: names, sha256: sha256(texts.as_bytes()) })
 }
 
 /// The rules of one file alone, for who wants to try it before it is used.

@@ -26,6 +26,7 @@ use agentd_proto::{
     },
 };
 use agentd_testkit::{
+    memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
     memory_store::MemoryStore,
     scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock, calls, says},
@@ -86,6 +87,7 @@ impl Daemon {
             store: Arc::new(MemoryStore::new()),
             workspaces: Arc::new(NoWorkspaces),
             snapshots: Arc::new(MemoryDisk::default()),
+            audit: Arc::new(MemoryAudit::default()),
             clock: Arc::new(StoppedClock::default()),
             config: EngineConfig::default(),
         });

@@ -71,7 +71,8 @@ impl Shape<'_> {
     }
 
     fn decision(&self, decision: Decision) -> Decision {
-        let Decision { tool, args, mut asked_by, verdict, layer, rule, risk, reason, allowed, by, answer } = decision;
+        let Decision { tool, args, mut asked_by, verdict, layer, rule, risk, reason, allowed, granted_by, by, answer } =
+            decision;
         asked_by.model = self.text(&asked_by.model);
         asked_by.agent = self.text(&asked_by.agent);
         Decision {
@@ -84,6 +85,7 @@ impl Shape<'_> {
             risk,
             reason: self.optional(reason),
             allowed,
+            granted_by: granted_by.iter().take(MOST_ELEMENTS).map(|rule| self.text(rule)).collect(),
             by: match by {
                 DecidedBy::Client(name) => DecidedBy::Client(self.text(&name)),
                 other @ (DecidedBy::Rules
@@ -245,6 +247,7 @@ mod tests {
                 risk: None,
                 reason: None,
                 allowed: true,
+                granted_by: Vec::new(),
                 by: DecidedBy::Client("hunter22".to_owned()),
                 answer: Some(Answer::Edit { args: json!({"a": {"b": "x hunter22"}}) }),
             })),

@@ -176,6 +176,9 @@ pub struct Decision {
     pub reason: Option<String>,
     /// Whether the call may run.
     pub allowed: bool,
+    /// The kept rules that let it run without a question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub granted_by: Vec<String>,
     /// Who had the last word.
     pub by: DecidedBy,
     /// The answer, where one was given; an edit holds the arguments that run in place of the model's.

@@ -75,6 +75,8 @@ pub struct ToolOutput {
     pub error: Option<ToolErrorCode>,
     /// The files that it changed.
     pub files: Vec<FileChange>,
+    /// The exit code of a command that ended by itself, for the audit log.
+    pub exit_code: Option<i32>,
     /// A new todo list.
     pub todos: Option<Vec<Todo>>,
 }
@@ -117,7 +119,7 @@ pub enum ToolErrorCode {
     /// The turn was cancelled while it ran.
     #[serde(rename = "E_CANCELLED")]
     Cancelled,
-    /// The daemon stopped before it ran. It never ran.
+    /// The daemon stopped before it ran, or could not write down beforehand that it would. It never ran.
     #[serde(rename = "E_NOT_RUN")]
     NotRun,
     /// The daemon stopped while it ran. It may have taken effect or not.

@@ -18,6 +18,8 @@ pub struct UndoRequest {
     pub redo: bool,
     /// Only tell what would be done.
     pub preview: bool,
+    /// The client that asks, by the name that it gave, for the audit.
+    pub client: String,
 }
 
 /// Which turn is meant.

@@ -11,7 +11,7 @@ use agentd_core::{
     interrupt::{Answer, Interrupt},
     item::Item,
     model::SlotInfo,
-    ports::{Clock, Models, Snapshots, Store, Toolbox, Workspaces},
+    ports::{Audit, Clock, Models, Snapshots, Store, Toolbox, Workspaces},
     session::{SessionSettings, SessionSummary},
     tool::ToolSpec,
     turn::StartTurn,
@@ -39,6 +39,8 @@ pub struct EngineParts {
     pub workspaces: Arc<dyn Workspaces>,
     /// What calls change in those files.
     pub snapshots: Arc<dyn Snapshots>,
+    /// Who asked for what, what was decided and what came of it.
+    pub audit: Arc<dyn Audit>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// What can be set.
@@ -62,6 +64,7 @@ pub(crate) struct Ports {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) workspaces: Arc<dyn Workspaces>,
     pub(crate) snapshots: Arc<dyn Snapshots>,
+    pub(crate) audit: Arc<dyn Audit>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -98,14 +101,14 @@ impl Engine {
     /// An engine on these parts. Must be called inside a tokio runtime.
     #[must_use]
     pub fn new(parts: EngineParts) -> Self {
-        let EngineParts { models, toolbox, store, workspaces, snapshots, clock, config } = parts;
+        let EngineParts { models, toolbox, store, workspaces, snapshots, audit, clock, config } = parts;
         let chain = Arc::new(Chain::standard());
         let mut tools = toolbox.specs().to_vec();
         tools.extend(chain.tools());
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         let (sender, receiver) = watch::channel(Arc::new(config));
         let shared = Arc::new(Shared {
-            parts: Ports { models, toolbox, store, workspaces, snapshots, clock },
+            parts: Ports { models, toolbox, store, workspaces, snapshots, audit, clock },
             tools: tools.into(),
             chain,
             gauges: Arc::default(),

@@ -8,11 +8,13 @@ use std::collections::{BTreeMap, HashMap};
 use agentd_core::{
     event::{Event, EventKind},
     ids::{CallId, InterruptId, ItemId, SessionId, TurnId},
-    interrupt::{Answer, Interrupt},
+    interrupt::Interrupt,
     item::{Item, ItemBody, ItemStatus},
     tool::{ToolCall, ToolErrorCode, ToolResult},
 };
 use serde::{Deserialize, Serialize};
+
+use crate::turn::recorder::Answered;
 
 /// What a crash left behind, for the person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +52,7 @@ pub(crate) struct Recovery {
     pub(crate) facts: Vec<EventKind>,
     pub(crate) report: RecoveredTurn,
     pub(crate) pending: Vec<Interrupt>,
-    pub(crate) answered: HashMap<CallId, Answer>,
+    pub(crate) answered: HashMap<CallId, Answered>,
 }
 
 /// The ledger of one turn: what its events say of items, calls and interrupts.
@@ -60,7 +62,7 @@ struct Ledger {
     calls: Vec<ToolCall>,
     results: BTreeMap<CallId, ToolResult>,
     pending: BTreeMap<InterruptId, Interrupt>,
-    answered: HashMap<CallId, Answer>,
+    answered: HashMap<CallId, Answered>,
     /// Whether the last thing told is what a stop had left behind: a recovery was itself cut short before the end.
     told: bool,
 }
@@ -92,10 +94,10 @@ impl Ledger {
             EventKind::InterruptRaised { interrupt } => {
                 self.pending.insert(interrupt.id, (**interrupt).clone());
             }
-            EventKind::InterruptResolved { interrupt_id, call_id, answer, .. } => {
+            EventKind::InterruptResolved { interrupt_id, call_id, answer, by } => {
                 self.pending.remove(interrupt_id);
                 if let Some(call) = call_id {
-                    self.answered.insert(call.clone(), answer.clone());
+                    self.answered.insert(call.clone(), Answered::new(answer, by));
                 }
             }
             _ => {}

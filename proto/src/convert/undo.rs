@@ -29,6 +29,7 @@ pub fn undo_to_wire(session: &str, request: &UndoRequest) -> v1::UndoRequest {
         }),
         redo: request.redo,
         preview: request.preview,
+        client: request.client.clone(),
     }
 }
 
@@ -41,7 +42,7 @@ impl TryFrom<v1::UndoRequest> for UndoRequest {
             Some(Turn::Number(number)) => Some(TurnChoice::Number(number)),
             Some(Turn::TurnId(turn)) => Some(TurnChoice::Id(id(&turn)?)),
         };
-        Ok(Self { turn, redo: request.redo, preview: request.preview })
+        Ok(Self { turn, redo: request.redo, preview: request.preview, client: request.client })
     }
 }
 

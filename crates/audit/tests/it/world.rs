@@ -111,6 +111,7 @@ pub(crate) fn decided(session: SessionId, args: Value) -> AuditEntry {
         risk: None,
         reason: None,
         allowed: true,
+        granted_by: Vec::new(),
         by: DecidedBy::Rules,
         answer: None,
     };

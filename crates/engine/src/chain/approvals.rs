@@ -52,18 +52,20 @@ impl Link for Approvals {
     }
 }
 
-/// What the rules say of the call as it stands.
+/// What the rules say of the call as it stands, also for the audit log.
 fn judge(call: &Invocation<'_>, tool: &ToolSpec) -> Explanation {
     let context = call.context;
     let project = context.workspace.project.as_ref().map(|mount| mount.path.as_path());
     let roots: Vec<&Path> = [context.workspace.root.as_path()].into_iter().chain(project).collect();
-    context.policy.judge(&Facts {
+    let judgement = context.policy.judge(&Facts {
         tool,
         arguments: &call.call.arguments,
         settings: &context.settings,
         roots: &roots,
         kept: &[],
-    })
+    });
+    call.trail.judged(&judgement);
+    judgement
 }
 
 /// Asks a person and does what the person says.
@@ -84,7 +86,7 @@ async fn ask<'a>(
     let grant = <[String; 1]>::try_from(grants).ok().map(|[grant]| grant);
     let args = arguments(call.call);
     let ask = Ask::Approval { tool: tool.name.clone(), args, risk, reason, preview, grant };
-    match context.ask(call.call.call_id.clone(), ask).await? {
+    match call.ask(ask).await? {
         Answer::Approve | Answer::Always => next.run(call).await,
         Answer::Edit { args } => run_edited(call, next, args).await,
         Answer::Reject { reason } => Ok(refuse(reason.as_deref().unwrap_or("the person gave no reason"))),
@@ -111,7 +113,7 @@ fn refuse(reason: &str) -> ToolOutput {
 
 /// The arguments for people and programs: JSON where they are JSON, the raw text where not, or where they nest so
 /// deeply that what holds them could not be read back.
-fn arguments(call: &ToolCall) -> Value {
+pub(super) fn arguments(call: &ToolCall) -> Value {
     match serde_json::from_str(&call.arguments) {
         Ok(args) if policy::is_shallow(&args) => args,
         _ => Value::String(call.arguments.clone()),

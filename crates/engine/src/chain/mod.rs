@@ -3,10 +3,15 @@
 //! [`order`] has the trait, the order and the reason for the order.
 
 mod approvals;
+mod audit;
 mod order;
 mod questions;
 mod repair;
 mod todos;
+mod trail;
 mod undo;
 
-pub(crate) use self::order::{Chain, Invocation, Link, Next};
+pub(crate) use self::{
+    order::{Chain, Invocation, Link, Next},
+    trail::Trail,
+};

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use agentd_core::{
     ids::ItemId,
+    interrupt::{Answer, Ask},
     item::Item,
     model::ModelRequest,
     session::Todo,
@@ -11,7 +12,15 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use super::{approvals::Approvals, questions::Questions, repair::Repair, todos::Todos, undo::Undo};
+use super::{
+    approvals::Approvals,
+    audit::{Account, Gate},
+    questions::Questions,
+    repair::Repair,
+    todos::Todos,
+    trail::Trail,
+    undo::Undo,
+};
 use crate::turn::{Stop, TurnContext, TurnState, dispatch};
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
@@ -55,6 +64,17 @@ pub(crate) struct Invocation<'a> {
     pub(crate) history: &'a [Arc<Item>],
     /// The item of the result, once the tool has started.
     pub(crate) started: &'a OnceLock<ItemId>,
+    /// What is known of the decision on it.
+    pub(crate) trail: &'a Trail<'a>,
+}
+
+impl Invocation<'_> {
+    /// Asks a person about the call and waits for the answer or the turn's cancel.
+    pub(crate) async fn ask(&self, ask: Ask) -> Result<Answer, Stop> {
+        let answered = self.context.ask(self.call.call_id.clone(), ask).await?;
+        self.trail.answer(&answered);
+        Ok(answered.answer)
+    }
 }
 
 /// The rest of the chain.
@@ -81,14 +101,24 @@ impl Chain {
     /// The shipped order. For requests it runs from first to last, so that what comes later sees what was
     /// added before; for tool calls the first is the outermost.
     ///
-    /// 1. `todos`, `questions`: they answer their own tools, which never need an approval.
-    /// 2. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-    /// 3. `approvals`: around all that runs, so that what a person is asked about is exactly what will.
-    /// 4. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+    /// 1. `audit`: outermost, so that no call ends without its being told.
+    /// 2. `todos`, `questions`: they answer their own tools, which never need an approval.
+    /// 3. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+    /// 4. `approvals`: around all that runs, so that what a person is asked about is exactly what will.
+    /// 5. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
+    /// 6. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
     ///    a person did while being asked.
     pub(crate) fn standard() -> Self {
         Self {
-            links: vec![Arc::new(Todos), Arc::new(Questions), Arc::new(Repair), Arc::new(Approvals), Arc::new(Undo)],
+            links: vec![
+                Arc::new(Account),
+                Arc::new(Todos),
+                Arc::new(Questions),
+                Arc::new(Repair),
+                Arc::new(Approvals),
+                Arc::new(Gate),
+                Arc::new(Undo),
+            ],
         }
     }
 

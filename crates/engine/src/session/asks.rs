@@ -1,6 +1,7 @@
 //! Interrupts: raised for the turn, answered once by anybody, or by their deadline.
 
 use agentd_core::{
+    audit::DecidedBy,
     error::ErrorKind,
     event::{EventKind, StateChange},
     ids::{CallId, InterruptId, TurnId},
@@ -10,7 +11,7 @@ use jiff::SignedDuration;
 use tokio::sync::oneshot;
 
 use super::actor::{Actor, Fault, Next};
-use crate::{error::EngineError, policy};
+use crate::{error::EngineError, policy, turn::recorder::Answered};
 
 impl Actor {
     /// The turn needs a person, unless the answer is known already.
@@ -19,10 +20,10 @@ impl Actor {
         turn_id: TurnId,
         call_id: CallId,
         ask: Ask,
-        waiter: oneshot::Sender<Answer>,
+        waiter: oneshot::Sender<Answered>,
     ) -> Result<(), Fault> {
-        if let Some(answer) = self.interrupts.answer_to(&call_id).cloned().or_else(|| self.granted(&ask)) {
-            let _ = waiter.send(answer);
+        if let Some(answered) = self.interrupts.answer_to(&call_id).cloned().or_else(|| self.granted(&ask)) {
+            let _ = waiter.send(answered);
             return Ok(());
         }
         let Err(waiter) = self.interrupts.wait_again(&call_id, waiter) else { return Ok(()) };
@@ -64,7 +65,7 @@ impl Actor {
 
     async fn resolve(&mut self, id: InterruptId, answer: Answer, by: AnsweredBy) -> Result<(), Fault> {
         let Some(interrupt) = self.interrupts.get(id).cloned() else { return Ok(()) };
-        let call_id = interrupt.call_id.clone();
+        let (call_id, answered) = (interrupt.call_id.clone(), Answered::new(&answer, &by));
         let mut facts = vec![EventKind::InterruptResolved { interrupt_id: id, call_id, answer: answer.clone(), by }];
         if let (Answer::Always, Ask::Approval { grant: Some(grant), .. }) = (&answer, &interrupt.ask) {
             let mut settings = self.state.settings.clone();
@@ -74,7 +75,7 @@ impl Actor {
             facts.push(EventKind::StateChanged { change: StateChange::Settings { settings } });
         }
         self.commit(Some(interrupt.turn_id), facts).await?;
-        self.interrupts.resolve(id, &answer);
+        self.interrupts.resolve(id, answered);
         let parked = self.open.as_ref().is_some_and(|open| open.running.is_none());
         if parked && self.draining.is_none() { self.resume().await } else { Ok(()) }
     }
@@ -106,10 +107,10 @@ impl Actor {
     }
 
     /// A rule that was granted since the turn froze its settings.
-    fn granted(&self, ask: &Ask) -> Option<Answer> {
+    fn granted(&self, ask: &Ask) -> Option<Answered> {
         match ask {
             Ask::Approval { grant: Some(grant), .. } if self.state.settings.grants.contains(grant) => {
-                Some(Answer::Approve)
+                Some(Answered { answer: Answer::Approve, by: DecidedBy::Grant })
             }
             _ => None,
         }

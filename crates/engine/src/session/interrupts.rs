@@ -9,30 +9,32 @@ use agentd_core::{
 };
 use tokio::sync::oneshot;
 
+use crate::turn::recorder::Answered;
+
 /// The interrupts of a session's open turn.
 #[derive(Default)]
 pub(crate) struct Interrupts {
     pending: Vec<Pending>,
     /// Answers of this turn, by the call that asked: a call that is dispatched again after a restart gets the
     /// answer that was given, and nobody is asked twice.
-    answered: HashMap<CallId, Answer>,
+    answered: HashMap<CallId, Answered>,
 }
 
 struct Pending {
     interrupt: Interrupt,
     /// The turn's end; nobody while no turn runs, after a restart.
-    waiter: Option<oneshot::Sender<Answer>>,
+    waiter: Option<oneshot::Sender<Answered>>,
 }
 
 impl Interrupts {
     /// What the journal knows of the open turn.
-    pub(crate) fn restore(pending: Vec<Interrupt>, answered: HashMap<CallId, Answer>) -> Self {
+    pub(crate) fn restore(pending: Vec<Interrupt>, answered: HashMap<CallId, Answered>) -> Self {
         let pending = pending.into_iter().map(|interrupt| Pending { interrupt, waiter: None }).collect();
         Self { pending, answered }
     }
 
     /// The answer that a call got before.
-    pub(crate) fn answer_to(&self, call: &CallId) -> Option<&Answer> {
+    pub(crate) fn answer_to(&self, call: &CallId) -> Option<&Answered> {
         self.answered.get(call)
     }
 
@@ -40,8 +42,8 @@ impl Interrupts {
     pub(crate) fn wait_again(
         &mut self,
         call: &CallId,
-        waiter: oneshot::Sender<Answer>,
-    ) -> Result<(), oneshot::Sender<Answer>> {
+        waiter: oneshot::Sender<Answered>,
+    ) -> Result<(), oneshot::Sender<Answered>> {
         match self.pending.iter_mut().find(|pending| pending.interrupt.call_id.as_ref() == Some(call)) {
             None => Err(waiter),
             Some(pending) => {
@@ -51,7 +53,7 @@ impl Interrupts {
         }
     }
 
-    pub(crate) fn add(&mut self, interrupt: Interrupt, waiter: oneshot::Sender<Answer>) {
+    pub(crate) fn add(&mut self, interrupt: Interrupt, waiter: oneshot::Sender<Answered>) {
         self.pending.push(Pending { interrupt, waiter: Some(waiter) });
     }
 
@@ -60,15 +62,15 @@ impl Interrupts {
     }
 
     /// Takes the interrupt out and hands its answer to the turn, if one waits.
-    pub(crate) fn resolve(&mut self, id: InterruptId, answer: &Answer) {
+    pub(crate) fn resolve(&mut self, id: InterruptId, answered: Answered) {
         let Some(index) = self.pending.iter().position(|pending| pending.interrupt.id == id) else { return };
         let Pending { interrupt, waiter } = self.pending.remove(index);
         if let Some(call) = interrupt.call_id {
-            self.answered.insert(call, answer.clone());
+            self.answered.insert(call, answered.clone());
         }
         if let Some(waiter) = waiter {
             // The turn may have been cancelled meanwhile; then nobody needs the answer.
-            let _ = waiter.send(answer.clone());
+            let _ = waiter.send(answered);
         }
     }
 

@@ -178,6 +178,7 @@ impl Actor {
         let context = TurnContext {
             session_id: self.id,
             turn_id: open.turn_id,
+            trace_id: open.trace_id,
             settings: self.state.settings.clone(),
             policy: Arc::clone(&config.policy),
             on_interrupt: open.on_interrupt,
@@ -189,6 +190,7 @@ impl Actor {
             tools: Arc::clone(&shared.tools),
             toolbox: Arc::clone(&shared.parts.toolbox),
             snapshots: Arc::clone(&shared.parts.snapshots),
+            audit: Arc::clone(&shared.parts.audit),
             known_paths,
             chain: Arc::clone(&shared.chain),
             limits: Limits {

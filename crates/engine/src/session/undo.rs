@@ -5,6 +5,7 @@
 //! since. An undo is itself a fact with its changes, and can be taken back the same way.
 
 use agentd_core::{
+    audit::{AuditEntry, AuditFact},
     error::ErrorKind,
     event::{EventKind, StateChange},
     ids::{ItemId, TurnId},
@@ -40,11 +41,19 @@ impl Actor {
         let report = UndoReport { turn_id, turn, redo: request.redo, preview: request.preview, files: undone.files };
         if !undone.changes.is_empty() {
             let files = undone.changes;
+            self.tell_audit(turn_id, &files, request.client).await;
             let change = StateChange::Undone { turn_id, redo: request.redo, files };
             let [begun, ended] = notice(&report);
             self.commit(None, vec![EventKind::StateChanged { change }, begun, ended]).await?;
         }
         Ok(report)
+    }
+
+    /// Tells the audit log of what was done to files at a person's word. It is done: the log is told, and not asked.
+    async fn tell_audit(&self, of_turn: TurnId, files: &[FileChange], by: String) {
+        let fact = AuditFact::Undone { of_turn: Some(of_turn), files: files.iter().map(Into::into).collect(), by };
+        let parts = &self.shared.parts;
+        parts.audit.note(AuditEntry::of_session(parts.clock.now(), self.id, fact)).await;
     }
 
     /// What the journal tells of files.
@@ -282,7 +291,7 @@ mod tests {
 
     #[track_caller]
     fn check(ledger: &Ledger, turn: Option<u64>, redo: bool, expected: Result<u64, &str>) {
-        let request = UndoRequest { turn: turn.map(TurnChoice::Number), redo, preview: false };
+        let request = UndoRequest { turn: turn.map(TurnChoice::Number), redo, ..UndoRequest::default() };
         match (ledger.choose(&request), expected) {
             (Ok(past), Ok(number)) => assert_eq!(past.number, number),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),

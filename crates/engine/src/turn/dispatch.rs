@@ -13,11 +13,11 @@ use agentd_core::{
     tool::{Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
     turn::StopReason,
 };
-use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::Instant;
 
 use super::{Stop, TurnContext, TurnState};
-use crate::chain::Invocation;
+use crate::chain::{Invocation, Trail};
 
 /// How long a tool has to end its processes after a cancel before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
@@ -31,10 +31,11 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
         let (batch, later) = rest.split_at(independent(context, rest));
         let known = (state.todos.as_slice(), state.history.as_slice());
         let running: Vec<_> = batch.iter().map(|call| run_call(context, call, known).boxed()).collect();
-        let outcomes: Vec<Outcome> =
-            stream::iter(running).buffer_unordered(context.limits.parallel_calls.max(1)).try_collect().await?;
+        // All come to their end, also where one cannot: none is cut off without a word in the audit log.
+        let outcomes: Vec<Result<Outcome, Stop>> =
+            stream::iter(running).buffer_unordered(context.limits.parallel_calls.max(1)).collect().await;
         for outcome in outcomes {
-            take_in(context, state, outcome).await?;
+            take_in(context, state, outcome?).await?;
         }
         if context.cancel.is_cancelled() {
             return Err(Stop::Ended(StopReason::Cancelled));
@@ -63,10 +64,11 @@ async fn run_call(
 ) -> Result<Outcome, Stop> {
     let begun = Instant::now();
     let started = OnceLock::new();
-    let invocation = Invocation { context, call, todos, history, started: &started };
+    let trail = Trail::of(call);
+    let invocation = Invocation { context, call, todos, history, started: &started, trail: &trail };
     let output = context.chain.around_tool(&invocation).await?;
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let ToolOutput { text, error, files, todos } = output;
+    let ToolOutput { text, error, files, todos, .. } = output;
     let result = ToolResult { call_id: call.call_id.clone(), name: call.name.clone(), text, error, files, duration_ms };
     let id = match started.get() {
         Some(id) => *id,

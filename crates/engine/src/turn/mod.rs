@@ -20,10 +20,10 @@ use std::{future::Future, sync::Arc, time::Duration};
 use agentd_core::{
     environment::ClientEnvironment,
     error::ModelError,
-    ids::{CallId, SessionId, TurnId},
-    interrupt::{Answer, Ask},
+    ids::{CallId, SessionId, TraceId, TurnId},
+    interrupt::Ask,
     model::Slot,
-    ports::{Clock, Model, Snapshots, ToolContext, Toolbox, Workspace},
+    ports::{Audit, Clock, Model, Snapshots, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
     tool::ToolSpec,
     turn::{Denial, OnInterrupt, StopReason, TurnError},
@@ -31,13 +31,17 @@ use agentd_core::{
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::{TurnOutcome, TurnState};
-use self::{recorder::Recorder, stopwatch::Stopwatch};
+use self::{
+    recorder::{Answered, Recorder},
+    stopwatch::Stopwatch,
+};
 use crate::{chain::Chain, policy::Policy};
 
 /// What is fixed while a turn runs: a reload of the configuration changes later turns, never this one.
 pub(crate) struct TurnContext {
     pub(crate) session_id: SessionId,
     pub(crate) turn_id: TurnId,
+    pub(crate) trace_id: TraceId,
     pub(crate) settings: SessionSettings,
     pub(crate) policy: Arc<Policy>,
     pub(crate) on_interrupt: OnInterrupt,
@@ -52,6 +56,7 @@ pub(crate) struct TurnContext {
     pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) snapshots: Arc<dyn Snapshots>,
+    pub(crate) audit: Arc<dyn Audit>,
     /// Paths for models whose arguments are constrained; empty for all others.
     pub(crate) known_paths: Vec<String>,
     pub(crate) chain: Arc<Chain>,
@@ -84,7 +89,7 @@ impl TurnContext {
     }
 
     /// Asks a person and waits for the answer or the turn's cancel. The wait is not counted as work.
-    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answer, Stop> {
+    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answered, Stop> {
         let waiting = self.stopwatch.pause();
         let answer = self.or_cancelled(self.recorder.ask(call_id, ask)).await?;
         drop(waiting);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    audit::DecidedBy,
     event::EventKind,
     ids::{CallId, ItemId, TurnId},
-    interrupt::{Answer, Ask},
+    interrupt::{Answer, AnsweredBy, Ask},
     item::{Item, ItemBody, ItemStatus},
 };
 use tokio::sync::{mpsc, oneshot};
@@ -24,11 +25,24 @@ pub(crate) enum TurnMessage {
     /// Answered when all facts before it are stored.
     Flush(oneshot::Sender<()>),
     /// A person is needed. The answer comes when there is one, perhaps in another life of the daemon.
-    Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<Answer> },
+    Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<Answered> },
     /// What was added to the turn since it last asked.
     TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
     /// The turn is over, unless something was added meanwhile.
     End { outcome: Box<TurnOutcome>, verdict: oneshot::Sender<EndVerdict> },
+}
+
+/// An answer, and who gave it.
+#[derive(Debug, Clone)]
+pub(crate) struct Answered {
+    pub(crate) answer: Answer,
+    pub(crate) by: DecidedBy,
+}
+
+impl Answered {
+    pub(crate) fn new(answer: &Answer, by: &AnsweredBy) -> Self {
+        Self { answer: answer.clone(), by: by.clone().into() }
+    }
 }
 
 /// The session's answer to a turn that wants to end.
@@ -91,7 +105,7 @@ impl Recorder {
     }
 
     /// Asks a person and waits, for days if need be.
-    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answer, Stop> {
+    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answered, Stop> {
         let ask = Box::new(ask);
         self.ask_session(|answer| TurnMessage::Ask { call_id, ask, answer }).await
     }

@@ -15,6 +15,7 @@ use agentd_core::{
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
 use agentd_testkit::{
+    memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
     memory_store::MemoryStore,
     scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock, calls, says},
@@ -243,6 +244,7 @@ fn engine_on(
         store: Arc::clone(store) as _,
         workspaces,
         snapshots: Arc::new(MemoryDisk::default()),
+        audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
         config: EngineConfig::default(),
     })

@@ -10,6 +10,7 @@ use agentd_core::{
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle, Subscription};
 use agentd_testkit::{
+    memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
     memory_store::MemoryStore,
     scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock},
@@ -21,6 +22,7 @@ pub(crate) struct World {
     pub(crate) tools: Arc<ScriptedTools>,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) disk: Arc<MemoryDisk>,
+    pub(crate) audit: Arc<MemoryAudit>,
     pub(crate) clock: Arc<StoppedClock>,
 }
 
@@ -46,16 +48,18 @@ impl World {
         let model = ScriptedModel::new(script);
         let tools = ScriptedTools::on(Arc::clone(&disk));
         let clock = Arc::new(StoppedClock::default());
+        let audit = Arc::new(MemoryAudit::default());
         let engine = Engine::new(EngineParts {
             models: Arc::new(OneModel(Arc::clone(&model))),
             toolbox: Arc::clone(&tools) as _,
             store: Arc::clone(&store) as _,
             workspaces: Arc::new(NoWorkspaces),
             snapshots: Arc::clone(&disk) as _,
+            audit: Arc::clone(&audit) as _,
             clock: Arc::clone(&clock) as _,
             config,
         });
-        Self { engine, model, tools, store, disk, clock }
+        Self { engine, model, tools, store, disk, audit, clock }
     }
 
     /// Another daemon on the same journal. This one's tasks end with the test.

@@ -156,6 +156,10 @@ fn report(finished: &Finished, timeout: Duration) -> ToolOutput {
             (format!("ended after {seconds:.1} s, because the turn was cancelled"), Some(ToolErrorCode::Cancelled))
         }
     };
+    let exit_code = match finished.ended {
+        Ended::Code(code) => Some(code),
+        Ended::Signal(_) | Ended::TimedOut | Ended::Cancelled => None,
+    };
     let mut text = first;
     if finished.strays > 0 && code.is_none() {
         let noun = if finished.strays == 1 { "process" } else { "processes" };
@@ -166,7 +170,7 @@ fn report(finished: &Finished, timeout: Duration) -> ToolOutput {
     if finished.stdout.total == 0 && finished.stderr.total == 0 {
         text.push_str("\n[no output]");
     }
-    ToolOutput { text, error: code, ..ToolOutput::default() }
+    ToolOutput { text, error: code, exit_code, ..ToolOutput::default() }
 }
 
 fn stream(text: &mut String, name: &str, captured: &Captured) {

@@ -1,0 +1,74 @@
+//! What is known of the decision on a call, gathered on its way through the chain, for the audit log.
+
+use std::sync::OnceLock;
+
+use agentd_core::{policy::Explanation, tool::ToolCall};
+
+use crate::turn::recorder::Answered;
+
+/// What is known of the decision on one call.
+pub(crate) struct Trail<'a> {
+    /// The call as the model wrote it, whatever somebody made of it since.
+    pub(crate) written: &'a ToolCall,
+    judged: OnceLock<Explanation>,
+    /// What was said of the arguments that somebody put in place of the model's.
+    judged_again: OnceLock<Explanation>,
+    answered: OnceLock<Answered>,
+    told: OnceLock<()>,
+    shut: OnceLock<()>,
+}
+
+impl<'a> Trail<'a> {
+    pub(crate) fn of(written: &'a ToolCall) -> Self {
+        Self {
+            written,
+            judged: OnceLock::new(),
+            judged_again: OnceLock::new(),
+            answered: OnceLock::new(),
+            told: OnceLock::new(),
+            shut: OnceLock::new(),
+        }
+    }
+
+    /// The rules have spoken: of the call, and perhaps again of what was put in its place.
+    pub(crate) fn judged(&self, judgement: &Explanation) {
+        if let Err(again) = self.judged.set(judgement.clone()) {
+            let _ = self.judged_again.set(again);
+        }
+    }
+
+    /// Somebody has answered.
+    pub(crate) fn answer(&self, answered: &Answered) {
+        let _ = self.answered.set(answered.clone());
+    }
+
+    /// The decision is in the log.
+    pub(super) fn tell(&self) {
+        let _ = self.told.set(());
+    }
+
+    /// The log could not take the decision.
+    pub(super) fn shut(&self) {
+        let _ = self.shut.set(());
+    }
+
+    /// What the rules said, the strictest where they spoke twice; nothing where they were not asked.
+    pub(super) fn judgement(&self) -> Option<&Explanation> {
+        match (self.judged.get(), self.judged_again.get()) {
+            (Some(first), Some(again)) if again.verdict > first.verdict => Some(again),
+            (first, _) => first,
+        }
+    }
+
+    pub(super) fn answered(&self) -> Option<&Answered> {
+        self.answered.get()
+    }
+
+    pub(super) fn is_told(&self) -> bool {
+        self.told.get().is_some()
+    }
+
+    pub(super) fn is_shut(&self) -> bool {
+        self.shut.get().is_some()
+    }
+}

@@ -1,0 +1,428 @@
+//! The audit log: every call's decision and end, and nothing that changes or runs anything before its decision is kept.
+
+use std::sync::{Arc, Mutex};
+
+use agentd_core::{
+    audit::{AuditFact, DecidedBy, VerdictName},
+    event::EventKind,
+    ids::CallId,
+    interrupt::{Answer, AnsweredBy},
+    ports::{Audit, ToolContext, Toolbox},
+    session::SessionSettings,
+    tool::{Effect, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    turn::{OnInterrupt, StartTurn, StopReason},
+    undo::UndoRequest,
+};
+use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle};
+use agentd_testkit::{
+    memory_audit::MemoryAudit,
+    memory_disk::MemoryDisk,
+    memory_store::MemoryStore,
+    scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock, calls, says},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use insta::assert_snapshot;
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
+
+use crate::world::{World, input, run, soon, to_end, until};
+
+fn raised(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::InterruptRaised { .. })
+}
+
+/// What the log was told, a line each.
+fn told(audit: &MemoryAudit) -> String {
+    let line = |fact: AuditFact| match fact {
+        AuditFact::CallDecided(decision) => {
+            let mut line = format!(
+                "{} {}: {} by {:?}",
+                decision.tool,
+                decision.args,
+                if decision.allowed { "may run" } else { "may not" },
+                decision.by
+            );
+            line.push_str(&format!(", the rules say {:?}", decision.verdict));
+            for part in [decision.layer, decision.rule].into_iter().flatten() {
+                line.push_str(&format!(", {part}"));
+            }
+            if let Some(answer) = decision.answer {
+                line.push_str(&format!(", answer {answer:?}"));
+            }
+            if !decision.granted_by.is_empty() {
+                line.push_str(&format!(", kept {:?}", decision.granted_by));
+            }
+            line
+        }
+        AuditFact::CallEnded(end) => {
+            let error = end.error.map(|error| format!(" {}", error.as_str())).unwrap_or_default();
+            let files: String = end.files.iter().map(|file| format!(", {} {:?}", file.path, file.change)).collect();
+            format!("{}: {}{error}{files}", end.tool, if end.ran { "ran" } else { "never ran" })
+        }
+        other => format!("{other:?}"),
+    };
+    audit.entries().into_iter().map(|entry| line(entry.fact) + "\n").collect()
+}
+
+/// One call in a turn that answers every question with the answer.
+async fn one_call(tool: &str, args: Value, start: StartTurn, answer: Answer) -> World {
+    let world = World::new([calls(&[(tool, args)]), says("Done.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(start).await.unwrap();
+    loop {
+        let event =
+            until(&mut started.events, |kind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. })).await;
+        let EventKind::InterruptRaised { interrupt } = &event.kind else { return world };
+        session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await.unwrap();
+    }
+}
+
+async fn asked(tool: &str, args: Value, answer: Answer) -> String {
+    told(&one_call(tool, args, input("Go!"), answer).await.audit)
+}
+
+#[tokio::test]
+async fn every_decision_and_every_end_is_told() {
+    let yes = || Answer::Approve;
+    assert_snapshot!(asked("look", json!({"a": 1}), yes()).await, @r#"
+    look {"a":1}: may run by Rules, the rules say Allow, default, it changes nothing outside the session
+    look: ran
+    "#);
+    assert_snapshot!(asked("fail", json!({}), yes()).await, @r"
+    fail {}: may run by Rules, the rules say Allow, default, it changes nothing outside the session
+    fail: ran E_TOOL
+    ");
+    assert_snapshot!(asked("change", json!({"path": "a"}), yes()).await, @r#"
+    change {"path":"a"}: may run by Client("phone"), the rules say Ask, default, the session's confirm_write is on, answer Approve
+    change: ran, a.txt Created
+    "#);
+    assert_snapshot!(asked("change", json!({}), Answer::Reject { reason: Some("no".to_owned()) }).await, @r#"
+    change {}: may not by Client("phone"), the rules say Ask, default, the session's confirm_write is on, answer Reject { reason: Some("no") }
+    change: never ran E_DENIED
+    "#);
+    assert_snapshot!(asked("change", json!({"path": "a"}), Answer::Edit { args: json!({"path": "b"}) }).await, @r#"
+    change {"path":"a"}: may run by Client("phone"), the rules say Ask, default, the session's confirm_write is on, answer Edit { args: Object {"path": String("b")} }
+    change: ran, a.txt Created
+    "#);
+    assert_snapshot!(asked("change", json!({"path": "impossible"}), yes()).await, @r#"
+    change {"path":"impossible"}: may not by Tool, the rules say Ask, default, the session's confirm_write is on
+    change: never ran E_INVALID_ARGS
+    "#);
+    assert_snapshot!(asked("dance", json!({}), yes()).await, @r"
+    dance {}: may run by Rules, the rules say Allow
+    dance: ran E_UNKNOWN_TOOL
+    ");
+    assert_snapshot!(asked("ask_human", json!({"question": "Why?"}), Answer::Text { text: "So.".to_owned() }).await, @r#"
+    ask_human {"question":"Why?"}: may run by Client("phone"), the rules say Allow, answer Text { text: "So." }
+    ask_human: never ran
+    "#);
+}
+
+#[tokio::test]
+async fn what_nobody_is_asked_about_is_told_too() {
+    let unattended = async |on_interrupt| {
+        let start = StartTurn { on_interrupt, ..input("Go!") };
+        told(&one_call("change", json!({}), start, Answer::Approve).await.audit)
+    };
+    assert_snapshot!(unattended(OnInterrupt::Approve).await, @r"
+    change {}: may run by OnInterrupt(Approve), the rules say Ask, default, the session's confirm_write is on
+    change: ran, a.txt Created
+    ");
+    assert_snapshot!(unattended(OnInterrupt::Deny).await, @r"
+    change {}: may not by OnInterrupt(Deny), the rules say Ask, default, the session's confirm_write is on
+    change: never ran E_DENIED
+    ");
+    assert_snapshot!(unattended(OnInterrupt::Fail).await, @r"
+    change {}: may not by OnInterrupt(Fail), the rules say Ask, default, the session's confirm_write is on
+    change: never ran E_DENIED
+    ");
+}
+
+#[tokio::test]
+async fn a_kept_rule_is_named() {
+    let make = || calls(&[("launch", json!({"command": "make"}))]);
+    let world = World::new([make(), says("Once."), make(), says("Twice.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    let event = until(&mut started.events, raised).await;
+    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    session.answer(interrupt.id, Answer::Always, "phone".to_owned()).await.unwrap();
+    to_end(&mut started.events).await;
+    run(&session, "Again!").await;
+    let [first, second] = &world.audit.decisions()[..] else { panic!("{}", told(&world.audit)) };
+    assert_eq!((&first.by, &first.answer), (&DecidedBy::Client("phone".to_owned()), &Some(Answer::Always)));
+    assert_eq!((&second.by, second.verdict), (&DecidedBy::Grant, VerdictName::Allow));
+    assert_eq!(second.granted_by.len(), 1);
+}
+
+#[tokio::test]
+async fn a_decision_says_who_asked_and_when_and_where() {
+    let world = World::new([calls(&[("look", json!({}))]), says("Done.")]);
+    let session = world.session().await;
+    let result = run(&session, "Look!").await;
+    let entries = world.audit.entries();
+    assert_eq!(entries.len(), 2);
+    for entry in &entries {
+        assert_eq!(entry.session_id, Some(session.id()));
+        assert_eq!((entry.turn_id, entry.trace_id), (Some(result.turn_id), Some(result.trace_id)));
+        assert_eq!(entry.call_id, entries[0].call_id);
+    }
+    let [decision] = &world.audit.decisions()[..] else { panic!() };
+    assert_eq!((decision.asked_by.model.as_str(), decision.asked_by.agent.as_str()), ("scripted", "main"));
+}
+
+#[tokio::test]
+async fn an_answer_from_before_a_restart_is_told_with_who_gave_it() {
+    let world = World::new([calls(&[("change", json!({}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    let event = until(&mut started.events, raised).await;
+    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    assert_eq!(world.audit.entries(), []);
+
+    let later = world.restarted([says("Changed.")]);
+    later.engine.recover().await.unwrap();
+    let session = later.engine.session(session.id()).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
+    to_end(&mut events).await;
+    assert_eq!(later.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
+
+    // Killed right after the answer: the next life finds it in the journal.
+    let events = later.store.events_of(session.id());
+    let answered = events.iter().position(|event| {
+        matches!(&event.kind, EventKind::InterruptResolved { by: AnsweredBy::Client(name), .. } if name == "phone")
+    });
+    let store = later.store.copy_prefix(session.id(), answered.unwrap() + 1);
+    let last = World::on(store, EngineConfig::default(), [says("Changed.")]);
+    let session = last.engine.session(session.id()).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    to_end(&mut events).await;
+    assert_eq!(last.audit.decisions()[0].by, DecidedBy::Client("phone".to_owned()));
+}
+
+/// A session that asks nobody.
+async fn trusting(engine: &Engine) -> SessionHandle {
+    let settings = SessionSettings { confirm_write: false, confirm_exec: false, ..SessionSettings::default() };
+    engine.create_session(settings, None).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_changes_or_runs_waits_for_the_disk_and_what_looks_does_not() {
+    for (tool, waits) in [("change", true), ("launch", true), ("undo_patch", true), ("dance", true), ("look", false)] {
+        let world = World::new([calls(&[(tool, json!({}))]), says("Done.")]);
+        let session = trusting(&world.engine).await;
+        world.audit.hold();
+        let mut started = session.start_turn(input("Go!")).await.unwrap();
+        if waits {
+            soon("the log to be asked", world.audit.asked(1)).await;
+            // It cannot run before the log has answered, however long that takes.
+            tokio::task::yield_now().await;
+            assert!(world.tools.ran().is_empty(), "{tool} ran");
+            world.audit.release();
+        }
+        to_end(&mut started.events).await;
+        assert_eq!(world.audit.waited(), usize::from(waits), "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn without_the_log_nothing_runs_that_changes_anything() {
+    let all = ["change", "launch", "undo_patch", "dance", "look"].map(|tool| (tool, json!({})));
+    let world = World::new([calls(&all), says("Hm."), calls(&all[..2]), says("Better.")]);
+    let session = trusting(&world.engine).await;
+    world.audit.break_it(true);
+    let result = run(&session, "Go!").await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Hm."));
+    assert_eq!(world.tools.ran(), ["look {}"]);
+    let log = world.log(&session);
+    for tool in ["change", "launch", "undo_patch", "dance"] {
+        let result =
+            format!("result of {tool} E_NOT_RUN: \"it did not run: could not write the audit log: the disk is full");
+        assert!(log.contains(&result), "{log}");
+        let warning = format!("warning audit_unavailable: {tool} did not run, because the audit log could not be");
+        assert!(log.contains(&warning), "{log}");
+    }
+    assert!(log.contains("(make room)"), "{log}");
+
+    world.audit.break_it(false);
+    run(&session, "Again!").await;
+    assert_eq!(world.tools.ran(), ["look {}", "change {}", "launch {}"]);
+    assert_eq!(world.audit.decisions().len(), 2);
+}
+
+#[tokio::test]
+async fn a_log_that_comes_back_hears_that_the_call_was_refused() {
+    let world = World::new([calls(&[("change", json!({}))]), says("Hm.")]);
+    let session = trusting(&world.engine).await;
+    world.audit.hold();
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    soon("the log to be asked", world.audit.asked(1)).await;
+    world.audit.fail_next();
+    world.audit.release();
+    to_end(&mut started.events).await;
+    assert!(world.tools.ran().is_empty());
+    assert_snapshot!(told(&world.audit), @r"
+    change {}: may not by Daemon, the rules say Allow, default, the session's confirm_write is off
+    change: never ran E_NOT_RUN
+    ");
+}
+
+#[tokio::test]
+async fn a_cancelled_question_is_told_as_refused_by_nobody() {
+    let world = World::new([calls(&[("change", json!({}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    until(&mut started.events, raised).await;
+    session.cancel(None).await.unwrap();
+    to_end(&mut started.events).await;
+    assert_snapshot!(told(&world.audit), @r"
+    change {}: may not by Daemon, the rules say Ask, default, the session's confirm_write is on
+    change: never ran E_CANCELLED
+    ");
+}
+
+#[tokio::test]
+async fn calls_that_look_at_once_all_come_to_their_end() {
+    let world = World::new([calls(&[("hold", json!({"n": 1})), ("hold", json!({"n": 2}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Look!")).await.unwrap();
+    soon("both", world.tools.began(2)).await;
+    session.cancel(None).await.unwrap();
+    to_end(&mut started.events).await;
+    let ends = world.audit.ends();
+    assert_eq!(ends.len(), 2, "{}", told(&world.audit));
+    assert!(ends.iter().all(|end| end.ran && end.error == Some(ToolErrorCode::Cancelled)));
+}
+
+#[tokio::test]
+async fn an_undo_is_told_with_who_asked_for_it() {
+    let world = World::new([calls(&[("change", json!({"path": "a", "content": "1"}))]), says("Changed.")]);
+    let session = trusting(&world.engine).await;
+    let turn = run(&session, "Change!").await.turn_id;
+    let request = UndoRequest { client: "phone".to_owned(), ..UndoRequest::default() };
+    session.undo(UndoRequest { preview: true, ..request.clone() }).await.unwrap();
+    assert_eq!(world.audit.entries().len(), 2, "a preview changes nothing");
+    session.undo(request).await.unwrap();
+    let entries = world.audit.entries();
+    let Some(AuditFact::Undone { of_turn, files, by }) = entries.last().map(|entry| &entry.fact) else {
+        panic!("{}", told(&world.audit))
+    };
+    assert_eq!((*of_turn, by.as_str()), (Some(turn), "phone"));
+    assert_eq!(files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["a"]);
+}
+
+/// Tools that look, when they are called, whether the log knows.
+struct Watching {
+    inner: Arc<ScriptedTools>,
+    audit: Arc<MemoryAudit>,
+    unknown: Mutex<Vec<String>>,
+}
+
+impl Watching {
+    fn is_admitted(&self, call: &CallId) -> bool {
+        let admits = |fact: &AuditFact| matches!(fact, AuditFact::CallDecided(decision) if decision.allowed);
+        self.audit.entries().iter().any(|entry| entry.call_id.as_ref() == Some(call) && admits(&entry.fact))
+    }
+}
+
+impl Toolbox for Watching {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        self.inner.specs()
+    }
+
+    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
+        name
+    }
+
+    fn preview<'a>(
+        &'a self,
+        context: &'a ToolContext,
+        call: &'a ToolCall,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
+        self.inner.preview(context, call)
+    }
+
+    fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
+        async move {
+            let specs = self.inner.specs();
+            let looks = specs.iter().any(|spec| spec.name == call.name && spec.effect == Effect::Read);
+            if !looks && !self.is_admitted(&context.call_id) {
+                self.unknown.lock().unwrap().push(call.name.clone());
+            }
+            self.inner.call(context, call).await
+        }
+        .boxed()
+    }
+}
+
+/// What a client answers; `None` asks nobody.
+fn answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        Just(Answer::Approve),
+        Just(Answer::Always),
+        Just(Answer::Reject { reason: None }),
+        Just(Answer::Edit { args: json!({"command": "true"}) }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = (Vec<&'static str>, bool)> {
+    let tool = prop_oneof![Just("change"), Just("launch"), Just("look"), Just("dance"), Just("undo_patch")];
+    (vec(tool, 1..4), any::<bool>())
+}
+
+async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, confirm: bool, answer: Answer) {
+    let audit = Arc::new(MemoryAudit::default());
+    let tools =
+        Arc::new(Watching { inner: ScriptedTools::new(), audit: Arc::clone(&audit), unknown: Mutex::default() });
+    let script: Vec<Play> = steps
+        .iter()
+        .flat_map(|(names, _)| {
+            let made: Vec<(&str, Value)> = names.iter().map(|name| (*name, json!({"command": "ls"}))).collect();
+            [calls(&made), says("Next.")]
+        })
+        .collect();
+    let engine = Engine::new(EngineParts {
+        models: Arc::new(OneModel(ScriptedModel::new(script))),
+        toolbox: Arc::clone(&tools) as _,
+        store: Arc::new(MemoryStore::new()),
+        workspaces: Arc::new(NoWorkspaces),
+        snapshots: Arc::new(MemoryDisk::default()),
+        audit: Arc::clone(&audit) as Arc<dyn Audit>,
+        clock: Arc::new(StoppedClock::default()),
+        config: EngineConfig::default(),
+    });
+    let settings = SessionSettings { confirm_write: confirm, confirm_exec: confirm, ..SessionSettings::default() };
+    let session = engine.create_session(settings, None).await.unwrap();
+    for (_, broken) in steps {
+        audit.break_it(broken);
+        let before = tools.inner.ran().len();
+        let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Go!") }).await.unwrap();
+        loop {
+            let event =
+                until(&mut started.events, |kind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. })).await;
+            let EventKind::InterruptRaised { interrupt } = &event.kind else { break };
+            session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await.unwrap();
+        }
+        let ran = tools.inner.ran();
+        assert!(!broken || ran[before..].iter().all(|call| call.starts_with("look ")), "{ran:?}");
+    }
+    assert_eq!(*tools.unknown.lock().unwrap(), Vec::<String>::new());
+    let allowed = audit.decisions().into_iter().filter(|decision| decision.allowed).count();
+    let ran = audit.ends().into_iter().filter(|end| end.ran).count();
+    assert_eq!(allowed, ran, "{}", told(&audit));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn nothing_changes_or_runs_anything_that_is_not_in_the_log(
+        steps in vec(step(), 1..4),
+        on_interrupt in prop_oneof![Just(OnInterrupt::Wait), Just(OnInterrupt::Approve), Just(OnInterrupt::Deny)],
+        confirm in any::<bool>(),
+        answer in answer(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(play(steps, on_interrupt, confirm, answer));
+    }
+}
