@@ -60,14 +60,18 @@ impl MemoryDisk {
                     (_, None) => FileChangeKind::Deleted,
                     _ => FileChangeKind::Modified,
                 };
-                FileChange { before: was.map(state), after: is.map(state), ..FileChange::new(path, change) }
+                FileChange {
+                    before: was.map(|content| state(content)),
+                    after: is.map(|content| state(content)),
+                    ..FileChange::new(path, change)
+                }
             })
             .collect();
         Changes { files, notes: Vec::new() }
     }
 
     fn take_back(&self, change: FileChange, preview: bool, undone: &mut Undone) {
-        let now = self.files().get(&change.path).map(state);
+        let now = self.files().get(&change.path).map(|content| state(content));
         let back = reversed(&change);
         let (outcome, reason) = if !change.is_recorded() {
             (UndoOutcome::Failed, Some("it was not recorded".to_owned()))
@@ -88,8 +92,8 @@ impl MemoryDisk {
     }
 }
 
-fn state(content: &String) -> FileState {
-    FileState { kind: FileKind::File, hash: content.clone(), size: content.len() as u64, mode: 0o644 }
+fn state(content: &str) -> FileState {
+    FileState { kind: FileKind::File, hash: content.to_owned(), size: content.len() as u64, mode: 0o644 }
 }
 
 impl Snapshots for MemoryDisk {

@@ -166,11 +166,11 @@ fn result_of<'a>(
     log: &'a [std::sync::Arc<agentd_core::event::Event>],
     tool: &str,
 ) -> &'a agentd_core::tool::ToolResult {
-    let results = log.iter().filter_map(|event| match &event.kind {
+    let mut results = log.iter().filter_map(|event| match &event.kind {
         EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => Some(result),
         _ => None,
     });
-    results.filter(|result| result.name == tool).last().unwrap()
+    results.rfind(|result| result.name == tool).unwrap()
 }
 
 /// Killed while a command ran, the next daemon finds out what it changed.

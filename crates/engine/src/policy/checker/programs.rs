@@ -387,7 +387,7 @@ fn interpreter(part: &Part) -> Option<Opinion> {
             return None;
         }
     }
-    let fed = part.stdin != Stdin::Inherited && !file || arguments.iter().any(|word| word.text == "-") && !file;
+    let fed = !file && (part.stdin != Stdin::Inherited || arguments.iter().any(|word| word.text == "-"));
     let asked = arguments.iter().any(|word| matches!(word.text.as_str(), "--version" | "-V" | "-v" | "--help" | "-h"));
     (fed && !asked).then(|| Opinion::unknown(format!("{program} runs what it reads from its standard input")))
 }

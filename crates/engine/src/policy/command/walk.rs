@@ -136,9 +136,8 @@ impl Walker {
             CompoundCommand::Subshell(SubshellCommand { list, .. }) => self.list(list, stdin),
             CompoundCommand::ForClause(clause) => {
                 let values = clause.values.iter().flatten().map(|word| Word::read(&word.value));
-                let mut part = Part::default();
-                part.words =
-                    [Word::literal("for"), Word::literal(&clause.variable_name)].into_iter().chain(values).collect();
+                let named = [Word::literal("for"), Word::literal(&clause.variable_name)];
+                let mut part = Part { words: named.into_iter().chain(values).collect(), ..Part::default() };
                 super::super::checker::environment::check(&clause.variable_name, &mut part.findings);
                 self.finish(part);
                 self.list(&clause.body.list, stdin);
