@@ -74,7 +74,7 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
         tokio::try_join!(open_store(paths.journal()), audit::open(config, paths, redactor, Arc::clone(&clock)))?;
     let store = Arc::new(store);
     audit::tell_start(&audit, &*clock, &config.rules).await;
-    let sandbox = Arc::new(Sandbox::new(sandbox::settings(&config.daemon.sandbox, paths, socket, env)));
+    let sandbox = Arc::new(Sandbox::new(sandbox::settings(config, paths, socket, env)));
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(toolbox_config(config, env, Arc::clone(&sandbox))));
     let toolbox = Arc::new(ConfiguredToolbox::new(Arc::clone(&builtin), &config.tools));
     let engine = Engine::new(EngineParts {

@@ -27,6 +27,7 @@ use crate::{
     models::ReloadableModels,
     paths::Paths,
     rpc::{Control, Refusal},
+    sandbox,
 };
 
 /// How the configuration is found, at the start and at each reload.
@@ -171,7 +172,7 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
     if old.daemon.tools.command_timeout != new.daemon.tools.command_timeout {
         notes.push("tools.command_timeout has changed; commands follow at the next start".to_owned());
     }
-    if old.daemon.sandbox != new.daemon.sandbox {
+    if old.daemon.sandbox != new.daemon.sandbox || sandbox::network(old) != sandbox::network(new) {
         notes.push("the sandbox has changed; commands follow at the next start".to_owned());
     }
     notes

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use agentd_engine::policy::SHELL_TOOL;
 use agentd_proto::client::SandboxState;
 use agentd_tools::sandbox::{SandboxConfig, SandboxLimits, SandboxMode, SandboxStatus};
 
 use crate::{
-    config::{Confinement, SandboxSettings},
+    config::{Config, Confinement},
     environment::Environment,
     paths::Paths,
 };
@@ -50,9 +51,16 @@ const SECRETS: &[&str] = &[
     ".zsh_history",
 ];
 
+/// Whether commands may use the network: what the rules say of it goes first.
+#[must_use]
+pub fn network(config: &Config) -> bool {
+    config.rules.policy.rules().network(SHELL_TOOL).unwrap_or(config.daemon.sandbox.network)
+}
+
 /// What the tools are told.
 #[must_use]
-pub fn settings(settings: &SandboxSettings, paths: &Paths, socket: &Path, env: &Environment) -> SandboxConfig {
+pub fn settings(config: &Config, paths: &Paths, socket: &Path, env: &Environment) -> SandboxConfig {
+    let settings = &config.daemon.sandbox;
     SandboxConfig {
         mode: match settings.mode {
             Confinement::Enforce => SandboxMode::Enforce,
@@ -60,7 +68,7 @@ pub fn settings(settings: &SandboxSettings, paths: &Paths, socket: &Path, env: &
             Confinement::Off => SandboxMode::Off,
         },
         helper: OWN_PROGRAM.into(),
-        network: settings.network,
+        network: network(config),
         read: settings.read.clone(),
         write: settings.write.clone(),
         hidden: hidden(paths, socket, env.path("HOME")),

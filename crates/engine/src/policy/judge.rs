@@ -124,6 +124,7 @@ impl<'a> Call<'a> {
                 None => self.judge_whole(Some(Opinion::unknown("it names no command"))),
             },
             Some(arguments) if self.facts.tool.effect == Effect::Write => self.judge_whole(files::check(arguments)),
+            Some(arguments) if self.facts.tool.effect == Effect::Read => self.judge_whole(files::reads(arguments)),
             Some(_) => self.judge_whole(None),
             None if matches!(self.facts.tool.effect, Effect::Write | Effect::Execute) => {
                 self.judge_whole(Some(Opinion::unknown("its arguments are no JSON object")))
@@ -158,7 +159,15 @@ impl<'a> Call<'a> {
     fn judge_command(&self, command: &str, arguments: &Map<String, Value>) -> Explanation {
         let folder = ["directory", "cwd"].iter().find_map(|key| arguments.get(*key)).and_then(Value::as_str);
         let parts = take_apart(command);
-        let judged: Vec<(PartExplanation, Judged)> = parts.iter().map(|part| self.judge_part(part, folder)).collect();
+        // Git obeys what lies in the folder where it starts, and anybody may have written that.
+        let stays = |place: &str| self.facts.roots.iter().any(|root| Path::new(place) == *root);
+        let leaves = |part: &Part| {
+            matches!(part.program(), "cd" | "pushd" | "popd")
+                && !matches!(part.arguments(), [word] if word.is_static() && stays(&word.text))
+        };
+        let wanders = folder.is_some_and(|folder| folder != "." && !stays(folder)) || parts.iter().any(leaves);
+        let judged: Vec<(PartExplanation, Judged)> =
+            parts.iter().map(|part| self.judge_part(part, folder, wanders)).collect();
         let whole = strictest(self.patterns_against()).filter(|whole| {
             // What a part was judged by already needs no second question.
             whole.is_deny() || !judged.iter().any(|(_, part)| part.matched.contains(&whole.rule))
@@ -183,7 +192,7 @@ impl<'a> Call<'a> {
         self.explain(decided, judged, grants)
     }
 
-    fn judge_part(&self, part: &Part, folder: Option<&str>) -> (PartExplanation, Judged) {
+    fn judge_part(&self, part: &Part, folder: Option<&str>, wanders: bool) -> (PartExplanation, Judged) {
         let (plain, bare) = (part.plain(false), part.plain(true));
         let checked = bash::check(part, self.facts.roots);
         let denied = self.denied(part, checked.as_ref());
@@ -195,7 +204,7 @@ impl<'a> Call<'a> {
         let matched = found.iter().map(|opinion| opinion.rule.clone()).collect();
         let opinion = strictest(checked.into_iter().chain(denied).chain(found))
             .or_else(|| sections().filter(|_| part.is_static()).find_map(|section| section.in_favour(&plain)))
-            .unwrap_or_else(|| self.by_default_of(part));
+            .unwrap_or_else(|| self.by_default_of(part, wanders));
         let wanted = Wanted::Part { part, folder };
         let judged = Judged { matched, ..self.with_grants(opinion, part.is_static().then_some(&wanted)) };
         let text = part.exact();
@@ -223,10 +232,33 @@ impl<'a> Call<'a> {
         };
         let entry = section.deny.iter().find(|entry| {
             entry.means(part.program(), arguments()) || (unsure && pieces().any(|piece| entry.means(piece, pieces())))
-        })?;
+        });
+        let Some(entry) = entry else { return self.mentioned(section, part) };
         let rule = format!("tools.{}.deny: {}", self.facts.tool.name, entry.text());
         let reason = format!("{} is on the list of commands that are never run", entry.text());
         Some(Opinion { verdict: Verdict::Deny { reason }, layer: Layer::Tool, rule, dynamic: false })
+    }
+
+    /// A denied name among the words of a program that may well run it: only a person can tell.
+    fn mentioned(&self, section: &ToolSection, part: &Part) -> Option<Opinion> {
+        let speaks = programs::speaks(part.program());
+        let words = part.arguments().iter().chain(part.assigns.iter().map(|assign| &assign.value));
+        let mut pieces = words.filter_map(|word| {
+            let text = match word.text.split_once('=') {
+                Some((_, value)) => value,
+                None if speaks => return None,
+                None => word.text.as_str(),
+            };
+            let mut words = text.split_ascii_whitespace();
+            let name = words.next()?.rsplit('/').next().unwrap_or_default();
+            Some((name, words.collect::<Vec<_>>()))
+        });
+        let entry = pieces
+            .find_map(|(name, rest)| section.deny.iter().find(|entry| entry.means(name, rest.iter().copied())))?;
+        let text = entry.text();
+        let reason = format!("{text} is on the list of commands that are never run, and stands among the words");
+        let rule = format!("tools.{}.deny: {text}", self.facts.tool.name);
+        Some(Opinion { verdict: Verdict::Ask { risk: Risk::High, reason }, layer: Layer::Tool, rule, dynamic: false })
     }
 
     /// What patterns say against any text of the arguments.
@@ -276,11 +308,11 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn by_default_of(&self, part: &Part) -> Opinion {
+    fn by_default_of(&self, part: &Part, wanders: bool) -> Opinion {
         if part.transparent {
             return Opinion::by_default(Verdict::Allow, "the command inside is judged in its place");
         }
-        if reading::only_looks(part, self.facts.roots) {
+        if !(wanders && part.program() == "git") && reading::only_looks(part, self.facts.roots) {
             return Opinion::by_default(Verdict::Allow, "it only looks, inside the session's folders");
         }
         self.by_default()

@@ -36,6 +36,10 @@ pub(crate) fn clean(
     set("GIT_PAGER", &"cat");
     set("GIT_TERMINAL_PROMPT", &"0");
     set("EDITOR", &"true");
+    // A folder of plain files that looks like a bare repository would make `git status` run what its configuration says.
+    set("GIT_CONFIG_COUNT", &"1");
+    set("GIT_CONFIG_KEY_0", &"safe.bareRepository");
+    set("GIT_CONFIG_VALUE_0", &"explicit");
     set("WORKSPACE", &workspace.root);
     if let Some(project) = &workspace.project {
         set("PROJECT", &project.path);

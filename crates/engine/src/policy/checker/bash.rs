@@ -7,7 +7,7 @@ use agentd_core::policy::Risk;
 use super::{
     environment, files,
     paths::{self, Place},
-    programs,
+    programs, sed,
 };
 use crate::policy::{
     command::{Part, Redirect, word::Word},
@@ -15,7 +15,7 @@ use crate::policy::{
 };
 
 /// Programs that change the files which they name.
-const CHANGERS: [&str; 30] = [
+const CHANGERS: [&str; 41] = [
     "rm",
     "rmdir",
     "unlink",
@@ -46,6 +46,17 @@ const CHANGERS: [&str; 30] = [
     "patch",
     "curl",
     "wget",
+    "split",
+    "csplit",
+    "zip",
+    "gzip",
+    "gunzip",
+    "7z",
+    "xxd",
+    "openssl",
+    "gtar",
+    "bsdtar",
+    "cpio",
 ];
 /// Where programs of the system lie.
 const PROGRAM_FOLDERS: [&str; 6] =
@@ -59,13 +70,32 @@ pub(in crate::policy) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> 
     {
         environment::check(name.text.split(['=', '[']).next().unwrap_or_default(), &mut found);
     }
+    if let Some(name) = set_by_option(part) {
+        environment::check(name.split('[').next().unwrap_or_default(), &mut found);
+    }
     if let Some(program) = part.words.first() {
         found.extend(program_word(program, roots));
-        found.extend(
-            part.words.iter().filter(|word| paths::is_secret(&word.text)).map(|word| {
-                Opinion::asks(Risk::High, format!("{} looks like a file of secrets", shortened(&word.text)))
-            }),
-        );
+        // `{name}>file` keeps an open file in a variable: what looks like the program is none.
+        let keeps = |word: &Word| !word.quoted && word.text.len() > 2 && word.text.starts_with('{');
+        let keeps = |word: &Word| keeps(word) && word.text.ends_with('}') && !word.text.contains([',', '.']);
+        if keeps(program) || !part.redirects.is_empty() && part.words.iter().any(keeps) {
+            found.push(Opinion::unknown("it keeps an open file in a variable"));
+        }
+        for word in &part.words {
+            // Who only names files may name all of them.
+            let names = matches!(part.program(), "ls" | "echo" | "stat" | "du" | "find" | "file") && word.globs;
+            if if names { paths::is_secret(&word.text) } else { paths::may_be_secret(word) } {
+                let shown = shortened(&word.text);
+                found.push(Opinion::asks(Risk::High, format!("{shown} looks like a file of secrets")));
+            } else if paths::is_device(&word.text) {
+                let shown = shortened(&word.text);
+                found.push(Opinion::asks(Risk::High, format!("{shown} is a device, or belongs to another process")));
+            }
+        }
+        if matches!(part.program(), "sed" | "gsed") {
+            let call = sed::Call::read(part.arguments());
+            found.extend(call.changed().iter().filter_map(|word| changed("sed", word, roots)));
+        }
         found.extend(programs::check(part, roots));
         if CHANGERS.contains(&part.program()) {
             found.extend(part.arguments().iter().filter_map(|word| changed(part.program(), word, roots)));
@@ -91,6 +121,20 @@ fn declares(program: &str) -> bool {
     )
 }
 
+/// The variable that an option names: `printf -v NAME`, `wait -p NAME`.
+fn set_by_option(part: &Part) -> Option<&str> {
+    let letter = match part.program() {
+        "printf" => "-v",
+        "wait" => "-p",
+        _ => return None,
+    };
+    let at = part.arguments().iter().position(|word| word.text.starts_with(letter))?;
+    match part.arguments()[at].text.strip_prefix(letter) {
+        Some("") | None => part.arguments().get(at + 1).map(|word| word.text.as_str()),
+        Some(name) => Some(name),
+    }
+}
+
 /// A name of a program that is no plain name.
 fn program_word(program: &Word, roots: &[&Path]) -> Option<Opinion> {
     if !program.is_static() || program.globs {
@@ -99,6 +143,12 @@ fn program_word(program: &Word, roots: &[&Path]) -> Option<Opinion> {
     let text = program.text.as_str();
     if text.trim() != text || text.is_empty() {
         return Some(Opinion::asks(Risk::High, "the name of the program is blank"));
+    }
+    if text.starts_with('-') {
+        return Some(Opinion::unknown("the name of the program looks like an option"));
+    }
+    if !text.is_ascii() {
+        return Some(Opinion::asks(Risk::High, "the name of the program holds letters that may look like others"));
     }
     let placed = text.contains('/')
         && !PROGRAM_FOLDERS.iter().any(|folder| text.strip_prefix(folder).is_some_and(|name| !name.contains('/')));

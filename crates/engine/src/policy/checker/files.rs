@@ -9,7 +9,21 @@ use crate::policy::opinion::{Opinion, strictest};
 const PATH_KEYS: [&str; 8] = ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "destination"];
 
 /// File names that programs run or obey without being asked to.
-const RUN_BY_NAME: [&str; 33] = [
+const RUN_BY_NAME: [&str; 47] = [
+    ".git",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".bazelrc",
+    ".pdbrc",
+    ".irbrc",
+    ".sqliterc",
+    ".psqlrc",
+    ".wgetrc",
+    ".curlrc",
+    ".ackrc",
+    ".tmux.conf",
+    ".screenrc",
+    ".xsessionrc",
     ".bashrc",
     ".bash_profile",
     ".bash_login",
@@ -70,6 +84,15 @@ pub(in crate::policy) fn check(arguments: &Map<String, Value>) -> Option<Opinion
         arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str())).filter_map(|(_, value)| value.as_str());
     let patched = arguments.values().filter_map(Value::as_str).flat_map(patched);
     strictest(named.chain(patched).filter_map(path))
+}
+
+/// What is known of a call of a tool that reads files.
+pub(in crate::policy) fn reads(arguments: &Map<String, Value>) -> Option<Opinion> {
+    let named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
+    let paths = named.filter_map(|(_, value)| value.as_str());
+    strictest(paths.filter(|path| super::paths::is_secret(&path.to_lowercase().replace('\\', "/"))).map(|path| {
+        Opinion::asks(Risk::High, format!("{} looks like a file of secrets", super::bash::shortened(path)))
+    }))
 }
 
 /// The paths that a patch names, in both forms that patches have.

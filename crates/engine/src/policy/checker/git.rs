@@ -4,7 +4,10 @@ use std::path::Path;
 
 use agentd_core::policy::Risk;
 
-use super::paths::{self, Place};
+use super::{
+    paths::{self, Place},
+    tables::{GIT, holds},
+};
 use crate::policy::{command::word::Word, opinion::Opinion};
 
 /// Global options after which another word is their value.
@@ -85,6 +88,9 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<Opinion> {
     if globals.iter().any(|word| matches!(paths::place(word, roots), Place::System)) {
         return asks("git works in a folder which the machine needs".to_owned());
     }
+    if !holds(GIT, name) && !FAR_REACHING.contains(&name) {
+        return asks(format!("{name:?} is no command of git itself: it may be an alias that runs anything"));
+    }
     if FAR_REACHING.contains(&name) {
         return asks(format!("git {name} runs programs, or sends what cannot be taken back"));
     }
@@ -118,13 +124,25 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<Opinion> {
     if loses {
         return asks(format!("git {name} can lose work for good"));
     }
+    // A new tree, or files, at a place that an argument names.
+    let elsewhere = |word: &&Word| {
+        let value = word.text.rsplit_once('=').map_or(word.text.as_str(), |(_, value)| value);
+        !value.contains("://") && matches!(paths::text_place(value, word.varies, roots), Place::System | Place::Outside)
+    };
+    if matches!(name, "clone" | "worktree" | "init" | "format-patch" | "bundle" | "archive")
+        && rest.iter().any(|word| elsewhere(&word))
+    {
+        return asks(format!("git {name} writes outside the session's folders"));
+    }
     let runs = match name {
+        "clone" => has(&["-u"]) || rest.iter().any(|word| word.text.to_lowercase().starts_with("file:")),
         "rebase" => has(&["-x", "--ex", "-i", "--interactive"]),
         "bisect" => matches!(first, "run" | "view" | "visualize"),
         "grep" => has(&["-O", "--open"]),
         "archive" => has(&["-o", "--output", "--remote", "--exec"]),
         "config" => {
             operands > 1
+                || matches!(first, "edit" | "set" | "unset" | "rename-section" | "remove-section")
                 || has(&["--add", "--unset", "--replace", "--edit", "-e", "--remove", "--rename", "--file", "-f"])
         }
         "diff" | "log" | "show" => has(&["--output", "--outp", "--ext", "--textc"]),

@@ -93,10 +93,95 @@ pub(super) fn is_secret(text: &str) -> bool {
     })
 }
 
+/// Whether a word is such a name, or stands for file names of which one may be.
+pub(super) fn may_be_secret(word: &Word) -> bool {
+    let text = word.text.as_str();
+    is_secret(text)
+        || word.braces && text.split(['{', '}', ',']).any(is_secret)
+        || (word.globs || word.braces) && unbraced(text).split(['/', '=']).any(stands_for_secret)
+}
+
+/// Braces as a glob that stands for at least what they stand for.
+fn unbraced(text: &str) -> String {
+    let (mut out, mut depth) = (String::new(), 0_usize);
+    for c in text.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => {
+                depth -= 1;
+                out.push('*');
+            }
+            _ if depth > 0 => {}
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// Whether a glob may stand for a name of a secret. One that stands for every name says nothing.
+fn stands_for_secret(glob: &str) -> bool {
+    if !glob.contains(['*', '?', '[']) || glob.trim_matches('*').is_empty() {
+        return false;
+    }
+    let ending = glob.rsplit_once('.').map(|(_, ending)| ending).filter(|ending| !ending.trim_matches('*').is_empty());
+    SECRET_NAMES.iter().chain(&SECRET_FOLDERS).chain(&[".env"]).any(|name| fits(glob, name))
+        || ending.is_some_and(|ending| SECRET_ENDINGS.iter().any(|secret| fits(ending, &secret[1..])))
+}
+
+/// Whether a glob fits a name, with the shell's rule that only a dot fits a dot at the start.
+fn fits(glob: &str, name: &str) -> bool {
+    fn from(glob: &[u8], name: &[u8], left: &mut usize) -> bool {
+        if *left == 0 {
+            return true;
+        }
+        *left -= 1;
+        match glob {
+            [] => name.is_empty(),
+            [b'*', rest @ ..] => (0..=name.len()).any(|at| from(rest, &name[at..], left)),
+            [b'?', rest @ ..] => !name.is_empty() && from(rest, &name[1..], left),
+            [b'[', rest @ ..] => {
+                let end = rest.iter().skip(1).position(|byte| *byte == b']').map_or(rest.len(), |at| at + 2);
+                !name.is_empty() && from(&rest[end.min(rest.len())..], &name[1..], left)
+            }
+            [byte, rest @ ..] => name.first() == Some(byte) && from(rest, &name[1..], left),
+        }
+    }
+    // A class may begin with a dot; `*` and `?` do not fit one.
+    if name.starts_with('.') && !glob.starts_with(['.', '[']) {
+        return false;
+    }
+    // Who writes a glob that takes longer than this to try has something to hide.
+    from(glob.as_bytes(), name.as_bytes(), &mut 4_000)
+}
+
+/// Whether a path reads from a device, or from what another process has.
+pub(super) fn is_device(text: &str) -> bool {
+    const HARMLESS: [&str; 10] = [
+        "/dev/null",
+        "/dev/zero",
+        "/dev/random",
+        "/dev/urandom",
+        "/dev/stdin",
+        "/dev/stdout",
+        "/dev/stderr",
+        "/dev/tty",
+        "/dev/shm",
+        "/dev/",
+    ];
+    if let Some(name) = text.strip_prefix("/dev/") {
+        return !HARMLESS.contains(&text) && !name.starts_with("fd/") && !name.starts_with("shm/");
+    }
+    let Some((process, rest)) = text.strip_prefix("/proc/").and_then(|rest| rest.split_once('/')) else { return false };
+    let whose = process.contains("self") || process.contains(['*', '?', '[', '$']) || process.parse::<u32>().is_ok();
+    whose && !matches!(rest, "status" | "stat" | "limits" | "io" | "statm" | "mountinfo" | "cgroup" | "mounts")
+}
+
 /// Whether a word, with the values that options hold inside it, stays in the session's folders and away from secrets.
 pub(super) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
     let text = word.text.as_str();
-    if is_secret(text) || text.contains("..") && text.split(['/', '=']).any(|part| part == ".." || part.ends_with(".."))
+    if may_be_secret(word)
+        || is_device(text)
+        || text.contains("..") && text.split(['/', '=']).any(|part| part == ".." || part.ends_with(".."))
     {
         return false;
     }

@@ -5,241 +5,70 @@ use std::path::Path;
 use agentd_core::policy::Risk;
 
 use super::{
-    git,
+    awk, git, interpreters,
     paths::{self, Place},
+    sed,
+    tables::{
+        CURL_SENDS, FAR_REACHING, RENAMING, RUINOUS, RUNNING_OPTIONS, RUNNING_TEXTS, RUNS_TEXT, SENDING, SPEAKING,
+        holds,
+    },
 };
 use crate::policy::{
     command::{Part, Stdin, word::Word},
     opinion::Opinion,
 };
 
-/// Programs that may end the machine, its disks or its accounts.
-const RUINOUS: [&str; 49] = [
-    "shutdown",
-    "reboot",
-    "halt",
-    "poweroff",
-    "init",
-    "telinit",
-    "mke2fs",
-    "wipefs",
-    "fdisk",
-    "sfdisk",
-    "gdisk",
-    "sgdisk",
-    "cfdisk",
-    "parted",
-    "swapon",
-    "swapoff",
-    "insmod",
-    "rmmod",
-    "modprobe",
-    "kexec",
-    "mount",
-    "umount",
-    "losetup",
-    "cryptsetup",
-    "lvremove",
-    "vgremove",
-    "pvremove",
-    "dmsetup",
-    "blkdiscard",
-    "hdparm",
-    "debugfs",
-    "grub-install",
-    "efibootmgr",
-    "useradd",
-    "userdel",
-    "usermod",
-    "groupadd",
-    "passwd",
-    "chpasswd",
-    "visudo",
-    "vipw",
-    "setcap",
-    "sysctl",
-    "iptables",
-    "ip6tables",
-    "nft",
-    "ufw",
-    "pkexec",
-    "chroot",
-];
-/// Programs that run others in ways that cannot be followed, reach other machines, or outlive the call.
-const FAR_REACHING: [&str; 83] = [
-    "unshare",
-    "nsenter",
-    "setpriv",
-    "capsh",
-    "systemd-run",
-    "systemctl",
-    "service",
-    "at",
-    "batch",
-    "crontab",
-    "killall",
-    "pkill",
-    "skill",
-    "docker",
-    "podman",
-    "nerdctl",
-    "buildah",
-    "kubectl",
-    "helm",
-    "lxc",
-    "lxc-attach",
-    "ctr",
-    "virsh",
-    "vagrant",
-    "tmux",
-    "screen",
-    "nc",
-    "ncat",
-    "netcat",
-    "socat",
-    "telnet",
-    "ftp",
-    "sftp",
-    "scp",
-    "mosh",
-    "gdb",
-    "lldb",
-    "strace",
-    "ltrace",
-    "perf",
-    "expect",
-    "tclsh",
-    "wish",
-    "ed",
-    "ex",
-    "vi",
-    "vim",
-    "nvim",
-    "view",
-    "emacs",
-    "nano",
-    "pico",
-    "osascript",
-    "xdg-open",
-    "gpg",
-    "ssh-keygen",
-    "ssh-add",
-    "ssh-copy-id",
-    "ssh-agent",
-    "parallel",
-    "rlwrap",
-    "dbus-send",
-    "gdbus",
-    "busctl",
-    "loginctl",
-    "machinectl",
-    "chattr",
-    "setfacl",
-    "apt",
-    "apt-get",
-    "dpkg",
-    "rpm",
-    "dnf",
-    "yum",
-    "pacman",
-    "brew",
-    "snap",
-    "flatpak",
-    "zypper",
-    "npx",
-    "bunx",
-    "uvx",
-    "coproc",
-];
-/// Builtins that change what later names mean, or that run text.
-const RENAMING: [&str; 12] =
-    ["alias", "unalias", "enable", "bind", "complete", "hash", "fc", "history", "source", ".", "shopt", "mapfile"];
-/// Interpreters with the letters of the options behind which code stands.
-const INTERPRETERS: [(&str, &str); 20] = [
-    ("python", "c"),
-    ("pypy", "c"),
-    ("perl", "eEnpiMmIxd"),
-    ("ruby", "enpirI"),
-    ("node", "epr"),
-    ("nodejs", "epr"),
-    ("deno", ""),
-    ("bun", "ep"),
-    ("php", "rRBEdz"),
-    ("lua", "el"),
-    ("luajit", "el"),
-    ("rscript", "e"),
-    ("r", "e"),
-    ("julia", "eEL"),
-    ("groovy", "e"),
-    ("scala", "e"),
-    ("ghc", "e"),
-    ("elixir", "e"),
-    ("jshell", ""),
-    ("irb", "e"),
-];
-/// Programs whose arguments may be code, or another program.
-const RUNS_TEXT: [(&str, &[&str]); 16] = [
-    ("tar", &["--ch", "--to-c", "--use", "--rsh", "--inf", "--new", "--abs", "-I", "-F", "-P", "--un"]),
-    ("zip", &["-T", "-TT", "--unzip", "--test"]),
-    ("rsync", &["-e", "--rsh", "--rsync-path"]),
-    ("make", &["--eval", "SHELL=", "MAKEFLAGS=", "-f-", "-E"]),
-    ("gmake", &["--eval", "SHELL=", "MAKEFLAGS="]),
-    ("cargo", &["--config", "publish", "login", "yank", "owner"]),
-    ("npm", &["exec", "x", "publish", "explore", "adduser", "login", "token", "config"]),
-    ("pnpm", &["exec", "dlx", "publish", "config"]),
-    ("yarn", &["exec", "dlx", "publish", "config"]),
-    ("pip", &["config", "--index-url", "--extra-index-url", "--trusted-host", "-i"]),
-    ("pipx", &["run"]),
-    ("sort", &["--co"]),
-    ("rg", &["--pre", "--hostname-bin"]),
-    ("man", &["-P", "--pager", "-H", "--html"]),
-    ("wget", &["--post", "--body", "-e", "--execute", "--use-askpass", "--input", "-i", "--method"]),
-    ("find", &["-delete", "-fprint", "-fls", "-files0-from"]),
-];
-/// Options of curl that send something, or that read further options.
-const CURL_SENDS: [&str; 12] = [
-    "-d",
-    "--data",
-    "-F",
-    "--form",
-    "-T",
-    "--upload",
-    "--json",
-    "-K",
-    "--config",
-    "--url-query",
-    "file:",
-    "--unix-socket",
-];
+/// Programs whose words are looked for or shown, whatever they look like.
+const QUIET: &str = "echo printf git grep egrep fgrep rg ag ack find ls cat head tail wc test [ [[ case for cd";
+/// Programs of [`RUNS_TEXT`] that take one of their options from wherever it stands, so that a variable may be one.
+const PLIANT: &str = "find tar gtar bsdtar rsync zip rg sort wget man split";
+/// Programs that hand what stands behind `--` to what they run.
+const HANDING_ON: &str = "npm pnpm yarn go";
 
 /// What is known of a part's program.
 pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
     let (program, arguments) = (part.program(), part.arguments());
     let asks = |risk, why: String| Some(Opinion::asks(risk, why));
-    if RUINOUS.contains(&program) || program.starts_with("mkfs") || program.starts_with("mkswap") {
+    if holds(RUINOUS, program) || program.starts_with("mkfs") || program.starts_with("mkswap") {
         return asks(Risk::Critical, format!("{program} can make the machine unusable"));
     }
-    if FAR_REACHING.contains(&program) {
+    if holds(FAR_REACHING, program) {
         return asks(Risk::High, format!("what {program} does reaches beyond this command"));
     }
-    if RENAMING.contains(&program) {
+    if holds(RENAMING, program) {
         return Some(Opinion::unknown(format!("{program} runs text, or changes what names mean")));
     }
     if program.starts_with("ld-") || program.starts_with("ld.so") {
         return Some(Opinion::unknown("it runs a program through the loader"));
     }
-    if let Some(opinion) = interpreter(part) {
+    if let Some(opinion) = interpreters::check(part) {
         return Some(opinion);
     }
-    if let Some((_, signs)) =
-        RUNS_TEXT.iter().find(|(name, _)| *name == program || program.strip_prefix(name) == Some("3"))
-        && let Some(sign) = arguments.iter().find_map(|word| signs.iter().find(|sign| signals(&word.text, sign)))
-    {
-        return asks(Risk::High, format!("{program} with {sign} runs, sends or deletes more than its name says"));
+    if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(unquiet(part)).find(|word| runs(word)) {
+        return asks(Risk::High, format!("{} names a program or code to run", super::bash::shortened(&word.text)));
+    }
+    let entry = RUNS_TEXT.iter().find(|(name, _)| *name == program || program.strip_prefix(name) == Some("3"));
+    if let Some((_, signs)) = entry {
+        let own = arguments.iter().take_while(|word| word.text != "--" || !holds(HANDING_ON, program));
+        let first = own.clone().find(|word| !word.text.starts_with(['-', '+'])).map(|word| word.text.as_str());
+        let found = signs.iter().find(|sign| match sign.starts_with('-') || sign.ends_with('=') {
+            true => own.clone().any(|word| signals(&word.text, sign)),
+            false => first == Some(*sign),
+        });
+        if let Some(sign) = found {
+            return asks(Risk::High, format!("{program} with {sign} runs, sends or deletes more than its name says"));
+        }
+        let pliant = |word: &Word| !word.is_static() && !word.quoted && word.text.starts_with(['$', '`', '-']);
+        if part.open_ended || holds(PLIANT, program) && arguments.iter().any(pliant) {
+            return Some(Opinion::unknown(format!("the options of {program} are put together while it runs")));
+        }
+    }
+    if holds(SENDING, program) && (part.open_ended || arguments.iter().any(|word| !word.is_static())) {
+        return Some(Opinion::unknown(format!("{program} sends what is put together while it runs")));
     }
     match program {
         // The first word of tar may be options without a hyphen.
-        "tar"
+        "tar" | "gtar" | "bsdtar"
             if arguments
                 .first()
                 .is_some_and(|word| !word.text.starts_with('-') && word.text.contains(['P', 'I', 'F'])) =>
@@ -252,35 +81,50 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
             opens_up(arguments).then(|| Opinion::asks(Risk::High, "it gives rights to everybody, or to a whole tree"))
         }
         "chown" | "chgrp" => asks(Risk::High, "it gives files to somebody else".to_owned()),
-        "kill" => arguments
-            .iter()
-            .any(|word| matches!(word.text.as_str(), "1" | "-1"))
-            .then(|| Opinion::asks(Risk::High, "it ends more than one process")),
+        "kill" => {
+            let others = |word: &Word| !word.text.starts_with(['-', '%']) || matches!(word.text.as_str(), "-1");
+            arguments.iter().any(others).then(|| Opinion::asks(Risk::High, "it ends processes that it did not start"))
+        }
         "cd" | "pushd" => {
             let system = arguments.iter().any(|word| paths::place(word, roots) == Place::System);
             system.then(|| Opinion::asks(Risk::High, "it goes to a folder which the machine needs"))
         }
-        "awk" | "gawk" | "mawk" | "nawk" => awk(arguments),
-        "sed" | "gsed" => sed(arguments),
-        "curl" => {
-            let sends = arguments.iter().find(|word| CURL_SENDS.iter().any(|sign| signals(&word.text, sign)));
-            sends.map(|word| {
-                Opinion::asks(
-                    Risk::High,
-                    format!(
-                        "curl with {} sends data away, or reads options from elsewhere",
-                        super::bash::shortened(&word.text)
-                    ),
-                )
-            })
+        "awk" | "gawk" | "mawk" | "nawk" | "goawk" | "original-awk" => awk::check(arguments),
+        "sed" | "gsed" => sed::Call::read(arguments).check(),
+        "curl" => curl(arguments),
+        "sqlite3" | "psql" | "mysql" | "mariadb" | "m4" | "dc" | "gnuplot" | "octave" | "erl" | "sbcl" | "guile"
+            if part.stdin != Stdin::Inherited || arguments.iter().any(|word| !word.is_static()) =>
+        {
+            Some(Opinion::unknown(format!("what {program} is given can run commands")))
         }
+        "dc" => arguments
+            .iter()
+            .any(|word| word.text.contains('!'))
+            .then(|| Opinion::asks(Risk::High, "its dc program can run commands")),
+        "less" | "more" | "most" => arguments
+            .iter()
+            .any(|word| word.text.starts_with('+'))
+            .then(|| Opinion::asks(Risk::High, format!("{program} runs the command behind `+`"))),
         "rsync" => arguments
             .iter()
             .any(|word| word.text.contains(':'))
             .then(|| Opinion::asks(Risk::High, "it copies to or from another machine")),
         "git" => git::check(arguments, roots),
+        "let" if arguments.iter().any(|word| !word.is_static()) => {
+            Some(Opinion::unknown("arithmetic on what is put together while it runs can run commands"))
+        }
+        "declare" | "typeset" | "local"
+            if arguments.iter().any(|word| word.text.starts_with('-') && word.text.contains('n')) =>
+        {
+            Some(Opinion::unknown("it gives one variable the name of another"))
+        }
+        "printf"
+            if arguments.iter().find(|word| !word.text.starts_with('-')).is_some_and(|word| counts(&word.text)) =>
+        {
+            Some(Opinion::unknown("`%n` sets a variable"))
+        }
         "test" | "[" | "[[" | "let" | "printf" | "declare" | "typeset" | "local" | "export" | "readonly" | "read"
-        | "unset" | "expr" => {
+        | "unset" | "expr" | "wait" | "getopts" => {
             let hidden = arguments.iter().any(|word| word.scripts_hidden());
             hidden.then(|| Opinion::unknown(format!("{program} is given text that it may run")))
         }
@@ -290,11 +134,53 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
 
 /// Whether any word behind the program may be another program.
 pub(in crate::policy) fn carries_others(program: &str) -> bool {
-    FAR_REACHING.contains(&program)
+    holds(FAR_REACHING, program) || holds(RUINOUS, program)
+}
+
+/// Whether the words behind the program are texts and names, never another program.
+pub(in crate::policy) fn speaks(program: &str) -> bool {
+    holds(SPEAKING, program)
+}
+
+/// The words of which options and texts count.
+fn unquiet(part: &Part) -> impl Iterator<Item = &Word> {
+    let quiet = holds(QUIET, part.program());
+    let hands_on = holds(HANDING_ON, part.program());
+    part.arguments().iter().take_while(move |word| !(quiet || hands_on && word.text == "--"))
+}
+
+/// Whether a word is an option that names a program, or holds text that has no other use.
+fn runs(word: &Word) -> bool {
+    let option = |text: &str| RUNNING_OPTIONS.iter().any(|option| text.starts_with(option));
+    RUNNING_TEXTS.iter().any(|sign| word.text.contains(sign))
+        || word.text.starts_with('-') && option(&word.text)
+        || word.text.split([' ', '=']).any(|text| text.starts_with("-fplugin") || text.starts_with("-wrapper"))
+}
+
+/// Whether a format of printf holds `%n`, which sets the variable that the next argument names.
+fn counts(format: &str) -> bool {
+    format.split('%').skip(1).any(|rest| rest.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).starts_with('n'))
+}
+
+fn curl(arguments: &[Word]) -> Option<Opinion> {
+    let sends = |word: &&Word| {
+        let text = word.text.to_lowercase();
+        let web = ["http://", "https://"].iter().any(|scheme| text.contains(scheme));
+        CURL_SENDS.iter().any(|sign| signals(&word.text, sign))
+            || text.starts_with('@')
+            || text.contains("file:")
+            || text.contains("://") && !web
+    };
+    let word = arguments.iter().find(sends)?;
+    let shown = super::bash::shortened(&word.text);
+    Some(Opinion::asks(Risk::High, format!("curl with {shown} sends data away, or reads options or files")))
 }
 
 /// Whether a word is that option, perhaps with its value, or a longer one that begins so.
 fn signals(word: &str, sign: &str) -> bool {
+    if sign == "-" {
+        return word == sign;
+    }
     if sign.starts_with("--") || sign.ends_with(['=', ':']) || sign.len() > 2 && sign.starts_with('-') {
         return word.starts_with(sign);
     }
@@ -356,106 +242,5 @@ fn opens_up(arguments: &[Word]) -> bool {
         let everybody = who.is_empty() && text.starts_with(['+', '=']) || who.contains(['a', 'o']);
         let symbolic = who.chars().all(|c| "ugoa".contains(c));
         option || symbolic && (rights.contains('s') || everybody && rights.contains('w'))
-    })
-}
-
-/// Interpreters that are given code in place of a file.
-fn interpreter(part: &Part) -> Option<Opinion> {
-    let program = part.program().to_lowercase();
-    let base = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let (_, letters) = INTERPRETERS.iter().find(|(name, _)| *name == base)?;
-    let arguments = part.arguments();
-    let mut file = false;
-    for word in arguments {
-        let text = word.text.as_str();
-        if !text.starts_with('-') || text.len() == 1 {
-            file = text != "-" && !matches!(text, "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0");
-            if matches!(text, "eval" | "repl") || !word.is_static() {
-                return Some(Opinion::unknown(format!("{program} runs code that stands in the command")));
-            }
-            break;
-        }
-        let long = text.strip_prefix("--").unwrap_or_default();
-        let inline = ["eval", "print", "run", "require", "import", "exec", "code", "loader", "experimental-loader"];
-        let long_inline = !long.is_empty() && inline.iter().any(|option| long.starts_with(option));
-        let cluster = !text.starts_with("--") && text[1..].contains(|c| letters.contains(c));
-        // `python -m` names a module, and its letters are no options.
-        if long_inline || cluster && !(matches!(base, "python" | "pypy") && text.starts_with("-m")) {
-            return Some(Opinion::asks(Risk::High, format!("{program} runs code that stands in the command")));
-        }
-        if text == "-m" {
-            return None;
-        }
-    }
-    let fed = !file && (part.stdin != Stdin::Inherited || arguments.iter().any(|word| word.text == "-"));
-    let asked = arguments.iter().any(|word| matches!(word.text.as_str(), "--version" | "-V" | "-v" | "--help" | "-h"));
-    (fed && !asked).then(|| Opinion::unknown(format!("{program} runs what it reads from its standard input")))
-}
-
-fn awk(arguments: &[Word]) -> Option<Opinion> {
-    let signs = ["system", "|", "getline", ">", "@load", "@include"];
-    let code = arguments.iter().any(|word| {
-        signs.iter().any(|sign| word.text.contains(sign))
-            || matches!(word.text.as_str(), "-i" | "-l" | "-E" | "--load" | "--include" | "--exec")
-    });
-    code.then(|| Opinion::asks(Risk::High, "its awk program can run commands or write files"))
-}
-
-fn sed(arguments: &[Word]) -> Option<Opinion> {
-    let mut scripts: Vec<&str> = Vec::new();
-    let mut operands = Vec::new();
-    let mut at = 0;
-    while let Some(word) = arguments.get(at) {
-        at += 1;
-        match word.text.as_str() {
-            "-e" | "--expression" => {
-                scripts.extend(arguments.get(at).map(|word| word.text.as_str()));
-                at += 1;
-            }
-            text if text.starts_with("--expression=") => scripts.push(&text["--expression=".len()..]),
-            text if text.starts_with("-e") => scripts.push(&text[2..]),
-            text if text.starts_with("-f") || text.starts_with("--f") => {
-                return Some(Opinion::asks(Risk::High, "its sed program stands in a file"));
-            }
-            // Letters may stand together: the last of them may be the `e` whose script follows.
-            text if text.starts_with('-') && !text.starts_with("--") && text.ends_with('e') => {
-                scripts.extend(arguments.get(at).map(|word| word.text.as_str()));
-                at += 1;
-            }
-            text if text.starts_with('-') => {}
-            text => operands.push(text),
-        }
-    }
-    if scripts.is_empty() {
-        scripts.extend(operands.first());
-    }
-    scripts
-        .iter()
-        .any(|script| sed_runs(script))
-        .then(|| Opinion::asks(Risk::High, "its sed program can run commands or write files"))
-}
-
-/// Whether a sed program holds the commands `e`, `w` or `W`, or the same as flags of a substitution.
-fn sed_runs(script: &str) -> bool {
-    script.split([';', '\n', '{', '}']).any(|command| {
-        let command = command
-            .trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, ' ' | '\t' | ',' | '$' | '!' | '~' | '+'));
-        let after_address = match command.strip_prefix('/') {
-            Some(rest) => rest.rsplit_once('/').map_or("", |(_, rest)| rest.trim_start_matches([' ', '!', 'I'])),
-            None => command,
-        };
-        [command, after_address].iter().any(|command| match command.chars().next() {
-            Some('e' | 'w' | 'W') => true,
-            Some('s') => {
-                let Some(mark) = command.chars().nth(1) else { return false };
-                let flags = command.rsplit(mark).next().unwrap_or_default();
-                flags.contains(['e', 'w'])
-                    && flags
-                        .split_whitespace()
-                        .next()
-                        .is_some_and(|flags| flags.chars().all(|c| "gpiImMew0123456789".contains(c)))
-            }
-            _ => false,
-        })
     })
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{git, paths};
+use super::{git, paths, sed};
 use crate::policy::command::{Part, word::Word};
 
 /// Programs without options that write or run anything.
@@ -121,8 +121,25 @@ fn looks(name: &str, arguments: &[Word]) -> bool {
         "diff" => lacks(&['l'], &["pag"]),
         "column" | "base64" | "seq" | "nl" => lacks(&[], &[]),
         _ if TELLS.contains(&name) => operands().next().is_none(),
-        _ => LOOKS.contains(&name),
+        "sed" => sed::Call::read(arguments).only_looks(),
+        "jq" => jq_looks(arguments),
+        _ => LOOKS.contains(&name) && lacks(&[], &["files0"]),
     }
+}
+
+/// jq without modules, files of programs and the environment.
+fn jq_looks(arguments: &[Word]) -> bool {
+    let mild = |text: &str| match text.strip_prefix("--") {
+        Some(long) => matches!(
+            long,
+            "raw-output" | "compact-output" | "slurp" | "sort-keys" | "null-input" | "exit-status" | "tab" | "arg"
+        ),
+        None => text[1..].chars().all(|c| "rcsSneMCRj".contains(c)),
+    };
+    arguments.iter().map(|word| word.text.as_str()).all(|text| {
+        let reaches = ["env", "ENV", "import", "include", "modulemeta"].iter().any(|word| text.contains(word));
+        !reaches && (!text.starts_with('-') || mild(text))
+    })
 }
 
 /// `echo` and `printf`: what they say may come from a command, which is a part of its own, but not from variables.
@@ -156,7 +173,7 @@ fn git_looks(arguments: &[Word]) -> bool {
             "--filter",
             "-O",
             "--edit",
-            "--show-sig",
+            "--show",
         ];
         matches!(text, "--oneline" | "--only-matching" | "--or") || !risky.iter().any(|danger| text.starts_with(danger))
     });

@@ -62,22 +62,30 @@ fn check_text(text: &str) -> Result<(), Unclear> {
     if text.len() > MAX_BYTES {
         return Err("it is longer than 64 KiB");
     }
+    let mut before = ' ';
     for c in text.chars() {
         let odd = match c {
             '\n' | '\t' => false,
             c if c.is_ascii() => c.is_ascii_control(),
-            // Blanks that only look like blanks, marks that turn the direction of writing, letters without width.
-            c => {
-                c.is_whitespace()
-                    || c.is_control()
-                    || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{ad}')
-            }
+            // It chooses a form of the letter before it, such as the coloured one of a picture.
+            '\u{fe0f}' | '\u{200d}' => before.is_ascii(),
+            c => c.is_whitespace() || c.is_control() || is_unseen(c),
         };
         if odd {
             return Err("it holds characters that cannot be seen");
         }
+        before = c;
     }
     Ok(())
+}
+
+/// Blanks that only look like blanks, marks that turn the direction of writing, letters without width or ink.
+fn is_unseen(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0e}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// How many expansions a text may hold at the most, counted without looking at quotes.

@@ -3,9 +3,9 @@
 use agentd_core::policy::Risk;
 use brush_parser::ast;
 use brush_parser::ast::{
-    AndOr, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem as Item, CompoundCommand,
-    CompoundList, ExtendedTestExpr, FunctionDefinition, IoFileRedirectKind, IoFileRedirectTarget, IoRedirect, Pipeline,
-    RedirectList, SimpleCommand, SubshellCommand, UnexpandedArithmeticExpr,
+    AndOr, Assignment, AssignmentName, AssignmentValue, BinaryPredicate, Command, CommandPrefixOrSuffixItem as Item,
+    CompoundCommand, CompoundList, ExtendedTestExpr, FunctionDefinition, IoFileRedirectKind, IoFileRedirectTarget,
+    IoRedirect, Pipeline, RedirectList, SimpleCommand, SubshellCommand, UnexpandedArithmeticExpr,
 };
 
 use super::{
@@ -189,9 +189,13 @@ impl Walker {
         let mut add = |word: &ast::Word| part.words.push(Word::read(&word.value));
         match expression {
             ExtendedTestExpr::UnaryTest(_, word) => add(word),
-            ExtendedTestExpr::BinaryTest(_, left, right) => {
+            ExtendedTestExpr::BinaryTest(predicate, left, right) => {
                 add(left);
                 add(right);
+                let counted = part.words.iter().rev().take(2);
+                if is_arithmetic(predicate) && !counted.into_iter().all(is_number) {
+                    part.findings.push(Opinion::unknown("a comparison of numbers runs what a variable holds"));
+                }
             }
             ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => self.test(inner, part),
             ExtendedTestExpr::And(left, right) | ExtendedTestExpr::Or(left, right) => {
@@ -334,7 +338,10 @@ impl Walker {
         for word in words.iter().chain(&assigned).chain(&targets) {
             self.nested(word, &mut part);
         }
-        for value in assigned.iter().filter(|value| value.text.contains("$(") || value.text.contains('`')) {
+        let given =
+            part.redirects.iter().filter(|redirect| redirect.operator == "<<<").map(|redirect| &redirect.target);
+        for value in assigned.iter().chain(given).filter(|value| value.text.contains("$(") || value.text.contains('`'))
+        {
             if value.scripts.is_empty() {
                 part.findings.push(Opinion::unknown("a variable is given text that can be run later"));
             }
@@ -394,4 +401,23 @@ impl Walker {
             self.script(script, Stdin::Inherited);
         }
     }
+}
+
+/// Whether both sides are arithmetic, in which a variable's value is read as arithmetic again.
+fn is_arithmetic(predicate: &BinaryPredicate) -> bool {
+    matches!(
+        predicate,
+        BinaryPredicate::ArithmeticEqualTo
+            | BinaryPredicate::ArithmeticNotEqualTo
+            | BinaryPredicate::ArithmeticLessThan
+            | BinaryPredicate::ArithmeticLessThanOrEqualTo
+            | BinaryPredicate::ArithmeticGreaterThan
+            | BinaryPredicate::ArithmeticGreaterThanOrEqualTo
+    )
+}
+
+/// Whether a word is a number, or what bash itself counts.
+fn is_number(word: &Word) -> bool {
+    let text = word.text.trim_start_matches('-');
+    word.is_static() && (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) || text.starts_with('$'))
 }

@@ -4,7 +4,7 @@ use std::{iter::Peekable, str::Chars};
 
 use brush_parser::{
     ast,
-    word::{Parameter, ParameterExpr, WordPiece, WordPieceWithSource},
+    word::{Parameter, ParameterExpr, SpecialParameter, WordPiece, WordPieceWithSource},
 };
 
 use super::parse::{self, Unclear};
@@ -160,11 +160,16 @@ impl Word {
     fn take_parameter(&mut self, expression: &ParameterExpr, written: &str) {
         match expression {
             // What bash itself counts: it holds no text of anybody's choice.
-            ParameterExpr::Parameter { parameter: Parameter::Special(special), indirect: false }
-                if !matches!(special, brush_parser::word::SpecialParameter::AllPositionalParameters { .. }) =>
-            {
-                self.text.push_str(written);
-            }
+            ParameterExpr::Parameter {
+                parameter:
+                    Parameter::Special(
+                        SpecialParameter::PositionalParameterCount
+                        | SpecialParameter::LastExitStatus
+                        | SpecialParameter::ProcessId
+                        | SpecialParameter::LastBackgroundProcessId,
+                    ),
+                indirect: false,
+            } => self.text.push_str(written),
             ParameterExpr::Parameter {
                 parameter: Parameter::Named(_) | Parameter::Positional(_) | Parameter::Special(_),
                 ..
@@ -298,6 +303,9 @@ mod tests {
             "${x:=y}",
             "PATH=~/bin",
             "$@",
+            "$0",
+            "$-",
+            "$_",
             "~1",
             "~99999999999999999999",
             "${99999999999999999999}",

@@ -16,8 +16,10 @@ pub(super) enum Inner {
 }
 
 /// Shells, which read a script from an option, a file or their input.
-pub(in crate::policy) const SHELLS: [&str; 14] =
-    ["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash", "rsh", "csh", "tcsh", "pwsh", "hush"];
+const SHELLS: [&str; 10] = ["sh", "bash", "dash", "ksh", "ash", "mksh", "rbash", "hush", "yash", "osh"];
+/// Shells with a grammar of their own, in which a text may mean something else than it seems.
+const FOREIGN_SHELLS: [&str; 13] =
+    ["zsh", "fish", "rsh", "csh", "tcsh", "pwsh", "powershell", "elvish", "nu", "xonsh", "oil", "sash", "ysh"];
 
 /// How a plain wrapper is called: its options, and what stands between them and the command.
 struct Shape {
@@ -79,7 +81,13 @@ fn shape_of(program: &str) -> Option<Shape> {
 pub(super) fn inner(part: &mut Part) -> Vec<Inner> {
     let program = part.program().to_owned();
     let arguments = part.arguments().to_vec();
-    if SHELLS.contains(&program.as_str()) {
+    let name =
+        program.trim_end_matches(".exe").trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
+    if SHELLS.contains(&name) {
+        return shell(part, &arguments);
+    }
+    if FOREIGN_SHELLS.contains(&name) {
+        part.findings.push(Opinion::unknown(format!("{name} reads commands in its own way")));
         return shell(part, &arguments);
     }
     match program.as_str() {
@@ -138,10 +146,15 @@ fn unknown(part: &mut Part, why: impl Into<String>) -> Vec<Inner> {
 
 /// The inner command takes the wrapper's place in the judgement.
 fn command(part: &mut Part, words: Vec<Word>, assigns: Vec<Assign>, open_ended: bool) -> Vec<Inner> {
+    // What `xargs env` runs stands in what is read.
+    if words.is_empty() && part.open_ended {
+        return unknown(part, "what it runs is put together while it runs");
+    }
     if words.is_empty() {
         return Vec::new();
     }
     part.transparent = true;
+    let open_ended = open_ended || part.open_ended;
     vec![Inner::Command { words, assigns, open_ended }]
 }
 
@@ -318,10 +331,16 @@ fn shell(part: &mut Part, arguments: &[Word]) -> Vec<Inner> {
             _ if text.starts_with('-') && letters.contains('c') => {
                 let takes_name = letters.contains(['o', 'O']);
                 let code = arguments.get(at + usize::from(takes_name)..).unwrap_or_default();
-                let code = code.iter().find(|word| !(word.text.starts_with(['-', '+']) && word.is_static()));
-                return match code {
+                let mut code = code.iter();
+                let found = code.find(|word| !(word.text.starts_with(['-', '+']) && word.is_static()));
+                let more = code.clone().next().is_some();
+                return match found {
                     Some(code) => {
                         let text = known(code);
+                        // `$0` and `$@` in it are words of this command.
+                        if more && text.as_ref().is_some_and(|text| text.contains('$')) {
+                            part.findings.push(Opinion::unknown("a script runs words that stand behind it"));
+                        }
                         script(part, text)
                     }
                     None => unknown(part, "a shell is called without its script"),
@@ -334,7 +353,7 @@ fn shell(part: &mut Part, arguments: &[Word]) -> Vec<Inner> {
         }
     }
     let file = arguments.get(at);
-    let special = file.is_some_and(|file| matches!(file.text.as_str(), "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0"));
+    let special = file.is_some_and(|file| crate::policy::checker::is_device(&file.text));
     if file.is_none() || from_input || special {
         let rule = "a shell runs what it reads from its standard input";
         let risk = if part.stdin == Stdin::Pipe { Risk::Critical } else { Risk::High };

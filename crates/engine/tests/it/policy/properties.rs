@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use agentd_core::{policy::Verdict, session::SessionSettings};
 use agentd_engine::policy::{Policy, SHELL_TOOL};
-use proptest::{collection::vec, prelude::*, sample::select};
+use proptest::{collection::vec, prelude::*, sample::select, strategy::ValueTree};
 
 use super::{granting, mark, run, shipped};
 
@@ -216,6 +216,20 @@ proptest! {
         let settings = SessionSettings { grants: said.grants, ..SessionSettings::default() };
         prop_assert_eq!(mark(&run(&POLICY, &command, &settings)), "allow");
     }
+}
+
+/// The property above can fail: without the list of denied programs, the same commands ask.
+#[test]
+fn without_the_list_nothing_is_denied() {
+    let policy = super::compiled("tools: {run_bash_command: {deny: [something-else]}}");
+    let open = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let freed = (0..200).filter(|_| {
+        let command = wrapped().new_tree(&mut runner).unwrap().current();
+        // What the program itself knows asks; a grant or a switch could answer that.
+        mark(&run(&policy, &command, &open)) == "critical"
+    });
+    assert!(freed.count() > 100);
 }
 
 /// Hostile sizes and depths end, with a question, and on the stack that a task has.

@@ -222,6 +222,52 @@ fn files_that_others_run_ask_even_where_changes_do_not() {
 }
 
 #[test]
+fn reading_a_secret_asks() {
+    let check = |args, expected: &str| {
+        let said = judge(&shipped(), &tool("read_file", Effect::Read), &args, &SessionSettings::default());
+        assert_eq!(mark(&said), expected, "{args} {said:?}");
+    };
+    check(json!({"path": ".env"}), "high");
+    check(json!({"file_path": "keys/ID_RSA"}), "high");
+    check(json!({"path": "a\\.ssh\\config"}), "high");
+    check(json!({"path": ".env.example"}), "allow");
+    check(json!({"path": "src/environment.rs"}), "allow");
+}
+
+#[test]
+fn each_key_of_a_rule_file_is_honoured() {
+    let check = |yaml: &str, command: &str, expected: &str, rule: &str| {
+        let said = run(&compiled(yaml), command, &SessionSettings::default());
+        assert_eq!(mark(&said), expected, "{yaml} {command} {said:?}");
+        assert!(said.rule.contains(rule), "{yaml} {said:?}");
+    };
+    for (level, expected) in [("critical", "critical"), ("high", "high"), ("medium", "ask"), ("low", "low")] {
+        let asks = format!("global: {{risk_patterns: {{{level}: {{patterns: [zap], action: require_approval}}}}}}");
+        check(&asks, "ls zap", expected, &format!("global.risk_patterns.{level}: zap"));
+        let denies = asks.replace("require_approval", "deny");
+        check(&denies, "ls zap", "deny", &format!("global.risk_patterns.{level}: zap"));
+        let word = if level == "critical" { level.to_owned() } else { format!("{level}_risk") };
+        let tool = format!("tools: {{{SHELL_TOOL}: {{patterns: {{{word}: [zap]}}, actions: {{{word}: prompt}}}}}}");
+        check(&tool, "ls zap", expected, &format!("tools.{SHELL_TOOL}.patterns.{word}: zap"));
+        check(&tool.replace("prompt", "deny"), "ls zap", "deny", &format!("patterns.{word}: zap"));
+        check(&tool.replace("prompt", "allow"), "zap x", "allow", &format!("patterns.{word}: zap"));
+    }
+    let reason = "global: {risk_patterns: {high: {patterns: [zap], action: require_approval, reason: because}}}";
+    let said = run(&compiled(reason), "zap", &SessionSettings::default());
+    assert!(matches!(&said.verdict, Verdict::Ask { reason, .. } if reason.starts_with("because")), "{said:?}");
+    let network = |yaml: &str| Rules::compile(&serde_saphyr::from_str(yaml).unwrap()).unwrap().network(SHELL_TOOL);
+    assert_eq!(network("tools: {run_bash_command: {network: false}}"), Some(false));
+    assert_eq!(network("tools: {run_bash_command: {network: true}}"), Some(true));
+    assert_eq!(network("tools: {run_bash_command: {enabled: true}}"), None);
+    // A word that is no key, or an action that is none, is refused with its place.
+    for wrong in
+        ["global: {enable_aproval: true}", "global: {default_action: maybe}", "tools: {x: {patterns: {high: [a]}}}"]
+    {
+        assert!(serde_saphyr::from_str::<RuleFile>(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn each_part_that_asks_names_the_rule_that_would_be_kept() {
     let policy = shipped();
     let check = |command: &str, grants: &[&str]| {
