@@ -4,8 +4,20 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 11] =
-    ["daemon", "error", "event", "interrupt", "item", "model", "session", "tool", "turn", "turn_result", "usage"];
+const FILES: [&str; 12] = [
+    "daemon",
+    "error",
+    "event",
+    "grant",
+    "interrupt",
+    "item",
+    "model",
+    "session",
+    "tool",
+    "turn",
+    "turn_result",
+    "usage",
+];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");

@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Interrupts(cmd::interrupts::InterruptsArgs),
     /// Answer what a turn waits for
     Answer(cmd::answer::AnswerArgs),
+    /// List, keep and take back rules about what nobody needs to be asked
+    Grants(cmd::grants::GrantsArgs),
     /// List, show, rename, reset and delete sessions
     Sessions(cmd::sessions::SessionsArgs),
     /// Take back what a turn did to files

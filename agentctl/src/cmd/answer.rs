@@ -1,6 +1,7 @@
 //! `agentctl answer`: answers what a turn waits for.
 
 use agentd_core::{
+    grant::GrantScope,
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
 };
@@ -8,7 +9,7 @@ use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
 use serde_json::Value;
 
-use crate::{args::Global, complete, daemon, exit::Exit, failure::Failure};
+use crate::{args::Global, complete, daemon, exit::Exit, failure::Failure, render::asking};
 
 /// The arguments of `answer`.
 #[derive(Debug, Args)]
@@ -16,11 +17,13 @@ use crate::{args::Global, complete, daemon, exit::Exit, failure::Failure};
   agentctl interrupts                                       what waits, and its ids
   agentctl answer 0193a5b2 approve                          let it run
   agentctl answer 0193a5b2 reject --reason 'not in src/'    the model is told why
-  agentctl answer 0193a5b2 always                           and do not ask for this again
+  agentctl answer 0193a5b2 always                           and do not ask for this again in the session
+  agentctl answer 0193a5b2 always --for-good                nor in any other
   agentctl answer 0193a5b2 edit --args '{\"path\":\"a.txt\"}'   let it run with other arguments
   agentctl answer 0193a5b2 'The second one, please'         a question gets a text
 
-The turn goes on at once, also when the daemon was restarted since. An interrupt is answered once.")]
+What `always` keeps is shown by `agentctl interrupts ID`, and taken back by `agentctl grants revoke`. An edit that the
+rules deny is refused, and the question still waits. The turn goes on at once, also when the daemon was restarted since. An interrupt is answered once.")]
 pub(crate) struct AnswerArgs {
     /// The interrupt; the start of its id is enough
     #[arg(value_name = "ID", add = ArgValueCandidates::new(complete::interrupts))]
@@ -31,6 +34,9 @@ pub(crate) struct AnswerArgs {
     /// What the model is told of a rejection
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Let `always` hold in every session until it is taken back, not in this one alone
+    #[arg(long)]
+    for_good: bool,
     /// The arguments that `edit` lets the tool run with, a JSON object
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
@@ -49,6 +55,9 @@ pub(crate) async fn handle(global: &Global, args: AnswerArgs) -> anyhow::Result<
     }
     daemon.client.answer(id, &answer, daemon::CLIENT).await?;
     if let Some(interrupt) = interrupt {
+        if let (Answer::Always { scope }, Ask::Approval { grants, .. }) = (&answer, &interrupt.ask) {
+            crate::note(&asking::kept(*scope, grants));
+        }
         let session = interrupt.session_id;
         crate::note(&format!("answered; the turn goes on (follow it with `agentctl attach {session}`)"));
     }
@@ -77,6 +86,17 @@ fn resolve<'a>(text: &str, pending: &'a [Interrupt]) -> Result<(InterruptId, Opt
     }
 }
 
+/// The interrupt that is meant, among those that wait.
+///
+/// # Errors
+/// When none or several are meant.
+pub(crate) fn waiting<'a>(text: &str, pending: &'a [Interrupt]) -> Result<&'a Interrupt, Failure> {
+    resolve(text, pending)?.1.ok_or_else(|| {
+        Failure::new(agentd_core::error::ErrorKind::NotFound, format!("no interrupt {text} waits for an answer"))
+            .hint("`agentctl interrupts` shows what waits")
+    })
+}
+
 /// An id without what people leave out.
 fn bare(id: &str) -> String {
     id.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
@@ -89,7 +109,9 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
     let is_question = matches!(ask, Some(Ask::Question { .. }));
     let answer = match words.as_str() {
         "approve" if !is_question => Answer::Approve,
-        "always" if !is_question => Answer::Always,
+        "always" if !is_question => {
+            Answer::Always { scope: if args.for_good { GrantScope::ForGood } else { GrantScope::Session } }
+        }
         "reject" => Answer::Reject { reason: args.reason.clone() },
         "edit" if !is_question => Answer::Edit { args: edited(args.args.as_deref())? },
         _ => Answer::Text { text: words },
@@ -97,6 +119,10 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
     if args.reason.is_some() && !matches!(answer, Answer::Reject { .. }) {
         return Err(Failure::usage("--reason belongs to reject")
             .hint("leave it out, or write `agentctl answer ID reject --reason …`"));
+    }
+    if args.for_good && !matches!(answer, Answer::Always { .. }) {
+        return Err(Failure::usage("--for-good belongs to always")
+            .hint("leave it out, or write `agentctl answer ID always --for-good`"));
     }
     if args.args.is_some() && !matches!(answer, Answer::Edit { .. }) {
         return Err(
@@ -121,6 +147,7 @@ mod tests {
     use agentd_core::{
         Timestamp,
         ids::{SessionId, TurnId},
+        interrupt::AskedBy,
         policy::Risk,
     };
     use serde_json::json;
@@ -134,7 +161,9 @@ mod tests {
             risk: Risk::Medium,
             reason: "it changes a file".to_owned(),
             preview: None,
-            grant: None,
+            layer: None,
+            rule: None,
+            grants: vec!["write_file".to_owned()],
         }
     }
 
@@ -148,6 +177,7 @@ mod tests {
             session_id: SessionId::generate(),
             turn_id: TurnId::generate(),
             call_id: None,
+            asked_by: AskedBy::default(),
             ask: approval(),
             raised_at: Timestamp::UNIX_EPOCH,
             deadline: None,
@@ -160,6 +190,7 @@ mod tests {
             id: String::new(),
             words: words.split(' ').map(str::to_owned).collect(),
             reason: reason.map(str::to_owned),
+            for_good: false,
             args: json.map(str::to_owned),
         }
     }
@@ -172,7 +203,11 @@ mod tests {
         }
         let text = |text: &str| Answer::Text { text: text.to_owned() };
         check("approve", None, None, &approval(), &Answer::Approve);
-        check("always", None, None, &approval(), &Answer::Always);
+        check("always", None, None, &approval(), &Answer::Always { scope: GrantScope::Session });
+        let for_good = AnswerArgs { for_good: true, ..args("always", None, None) };
+        assert_eq!(parse(&for_good, Some(&approval())), Ok(Answer::Always { scope: GrantScope::ForGood }));
+        let for_good = AnswerArgs { for_good: true, ..args("approve", None, None) };
+        assert!(parse(&for_good, Some(&approval())).is_err());
         check("reject", None, None, &approval(), &Answer::Reject { reason: None });
         check("reject", Some("no"), None, &approval(), &Answer::Reject { reason: Some("no".to_owned()) });
         check("edit", None, Some(r#"{"a":1}"#), &approval(), &Answer::Edit { args: json!({"a": 1}) });

@@ -1,13 +1,23 @@
 //! `agentctl interrupts`: lists what waits for an answer.
 
-use agentd_core::{Timestamp, interrupt::Ask};
+use std::io::Write as _;
+
+use agentd_core::{
+    Timestamp,
+    interrupt::{Ask, Interrupt},
+};
 use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
     args::Global,
+    cmd::answer,
     complete, daemon,
     exit::Exit,
+    render::{
+        asking,
+        sanitize::{clean, clean_line},
+    },
     report::{self, Table},
 };
 
@@ -16,10 +26,14 @@ use crate::{
 #[command(after_help = "Examples:
   agentctl interrupts                    everything that waits, oldest first
   agentctl interrupts --session 0193a5   of one session
+  agentctl interrupts 0193a5b2           one in full: who asks, why, what would happen, what each answer does
   agentctl interrupts --json             as an array of objects, for programs
 
 Answer with `agentctl answer ID …`.")]
 pub(crate) struct InterruptsArgs {
+    /// Show this one in full; the start of its id is enough
+    #[arg(value_name = "ID", conflicts_with = "session", add = ArgValueCandidates::new(complete::interrupts))]
+    id: Option<String>,
     /// Only those of this session; the start of its id is enough
     #[arg(long, value_name = "ID_OR_PREFIX", add = ArgValueCandidates::new(complete::sessions))]
     session: Option<String>,
@@ -31,7 +45,16 @@ pub(crate) struct InterruptsArgs {
 /// Lists.
 pub(crate) async fn handle(global: &Global, args: InterruptsArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
-    let pending = daemon.client.interrupts(args.session.as_deref()).await?;
+    let mut pending = daemon.client.interrupts(args.session.as_deref()).await?;
+    if let Some(id) = &args.id {
+        let one = answer::waiting(id, &pending)?.clone();
+        if !args.json {
+            let text = in_full(&one, Timestamp::now());
+            anstream::stdout().write_all(text.as_bytes())?;
+            return Ok(Exit::Done);
+        }
+        pending = vec![one];
+    }
     if args.json {
         report::json(&pending)?;
         return Ok(Exit::Done);
@@ -44,18 +67,72 @@ pub(crate) async fn handle(global: &Global, args: InterruptsArgs) -> anyhow::Res
             Ask::Approval { tool, args, risk, .. } => (format!("{risk:?}").to_lowercase(), format!("{tool} {args}")),
             Ask::Question { question, .. } => ("-".to_owned(), question.clone()),
         };
-        let session = interrupt.session_id.to_string().chars().take(13).collect();
+        let mut session: String = interrupt.session_id.to_string().chars().take(13).collect();
+        if let Some(title) = &interrupt.asked_by.session_title {
+            session.push_str(&format!(" {}", report::cut(title, 24)));
+        }
         table.row([id, session, report::ago(interrupt.raised_at, now), risk, what]);
     }
     table.print("nothing waits for an answer")?;
     Ok(Exit::Done)
 }
 
+/// One interrupt with all that a person needs to decide.
+fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
+    let id = interrupt.id;
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| text.push_str(&format!("{name:<10}{value}\n"));
+    line("interrupt", &id.to_string());
+    line("session", &interrupt.session_id.to_string());
+    line("asked by", &asking::who(&interrupt.asked_by));
+    line("asked", &report::ago(interrupt.raised_at, now));
+    match &interrupt.ask {
+        Ask::Question { question, context, default, .. } => {
+            line("question", &clean_line(question));
+            for context in context.iter().flat_map(|context| context.lines()) {
+                line("", &clean_line(context));
+            }
+            if let Some(default) = default {
+                line("default", &clean_line(default));
+            }
+            line("answers", "TEXT    what the model is told");
+            line("", "reject  the model is told that there is no answer");
+            line("answer", &format!("agentctl answer {id} TEXT|reject"));
+        }
+        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants } => {
+            line("tool", &clean_line(tool));
+            line("risk", asking::risk(*risk));
+            line("why", &asking::why(reason, *layer, rule.as_deref()));
+            let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
+            for (at, shown) in clean(&shown).lines().enumerate() {
+                line(if at == 0 { "would do" } else { "" }, shown);
+            }
+            line("answers", "approve            runs it, once");
+            line("", "reject             does not run it; --reason TEXT tells the model why");
+            line("", "edit               runs it with --args JSON, unless the rules deny that");
+            if grants.is_empty() {
+                line("", "always             is no answer here: no rule could name exactly this");
+            } else {
+                line("", "always             runs it and keeps these rules for the session");
+                line("", "always --for-good  runs it and keeps them for every session");
+                for grant in grants {
+                    line("keeps", &clean_line(grant));
+                }
+            }
+            line("answer", &format!("agentctl answer {id} approve|reject|edit|always"));
+        }
+    }
+    if let Some(unanswered) = asking::unanswered(interrupt, now) {
+        line("deadline", &unanswered);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use agentd_core::{
-        interrupt::{Answer, Interrupt},
-        policy::Risk,
+        interrupt::{Answer, AskedBy},
+        policy::{Layer, Risk},
     };
 
     use super::*;
@@ -67,6 +144,7 @@ mod tests {
             session_id: "0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap(),
             turn_id: "0193a5b2-7c1d-7000-8000-000000000003".parse().unwrap(),
             call_id: None,
+            asked_by: AskedBy { session_title: Some("Tidy up".to_owned()), ..AskedBy::default() },
             ask,
             raised_at: Timestamp::UNIX_EPOCH,
             deadline: None,
@@ -79,7 +157,9 @@ mod tests {
                 risk: Risk::Medium,
                 reason: "it changes a file".to_owned(),
                 preview: None,
-                grant: None,
+                layer: Some(Layer::Default),
+                rule: Some("the session's confirm_write is on".to_owned()),
+                grants: vec!["write_file".to_owned()],
             }),
             Interrupt {
                 deadline: Some(Timestamp::UNIX_EPOCH),
@@ -98,6 +178,10 @@ mod tests {
             "id": "0193a5b2-7c1d-7000-8000-000000000001",
             "session_id": "0193a5b2-7c1d-7000-8000-000000000002",
             "turn_id": "0193a5b2-7c1d-7000-8000-000000000003",
+            "asked_by": {
+              "agent": "main",
+              "session_title": "Tidy up"
+            },
             "kind": "approval",
             "tool": "write_file",
             "args": {
@@ -105,6 +189,11 @@ mod tests {
             },
             "risk": "medium",
             "reason": "it changes a file",
+            "layer": "default",
+            "rule": "the session's confirm_write is on",
+            "grants": [
+              "write_file"
+            ],
             "raised_at": "1970-01-01T00:00:00Z",
             "deadline": null
           },
@@ -112,6 +201,10 @@ mod tests {
             "id": "0193a5b2-7c1d-7000-8000-000000000001",
             "session_id": "0193a5b2-7c1d-7000-8000-000000000002",
             "turn_id": "0193a5b2-7c1d-7000-8000-000000000003",
+            "asked_by": {
+              "agent": "main",
+              "session_title": "Tidy up"
+            },
             "kind": "question",
             "question": "Which one?",
             "required": true,
@@ -122,6 +215,36 @@ mod tests {
             }
           }
         ]
+        "#);
+        let shown = list.map(|interrupt| in_full(&interrupt, Timestamp::UNIX_EPOCH)).join("\n");
+        insta::assert_snapshot!(shown, @r#"
+        interrupt 0193a5b2-7c1d-7000-8000-000000000001
+        session   0193a5b2-7c1d-7000-8000-000000000002
+        asked by  the main agent in "Tidy up"
+        asked     just now
+        tool      write_file
+        risk      medium risk
+        why       it changes a file (the defaults: the session's confirm_write is on)
+        would do  {
+                    "path": "a.txt"
+                  }
+        answers   approve            runs it, once
+                  reject             does not run it; --reason TEXT tells the model why
+                  edit               runs it with --args JSON, unless the rules deny that
+                  always             runs it and keeps these rules for the session
+                  always --for-good  runs it and keeps them for every session
+        keeps     write_file
+        answer    agentctl answer 0193a5b2-7c1d-7000-8000-000000000001 approve|reject|edit|always
+
+        interrupt 0193a5b2-7c1d-7000-8000-000000000001
+        session   0193a5b2-7c1d-7000-8000-000000000002
+        asked by  the main agent in "Tidy up"
+        asked     just now
+        question  Which one?
+        answers   TEXT    what the model is told
+                  reject  the model is told that there is no answer
+        answer    agentctl answer 0193a5b2-7c1d-7000-8000-000000000001 TEXT|reject
+        deadline  unless somebody answers in 0 s, it is rejected
         "#);
     }
 }

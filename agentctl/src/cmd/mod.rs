@@ -6,6 +6,7 @@ pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
+pub(crate) mod grants;
 pub(crate) mod interrupts;
 pub(crate) mod models;
 pub(crate) mod run;
@@ -30,6 +31,7 @@ pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Attach(args) => attach::handle(global, args).await,
         Command::Interrupts(args) => interrupts::handle(global, args).await,
         Command::Answer(args) => answer::handle(global, args).await,
+        Command::Grants(args) => grants::handle(global, args).await,
         Command::Sessions(args) => sessions::handle(global, args).await,
         Command::Undo(args) => undo::handle(global, args).await,
         Command::Models(args) => models::handle(global, args).await,

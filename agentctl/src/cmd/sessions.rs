@@ -180,7 +180,7 @@ fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
     let asks = |asks: bool| if asks { "ask first" } else { "allowed" };
     line("tools", &format!("writing: {}, commands: {}", asks(settings.confirm_write), asks(settings.confirm_exec)))?;
     for grant in &settings.grants {
-        line("granted", grant)?;
+        line("granted", &grant.rule)?;
     }
     for todo in &view.session.todos {
         line("todo", &format!("[{}] {}", serde_json::to_value(todo.status)?.as_str().unwrap_or("?"), todo.content))?;

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use agentd_core::{
     Timestamp,
     ids::{InterruptId, SessionId, TurnId},
-    interrupt::{Ask, Interrupt},
+    interrupt::{Ask, AskedBy, Interrupt},
     tool::FileChangeKind,
     undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest, UndoneFile},
 };
@@ -166,6 +166,7 @@ pub(crate) fn question(session_id: SessionId, preview: &UndoReport) -> Interrupt
         session_id,
         turn_id: preview.turn_id,
         call_id: None,
+        asked_by: AskedBy::default(),
         ask: Ask::Question {
             question: format!("Undo turn {}? y/n", preview.turn),
             context: None,

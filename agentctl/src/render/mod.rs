@@ -4,10 +4,11 @@
 //!   - [`stream`] shows the answer as it comes, [`markdown`] renders its finished blocks.
 //!   - [`tool_line`], [`closing`], [`spinner`]: the quiet lines around it.
 //! - [`jsonl`]: a line of JSON for each event, for programs.
-//! - [`diff`]: what a person is asked to approve.
+//! - [`asking`], [`diff`]: what a person is asked, in words, and what would happen.
 //! - [`sanitize`]: nothing that a model or a tool wrote reaches a terminal but through it.
 //! - [`look`], [`paint`]: what the terminal can do, the colours, and the widths of text.
 
+pub(crate) mod asking;
 pub(crate) mod closing;
 pub(crate) mod diff;
 pub(crate) mod human;

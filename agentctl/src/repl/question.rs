@@ -3,6 +3,8 @@
 use std::io;
 
 use agentd_core::{
+    Timestamp,
+    grant::GrantScope,
     interrupt::{Answer, Ask, Interrupt},
     policy::Risk,
 };
@@ -10,13 +12,13 @@ use serde_json::Value;
 
 use super::console::{Console, Key};
 use crate::render::{
-    diff,
+    asking, diff,
     paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, paint, width},
     sanitize::{clean, clean_line},
 };
 
 /// The rows that a question needs besides its preview.
-const OTHER_ROWS: usize = 8;
+const OTHER_ROWS: usize = 10;
 
 /// Asks until there is an answer that fits. None leaves the interrupt pending, or says that it was dropped.
 ///
@@ -25,10 +27,10 @@ const OTHER_ROWS: usize = 8;
 pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool) -> io::Result<Option<Answer>> {
     let mut question = Question { console, interrupt, color };
     match &interrupt.ask {
-        Ask::Approval { tool, args, risk, reason, preview, grant } => {
+        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants } => {
             let preview = preview.clone().unwrap_or_else(|| pretty(args));
-            question.show_approval(tool, *risk, reason, &preview)?;
-            question.approval(args, &preview, grant.as_deref())
+            question.show_approval(tool, *risk, &asking::why(reason, *layer, rule.as_deref()), &preview)?;
+            question.approval(args, &preview, grants)
         }
         Ask::Question { question: text, context, default, required } => {
             question.show_question(text, context.as_deref())?;
@@ -44,27 +46,34 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    fn show_approval(&mut self, tool: &str, risk: Risk, reason: &str, preview: &str) -> io::Result<()> {
+    fn show_approval(&mut self, tool: &str, risk: Risk, why: &str, preview: &str) -> io::Result<()> {
         let color = self.color;
-        let (word, style) = match risk {
-            Risk::Low => ("low risk", QUIET),
-            Risk::Medium => ("medium risk", WARN),
-            Risk::High => ("high risk", BAD),
-            Risk::Critical => ("CRITICAL risk", BAD.bold()),
+        let style = match risk {
+            Risk::Low => QUIET,
+            Risk::Medium => WARN,
+            Risk::High => BAD,
+            Risk::Critical => BAD.bold(),
         };
         let mut text = format!(
             "\n{} {} {}\n",
             paint(color, WARN, "? The model wants to use"),
             paint(color, STRONG, &clean_line(tool)),
-            paint(color, style, &format!("({word})")),
+            paint(color, style, &format!("({})", asking::risk(risk))),
         );
-        let reason = clean_line(reason);
-        if !reason.is_empty() {
-            text.push_str(&format!("  {}\n", paint(color, QUIET, &format!("why: {reason}"))));
+        text.push_str(&format!(
+            "  {}\n",
+            paint(color, QUIET, &format!("for: {}", asking::who(&self.interrupt.asked_by)))
+        ));
+        if !why.is_empty() {
+            text.push_str(&format!("  {}\n", paint(color, QUIET, &format!("why: {why}"))));
         }
         self.console.write(&text)?;
-        let height = self.console.size().1.saturating_sub(OTHER_ROWS).max(5);
-        self.show_preview(preview, height)
+        self.show_preview(preview, self.preview_rows())
+    }
+
+    /// The rows that a preview may take, so that what is asked and what can be answered are on one screen with it.
+    fn preview_rows(&self) -> usize {
+        self.console.size().1.saturating_sub(OTHER_ROWS).max(5)
     }
 
     fn show_preview(&mut self, preview: &str, height: usize) -> io::Result<()> {
@@ -82,52 +91,82 @@ impl Question<'_> {
         self.console.write(&text)
     }
 
-    fn approval(&mut self, args: &Value, preview: &str, grant: Option<&str>) -> io::Result<Option<Answer>> {
-        let height = self.console.size().1.saturating_sub(OTHER_ROWS).max(5);
-        let longer = preview.lines().count() > height;
-        self.show_choices(grant, longer)?;
+    fn approval(&mut self, args: &Value, preview: &str, grants: &[String]) -> io::Result<Option<Answer>> {
+        let longer = preview.lines().count() > self.preview_rows();
+        self.show_rules(grants)?;
+        self.show_choices(grants, longer)?;
         loop {
             let answer = match self.console.key()? {
                 None => return self.dropped(),
                 Some(Key::Char('y' | 'Y')) => Some(Answer::Approve),
                 Some(Key::Char('n' | 'N')) => self.reject()?,
-                Some(Key::Char('a' | 'A')) if grant.is_some() => Some(Answer::Always),
+                Some(Key::Char('a' | 'A')) if !grants.is_empty() => Some(Answer::Always { scope: GrantScope::Session }),
+                Some(Key::Char('g' | 'G')) if !grants.is_empty() => self.for_good(grants)?,
                 Some(Key::Char('e' | 'E')) => self.edit(args)?,
                 Some(Key::Char('s' | 'S') | Key::Escape) => return self.skipped("approve"),
                 Some(Key::Char('v' | 'V')) if longer => {
                     self.console.write("\r\x1b[J")?;
                     self.show_preview(preview, usize::MAX)?;
-                    self.show_choices(grant, longer)?;
+                    self.show_rules(grants)?;
+                    self.show_choices(grants, longer)?;
                     continue;
                 }
                 Some(_) => continue,
             };
             match answer {
                 Some(answer) => {
-                    self.said(&answer, grant)?;
+                    self.said(&answer, grants)?;
                     return Ok(Some(answer));
                 }
-                None => self.show_choices(grant, longer)?,
+                None => self.show_choices(grants, longer)?,
             }
         }
     }
 
-    fn show_choices(&mut self, grant: Option<&str>, longer: bool) -> io::Result<()> {
+    /// What an answer would do that is not plain from its name: the exact rules, before they are kept, and what happens
+    /// without an answer.
+    fn show_rules(&mut self, grants: &[String]) -> io::Result<()> {
+        let mut lines = Vec::new();
+        if !grants.is_empty() {
+            lines.push("always keeps, for this session (a) or for good in every session (g):".to_owned());
+            lines.extend(grants.iter().map(|grant| format!("  {}", clean_line(grant))));
+        }
+        lines.extend(asking::unanswered(self.interrupt, Timestamp::now()));
+        let text: String = lines.iter().map(|line| format!("  {}\n", paint(self.color, QUIET, line))).collect();
+        self.console.write(&text)
+    }
+
+    fn show_choices(&mut self, grants: &[String], longer: bool) -> io::Result<()> {
         let color = self.color;
         let key = |key: &str| paint(color, CODE, key);
-        let mut rule = String::new();
-        let mut choices = vec![format!("{} yes", key("y")), format!("{} no", key("n"))];
-        if let Some(grant) = grant {
-            choices.push(format!("{} always", key("a")));
-            let grant = clean_line(grant);
-            rule = format!("  {}\n", paint(color, QUIET, &format!("always allows, in this session: {grant}")));
+        let mut choices = vec![format!("{} yes, once", key("y")), format!("{} no", key("n"))];
+        if !grants.is_empty() {
+            choices.push(format!("{} always here", key("a")));
+            choices.push(format!("{} for good", key("g")));
         }
         choices.push(format!("{} edit", key("e")));
         if longer {
             choices.push(format!("{} view all", key("v")));
         }
         choices.push(format!("{} later", key("s")));
-        self.console.write(&format!("{rule}  {} ", choices.join("  ")))
+        self.console.write(&format!("  {} ", choices.join("  ")))
+    }
+
+    /// An `always` for every session, once the person has said so twice; none where they thought better of it.
+    fn for_good(&mut self, grants: &[String]) -> io::Result<Option<Answer>> {
+        let what = if grants.len() == 1 { "this rule" } else { "these rules" };
+        let warning = format!("keep {what} in every session, until you revoke it? ");
+        self.console.write(&format!("\n  {}y/n ", paint(self.color, WARN, &warning)))?;
+        loop {
+            match self.console.key()? {
+                Some(Key::Char('y' | 'Y')) => return Ok(Some(Answer::Always { scope: GrantScope::ForGood })),
+                Some(Key::Char('n' | 'N') | Key::Escape) | None => {
+                    self.console.write("\n")?;
+                    return Ok(None);
+                }
+                Some(_) => {}
+            }
+        }
     }
 
     /// A refusal with what the model shall be told; none where the person thought better of it.
@@ -205,11 +244,11 @@ impl Question<'_> {
         }
     }
 
-    fn said(&mut self, answer: &Answer, grant: Option<&str>) -> io::Result<()> {
+    fn said(&mut self, answer: &Answer, grants: &[String]) -> io::Result<()> {
         let (style, line) = match answer {
             Answer::Approve | Answer::Text { .. } => (GOOD, "approved".to_owned()),
             Answer::Reject { .. } => (BAD, "rejected".to_owned()),
-            Answer::Always => (GOOD, format!("approved, and always: {}", clean_line(grant.unwrap_or_default()))),
+            Answer::Always { scope } => (GOOD, format!("approved, and {}", asking::kept(*scope, grants))),
             Answer::Edit { .. } => (GOOD, "approved with other arguments".to_owned()),
         };
         self.console.write(&format!("\r\x1b[J  {}\n", paint(self.color, style, &line)))

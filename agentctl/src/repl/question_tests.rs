@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use agentd_core::{
-    Timestamp,
     ids::{InterruptId, SessionId, TurnId},
+    interrupt::AskedBy,
+    policy::Layer,
 };
 use serde_json::json;
 
@@ -55,6 +56,11 @@ fn interrupt(ask: Ask) -> Interrupt {
         session_id: SessionId::generate(),
         turn_id: TurnId::generate(),
         call_id: None,
+        asked_by: AskedBy {
+            session_title: Some("Build it".into()),
+            client: Some("phone".into()),
+            ..AskedBy::default()
+        },
         ask,
         raised_at: Timestamp::UNIX_EPOCH,
         deadline: None,
@@ -62,14 +68,16 @@ fn interrupt(ask: Ask) -> Interrupt {
     }
 }
 
-fn approval(grant: Option<&str>) -> Interrupt {
+fn approval(grants: &[&str]) -> Interrupt {
     interrupt(Ask::Approval {
         tool: "run_bash_command".into(),
         args: json!({"command": "make"}),
         risk: Risk::High,
         reason: "it runs a command".into(),
         preview: Some("make \u{1b}[2Jall\n".into()),
-        grant: grant.map(str::to_owned),
+        layer: Some(Layer::Default),
+        rule: Some("the session's confirm_exec is on".into()),
+        grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
     })
 }
 
@@ -93,56 +101,64 @@ fn check(interrupt: &Interrupt, typed: &str, expected: Option<Answer>) -> String
 
 #[test]
 fn approvals_take_one_key() {
-    let rule = Some("run_bash_command: make *");
+    let rule = &["run_bash_command: make"];
     check(&approval(rule), "y", Some(Answer::Approve));
-    check(&approval(rule), "a", Some(Answer::Always));
+    check(&approval(rule), "a", Some(Answer::Always { scope: GrantScope::Session }));
     check(&approval(rule), "n⏎", Some(Answer::Reject { reason: None }));
     check(&approval(rule), "nnot noww⌫⏎", Some(Answer::Reject { reason: Some("not now".into()) }));
     check(&approval(rule), "s", None);
+    // For good is asked twice.
+    check(&approval(rule), "gy", Some(Answer::Always { scope: GrantScope::ForGood }));
+    check(&approval(rule), "g⏎ny", Some(Answer::Approve));
+    check(&approval(rule), "g⎋s", None);
     check(&approval(rule), "⎋", None);
     check(&approval(rule), "", None);
     // Nothing happens by accident: Enter, space and letters that mean nothing are no answer, nor is a rule that
     // does not exist.
-    check(&approval(None), "⏎ xa⏎y", Some(Answer::Approve));
+    check(&approval(&[]), "⏎ xag⏎y", Some(Answer::Approve));
     check(&approval(rule), "nno⎋y", Some(Answer::Approve));
 }
 
 #[test]
 fn an_approval_shows_what_would_happen() {
-    insta::assert_snapshot!(check(&approval(Some("run_bash_command: make *")), "a", Some(Answer::Always)), @r#"
+    insta::assert_snapshot!(check(&approval(&["run_bash_command: make", "run_bash_command: cc \u{1b}[2Jx"]), "a", Some(Answer::Always { scope: GrantScope::Session })), @r#"
     ? The model wants to use run_bash_command (high risk)
-      why: it runs a command
+      for: the main agent in "Build it", for phone
+      why: it runs a command (the defaults: the session's confirm_exec is on)
       make all
-      always allows, in this session: run_bash_command: make *
-      y yes  n no  a always  e edit  s later   approved, and always: run_bash_command: make *
+      always keeps, for this session (a) or for good in every session (g):
+        run_bash_command: make
+        run_bash_command: cc x
+      y yes, once  n no  a always here  g for good  e edit  s later   approved, and kept for this session: run_bash_command: make; run_bash_command: cc x
     "#);
-    insta::assert_snapshot!(check(&approval(None), "s", None), @r#"
+    insta::assert_snapshot!(check(&approval(&[]), "s", None), @r#"
     ? The model wants to use run_bash_command (high risk)
-      why: it runs a command
+      for: the main agent in "Build it", for phone
+      why: it runs a command (the defaults: the session's confirm_exec is on)
       make all
-      y yes  n no  e edit  s later   left open; answer it later with: agentctl answer ID approve
+      y yes, once  n no  e edit  s later   left open; answer it later with: agentctl answer ID approve
     "#);
 }
 
 #[test]
 fn a_long_preview_is_bounded_and_can_be_viewed() {
-    let mut long = approval(None);
+    let mut long = approval(&[]);
     if let Ask::Approval { preview, .. } = &mut long.ask {
         *preview = Some((1..=30).map(|n| format!("line {n}\n")).collect());
     }
     let shown = check(&long, "y", Some(Answer::Approve));
-    assert!(shown.contains("line 5\n") && shown.contains("… 25 more lines") && !shown.contains("line 6\n"), "{shown}");
+    assert!(shown.contains("line 4\n") && shown.contains("… 26 more lines") && !shown.contains("line 5\n"), "{shown}");
     assert!(check(&long, "vy", Some(Answer::Approve)).contains("line 30\n"));
 }
 
 #[test]
 fn arguments_can_be_edited() {
     let edited = Some(Answer::Edit { args: json!({"command": "make test"}) });
-    check(&approval(None), "e⌫⌫ test\"}⏎", edited.clone());
-    check(&approval(None), "e⌦{⏎e⌦[]⏎e⏎e⎋y", Some(Answer::Approve));
+    check(&approval(&[]), "e⌫⌫ test\"}⏎", edited.clone());
+    check(&approval(&[]), "e⌦{⏎e⌦[]⏎e⏎e⎋y", Some(Answer::Approve));
     let mut typist =
         Typist { keys: keys("e"), edited: Some("{\n\"command\": \"make test\"\n}\n".into()), ..Typist::default() };
-    assert_eq!(ask(&mut typist, &approval(None), false).unwrap(), edited);
+    assert_eq!(ask(&mut typist, &approval(&[]), false).unwrap(), edited);
 }
 
 #[test]

@@ -120,21 +120,22 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Hands the person's answer on. One that comes too late is no failure of the turn.
+    /// Hands the person's answer on, and tells whether it is settled with that. An answer that comes too late is no
+    /// failure of the turn; one that the daemon will not have, such as an edit that the rules deny, is no answer yet.
     async fn answer(
         &mut self,
         interrupt: &Interrupt,
         answer: Answer,
         renderer: &mut dyn Renderer,
-    ) -> anyhow::Result<()> {
-        if let Err(failure) = self.line.answer(interrupt.id, answer).await {
-            let id = interrupt.id;
-            renderer.note(&match failure.kind {
-                ErrorKind::Conflict | ErrorKind::NotFound => format!("not needed any more: {failure}"),
-                _ => format!("the answer was not taken: {failure}; give it with `agentctl answer {id} …`"),
-            })?;
-        }
-        Ok(())
+    ) -> anyhow::Result<bool> {
+        let Err(failure) = self.line.answer(interrupt.id, answer).await else { return Ok(true) };
+        let id = interrupt.id;
+        renderer.note(&match failure.kind {
+            ErrorKind::Conflict | ErrorKind::NotFound => format!("not needed any more: {failure}"),
+            ErrorKind::InvalidInput => format!("the answer was not taken: {failure}"),
+            _ => format!("the answer was not taken: {failure}; give it with `agentctl answer {id} …`"),
+        })?;
+        Ok(failure.kind != ErrorKind::InvalidInput)
     }
 
     /// Asks the person, unless somebody else answers first.
@@ -161,13 +162,11 @@ impl Driver<'_> {
                 }
                 answer = &mut asking => {
                     drop(asking);
-                    return match answer {
-                        Some(answer) => {
-                            self.answer(interrupt, answer, renderer).await?;
-                            Ok(Asked::Settled)
-                        }
-                        None => Ok(Asked::PutOff),
-                    };
+                    let Some(answer) = answer else { return Ok(Asked::PutOff) };
+                    if self.answer(interrupt, answer, renderer).await? {
+                        return Ok(Asked::Settled);
+                    }
+                    asking = asker.ask(interrupt);
                 }
                 arrival = self.line.next() => {
                     let event = match arrival? {

@@ -3,7 +3,7 @@ use std::{collections::VecDeque, io};
 use agentd_core::{
     Timestamp,
     ids::{CallId, SessionId, TraceId, TurnId},
-    interrupt::{AnsweredBy, Ask},
+    interrupt::{AnsweredBy, Ask, AskedBy},
     turn::StopReason,
     usage::Usage,
 };
@@ -136,6 +136,7 @@ fn raised(turn: TurnId) -> Interrupt {
         session_id: SessionId::generate(),
         turn_id: turn,
         call_id: Some(CallId::generate()),
+        asked_by: AskedBy::default(),
         ask: Ask::Question { question: "Which?".to_owned(), context: None, default: None, required: true },
         raised_at: Timestamp::UNIX_EPOCH,
         deadline: None,

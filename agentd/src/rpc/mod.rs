@@ -1,7 +1,8 @@
 //! The services that clients speak to: decode, hand to the engine, encode. Nothing is decided here.
 //!
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
-//! - `sessions`, `upload`: sessions and their files. `interrupts`: what waits for an answer. `daemon`: the daemon itself.
+//! - `sessions`, `upload`: sessions and their files. `interrupts`: what waits for an answer. `grants`: rules that are
+//!   kept. `daemon`: the daemon itself.
 //! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
@@ -10,6 +11,7 @@
 
 mod daemon;
 mod feed;
+mod grants;
 mod interrupts;
 mod refusal;
 mod sessions;
@@ -30,8 +32,8 @@ use agentd_proto::{
     client::Reloaded,
     socket::Incoming,
     v1::{
-        daemon_server::DaemonServer, interrupts_server::InterruptsServer, sessions_server::SessionsServer,
-        turns_server::TurnsServer,
+        daemon_server::DaemonServer, grants_server::GrantsServer, interrupts_server::InterruptsServer,
+        sessions_server::SessionsServer, turns_server::TurnsServer,
     },
 };
 use agentd_tools::Sandbox;
@@ -97,6 +99,7 @@ pub async fn router(
     health.set_serving::<TurnsServer<Context>>().await;
     health.set_serving::<SessionsServer<Context>>().await;
     health.set_serving::<InterruptsServer<Context>>().await;
+    health.set_serving::<GrantsServer<Context>>().await;
     health.set_serving::<DaemonServer<Context>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -109,6 +112,7 @@ pub async fn router(
         .add_service(TurnsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(SessionsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(InterruptsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(GrantsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)

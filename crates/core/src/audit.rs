@@ -64,7 +64,7 @@ pub enum AuditFact {
     GrantAdded {
         /// The rule, as it was shown.
         rule: String,
-        /// How far it reaches: `session` or `always`.
+        /// How far it reaches: `session` or `for_good`.
         scope: String,
         /// Who granted it.
         by: AnsweredBy,
@@ -73,7 +73,7 @@ pub enum AuditFact {
     GrantRevoked {
         /// The rule.
         rule: String,
-        /// How far it reached: `session` or `always`.
+        /// How far it reached: `session` or `for_good`.
         scope: String,
         /// Who took it back.
         by: AnsweredBy,

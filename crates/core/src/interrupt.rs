@@ -1,12 +1,13 @@
 //! Interrupts: durable pauses that need an answer from a person.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::{
+    grant::GrantScope,
     ids::{CallId, InterruptId, SessionId, TurnId},
-    policy::Risk,
+    policy::{Layer, Risk},
 };
 
 /// A pause that is stored before anybody is asked, survives clients and restarts, and is answered once.
@@ -21,6 +22,9 @@ pub struct Interrupt {
     /// The tool call that asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
+    /// For whom it is asked.
+    #[serde(default)]
+    pub asked_by: AskedBy,
     /// What is asked.
     #[serde(flatten)]
     pub ask: Ask,
@@ -31,6 +35,25 @@ pub struct Interrupt {
     /// The answer that is taken when nobody gave one in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_deadline: Option<Answer>,
+}
+
+/// For whom a person is asked, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedBy {
+    /// The agent; `main` for a session's own.
+    pub agent: String,
+    /// The name that the session had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_title: Option<String>,
+    /// The client that had started the turn, by the name that it gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+}
+
+impl Default for AskedBy {
+    fn default() -> Self {
+        Self { agent: "main".to_owned(), session_title: None, client: None }
+    }
 }
 
 /// What is asked.
@@ -50,9 +73,16 @@ pub enum Ask {
         /// What would happen, for people: a unified diff or a command line.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         preview: Option<String>,
-        /// The exact rule that `always` would keep for the session.
+        /// The layer of the rules that made it a question; not known of what older versions asked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        grant: Option<String>,
+        layer: Option<Layer>,
+        /// The rule that made it a question.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        /// The exact rules that `always` would keep, one for each part that needs one; empty where no rule could be
+        /// exact, and then `always` is no answer.
+        #[serde(default, alias = "grant", deserialize_with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+        grants: Vec<String>,
     },
     /// The model asks the person.
     Question {
@@ -81,8 +111,12 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Run it, and do not ask again in this session for what [`Ask::Approval`] named as its grant.
-    Always,
+    /// Run it, and do not ask again for what [`Ask::Approval`] named as its grants.
+    Always {
+        /// How far they reach.
+        #[serde(default, skip_serializing_if = "GrantScope::is_session")]
+        scope: GrantScope,
+    },
     /// Run it with these arguments instead.
     Edit {
         /// The new arguments.
@@ -103,13 +137,16 @@ impl Answer {
             (Ask::Approval { .. }, Self::Text { .. }) => {
                 Some("this asks for an approval; answer approve, reject, always or edit")
             }
+            (Ask::Approval { grants, .. }, Self::Always { .. }) if grants.is_empty() => {
+                Some("no rule could name exactly this, so there is nothing to keep; answer approve, reject or edit")
+            }
             (Ask::Approval { .. }, Self::Edit { args }) if !args.is_object() => {
                 Some("edited arguments must be a JSON object")
             }
             (Ask::Question { required: true, default: None, .. }, Self::Text { text }) if text.trim().is_empty() => {
                 Some("this question needs an answer that is not empty")
             }
-            (Ask::Question { .. }, Self::Approve | Self::Always | Self::Edit { .. }) => {
+            (Ask::Question { .. }, Self::Approve | Self::Always { .. } | Self::Edit { .. }) => {
                 Some("this is a question; answer it with a text, or reject it")
             }
             _ => None,
@@ -127,4 +164,68 @@ pub enum AnsweredBy {
     Deadline,
     /// The daemon, because the turn ended first.
     Daemon,
+}
+
+impl AnsweredBy {
+    /// The name of the client, where a client answered.
+    #[must_use]
+    pub fn client(&self) -> Option<&str> {
+        match self {
+            Self::Client(name) => Some(name),
+            Self::Deadline | Self::Daemon => None,
+        }
+    }
+}
+
+/// Older versions kept one rule, or none.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match Option::<Form>::deserialize(deserializer)? {
+        None => Vec::new(),
+        Some(Form::One(rule)) => vec![rule],
+        Some(Form::Many(rules)) => rules,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn interrupts_of_older_versions_are_read() {
+        let check = |grant: Value, expected: &[&str]| {
+            let mut stored = json!({
+                "id": "0193a5b2-7c1d-7000-8000-000000000001",
+                "session_id": "0193a5b2-7c1d-7000-8000-000000000002",
+                "turn_id": "0193a5b2-7c1d-7000-8000-000000000003",
+                "kind": "approval", "tool": "write_file", "args": {"path": "a.txt"}, "risk": "medium",
+                "reason": "it changes files", "raised_at": "2026-01-01T00:00:00Z", "deadline": null
+            });
+            for (key, value) in grant.as_object().unwrap() {
+                stored[key] = value.clone();
+            }
+            let interrupt: Interrupt = serde_json::from_str(&stored.to_string()).unwrap();
+            assert_eq!(interrupt.asked_by, AskedBy::default());
+            let Ask::Approval { grants, layer: None, rule: None, .. } = interrupt.ask else { panic!("{interrupt:?}") };
+            assert_eq!(grants, expected);
+        };
+        check(json!({}), &[]);
+        check(json!({"grant": "write_file"}), &["write_file"]);
+        check(
+            json!({"grants": ["run_bash_command: make", "run_bash_command: make test"]}),
+            &["run_bash_command: make", "run_bash_command: make test"],
+        );
+        let always: Answer = serde_json::from_value(json!({"answer": "always"})).unwrap();
+        assert_eq!(always, Answer::Always { scope: GrantScope::Session });
+        assert_eq!(serde_json::to_value(always).unwrap(), json!({"answer": "always"}));
+        let for_good = Answer::Always { scope: GrantScope::ForGood };
+        assert_eq!(serde_json::to_value(for_good).unwrap(), json!({"answer": "always", "scope": "for_good"}));
+    }
 }

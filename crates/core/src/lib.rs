@@ -7,7 +7,7 @@
 //! - [`turn`]: what a client asks for, how a turn ends and what it returns; [`environment`]: what its tools see of the
 //!   client's.
 //! - [`tool`]: abilities, requests and outcomes; [`interrupt`]: durable pauses for a person;
-//!   [`policy`]: verdicts on calls; [`audit`]: what is kept of them for later.
+//!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
 //! - [`session`]: the settings, todos and summary of a durable conversation.
 //! - [`undo`]: what a turn did to files, taken back.
@@ -19,6 +19,7 @@ pub mod audit;
 pub mod environment;
 pub mod error;
 pub mod event;
+pub mod grant;
 pub mod ids;
 pub mod interrupt;
 pub mod item;

@@ -11,6 +11,7 @@ use crate::{
     environment::ClientEnvironment,
     error::{AuditError, ModelError, StoreError, WorkspaceError},
     event::Event,
+    grant::{Grant, HeldGrant},
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     item::Item,
@@ -236,7 +237,20 @@ pub trait Store: Send + Sync {
     /// One interrupt and its answer, if it has one.
     fn interrupt(&self, id: InterruptId) -> BoxFuture<'_, Result<Option<StoredInterrupt>, StoreError>>;
 
-    /// Removes a session with all its events and interrupts.
+    /// The rules that are kept for good, oldest first. Those of an interrupt that is resolved with
+    /// [`Answer::Always`] for good are among them as soon as that answer is stored: with it, all or nothing.
+    fn grants(&self) -> BoxFuture<'_, Result<Vec<Grant>, StoreError>>;
+
+    /// Keeps a rule for good. One that is kept already stays as it is.
+    fn keep_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Takes back a rule that is kept for good, if it is.
+    fn revoke_grant(&self, rule: String) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// The rules that sessions keep for themselves, sessions in the order in which they were made.
+    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>>;
+
+    /// Removes a session with all its events and interrupts. What was kept for good in it stays.
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
 }
 

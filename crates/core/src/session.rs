@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    grant::Grant,
     ids::{SessionId, TurnId},
     model::Slot,
     turn::QueuedTurn,
@@ -25,9 +26,9 @@ pub struct SessionSettings {
     /// The folder that the session sees as `/project`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<Mount>,
-    /// The remembered "always" answers, as the rules that were shown.
+    /// The rules that are kept for this session alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub grants: Vec<String>,
+    pub grants: Vec<Grant>,
 }
 
 impl Default for SessionSettings {

@@ -1,6 +1,7 @@
 //! The front of the engine: finds and loads sessions.
 
 pub(crate) mod gauges;
+pub(crate) mod grants;
 mod registry;
 
 use std::{sync::Arc, time::Duration};
@@ -18,7 +19,7 @@ use agentd_core::{
 };
 use tokio::sync::{OnceCell, watch};
 
-use self::gauges::Gauges;
+use self::{gauges::Gauges, grants::KeptHandle};
 use crate::{
     chain::Chain,
     config::EngineConfig,
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) tools: Arc<[ToolSpec]>,
     pub(crate) chain: Arc<Chain>,
     pub(crate) gauges: Arc<Gauges>,
+    /// What people allowed for good.
+    pub(crate) kept: KeptHandle,
     config: watch::Receiver<Arc<EngineConfig>>,
 }
 
@@ -107,11 +110,13 @@ impl Engine {
         tools.extend(chain.tools());
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         let (sender, receiver) = watch::channel(Arc::new(config));
+        let kept = KeptHandle::spawn(Arc::clone(&store));
         let shared = Arc::new(Shared {
             parts: Ports { models, toolbox, store, workspaces, snapshots, audit, clock },
             tools: tools.into(),
             chain,
             gauges: Arc::default(),
+            kept,
             config: receiver,
         });
         let registry = registry::spawn(Arc::clone(&shared));
@@ -119,11 +124,13 @@ impl Engine {
     }
 
     /// Settles every turn that was open when the daemon last stopped: tells what finished, what never ran and what
-    /// is unknown; leaves those open that wait for a person. Called once, at start.
+    /// is unknown; leaves those open that wait for a person. What was allowed for good holds from here on. Called
+    /// once, at start.
     ///
     /// # Errors
     /// When the journal cannot be read. A session that cannot be settled is logged and left for its next use.
     pub async fn recover(&self) -> Result<Vec<RecoveredTurn>, EngineError> {
+        self.shared.kept.reload().await?;
         let mut recovered = Vec::new();
         for id in self.shared.parts.store.open_turns().await? {
             match self.session(id).await?.recovered().await {

@@ -1,6 +1,6 @@
 //! What can go wrong between a client and a session.
 
-use agentd_core::error::{ErrorKind, StoreError, WorkspaceError};
+use agentd_core::error::{AuditError, ErrorKind, StoreError, WorkspaceError};
 
 /// A request could not be carried out. Failures inside a turn are no such errors: they end the turn with a
 /// reason and an explanation of their own.
@@ -59,4 +59,4 @@ macro_rules! from_port_error {
     )*};
 }
 
-from_port_error!(StoreError, WorkspaceError);
+from_port_error!(AuditError, StoreError, WorkspaceError);

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use crate::{
     codec::{json, json_from},
     error::Fault,
-    events, interrupts, queue, sessions,
+    events, grants, interrupts, queue, sessions,
 };
 
 /// Events of one session, ready to be written.
@@ -86,8 +86,9 @@ impl Encoded {
 fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Result<(), Fault> {
     match &event.kind {
         EventKind::InterruptRaised { interrupt } => interrupts::raise(connection, session, event, interrupt),
-        EventKind::InterruptResolved { interrupt_id, answer, .. } => {
-            interrupts::resolve(connection, session, event, *interrupt_id, answer)
+        EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
+            interrupts::resolve(connection, session, event, *interrupt_id, answer)?;
+            grants::keep_answered(connection, event, *interrupt_id, answer, by)
         }
         EventKind::StateChanged { change: StateChange::Settings { settings } } => {
             sessions::save_settings(connection, session, settings)

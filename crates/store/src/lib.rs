@@ -9,7 +9,7 @@
 //! - `reader`: the threads that read, so that a long read never delays a commit.
 //! - `open`: how the file is made, checked after an unclean stop, and brought to the newest schema
 //!   (`migrations/*.sql`, append-only).
-//! - `sessions`, `events`, `interrupts`: one table each, the SQL beside its row mapping; `projection`: what a session's
+//! - `sessions`, `events`, `interrupts`, `grants`: one table each, the SQL beside its row mapping; `projection`: what a session's
 //!   events add up to, pure; `append`: one append, checked and applied to all of them.
 //! - `codec`: ids, times, numbers and JSON in columns; `error`: what failures are called.
 
@@ -18,6 +18,7 @@ mod codec;
 mod config;
 mod error;
 mod events;
+mod grants;
 mod interrupts;
 mod open;
 mod projection;

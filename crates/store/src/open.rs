@@ -14,8 +14,11 @@ use rusqlite_migration::{M, Migrations};
 use crate::{StoreConfig, error::Fault};
 
 /// Every version of the schema. Append only: a file that was released never changes.
-const MIGRATIONS: &[M<'static>] =
-    &[M::up(include_str!("../migrations/0001_journal.sql")), M::up(include_str!("../migrations/0002_queue.sql"))];
+const MIGRATIONS: &[M<'static>] = &[
+    M::up(include_str!("../migrations/0001_journal.sql")),
+    M::up(include_str!("../migrations/0002_queue.sql")),
+    M::up(include_str!("../migrations/0003_grants.sql")),
+];
 
 /// "agnt", which the first migration writes into the file's header.
 const APPLICATION_ID: i64 = 0x6167_6e74;
@@ -131,7 +134,7 @@ fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), F
 fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
     let size = std::fs::metadata(&config.path)?.len();
     let targets: &[&str] =
-        if size <= config.full_check_up_to { &["1"] } else { &["sessions", "session_state", "interrupts"] };
+        if size <= config.full_check_up_to { &["1"] } else { &["sessions", "session_state", "interrupts", "grants"] };
     tracing::info!(bytes = size, whole = targets.len() == 1, "the last stop was not clean; checking the journal");
     for target in targets {
         let known: bool = *target == "1" || connection.table_exists(None, *target)?;

@@ -5,6 +5,7 @@ use std::{path::Path, sync::Arc};
 use agentd_core::{
     error::StoreError,
     event::Event,
+    grant::{Grant, HeldGrant},
     ids::{InterruptId, SessionId},
     interrupt::Interrupt,
     item::Item,
@@ -19,7 +20,7 @@ use crate::{
     StoreConfig, StoreStats,
     append::Append,
     error::Fault,
-    events, interrupts, open,
+    events, grants, interrupts, open,
     reader::Readers,
     sessions,
     writer::{Change, Writer},
@@ -151,6 +152,22 @@ impl Store for SqliteStore {
 
     fn interrupt(&self, id: InterruptId) -> BoxFuture<'_, Result<Option<StoredInterrupt>, StoreError>> {
         self.read("read the interrupt", move |connection| interrupts::one(connection, id))
+    }
+
+    fn grants(&self) -> BoxFuture<'_, Result<Vec<Grant>, StoreError>> {
+        self.read("read the kept rules", grants::all)
+    }
+
+    fn keep_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.writer.write(Change::Keep(grant), &self.path).boxed()
+    }
+
+    fn revoke_grant(&self, rule: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.writer.write(Change::Revoke(rule), &self.path).boxed()
+    }
+
+    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>> {
+        self.read("read the rules of sessions", grants::of_sessions)
     }
 
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>> {

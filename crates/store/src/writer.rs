@@ -14,12 +14,12 @@ use std::{
     thread::JoinHandle,
 };
 
-use agentd_core::{error::StoreError, ids::SessionId, session::SessionSettings};
+use agentd_core::{error::StoreError, grant::Grant, ids::SessionId, session::SessionSettings};
 use jiff::Timestamp;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{append::Append, error::Fault, sessions};
+use crate::{append::Append, error::Fault, grants, sessions};
 
 /// How many changes one commit may hold.
 const MAX_BATCH: usize = 256;
@@ -31,6 +31,8 @@ pub(crate) enum Change {
     Create { id: SessionId, at: Timestamp, settings: SessionSettings, first: Option<Append> },
     Append(Append),
     Delete(SessionId),
+    Keep(Grant),
+    Revoke(String),
 }
 
 impl Change {
@@ -40,6 +42,8 @@ impl Change {
             Self::Create { .. } => "create the session",
             Self::Append(_) => "store events",
             Self::Delete(_) => "delete the session",
+            Self::Keep(_) => "keep the rule",
+            Self::Revoke(_) => "take the rule back",
         }
     }
 
@@ -51,13 +55,15 @@ impl Change {
             }
             Self::Append(append) => append.apply(connection),
             Self::Delete(id) => sessions::delete(connection, *id),
+            Self::Keep(grant) => grants::keep(connection, grant),
+            Self::Revoke(rule) => grants::revoke(connection, rule),
         }
     }
 
     fn size(&self) -> usize {
         match self {
             Self::Append(append) | Self::Create { first: Some(append), .. } => append.size(),
-            Self::Create { first: None, .. } | Self::Delete(_) => 0,
+            Self::Create { first: None, .. } | Self::Delete(_) | Self::Keep(_) | Self::Revoke(_) => 0,
         }
     }
 }

@@ -2,14 +2,40 @@
 
 use agentd_core::{
     ids::CallId,
-    interrupt::{Answer, AnsweredBy, Ask, Interrupt},
-    policy::Risk,
+    interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
+    policy::{Layer, Risk},
 };
 
-use super::{WireError, id, json, mirrored, moment, optional_moment, required, to_moment};
+use super::{
+    WireError,
+    grant::{optional_scope, scope_to_wire},
+    id, json, mirrored, moment, optional_moment, required, to_moment,
+};
 use crate::v1::{self, answer, interrupt};
 
 mirrored!(Risk, v1::Risk, risk_to_wire, risk, optional_risk, "the risk of a call", [Low, Medium, High, Critical]);
+
+mirrored!(
+    Layer,
+    v1::PolicyLayer,
+    layer_to_wire,
+    layer,
+    optional_layer,
+    "the layer of a rule",
+    [Checker, Global, Tool, Default, Grant]
+);
+
+impl From<&AskedBy> for v1::AskedBy {
+    fn from(by: &AskedBy) -> Self {
+        Self { agent: by.agent.clone(), session_title: by.session_title.clone(), client: by.client.clone() }
+    }
+}
+
+impl From<v1::AskedBy> for AskedBy {
+    fn from(by: v1::AskedBy) -> Self {
+        Self { agent: by.agent, session_title: by.session_title, client: by.client }
+    }
+}
 
 impl From<&Interrupt> for v1::Interrupt {
     fn from(interrupt: &Interrupt) -> Self {
@@ -21,6 +47,7 @@ impl From<&Interrupt> for v1::Interrupt {
             raised_at: Some(to_moment(interrupt.raised_at)),
             deadline: interrupt.deadline.map(to_moment),
             on_deadline: interrupt.on_deadline.as_ref().map(Into::into),
+            asked_by: Some((&interrupt.asked_by).into()),
             ask: Some((&interrupt.ask).into()),
         }
     }
@@ -35,6 +62,7 @@ impl TryFrom<v1::Interrupt> for Interrupt {
             session_id: id(&interrupt.session_id)?,
             turn_id: id(&interrupt.turn_id)?,
             call_id: interrupt.call_id.map(CallId::from),
+            asked_by: interrupt.asked_by.map(Into::into).unwrap_or_default(),
             ask: interrupt.ask.ok_or(WireError::Unknown("what an interrupt asks"))?.try_into()?,
             raised_at: moment(interrupt.raised_at, "the time of an interrupt")?,
             deadline: optional_moment(interrupt.deadline, "the deadline of an interrupt")?,
@@ -46,14 +74,19 @@ impl TryFrom<v1::Interrupt> for Interrupt {
 impl From<&Ask> for interrupt::Ask {
     fn from(ask: &Ask) -> Self {
         match ask {
-            Ask::Approval { tool, args, risk, reason, preview, grant } => Self::Approval(interrupt::Approval {
-                tool: tool.clone(),
-                args_json: args.to_string(),
-                risk: risk_to_wire(*risk),
-                reason: reason.clone(),
-                preview: preview.clone(),
-                grant: grant.clone(),
-            }),
+            Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants } => {
+                Self::Approval(interrupt::Approval {
+                    tool: tool.clone(),
+                    args_json: args.to_string(),
+                    risk: risk_to_wire(*risk),
+                    reason: reason.clone(),
+                    preview: preview.clone(),
+                    grant: <&[String; 1]>::try_from(grants.as_slice()).ok().map(|[grant]| grant.clone()),
+                    grants: grants.clone(),
+                    layer: layer.map(layer_to_wire).unwrap_or_default(),
+                    rule: rule.clone(),
+                })
+            }
             Ask::Question { question, context, default, required } => Self::Question(interrupt::Question {
                 question: question.clone(),
                 context: context.clone(),
@@ -75,7 +108,11 @@ impl TryFrom<interrupt::Ask> for Ask {
                 risk: risk(approval.risk)?,
                 reason: approval.reason,
                 preview: approval.preview,
-                grant: approval.grant,
+                // A layer that is newer than we are is no reason not to show the question.
+                layer: optional_layer(approval.layer).unwrap_or_default(),
+                rule: approval.rule,
+                // An older daemon names one at the most.
+                grants: if approval.grants.is_empty() { approval.grant.into_iter().collect() } else { approval.grants },
             },
             interrupt::Ask::Question(question) => Self::Question {
                 question: question.question,
@@ -92,7 +129,7 @@ impl From<&Answer> for v1::Answer {
         let answer = match answer {
             Answer::Approve => answer::Answer::Approve(answer::Approve {}),
             Answer::Reject { reason } => answer::Answer::Reject(answer::Reject { reason: reason.clone() }),
-            Answer::Always => answer::Answer::Always(answer::Always {}),
+            Answer::Always { scope } => answer::Answer::Always(answer::Always { scope: scope_to_wire(*scope) }),
             Answer::Edit { args } => answer::Answer::Edit(answer::Edit { args_json: args.to_string() }),
             Answer::Text { text } => answer::Answer::Text(answer::Text { text: text.clone() }),
         };
@@ -107,7 +144,7 @@ impl TryFrom<v1::Answer> for Answer {
         Ok(match answer.answer.ok_or(WireError::Unknown("an answer"))? {
             answer::Answer::Approve(_) => Self::Approve,
             answer::Answer::Reject(reject) => Self::Reject { reason: reject.reason },
-            answer::Answer::Always(_) => Self::Always,
+            answer::Answer::Always(always) => Self::Always { scope: optional_scope(always.scope)?.unwrap_or_default() },
             answer::Answer::Edit(edit) => Self::Edit { args: json(&edit.args_json, "the arguments of an answer")? },
             answer::Answer::Text(text) => Self::Text { text: text.text },
         })

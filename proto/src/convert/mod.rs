@@ -6,6 +6,7 @@
 mod daemon;
 mod error;
 mod event;
+mod grant;
 mod interrupt;
 mod item;
 mod model;

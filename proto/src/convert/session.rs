@@ -53,7 +53,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
             confirm_exec: Some(settings.confirm_exec),
             slot: optional_slot_to_wire(settings.slot),
             project: settings.project.as_ref().map(Into::into),
-            grants: settings.grants.clone(),
+            grants: settings.grants.iter().map(|grant| grant.rule.clone()).collect(),
         }
     }
 }
@@ -63,7 +63,8 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
 
     fn try_from(settings: v1::SessionSettings) -> Result<Self, WireError> {
         // What a client does not mention is asked about: an approval must never vanish by omission.
-        settings_over(Self::default(), settings)
+        let grants = settings.grants.iter().map(|rule| rule.as_str().into()).collect();
+        Ok(Self { grants, ..settings_over(Self::default(), settings)? })
     }
 }
 
@@ -77,7 +78,8 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         confirm_exec: said.confirm_exec.unwrap_or(base.confirm_exec),
         slot: optional_slot(said.slot)?.or(base.slot),
         project: said.project.map(TryInto::try_into).transpose()?.or(base.project),
-        grants: if said.grants.is_empty() { base.grants } else { said.grants },
+        // Rules are checked where they are kept, and not brought along.
+        grants: base.grants,
     })
 }
 

@@ -4,11 +4,12 @@ use agentd_core::{
     Timestamp,
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
+    grant::GrantScope,
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
-    interrupt::{Answer, AnsweredBy, Ask, Interrupt},
+    interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
-    policy::Risk,
+    policy::{Layer, Risk},
     session::{Mount, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
     tool::{FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
     turn::{Denial, StopReason, TurnError, TurnResult},
@@ -65,6 +66,7 @@ pub(crate) fn interrupts() -> Vec<Interrupt> {
         session_id: SessionId::generate(),
         turn_id: TurnId::generate(),
         call_id: Some(CallId::generate()),
+        asked_by: AskedBy { session_title: Some("Tidy".into()), client: Some("phone".into()), ..AskedBy::default() },
         ask,
         raised_at: Timestamp::UNIX_EPOCH,
         deadline: Some(Timestamp::MAX),
@@ -76,7 +78,9 @@ pub(crate) fn interrupts() -> Vec<Interrupt> {
         risk,
         reason: "it changes a file".into(),
         preview: Some("--- a\n+++ b\n".into()),
-        grant: Some("write_file *.md".into()),
+        layer: Some(Layer::Tool),
+        rule: Some("tools.write_file.patterns.low_risk: *.md".into()),
+        grants: vec!["write_file".into(), "run_bash_command: make".into()],
     };
     let question = |required, default| Ask::Question { question: "Which?".into(), context: None, default, required };
     vec![
@@ -88,7 +92,7 @@ pub(crate) fn interrupts() -> Vec<Interrupt> {
         Interrupt {
             call_id: None,
             deadline: None,
-            ..interrupt(question(false, Some("that".into())), Some(Answer::Always))
+            ..interrupt(question(false, Some("that".into())), Some(Answer::Always { scope: GrantScope::ForGood }))
         },
     ]
 }

@@ -2,7 +2,8 @@
 //!
 //! - [`run`]: one turn for scripts: its output and its exit codes. [`sessions`]: the listing commands.
 //! - [`life`]: how a daemon comes and goes. [`crash`]: killed at every stored event of a turn.
-//! - [`interrupts`]: approvals and questions that outlive everybody. [`readers`]: several clients, and slow ones.
+//! - [`interrupts`]: approvals and questions that outlive everybody. [`grants`]: rules that people keep. [`readers`]: several
+//!   clients, and slow ones.
 //! - [`bad_input`], [`bad_models`]: a clear message with a hint, and nothing lost.
 //! - [`undo`]: what turns did to files, taken back.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
@@ -12,6 +13,7 @@ mod bad_models;
 mod chat;
 mod crash;
 mod embedded;
+mod grants;
 mod interrupts;
 mod life;
 mod readers;

@@ -12,8 +12,9 @@ use agentd_core::{
     Timestamp,
     error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
+    grant::{Grant, GrantScope, HeldGrant},
     ids::{InterruptId, SessionId},
-    interrupt::Interrupt,
+    interrupt::{Answer, Ask, Interrupt},
     item::{Item, ItemBody},
     ports::{Store, StoredInterrupt},
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
@@ -33,6 +34,8 @@ struct State {
     sessions: BTreeMap<SessionId, (Timestamp, SessionSettings)>,
     /// The events of all sessions in the order in which they were stored.
     log: Vec<Arc<Event>>,
+    /// What is kept for good: it outlives the events of the session in which it was kept.
+    grants: Vec<Grant>,
     failures: usize,
 }
 
@@ -65,11 +68,11 @@ impl MemoryStore {
     #[must_use]
     pub fn copy_prefix(&self, session: SessionId, events: usize) -> Arc<Self> {
         let state = self.state();
-        let copy = State {
-            sessions: state.sessions.clone(),
-            log: state.events_of(session).take(events).cloned().collect(),
-            failures: 0,
-        };
+        let mut copy = State { sessions: state.sessions.clone(), ..State::default() };
+        for event in state.events_of(session).take(events) {
+            copy.log.push(Arc::clone(event));
+            copy.keep_answered(event);
+        }
         Arc::new(Self { state: Mutex::new(copy) })
     }
 
@@ -124,6 +127,10 @@ impl State {
         if outcome.is_err() {
             self.log.truncate(length);
         }
+        let stored: Vec<_> = self.log.iter().skip(length).cloned().collect();
+        for event in &stored {
+            self.keep_answered(event);
+        }
         outcome.map(|_| ())
     }
 
@@ -164,6 +171,23 @@ impl State {
             _ => None,
         });
         Some(StoredInterrupt { interrupt, answer })
+    }
+
+    /// Keeps what an answer says is to be kept for good.
+    fn keep_answered(&mut self, event: &Event) {
+        let EventKind::InterruptResolved { interrupt_id, answer, by, .. } = &event.kind else { return };
+        let Answer::Always { scope: GrantScope::ForGood } = answer else { return };
+        let Some(stored) = self.interrupt(*interrupt_id) else { return };
+        let Ask::Approval { grants, .. } = stored.interrupt.ask else { return };
+        for rule in grants {
+            self.keep(Grant { rule, at: Some(event.at), by: by.client().map(str::to_owned) });
+        }
+    }
+
+    fn keep(&mut self, grant: Grant) {
+        if !self.grants.iter().any(|kept| kept.rule == grant.rule) {
+            self.grants.push(grant);
+        }
     }
 
     fn pending(&self, session: Option<SessionId>) -> impl Iterator<Item = Interrupt> {
@@ -368,6 +392,30 @@ impl Store for MemoryStore {
 
     fn interrupt(&self, id: InterruptId) -> BoxFuture<'_, Result<Option<StoredInterrupt>, StoreError>> {
         ready(Ok(self.state().interrupt(id)))
+    }
+
+    fn grants(&self) -> BoxFuture<'_, Result<Vec<Grant>, StoreError>> {
+        ready(Ok(self.state().grants.clone()))
+    }
+
+    fn keep_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.state().keep(grant);
+        ready(Ok(()))
+    }
+
+    fn revoke_grant(&self, rule: String) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.state().grants.retain(|kept| kept.rule != rule);
+        ready(Ok(()))
+    }
+
+    fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>> {
+        let state = self.state();
+        let sessions = state.sessions.keys().filter_map(|id| state.session(*id));
+        let held = sessions.flat_map(|session| {
+            let session_id = Some(session.summary.id);
+            session.settings.grants.into_iter().map(move |grant| HeldGrant { session_id, grant })
+        });
+        ready(Ok(held.collect()))
     }
 
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>> {

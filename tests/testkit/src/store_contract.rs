@@ -8,8 +8,9 @@ use agentd_core::{
     Timestamp,
     error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
+    grant::{Grant, GrantScope, HeldGrant},
     ids::{InterruptId, ItemId, SessionId, TraceId, TurnId},
-    interrupt::{Answer, AnsweredBy, Ask, Interrupt},
+    interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
     policy::Risk,
@@ -48,6 +49,9 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         a_turn_that_never_ran_leaves_the_open_one
         usage_adds_up_without_overflow
         interrupts_are_answered_once
+        rules_are_kept_for_good_and_taken_back
+        what_is_kept_for_good_is_stored_with_its_answer
+        rules_of_sessions_are_listed
         interrupts_wait_in_the_order_they_were_raised
         arguments_nested_too_deep_are_refused
         recent_items_are_the_last_ones_oldest_first
@@ -154,13 +158,16 @@ impl EventScript {
             session_id: self.session,
             turn_id: self.turn,
             call_id: None,
+            asked_by: AskedBy::default(),
             ask: Ask::Approval {
                 tool: "write_file".into(),
                 args,
                 risk: Risk::Medium,
                 reason: "it changes a file".into(),
                 preview: Some("+ one line\n".into()),
-                grant: None,
+                layer: None,
+                rule: None,
+                grants: vec!["write_file".into(), "run_bash_command: make".into()],
             },
             raised_at: self.now(),
             deadline: None,
@@ -502,9 +509,11 @@ async fn interrupts_are_answered_once(store: &impl Store) {
     refused(store.append(vec![script.answered(InterruptId::generate(), Answer::Approve)]).await, ErrorKind::Conflict);
     let mut script = saved;
     let saved = script.clone();
-    let twice = vec![script.answered(id, Answer::Approve), script.answered(id, Answer::Always)];
+    let twice =
+        vec![script.answered(id, Answer::Approve), script.answered(id, Answer::Always { scope: GrantScope::ForGood })];
     refused(store.append(twice).await, ErrorKind::Conflict);
     assert_eq!(store.interrupt(id).await.unwrap(), Some(pending.clone()));
+    assert!(store.grants().await.unwrap().is_empty(), "what was refused keeps nothing");
 
     let mut script = saved;
     let answer = Answer::Edit { args: serde_json::json!({ "path": "b.txt" }) };
@@ -514,6 +523,68 @@ async fn interrupts_are_answered_once(store: &impl Store) {
     assert!(store.pending_interrupts(None).await.unwrap().is_empty());
     refused(store.append(vec![script.answered(id, Answer::Approve)]).await, ErrorKind::Conflict);
     assert_eq!(store.interrupt(id).await.unwrap(), Some(answered));
+}
+
+async fn rules_are_kept_for_good_and_taken_back(store: &impl Store) {
+    assert!(store.grants().await.unwrap().is_empty());
+    let known = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
+    let unknown = Grant::from("run_bash_command: echo 'ä\n'");
+    store.keep_grant(known.clone()).await.unwrap();
+    store.keep_grant(unknown.clone()).await.unwrap();
+    // What is kept stays as it is.
+    store.keep_grant("write_file".into()).await.unwrap();
+    assert_eq!(store.grants().await.unwrap(), [known.clone(), unknown.clone()]);
+    store.revoke_grant("write_fil%".into()).await.unwrap();
+    assert_eq!(store.grants().await.unwrap(), [known.clone(), unknown.clone()]);
+    store.revoke_grant(known.rule.clone()).await.unwrap();
+    store.revoke_grant(known.rule.clone()).await.unwrap();
+    assert_eq!(store.grants().await.unwrap(), std::slice::from_ref(&unknown));
+    store.keep_grant(known.clone()).await.unwrap();
+    assert_eq!(store.grants().await.unwrap(), [unknown, known]);
+}
+
+async fn what_is_kept_for_good_is_stored_with_its_answer(store: &impl Store) {
+    let mut script = session(store).await;
+    let [once, session_only, for_good, gone] = std::array::from_fn(|_| InterruptId::generate());
+    let raised = [once, session_only, for_good, gone].map(|id| script.approval(id, Value::Null));
+    store.append(raised.into()).await.unwrap();
+    store.append(vec![script.answered(once, Answer::Approve)]).await.unwrap();
+    let always = |scope| Answer::Always { scope };
+    store.append(vec![script.answered(session_only, always(GrantScope::Session))]).await.unwrap();
+    assert!(store.grants().await.unwrap().is_empty());
+    let answered = script.answered(for_good, always(GrantScope::ForGood));
+    let at = Some(answered.at);
+    store.append(vec![answered]).await.unwrap();
+    let kept = ["write_file", "run_bash_command: make"].map(|rule| Grant {
+        rule: rule.into(),
+        at,
+        by: Some("contract".into()),
+    });
+    assert_eq!(store.grants().await.unwrap(), kept);
+    // An append that is refused keeps nothing, and what is kept outlives the session.
+    store.revoke_grant("write_file".into()).await.unwrap();
+    let twice = vec![script.answered(gone, always(GrantScope::ForGood)), script.answered(once, Answer::Approve)];
+    refused(store.append(twice).await, ErrorKind::Conflict);
+    store.delete_session(script.session).await.unwrap();
+    assert_eq!(store.grants().await.unwrap(), kept[1..]);
+}
+
+async fn rules_of_sessions_are_listed(store: &impl Store) {
+    assert!(store.session_grants().await.unwrap().is_empty());
+    let (mut first, second) = (session(store).await, SessionId::generate());
+    let known = Grant { rule: "write_file".into(), at: Some(start()), by: Some("contract".into()) };
+    let settings = |grants| SessionSettings { grants, ..SessionSettings::default() };
+    store.create_session(second, start(), settings(vec!["edit_file".into()]), Vec::new()).await.unwrap();
+    let change = StateChange::Settings { settings: settings(vec![known.clone()]) };
+    store.append(vec![first.changed(change)]).await.unwrap();
+    let held = |id, grant| HeldGrant { session_id: Some(id), grant };
+    let listed = [held(first.session, known), held(second, "edit_file".into())];
+    assert_eq!(store.session_grants().await.unwrap(), listed);
+    store.delete_session(first.session).await.unwrap();
+    let change = StateChange::Settings { settings: settings(Vec::new()) };
+    let mut second = EventScript { session: second, ..EventScript::new(second, start()) };
+    store.append(vec![second.changed(change)]).await.unwrap();
+    assert!(store.session_grants().await.unwrap().is_empty());
 }
 
 async fn interrupts_wait_in_the_order_they_were_raised(store: &impl Store) {

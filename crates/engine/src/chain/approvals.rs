@@ -1,11 +1,11 @@
 //! Nothing that changes or runs anything does so without a verdict, and where the verdict is to ask, a person
 //! decides. Fails closed.
 
-use std::path::Path;
-
 use agentd_core::{
+    event::EventKind,
     interrupt::{Answer, Ask},
-    policy::{Explanation, Risk, Verdict},
+    policy::{Explanation, Verdict},
+    session::SessionSettings,
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
@@ -33,10 +33,16 @@ impl Link for Approvals {
                 return next.run(call).await;
             };
             let judgement = judge(call, tool);
-            match judgement.verdict {
-                Verdict::Allow => next.run(call).await,
-                Verdict::Deny { reason } => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
-                Verdict::Ask { risk, reason } => match context.on_interrupt {
+            let verdict = judgement.verdict.clone();
+            match (verdict, context.answered.get(&call.call.call_id)) {
+                (Verdict::Deny { reason }, _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
+                // What a person said of this call stands, also where a rule that was kept since would let it run.
+                (_, Some(answered)) => {
+                    call.trail.answer(answered);
+                    obey(call, next, tool, answered.answer.clone()).await
+                }
+                (Verdict::Allow, None) => next.run(call).await,
+                (Verdict::Ask { reason, .. }, None) => match context.on_interrupt {
                     OnInterrupt::Approve => next.run(call).await,
                     OnInterrupt::Deny => Ok(refuse(&format!("this run asks nobody, and {reason}"))),
                     OnInterrupt::Fail => Err(Stop::Refused(Denial {
@@ -44,7 +50,7 @@ impl Link for Approvals {
                         tool: tool.name.clone(),
                         reason,
                     })),
-                    OnInterrupt::Wait => ask(call, next, tool, risk, reason, judgement.grants).await,
+                    OnInterrupt::Wait => ask(call, next, tool, judgement).await,
                 },
             }
         }
@@ -52,30 +58,27 @@ impl Link for Approvals {
     }
 }
 
-/// What the rules say of the call as it stands, also for the audit log.
+/// What the rules say of the call as it stands, with what people allow now; also for the audit log.
 fn judge(call: &Invocation<'_>, tool: &ToolSpec) -> Explanation {
     let context = call.context;
-    let project = context.workspace.project.as_ref().map(|mount| mount.path.as_path());
-    let roots: Vec<&Path> = [context.workspace.root.as_path()].into_iter().chain(project).collect();
+    let settings = SessionSettings { grants: context.grants.of_session(), ..context.settings.clone() };
     let judgement = context.policy.judge(&Facts {
         tool,
         arguments: &call.call.arguments,
-        settings: &context.settings,
-        roots: &roots,
-        kept: &[],
+        settings: &settings,
+        roots: &policy::roots(&context.workspace),
+        kept: &context.grants.for_good(),
     });
     call.trail.judged(&judgement);
     judgement
 }
 
-/// Asks a person and does what the person says.
+/// Asks a person what to do, and does it.
 async fn ask<'a>(
     call: &'a Invocation<'a>,
     next: Next<'a>,
-    tool: &ToolSpec,
-    risk: Risk,
-    reason: String,
-    grants: Vec<String>,
+    tool: &'a ToolSpec,
+    judgement: Explanation,
 ) -> Result<ToolOutput, Stop> {
     let context = call.context;
     let preview = match context.or_cancelled(context.chain.preview(call)).await? {
@@ -83,12 +86,35 @@ async fn ask<'a>(
         // It would fail for certain: nobody needs to be asked.
         Err(output) => return Ok(output),
     };
-    let grant = <[String; 1]>::try_from(grants).ok().map(|[grant]| grant);
-    let args = arguments(call.call);
-    let ask = Ask::Approval { tool: tool.name.clone(), args, risk, reason, preview, grant };
-    match call.ask(ask).await? {
-        Answer::Approve | Answer::Always => next.run(call).await,
-        Answer::Edit { args } => run_edited(call, next, args).await,
+    let Explanation { verdict, layer, rule, grants, .. } = judgement;
+    let reason = match &verdict {
+        Verdict::Ask { reason, .. } => reason.clone(),
+        Verdict::Allow | Verdict::Deny { .. } => String::new(),
+    };
+    let ask = Ask::Approval {
+        tool: tool.name.clone(),
+        args: arguments(call.call),
+        risk: verdict.risk(),
+        reason,
+        preview,
+        layer: Some(layer),
+        rule: Some(rule),
+        grants,
+    };
+    let answer = call.ask(ask).await?;
+    obey(call, next, tool, answer).await
+}
+
+/// Does what the person says.
+async fn obey<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &ToolSpec,
+    answer: Answer,
+) -> Result<ToolOutput, Stop> {
+    match answer {
+        Answer::Approve | Answer::Always { .. } => next.run(call).await,
+        Answer::Edit { args } => run_edited(call, next, tool, args).await,
         Answer::Reject { reason } => Ok(refuse(reason.as_deref().unwrap_or("the person gave no reason"))),
         // The session refuses an answer that does not fit; if one gets here all the same, the gate stays shut.
         Answer::Text { .. } => Ok(refuse("the answer was no decision")),
@@ -96,9 +122,22 @@ async fn ask<'a>(
 }
 
 /// Runs the call with the person's arguments, and tells the model that they are not its own.
-async fn run_edited<'a>(call: &'a Invocation<'a>, next: Next<'a>, args: Value) -> Result<ToolOutput, Stop> {
+///
+/// They are judged again. What would ask is approved by who wrote it, at any risk; what is denied stays denied,
+/// whoever wrote it. No rule is kept for an edited call.
+async fn run_edited<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &ToolSpec,
+    args: Value,
+) -> Result<ToolOutput, Stop> {
     let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
     let invocation = Invocation { call: &edited, ..*call };
+    if let Verdict::Deny { reason } = judge(&invocation, tool).verdict {
+        let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
+        call.context.recorder.fact(EventKind::Warning { code: "edit_denied".to_owned(), message }).await?;
+        return Ok(refuse(&format!("the person changed the arguments to {args}, and the rules deny that: {reason}")));
+    }
     let mut output = next.run(&invocation).await?;
     output.text = format!("The person changed the arguments to {args} before it ran.\n{}", output.text);
     Ok(output)

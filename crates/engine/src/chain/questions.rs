@@ -102,7 +102,7 @@ async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, 
             format!("the person does not want to answer: {}", reason.as_deref().unwrap_or("no reason given")),
         ),
         // The session refuses an answer that does not fit.
-        Answer::Approve | Answer::Always | Answer::Edit { .. } => {
+        Answer::Approve | Answer::Always { .. } | Answer::Edit { .. } => {
             ToolOutput::error(ToolErrorCode::Tool, "the answer was no text; ask again")
         }
     })

@@ -7,7 +7,7 @@
 //! - `write_file`: every call of this tool of medium risk at the most.
 //! - `deploy {"to":"test"}`: this one call of a tool that runs something.
 
-use agentd_core::policy::Risk;
+use agentd_core::{grant::Grant, policy::Risk};
 
 use super::{
     command::{Part, Redirect},
@@ -30,8 +30,8 @@ pub(super) enum Wanted<'a> {
 }
 
 impl<'a> Grants<'a> {
-    pub(super) fn new(rules: impl IntoIterator<Item = &'a String>) -> Self {
-        Self { rules: rules.into_iter().map(String::as_str).collect() }
+    pub(super) fn new(rules: impl IntoIterator<Item = &'a Grant>) -> Self {
+        Self { rules: rules.into_iter().map(|grant| grant.rule.as_str()).collect() }
     }
 
     /// The rule that covers what is wanted at this risk.

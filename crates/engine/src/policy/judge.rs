@@ -6,7 +6,9 @@ use std::{
 };
 
 use agentd_core::{
+    grant::Grant,
     policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
+    ports::Workspace,
     session::SessionSettings,
     tool::{Effect, ToolSpec},
 };
@@ -49,7 +51,14 @@ pub struct Facts<'a> {
     /// The absolute paths of the session's folders; commands that name paths in them stay inside.
     pub roots: &'a [&'a Path],
     /// The rules that were kept for good.
-    pub kept: &'a [String],
+    pub kept: &'a [Grant],
+}
+
+/// The folders of a session, as [`Facts::roots`].
+#[must_use]
+pub fn roots(workspace: &Workspace) -> Vec<&Path> {
+    let project = workspace.project.as_ref().map(|mount| mount.path.as_path());
+    [workspace.root.as_path()].into_iter().chain(project).collect()
 }
 
 impl Policy {

@@ -7,7 +7,8 @@
 //! 3. What the rule files say of the tool: its patterns, and for commands the denylist.
 //! 4. The defaults: what only looks may run, what changes or runs something asks where the session's settings say so.
 //!
-//! A person's kept rules (`grants`) turn a question into a yes, never a no.
+//! A person's kept rules (`grants`) turn a question into a yes, never a no; `grant_check` refuses those that make no
+//! sense.
 //!
 //! - [`file`]: the rule file as it is written; [`rules`]: the same, compiled.
 //! - [`judge`]: the layers put together; `opinion`: what one layer says.
@@ -15,6 +16,7 @@
 mod checker;
 mod command;
 pub mod file;
+mod grant_check;
 mod grants;
 pub mod judge;
 mod opinion;
@@ -24,7 +26,8 @@ use serde_json::Value;
 
 pub use self::{
     file::RuleFile,
-    judge::{Facts, Policy, SHELL_TOOL},
+    grant_check::{UnfitGrant, check_grant},
+    judge::{Facts, Policy, SHELL_TOOL, roots},
     rules::{RuleError, Rules},
 };
 

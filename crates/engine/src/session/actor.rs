@@ -10,6 +10,7 @@ use agentd_core::{
     environment::ClientEnvironment,
     error::ErrorKind,
     event::{EventKind, StateChange},
+    grant::Grant,
     ids::{SessionId, TraceId, TurnId},
     item::Item,
     model::Slot,
@@ -18,7 +19,7 @@ use agentd_core::{
     turn::{OnInterrupt, QueuedTurn, StopReason},
 };
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{JoinError, JoinHandle},
     time::Instant,
 };
@@ -47,6 +48,8 @@ pub(super) struct Actor {
     pub(super) interrupts: Interrupts,
     /// The turn that has begun and not ended.
     pub(super) open: Option<OpenTurn>,
+    /// The rules that the session keeps, for the running turn to see as they are now.
+    pub(super) grants: watch::Sender<Arc<[Grant]>>,
     /// Turns that wait behind it.
     pub(super) queue: VecDeque<QueuedTurn>,
     /// The session's files, opened by its first turn.
@@ -68,6 +71,8 @@ pub(super) struct OpenTurn {
     pub(super) slot: Slot,
     pub(super) max_steps: u32,
     pub(super) on_interrupt: OnInterrupt,
+    /// Who started it, by the name that it gave; not known after a restart.
+    pub(super) client: Option<String>,
     pub(super) environment: Arc<ClientEnvironment>,
     /// The task that runs it; none while it waits for an answer after a restart.
     pub(super) running: Option<Running>,
@@ -159,6 +164,7 @@ impl Actor {
             share: shared.gauges.enter(),
             shared,
             journal,
+            grants: watch::Sender::new(Arc::from(state.settings.grants.as_slice())),
             state,
             interrupts: Interrupts::default(),
             open: None,
@@ -246,8 +252,11 @@ impl Actor {
             }
             Command::Show { reply } => reply_to(reply, self.show().await)?,
             Command::Rename { title, reply } => reply_to(reply, self.rename(title).await)?,
+            Command::Grant { grant, reply } => reply_to(reply, self.grant(grant).await)?,
+            Command::Revoke { rule, reply } => reply_to(reply, self.revoke(&rule).await)?,
             Command::Configure { settings, reply } => {
-                let change = StateChange::Settings { settings };
+                let grants = self.state.settings.grants.clone();
+                let change = StateChange::Settings { settings: SessionSettings { grants, ..settings } };
                 // The project may have changed with the settings.
                 self.workspace = None;
                 reply_to(reply, self.change(change).await)?;
@@ -268,6 +277,14 @@ impl Actor {
         for event in self.journal.commit(turn, facts).await.map_err(Fault::Fatal)? {
             self.state.apply(&event);
         }
+        let grants = &self.state.settings.grants;
+        self.grants.send_if_modified(|live| {
+            let changed = **live != **grants;
+            if changed {
+                *live = Arc::from(grants.as_slice());
+            }
+            changed
+        });
         Ok(())
     }
 

@@ -1,17 +1,27 @@
 //! Interrupts: raised for the turn, answered once by anybody, or by their deadline.
 
+use std::sync::Arc;
+
 use agentd_core::{
-    audit::DecidedBy,
+    audit::{AuditEntry, AuditFact, DecidedBy},
     error::ErrorKind,
     event::{EventKind, StateChange},
+    grant::{Grant, GrantScope},
     ids::{CallId, InterruptId, TurnId},
-    interrupt::{Answer, AnsweredBy, Ask, Interrupt},
+    interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
+    policy::Verdict,
 };
 use jiff::SignedDuration;
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::actor::{Actor, Fault, Next};
-use crate::{error::EngineError, policy, turn::recorder::Answered};
+use crate::{
+    engine::grants::not_kept,
+    error::EngineError,
+    policy::{self, Facts},
+    turn::recorder::Answered,
+};
 
 impl Actor {
     /// The turn needs a person, unless the answer is known already.
@@ -34,11 +44,13 @@ impl Actor {
             .and_then(|limit| SignedDuration::try_from(limit).ok())
             .and_then(|limit| raised_at.checked_add(limit).ok());
         let on_deadline = deadline.map(|_| fitting(&ask, config.interrupt_default.clone()));
+        let asked_by = self.asked_by().await;
         let interrupt = Interrupt {
             id: InterruptId::generate(),
             session_id: self.id,
             turn_id,
             call_id: Some(call_id),
+            asked_by,
             ask,
             raised_at,
             deadline,
@@ -60,21 +72,111 @@ impl Actor {
         if matches!(&answer, Answer::Edit { args } if !policy::is_shallow(args)) {
             return Err(EngineError::new(ErrorKind::InvalidInput, "the edited arguments nest too deeply").into());
         }
+        if let Answer::Edit { args } = &answer {
+            let ask = interrupt.ask.clone();
+            self.refuse_denied_edit(&ask, args).await?;
+        }
         self.resolve(id, answer, AnsweredBy::Client(client)).await
+    }
+
+    /// For whom a person is asked.
+    async fn asked_by(&self) -> AskedBy {
+        let stored = self.shared.parts.store.session(self.id).await.ok().flatten();
+        AskedBy {
+            session_title: stored.map(|stored| stored.summary.title).filter(|title| !title.is_empty()),
+            client: self.open.as_ref().and_then(|open| open.client.clone()),
+            ..AskedBy::default()
+        }
+    }
+
+    /// Tells a person at once that the rules deny what they wrote, while another answer can still be given. The gate
+    /// judges it again before it runs.
+    async fn refuse_denied_edit(&mut self, ask: &Ask, args: &Value) -> Result<(), Fault> {
+        let Ask::Approval { tool, .. } = ask else { return Ok(()) };
+        let shared = Arc::clone(&self.shared);
+        let Some(tool) = shared.tools.iter().find(|known| known.name == *tool) else { return Ok(()) };
+        let workspace = self.workspace().await?;
+        let facts = Facts {
+            tool,
+            arguments: &args.to_string(),
+            settings: &self.state.settings,
+            roots: &policy::roots(&workspace),
+            kept: &shared.kept.now(),
+        };
+        match shared.config().policy.judge(&facts).verdict {
+            Verdict::Deny { reason } => {
+                Err(EngineError::new(ErrorKind::InvalidInput, format!("the edited arguments are denied: {reason}"))
+                    .with_hint("the question still waits: edit it otherwise, approve it as it is, or reject it")
+                    .into())
+            }
+            Verdict::Allow | Verdict::Ask { .. } => Ok(()),
+        }
+    }
+
+    /// The audit log hears which rules an answer kept. That it was given, it hears before the call runs.
+    async fn note_kept(&self, ask: &Ask, answer: &Answer, client: Option<String>) {
+        let (Answer::Always { scope }, Ask::Approval { grants, .. }) = (answer, ask) else { return };
+        let by = client.map_or(AnsweredBy::Daemon, AnsweredBy::Client);
+        for rule in grants {
+            let (rule, scope, by) = (rule.clone(), scope.as_str().to_owned(), by.clone());
+            let at = self.shared.parts.clock.now();
+            let fact = AuditFact::GrantAdded { rule, scope, by };
+            self.shared.parts.audit.note(AuditEntry::of_session(at, self.id, fact)).await;
+        }
+    }
+
+    /// Keeps a rule for this session.
+    pub(super) async fn grant(&mut self, grant: Grant) -> Result<(), Fault> {
+        match self.with_grants([grant]) {
+            Some(change) => self.commit(None, vec![change]).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a rule of this session back.
+    pub(super) async fn revoke(&mut self, rule: &str) -> Result<(), Fault> {
+        let mut settings = self.state.settings.clone();
+        settings.grants.retain(|grant| grant.rule != rule);
+        if settings.grants.len() == self.state.settings.grants.len() {
+            return Err(not_kept("for this session", rule).into());
+        }
+        self.commit(None, vec![EventKind::StateChanged { change: StateChange::Settings { settings } }]).await
+    }
+
+    /// The session's settings with these rules too, unless it has them all.
+    fn with_grants(&self, grants: impl IntoIterator<Item = Grant>) -> Option<EventKind> {
+        let mut settings = self.state.settings.clone();
+        for grant in grants {
+            if !settings.grants.iter().any(|kept| kept.rule == grant.rule) {
+                settings.grants.push(grant);
+            }
+        }
+        let changed = settings.grants.len() > self.state.settings.grants.len();
+        changed.then_some(EventKind::StateChanged { change: StateChange::Settings { settings } })
     }
 
     async fn resolve(&mut self, id: InterruptId, answer: Answer, by: AnsweredBy) -> Result<(), Fault> {
         let Some(interrupt) = self.interrupts.get(id).cloned() else { return Ok(()) };
         let (call_id, answered) = (interrupt.call_id.clone(), Answered::new(&answer, &by));
+        let client = by.client().map(str::to_owned);
         let mut facts = vec![EventKind::InterruptResolved { interrupt_id: id, call_id, answer: answer.clone(), by }];
-        if let (Answer::Always, Ask::Approval { grant: Some(grant), .. }) = (&answer, &interrupt.ask) {
-            let mut settings = self.state.settings.clone();
-            if !settings.grants.contains(grant) {
-                settings.grants.push(grant.clone());
-            }
-            facts.push(EventKind::StateChanged { change: StateChange::Settings { settings } });
+        if let (Answer::Always { scope: GrantScope::Session }, Ask::Approval { grants, .. }) = (&answer, &interrupt.ask)
+        {
+            let at = Some(self.shared.parts.clock.now());
+            facts.extend(self.with_grants(grants.iter().map(|rule| Grant {
+                rule: rule.clone(),
+                at,
+                by: client.clone(),
+            })));
         }
+        // Rules that are kept for good are stored with the answer, by the journal itself.
         self.commit(Some(interrupt.turn_id), facts).await?;
+        if answer == (Answer::Always { scope: GrantScope::ForGood })
+            && let Err(error) = self.shared.kept.reload().await
+        {
+            tracing::error!(session = %self.id, "what is allowed for good could not be read; nothing is until it can: {error}");
+        }
+        self.note_kept(&interrupt.ask, &answer, client).await;
         self.interrupts.resolve(id, answered);
         let parked = self.open.as_ref().is_some_and(|open| open.running.is_none());
         if parked && self.draining.is_none() { self.resume().await } else { Ok(()) }
@@ -106,11 +208,15 @@ impl Actor {
         self.interrupts.pending().into_iter().map(withdraw).collect()
     }
 
-    /// A rule that was granted since the turn froze its settings.
+    /// Rules that were granted while the call was on its way here.
     fn granted(&self, ask: &Ask) -> Option<Answered> {
         match ask {
-            Ask::Approval { grant: Some(grant), .. } if self.state.settings.grants.contains(grant) => {
-                Some(Answered { answer: Answer::Approve, by: DecidedBy::Grant })
+            Ask::Approval { grants, .. } if !grants.is_empty() => {
+                let kept = self.shared.kept.now();
+                let held = |rule: &String| {
+                    self.state.settings.grants.iter().chain(kept.iter()).any(|grant| grant.rule == *rule)
+                };
+                grants.iter().all(held).then(|| Answered { answer: Answer::Approve, by: DecidedBy::Grant })
             }
             _ => None,
         }

@@ -38,6 +38,11 @@ impl Interrupts {
         self.answered.get(call)
     }
 
+    /// All answers that calls of this turn got before.
+    pub(crate) fn answered(&self) -> HashMap<CallId, Answered> {
+        self.answered.clone()
+    }
+
     /// Lets the waiter of a call that has asked before wait again.
     pub(crate) fn wait_again(
         &mut self,

@@ -128,6 +128,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
             max_steps: *max_steps,
             // Whoever had said otherwise would have had the turn refused or ended, not waiting.
             on_interrupt: OnInterrupt::Wait,
+            client: None,
             environment: Arc::new(environment.clone()),
             running: None,
         }),

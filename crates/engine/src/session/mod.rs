@@ -23,6 +23,7 @@ use std::{
 };
 
 use agentd_core::{
+    grant::Grant,
     ids::{InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     session::{SessionSettings, StoredSession},
@@ -49,6 +50,8 @@ enum Command {
     Subscribe { after: u64, reply: Reply<Subscription> },
     Show { reply: Reply<SessionView> },
     Rename { title: String, reply: Reply<()> },
+    Grant { grant: Grant, reply: Reply<()> },
+    Revoke { rule: String, reply: Reply<()> },
     Configure { settings: SessionSettings, reply: Reply<()> },
     Reset { reply: Reply<()> },
     Undo { request: UndoRequest, reply: Reply<UndoReport> },
@@ -153,7 +156,23 @@ impl SessionHandle {
         self.ask(|reply| Command::Rename { title, reply }).await
     }
 
-    /// Changes the settings, for later turns.
+    /// Keeps a rule for this session. It holds for the next call of a running turn.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub(crate) async fn grant(&self, grant: Grant) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Grant { grant, reply }).await
+    }
+
+    /// Takes a rule of this session back. It no longer holds for the next call of a running turn.
+    ///
+    /// # Errors
+    /// When the session keeps no such rule, or the journal cannot be written.
+    pub(crate) async fn revoke(&self, rule: String) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Revoke { rule, reply }).await
+    }
+
+    /// Changes the settings, for later turns. The rules that the session keeps stay as they are.
     ///
     /// # Errors
     /// When the journal cannot be written.

@@ -19,6 +19,7 @@ use super::{
     actor::{Actor, Fault, Next, OpenTurn, Running},
 };
 use crate::{
+    engine::grants::LiveGrants,
     error::EngineError,
     prompt,
     turn::{
@@ -119,6 +120,7 @@ impl Actor {
             slot,
             max_steps,
             on_interrupt: start.on_interrupt,
+            client: Some(start.client).filter(|client| !client.is_empty()),
             environment: Arc::new(start.environment.clone()),
             running: None,
         });
@@ -182,6 +184,8 @@ impl Actor {
             settings: self.state.settings.clone(),
             policy: Arc::clone(&config.policy),
             on_interrupt: open.on_interrupt,
+            grants: LiveGrants { of_session: self.grants.subscribe(), kept: shared.kept.clone() },
+            answered: self.interrupts.answered(),
             environment: Arc::clone(&open.environment),
             slot: open.slot,
             model,

@@ -15,7 +15,7 @@ pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod stopwatch;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
 use agentd_core::{
     environment::ClientEnvironment,
@@ -35,7 +35,7 @@ use self::{
     recorder::{Answered, Recorder},
     stopwatch::Stopwatch,
 };
-use crate::{chain::Chain, policy::Policy};
+use crate::{chain::Chain, engine::grants::LiveGrants, policy::Policy};
 
 /// What is fixed while a turn runs: a reload of the configuration changes later turns, never this one.
 pub(crate) struct TurnContext {
@@ -44,7 +44,11 @@ pub(crate) struct TurnContext {
     pub(crate) trace_id: TraceId,
     pub(crate) settings: SessionSettings,
     pub(crate) policy: Arc<Policy>,
+    /// What people allowed, as it stands now.
+    pub(crate) grants: LiveGrants,
     pub(crate) on_interrupt: OnInterrupt,
+    /// What people answered to calls of this turn before it was taken up again.
+    pub(crate) answered: HashMap<CallId, Answered>,
     pub(crate) environment: Arc<ClientEnvironment>,
     pub(crate) slot: Slot,
     pub(crate) model: Arc<dyn Model>,

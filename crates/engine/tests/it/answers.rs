@@ -5,6 +5,7 @@ use std::time::Duration;
 use agentd_core::{
     error::ErrorKind,
     event::EventKind,
+    grant::GrantScope,
     interrupt::Answer,
     session::SessionSettings,
     turn::{OnInterrupt, StartTurn, StopReason},
@@ -42,7 +43,7 @@ async fn a_change_asks_first_and_runs_when_approved() {
      4 usage of step 1: 0+0
      5 + call change
      6 = call change {"path":"a.txt"} (Done)
-     7 ? change {"path":"a.txt"} Medium, it changes files; preview Some("+ {\"path\":\"a.txt\"}"); grant Some("change")
+     7 ? change {"path":"a.txt"} Medium, it changes files; preview Some("+ {\"path\":\"a.txt\"}"); grants ["change"]
      8 ! Approve by Client("test")
      9 + result of change
     10 = result of change: "written" (Done)
@@ -72,7 +73,7 @@ async fn answered(answer: Answer) -> (World, String) {
 
 #[tokio::test]
 async fn always_is_asked_once_and_keeps_the_shown_rule() {
-    let (world, log) = answered(Answer::Always).await;
+    let (world, log) = answered(Answer::Always { scope: GrantScope::Session }).await;
     assert_eq!(world.tools.ran().len(), 2);
     assert_eq!(log.matches("\n ? ").count() + log.matches("? launch").count(), 1, "{log}");
     assert!(log.contains(r#"settings: grants ["launch: make"]"#), "{log}");

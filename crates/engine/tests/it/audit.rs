@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use agentd_core::{
     audit::{AuditFact, DecidedBy, VerdictName},
     event::EventKind,
+    grant::GrantScope,
     ids::CallId,
     interrupt::{Answer, AnsweredBy},
     ports::{Audit, ToolContext, Toolbox},
@@ -146,11 +147,14 @@ async fn a_kept_rule_is_named() {
     let mut started = session.start_turn(input("Go!")).await.unwrap();
     let event = until(&mut started.events, raised).await;
     let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
-    session.answer(interrupt.id, Answer::Always, "phone".to_owned()).await.unwrap();
+    session.answer(interrupt.id, Answer::Always { scope: GrantScope::Session }, "phone".to_owned()).await.unwrap();
     to_end(&mut started.events).await;
     run(&session, "Again!").await;
     let [first, second] = &world.audit.decisions()[..] else { panic!("{}", told(&world.audit)) };
-    assert_eq!((&first.by, &first.answer), (&DecidedBy::Client("phone".to_owned()), &Some(Answer::Always)));
+    assert_eq!(
+        (&first.by, &first.answer),
+        (&DecidedBy::Client("phone".to_owned()), &Some(Answer::Always { scope: GrantScope::Session }))
+    );
     assert_eq!((&second.by, second.verdict), (&DecidedBy::Grant, VerdictName::Allow));
     assert_eq!(second.granted_by.len(), 1);
 }
@@ -360,7 +364,8 @@ impl Toolbox for Watching {
 fn answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         Just(Answer::Approve),
-        Just(Answer::Always),
+        Just(Answer::Always { scope: GrantScope::Session }),
+        Just(Answer::Always { scope: GrantScope::ForGood }),
         Just(Answer::Reject { reason: None }),
         Just(Answer::Edit { args: json!({"command": "true"}) }),
     ]

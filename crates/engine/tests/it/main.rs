@@ -6,6 +6,7 @@ mod answers;
 mod audit;
 mod crash;
 mod edges;
+mod grants;
 mod policy;
 mod readers;
 mod stops;

@@ -139,8 +139,8 @@ fn line(event: &Event) -> String {
         EventKind::ItemDelta { offset, text, .. } => format!("  {offset}: {text:?}"),
         EventKind::ItemCompleted { item, status } => format!("= {} ({status:?})", full(item)),
         EventKind::InterruptRaised { interrupt } => match &interrupt.ask {
-            Ask::Approval { tool, args, risk, reason, preview, grant } => {
-                format!("? {tool} {args} {risk:?}, {reason}; preview {preview:?}; grant {grant:?}")
+            Ask::Approval { tool, args, risk, reason, preview, grants, .. } => {
+                format!("? {tool} {args} {risk:?}, {reason}; preview {preview:?}; grants {grants:?}")
             }
             Ask::Question { question, .. } => format!("? {question}"),
         },
@@ -151,7 +151,10 @@ fn line(event: &Event) -> String {
         EventKind::StateChanged { change } => match change {
             StateChange::Todos { todos } => format!("todos: {}", todos.len()),
             StateChange::Title { title } => format!("title: {title}"),
-            StateChange::Settings { settings } => format!("settings: grants {:?}", settings.grants),
+            StateChange::Settings { settings } => {
+                let rules: Vec<&str> = settings.grants.iter().map(|grant| grant.rule.as_str()).collect();
+                format!("settings: grants {rules:?}")
+            }
             StateChange::Queue { length, .. } => format!("queue: {length}"),
             StateChange::Reset => "reset".to_owned(),
             StateChange::Undone { redo, files, .. } => {

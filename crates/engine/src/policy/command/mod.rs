@@ -68,6 +68,11 @@ pub(super) enum Stdin {
     Given,
 }
 
+/// Whether a word means itself, without any quotes.
+pub(super) fn is_plain_text(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(word::is_plain)
+}
+
 impl Part {
     /// The program without its folder; empty where there is none, or where nobody can know it.
     pub(super) fn program(&self) -> &str {

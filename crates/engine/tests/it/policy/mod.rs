@@ -1,8 +1,10 @@
 //! What may run: tables of commands under the rules that are shipped.
 //!
 //! - `rules`: rule files, the layers, tools other than commands, grants.
+//! - `kept`: rules that people write by hand.
 //! - `properties`: what holds for all commands.
 
+mod kept;
 mod properties;
 mod rules;
 
@@ -35,7 +37,7 @@ pub(crate) fn tool(name: &str, effect: Effect) -> ToolSpec {
 }
 
 pub(crate) fn granting(grants: &[&str]) -> SessionSettings {
-    SessionSettings { grants: grants.iter().map(|grant| (*grant).to_owned()).collect(), ..SessionSettings::default() }
+    SessionSettings { grants: grants.iter().map(|grant| (*grant).into()).collect(), ..SessionSettings::default() }
 }
 
 pub(crate) fn judge(policy: &Policy, tool: &ToolSpec, args: &Value, settings: &SessionSettings) -> Explanation {

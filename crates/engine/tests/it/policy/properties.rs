@@ -213,7 +213,7 @@ proptest! {
         let command = words.join(joint);
         let said = run(&POLICY, &command, &SessionSettings::default());
         prop_assert_eq!(mark(&said), "ask", "{:?} {:?}", command, said);
-        let settings = SessionSettings { grants: said.grants, ..SessionSettings::default() };
+        let settings = SessionSettings { grants: said.grants.into_iter().map(Into::into).collect(), ..SessionSettings::default() };
         prop_assert_eq!(mark(&run(&POLICY, &command, &settings)), "allow");
     }
 }

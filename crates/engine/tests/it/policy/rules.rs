@@ -188,7 +188,7 @@ fn settings_decide_where_no_rule_speaks() {
 #[test]
 fn files_that_others_run_ask_even_where_changes_do_not() {
     let settings =
-        SessionSettings { confirm_write: false, grants: vec!["write_file".to_owned()], ..SessionSettings::default() };
+        SessionSettings { confirm_write: false, grants: vec!["write_file".into()], ..SessionSettings::default() };
     let policy = shipped();
     let check = |key: &str, text: &str, expected: &str| {
         let said = judge(&policy, &tool("write_file", Effect::Write), &json!({ key: text }), &settings);

@@ -1,0 +1,196 @@
+//! `agentctl grants`: the rules that a person keeps, so as not to be asked again.
+
+use agentd_core::{Timestamp, grant::HeldGrant};
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
+use serde_json::{Value, json};
+
+use crate::{
+    args::Global,
+    complete,
+    daemon::{self, Daemon},
+    exit::Exit,
+    failure::Failure,
+    report::{self, Table},
+};
+
+/// The arguments of `grants`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl grants list                                        all rules, and where they hold
+  agentctl grants list --session 0193a5                       those that hold in one session
+  agentctl grants add 'run_bash_command: cargo test'          this command, in every session
+  agentctl grants add 'run_bash_command: cargo test *'        every command that begins so
+  agentctl grants add write_file --session 0193a5             every file, in one session
+  agentctl grants revoke 2                                    the second of `grants list`
+  agentctl grants revoke 'run_bash_command: cargo test'       by its words
+
+The answer `always` keeps rules too; the question shows them. A change holds at once, also for turns that run. No rule
+beats a denial, and none covers what is of critical risk.")]
+pub(crate) struct GrantsArgs {
+    #[command(subcommand)]
+    command: GrantsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum GrantsCommand {
+    /// List the rules that are kept: for good, and for sessions
+    List {
+        #[command(flatten)]
+        place: Place,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Keep a rule, for good or for a session
+    Add {
+        /// The rule, as a question would show it; ` *` at its end covers all commands that begin so
+        #[arg(value_name = "RULE", required = true, num_args = 1..)]
+        rule: Vec<String>,
+        #[command(flatten)]
+        place: Place,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a rule back
+    Revoke {
+        /// The rule word for word, or its number in `grants list` with the same --session
+        #[arg(value_name = "RULE|N", required = true, num_args = 1..)]
+        rule: Vec<String>,
+        #[command(flatten)]
+        place: Place,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Place {
+    /// In this session; the start of its id is enough
+    #[arg(long, value_name = "ID_OR_PREFIX", add = ArgValueCandidates::new(complete::sessions))]
+    session: Option<String>,
+}
+
+/// Does what was asked.
+pub(crate) async fn handle(global: &Global, args: GrantsArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    match args.command {
+        GrantsCommand::List { place, json } => list(&daemon, place.session.as_deref(), json).await,
+        GrantsCommand::Add { rule, place, json } => {
+            let (rule, session) = (rule.join(" ").trim().to_owned(), place.session(&daemon).await?);
+            daemon.client.add_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
+            done(json, "kept", &rule, session.as_deref())
+        }
+        GrantsCommand::Revoke { rule, place, json } => {
+            let session = place.session(&daemon).await?;
+            let (rule, session) = resolve(&daemon, &rule.join(" "), session).await?;
+            daemon.client.revoke_grant(&rule, session.as_deref(), daemon::CLIENT).await?;
+            done(json, "revoked", &rule, session.as_deref())
+        }
+    }
+}
+
+impl Place {
+    /// The whole id of the session, if one is named.
+    async fn session(&self, daemon: &Daemon) -> anyhow::Result<Option<String>> {
+        Ok(match &self.session {
+            Some(name) => Some(daemon.client.find_session(name).await?.to_string()),
+            None => None,
+        })
+    }
+}
+
+/// The rule that is meant by its words or its number, and where it is kept.
+async fn resolve(daemon: &Daemon, words: &str, session: Option<String>) -> anyhow::Result<(String, Option<String>)> {
+    let Ok(number) = words.trim().parse::<usize>() else { return Ok((words.to_owned(), session)) };
+    let held = daemon.client.grants(session.as_deref()).await?;
+    match number.checked_sub(1).and_then(|at| held.get(at)) {
+        Some(HeldGrant { session_id, grant }) => Ok((grant.rule.clone(), session_id.map(|id| id.to_string()))),
+        None => {
+            Err(Failure::usage(format!("there is no rule {number}; {} kept", report::count(held.len() as u64, "rule")))
+                .hint("`agentctl grants list` shows them with their numbers")
+                .into())
+        }
+    }
+}
+
+async fn list(daemon: &Daemon, session: Option<&str>, json: bool) -> anyhow::Result<Exit> {
+    let held = daemon.client.grants(session).await?;
+    if json {
+        report::json(&held.iter().enumerate().map(as_json).collect::<Vec<_>>())?;
+        return Ok(Exit::Done);
+    }
+    let now = Timestamp::now();
+    let mut table = Table::new(["N", "HOLDS", "KEPT", "BY", "RULE"]);
+    for (at, HeldGrant { session_id, grant }) in held.into_iter().enumerate() {
+        let place = match session_id {
+            Some(id) => format!("session {}", id.to_string().chars().take(13).collect::<String>()),
+            None => "for good".to_owned(),
+        };
+        let kept = grant.at.map_or_else(|| "-".to_owned(), |at| report::ago(at, now));
+        let by = grant.by.unwrap_or_else(|| "-".to_owned());
+        table.row_with_long_end([(at + 1).to_string(), place, kept, by, grant.rule]);
+    }
+    table.print("no rules are kept; the answer `always` keeps some, and `agentctl grants add`")?;
+    Ok(Exit::Done)
+}
+
+fn as_json((at, held): (usize, &HeldGrant)) -> Value {
+    json!({
+        "n": at + 1,
+        "rule": held.grant.rule,
+        "scope": held.scope(),
+        "session_id": held.session_id,
+        "at": held.grant.at,
+        "by": held.grant.by,
+    })
+}
+
+fn done(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Result<Exit> {
+    if json {
+        report::json(&json!({ "status": what, "rule": rule, "session_id": session }))?;
+        return Ok(Exit::Done);
+    }
+    let place = session.map_or_else(|| "for good, in every session".to_owned(), |id| format!("for session {id}"));
+    let verb = if what == "kept" { "kept" } else { "taken back; it was kept" };
+    crate::note(&crate::render::sanitize::clean_line(&format!("{verb} {place}: {rule}")));
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_find_the_keys_they_rely_on() {
+        let grant = agentd_core::grant::Grant {
+            rule: "write_file".into(),
+            at: Some(Timestamp::UNIX_EPOCH),
+            by: Some("agentctl".into()),
+        };
+        let session_id = Some("0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap());
+        let held = [HeldGrant { session_id: None, grant: "edit_file".into() }, HeldGrant { session_id, grant }];
+        insta::assert_json_snapshot!(held.iter().enumerate().map(as_json).collect::<Vec<_>>(), @r#"
+        [
+          {
+            "n": 1,
+            "rule": "edit_file",
+            "scope": "for_good",
+            "session_id": null,
+            "at": null,
+            "by": null
+          },
+          {
+            "n": 2,
+            "rule": "write_file",
+            "scope": "session",
+            "session_id": "0193a5b2-7c1d-7000-8000-000000000002",
+            "at": "1970-01-01T00:00:00Z",
+            "by": "agentctl"
+          }
+        ]
+        "#);
+    }
+}

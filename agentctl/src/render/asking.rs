@@ -1,0 +1,93 @@
+//! A question for a person in words: who asks, why, and what each answer will do. Shared by all that show one.
+
+use agentd_core::{
+    Timestamp,
+    grant::GrantScope,
+    interrupt::{Answer, AskedBy, Interrupt},
+    policy::{Layer, Risk},
+};
+
+use super::sanitize::clean_line;
+use crate::report;
+
+/// The risk in words.
+pub(crate) fn risk(risk: Risk) -> &'static str {
+    match risk {
+        Risk::Low => "low risk",
+        Risk::Medium => "medium risk",
+        Risk::High => "high risk",
+        Risk::Critical => "CRITICAL risk",
+    }
+}
+
+/// For whom it is asked; none where that says nothing.
+pub(crate) fn who(by: &AskedBy) -> String {
+    let agent = match by.agent.as_str() {
+        "main" => "the main agent".to_owned(),
+        other => format!("the agent {}", clean_line(other)),
+    };
+    let title = by.session_title.as_deref().map(|title| format!(" in \"{}\"", clean_line(title)));
+    let client = by.client.as_deref().map(|client| format!(", for {}", clean_line(client)));
+    format!("{agent}{}{}", title.unwrap_or_default(), client.unwrap_or_default())
+}
+
+/// Why it is asked, and which layer and rule made it a question.
+pub(crate) fn why(reason: &str, layer: Option<Layer>, rule: Option<&str>) -> String {
+    let (reason, rule) = (clean_line(reason), clean_line(rule.unwrap_or_default()));
+    let layer = layer.map(|layer| match layer {
+        Layer::Checker => "what is known of the tool",
+        Layer::Global => "a global rule",
+        Layer::Tool => "a rule about the tool",
+        Layer::Default => "the defaults",
+        Layer::Grant => "a kept rule",
+    });
+    match layer {
+        None => reason,
+        // A checker's rule is its reason.
+        Some(layer) if rule.is_empty() || rule == reason => format!("{reason} ({layer})"),
+        Some(layer) => format!("{reason} ({layer}: {rule})"),
+    }
+}
+
+/// What happens where nobody answers, and when.
+pub(crate) fn unanswered(interrupt: &Interrupt, now: Timestamp) -> Option<String> {
+    let deadline = interrupt.deadline?;
+    let left = deadline.duration_since(now).as_millis().max(0);
+    let left = report::span(u64::try_from(left).unwrap_or_default());
+    let then = match &interrupt.on_deadline {
+        Some(Answer::Approve) => "it is approved".to_owned(),
+        Some(Answer::Text { text }) => format!("the answer is {:?}", clean_line(text)),
+        _ => "it is rejected".to_owned(),
+    };
+    Some(format!("unless somebody answers in {left}, {then}"))
+}
+
+/// What became of the rules of an `always`.
+pub(crate) fn kept(scope: GrantScope, rules: &[String]) -> String {
+    let rules: Vec<String> = rules.iter().map(|rule| clean_line(rule)).collect();
+    let place = match scope {
+        GrantScope::Session => "kept for this session",
+        GrantScope::ForGood => "kept for good, in every session",
+    };
+    format!("{place}: {}", rules.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_and_why_is_one_line_without_escapes() {
+        let by = |title: Option<&str>, client: Option<&str>| AskedBy {
+            session_title: title.map(str::to_owned),
+            client: client.map(str::to_owned),
+            ..AskedBy::default()
+        };
+        assert_eq!(who(&by(None, None)), "the main agent");
+        assert_eq!(who(&by(Some("Tidy\u{1b}[2J up"), Some("a\nb"))), "the main agent in \"Tidy up\", for a b");
+        let check = |layer, rule, expected: &str| assert_eq!(why("it runs a command", layer, rule), expected);
+        check(None, None, "it runs a command");
+        check(Some(Layer::Checker), Some("it runs a command"), "it runs a command (what is known of the tool)");
+        check(Some(Layer::Default), Some("confirm_exec is on"), "it runs a command (the defaults: confirm_exec is on)");
+    }
+}

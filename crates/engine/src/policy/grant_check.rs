@@ -1,0 +1,183 @@
+//! Whether a rule that a person writes by hand means anything: one that could never hold is refused with the reason,
+//! rather than kept and wondered about.
+
+use std::path::Path;
+
+use agentd_core::{
+    grant::Grant,
+    policy::{Risk, Verdict},
+    session::SessionSettings,
+    tool::{Effect, ToolSpec},
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    command::{self, take_apart},
+    judge::{Facts, Policy, SHELL_TOOL},
+};
+
+/// How long a rule may be, in bytes.
+const MAX_RULE: usize = 16 * 1024;
+
+/// Why a rule cannot be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnfitGrant {
+    /// What is wrong with it.
+    pub problem: String,
+    /// What to write instead.
+    pub hint: String,
+}
+
+type Checked<T = ()> = Result<T, UnfitGrant>;
+
+fn unfit<T>(problem: impl Into<String>, hint: impl Into<String>) -> Checked<T> {
+    Err(UnfitGrant { problem: problem.into(), hint: hint.into() })
+}
+
+/// Checks a rule against the tools that there are and the rules in force.
+///
+/// # Errors
+/// Why it cannot be kept.
+pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> Checked {
+    if rule.is_empty() || rule.len() > MAX_RULE || rule.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
+        return unfit(
+            format!("a rule is a text of 1 to {MAX_RULE} bytes without control characters"),
+            "write it as the question of an approval shows it",
+        );
+    }
+    let name = rule.split([':', ' ']).next().unwrap_or_default();
+    let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
+        let shown: String = name.chars().take(80).collect();
+        return unfit(format!("there is no tool {shown:?}"), "agentctl tools lists them; a rule begins with one");
+    };
+    let rest = &rule[name.len()..];
+    let by_command = rest.strip_prefix(": ").map(str::trim);
+    match tool.effect {
+        Effect::Execute if name == SHELL_TOOL => match by_command {
+            Some(command) => Check { policy, tool, rule }.command(command),
+            None => unfit(
+                format!("{SHELL_TOOL} runs anything, and nobody can allow anything"),
+                format!(
+                    "name a command: `{SHELL_TOOL}: cargo test`, or the words it begins with: `{SHELL_TOOL}: cargo test *`"
+                ),
+            ),
+        },
+        Effect::Execute => Check { policy, tool, rule }.call(rest, by_command),
+        _ if rest.is_empty() => Ok(()),
+        _ => {
+            unfit(format!("a rule about {name} covers all its calls and names nothing else"), format!("write `{name}`"))
+        }
+    }
+}
+
+struct Check<'a> {
+    policy: &'a Policy,
+    tool: &'a ToolSpec,
+    rule: &'a str,
+}
+
+impl Check<'_> {
+    /// A rule about commands.
+    fn command(&self, text: &str) -> Checked {
+        let (folder, command) = match text.strip_prefix("[in ").and_then(|text| text.split_once("] ")) {
+            Some((folder, command)) => (Some(folder), command),
+            None => (None, text),
+        };
+        if command == "*" || command.is_empty() {
+            return unfit(
+                "a rule that covers every command would be no rule",
+                format!("name the words that commands begin with: `{SHELL_TOOL}: cargo test *`"),
+            );
+        }
+        match command.strip_suffix(" *") {
+            Some(words) => wide(words, folder),
+            None => self.exact(command, folder),
+        }
+    }
+
+    /// A rule about one part of a command, to the letter.
+    fn exact(&self, command: &str, folder: Option<&str>) -> Checked {
+        let parts = take_apart(command);
+        if !parts.iter().any(|part| part.is_static() && part.exact() == command) {
+            let place = folder.map(|folder| format!("[in {folder}] ")).unwrap_or_default();
+            let mut rules: Vec<String> = parts
+                .iter()
+                .filter(|part| part.is_static() && !part.transparent)
+                .map(|part| format!("`{SHELL_TOOL}: {place}{}`", part.exact()))
+                .collect();
+            rules.dedup();
+            return match rules.as_slice() {
+                [] => unfit(
+                    "what this would run cannot be known beforehand, so no rule can name it",
+                    "write the command without variables, substitutions and patterns",
+                ),
+                [one] => unfit("a command is named in its normal form", format!("write {one}")),
+                several => unfit(
+                    "a rule covers one part of a command, not several",
+                    format!("keep one rule for each: {}", several.join(", ")),
+                ),
+            };
+        }
+        let mut arguments = Map::from_iter([("command".to_owned(), json!(command))]);
+        if let Some(folder) = folder {
+            arguments.insert("directory".to_owned(), json!(folder));
+        }
+        self.may_hold(&Value::Object(arguments))
+    }
+
+    /// A rule about one call of another tool that runs something.
+    fn call(&self, rest: &str, by_command: Option<&str>) -> Checked {
+        let name = &self.tool.name;
+        if let Some(command) = by_command.filter(|command| !command.is_empty()) {
+            return self.may_hold(&json!({ "command": command }));
+        }
+        match serde_json::from_str::<Map<String, Value>>(rest.trim()) {
+            Ok(arguments) if !arguments.is_empty() => {
+                let arguments = Value::Object(arguments);
+                let exact = format!("{name} {arguments}");
+                if exact != self.rule {
+                    return unfit("a call is named in its normal form", format!("write `{exact}`"));
+                }
+                self.may_hold(&arguments)
+            }
+            _ => unfit(
+                format!("{name} runs something, and is allowed call by call"),
+                format!("write its arguments: `{name} {{\"…\": \"…\"}}`"),
+            ),
+        }
+    }
+
+    /// Whether the rules in force leave room for it.
+    fn may_hold(&self, arguments: &Value) -> Checked {
+        let settings = SessionSettings::default();
+        let kept = [Grant::from(self.rule)];
+        let roots: [&Path; 0] = [];
+        let arguments = arguments.to_string();
+        let facts = Facts { tool: self.tool, arguments: &arguments, settings: &settings, roots: &roots, kept: &kept };
+        match self.policy.judge(&facts).verdict {
+            Verdict::Deny { reason } => unfit(
+                format!("the rules deny it, and no grant beats a denial: {reason}"),
+                "change hitl_rules.yaml first",
+            ),
+            Verdict::Ask { risk: Risk::Critical, reason } => unfit(
+                format!("it is of critical risk, and nobody can allow that beforehand: {reason}"),
+                "answer when it is asked",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A rule about all commands that begin with these words.
+fn wide(words: &str, folder: Option<&str>) -> Checked {
+    if folder.is_some() {
+        return unfit("a rule that ends in ` *` holds in every folder", "leave `[in …]` away");
+    }
+    match words.split_ascii_whitespace().find(|word| !command::is_plain_text(word)) {
+        None => Ok(()),
+        Some(word) => unfit(
+            format!("`{word}` is no plain word: quotes, variables and patterns cannot stand before ` *`"),
+            format!("write plain words and one `*` at the end: `{SHELL_TOOL}: cargo test *`"),
+        ),
+    }
+}

@@ -1,0 +1,360 @@
+//! Rules that people keep: how far they reach, and that they hold and cease to hold at once.
+
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{
+    audit::AuditFact,
+    error::ErrorKind,
+    event::{Event, EventKind},
+    grant::GrantScope,
+    interrupt::{Answer, AnsweredBy, Interrupt},
+    turn::{OnInterrupt, StartTurn, StopReason},
+};
+use agentd_engine::{EngineConfig, SessionHandle, StartedTurn, Subscription};
+use agentd_testkit::scripted::{Play, calls, says};
+use serde_json::{Value, json};
+
+use crate::{
+    policy::compiled,
+    world::{World, input, run, soon, to_end, until},
+};
+
+const MAKE: &str = "launch: make";
+
+fn make() -> Play {
+    calls(&[("launch", json!({"command": "make"}))])
+}
+
+/// Starts a turn and waits for its first question.
+async fn asked(session: &SessionHandle) -> (StartedTurn, Interrupt) {
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    let interrupt = question(&mut started.events).await;
+    (started, interrupt)
+}
+
+async fn question(events: &mut Subscription) -> Interrupt {
+    let event = until(events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    (**interrupt).clone()
+}
+
+fn asks(events: &[Arc<Event>]) -> usize {
+    events.iter().filter(|event| matches!(event.kind, EventKind::InterruptRaised { .. })).count()
+}
+
+async fn answer(session: &SessionHandle, interrupt: &Interrupt, answer: Answer) -> Result<(), ErrorKind> {
+    session.answer(interrupt.id, answer, "phone".to_owned()).await.map_err(|error| error.kind())
+}
+
+async fn rules(world: &World) -> Vec<(GrantScope, String)> {
+    let held = world.engine.grants(None).await.unwrap();
+    held.into_iter().map(|held| (held.scope(), held.grant.rule)).collect()
+}
+
+#[tokio::test]
+async fn what_is_kept_for_good_holds_in_every_session_and_after_a_restart() {
+    let world = World::new([make(), says("Made."), make(), says("Made again.")]);
+    let (one, other) = (world.session().await, world.session().await);
+    let (mut started, interrupt) = asked(&one).await;
+    answer(&one, &interrupt, Answer::Always { scope: GrantScope::ForGood }).await.unwrap();
+    assert_eq!(asks(&to_end(&mut started.events).await.0), 0);
+    run(&other, "Again!").await;
+    assert_eq!(world.tools.ran().len(), 2);
+    let held = world.engine.grants(None).await.unwrap();
+    assert_eq!((held.len(), held[0].scope(), held[0].grant.rule.as_str()), (1, GrantScope::ForGood, MAKE));
+    assert_eq!(held[0].grant.by.as_deref(), Some("phone"));
+    assert!(held[0].grant.at.is_some());
+
+    let next = world.restarted([make(), says("Made once more.")]);
+    next.engine.recover().await.unwrap();
+    run(&next.session().await, "Once more!").await;
+    assert_eq!(next.tools.ran().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_kept_for_a_session_holds_there_alone() {
+    let world = World::new([make(), says("Made."), make(), says("Again."), make()]);
+    let (one, other) = (world.session().await, world.session().await);
+    let (mut started, interrupt) = asked(&one).await;
+    answer(&one, &interrupt, Answer::Always { scope: GrantScope::Session }).await.unwrap();
+    to_end(&mut started.events).await;
+    run(&one, "Again!").await;
+    assert_eq!(rules(&world).await, [(GrantScope::Session, MAKE.to_owned())]);
+    assert_eq!(world.engine.grants(Some(other.id())).await.unwrap(), []);
+    asked(&other).await;
+}
+
+/// A crash at any point of the journal: the rule is there if and only if its answer is.
+#[tokio::test]
+async fn a_rule_that_is_kept_for_good_is_as_durable_as_its_answer() {
+    let world = World::new([make(), says("Made.")]);
+    let session = world.session().await;
+    let (mut started, interrupt) = asked(&session).await;
+    answer(&session, &interrupt, Answer::Always { scope: GrantScope::ForGood }).await.unwrap();
+    to_end(&mut started.events).await;
+    let events = world.store.events_of(session.id());
+    let answered = |event: &Arc<Event>| matches!(event.kind, EventKind::InterruptResolved { .. });
+    for length in 1..=events.len() {
+        let store = world.store.copy_prefix(session.id(), length);
+        let next = World::on(store, EngineConfig::default(), [says("I see.")]);
+        next.engine.recover().await.unwrap();
+        let expected = usize::from(events[..length].iter().any(answered));
+        assert_eq!(rules(&next).await.len(), expected, "after {length} events");
+    }
+}
+
+#[tokio::test]
+async fn rules_come_and_go_while_a_turn_runs() {
+    for for_good in [true, false] {
+        let held = || calls(&[("hold", json!({}))]);
+        let world = World::new([held(), make(), held(), make(), says("Done.")]);
+        let session = world.session().await;
+        let place = (!for_good).then(|| session.id());
+        let mut started = session.start_turn(input("Go!")).await.unwrap();
+        soon("the first to begin", world.tools.began(1)).await;
+        world.engine.add_grant(place, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
+        world.tools.release(1);
+        // Nobody is asked: it was allowed after the turn had begun.
+        soon("the third to begin", world.tools.began(3)).await;
+        world.engine.revoke_grant(place, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
+        world.tools.release(1);
+        let interrupt = question(&mut started.events).await;
+        assert_eq!(world.tools.ran().len(), 3, "{:?}", world.tools.ran());
+        answer(&session, &interrupt, Answer::Reject { reason: None }).await.unwrap();
+        to_end(&mut started.events).await;
+        let gone = world.engine.revoke_grant(place, MAKE.to_owned(), "phone".to_owned()).await.unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::NotFound);
+        assert!(gone.hint().is_some());
+    }
+}
+
+#[tokio::test]
+async fn settings_leave_rules_as_they_are() {
+    let world = World::new([make(), says("Made.")]);
+    let session = world.session().await;
+    world.engine.add_grant(Some(session.id()), MAKE.to_owned(), "phone".to_owned()).await.unwrap();
+    session.configure(world.engine.session_defaults()).await.unwrap();
+    run(&session, "Go!").await;
+    assert_eq!(world.tools.ran().len(), 1);
+}
+
+/// What a person said of a call is not overtaken by a rule that was kept later.
+#[tokio::test]
+async fn an_answer_stands_though_a_rule_would_let_the_call_run_by_now() {
+    let check = async |given: Answer, expected: &[&str]| {
+        let world = World::new([make()]);
+        let session = world.session().await;
+        let (_started, interrupt) = asked(&session).await;
+        let next = world.restarted([says("I see.")]);
+        next.engine.recover().await.unwrap();
+        next.engine.add_grant(None, MAKE.to_owned(), "phone".to_owned()).await.unwrap();
+        let session = next.engine.session(session.id()).await.unwrap();
+        let mut events = session.subscribe(0).await.unwrap();
+        answer(&session, &interrupt, given).await.unwrap();
+        to_end(&mut events).await;
+        assert_eq!(next.tools.ran(), expected);
+    };
+    check(Answer::Reject { reason: None }, &[]).await;
+    check(Answer::Edit { args: json!({"command": "make test"}) }, &[r#"launch {"command":"make test"}"#]).await;
+    check(Answer::Approve, &[r#"launch {"command":"make"}"#]).await;
+}
+
+#[tokio::test]
+async fn where_no_rule_is_exact_always_is_no_answer() {
+    let world = World::new([calls(&[("launch", json!({}))]), says("Done.")]);
+    let session = world.session().await;
+    let (mut started, interrupt) = asked(&session).await;
+    for scope in [GrantScope::Session, GrantScope::ForGood] {
+        assert_eq!(answer(&session, &interrupt, Answer::Always { scope }).await, Err(ErrorKind::InvalidInput));
+    }
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
+    to_end(&mut started.events).await;
+    assert_eq!((world.tools.ran().len(), rules(&world).await.len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_question_says_who_asks_and_why() {
+    let world = World::new([make()]);
+    let session = world.session().await;
+    session.rename("The house".to_owned()).await.unwrap();
+    let (_started, interrupt) = asked(&session).await;
+    let by = &interrupt.asked_by;
+    assert_eq!(
+        (by.agent.as_str(), by.session_title.as_deref(), by.client.as_deref()),
+        ("main", Some("The house"), Some("test"))
+    );
+    let asked = serde_json::to_value(&interrupt).unwrap();
+    assert_eq!((&asked["layer"], &asked["grants"]), (&json!("default"), &json!([MAKE])));
+    assert_eq!(asked["rule"], "the session's confirm_exec is on");
+}
+
+const RULES: &str = "
+global:
+  risk_patterns:
+    critical: {patterns: [wipe], action: require_approval, reason: it wipes}
+tools:
+  launch: {patterns: {high_risk: [forbidden]}, actions: {high_risk: deny}}
+  look: {patterns: {medium_risk: [secret]}, actions: {medium_risk: require_approval}}
+";
+
+fn ruled(script: impl IntoIterator<Item = Play>) -> World {
+    World::with(EngineConfig { policy: Arc::new(compiled(RULES)), ..EngineConfig::default() }, script)
+}
+
+fn edit(command: &str) -> Answer {
+    Answer::Edit { args: json!({ "command": command }) }
+}
+
+#[tokio::test]
+async fn an_edit_that_the_rules_deny_is_refused_and_the_question_waits_on() {
+    let world = ruled([make(), says("Done.")]);
+    let session = world.session().await;
+    let (mut started, interrupt) = asked(&session).await;
+    let denied = [
+        json!({"command": "forbidden"}),
+        json!({"command": "make", "more": {"deep": ["x forbidden y"]}}),
+        json!({"forbidden": "make", "command": "forbidden"}),
+    ];
+    for args in denied {
+        let refused = session.answer(interrupt.id, Answer::Edit { args }, "phone".to_owned()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+        assert!(refused.to_string().contains("denied") && refused.hint().is_some(), "{refused}");
+        assert_eq!(world.engine.interrupts(None).await.unwrap(), std::slice::from_ref(&interrupt));
+    }
+    // What would ask is approved by who wrote it, also at critical risk, and keeps nothing.
+    answer(&session, &interrupt, edit("wipe the table")).await.unwrap();
+    to_end(&mut started.events).await;
+    assert_eq!(world.tools.ran(), [r#"launch {"command":"wipe the table"}"#]);
+    assert_eq!(rules(&world).await, []);
+}
+
+/// The gate itself judges the edit too, by the rules that hold for the turn.
+#[tokio::test]
+async fn an_edit_cannot_pass_the_gate_by_a_change_of_the_rules() {
+    let world = ruled([make(), says("Then not.")]);
+    let session = world.session().await;
+    let (mut started, interrupt) = asked(&session).await;
+    world.engine.reconfigure(EngineConfig::default());
+    answer(&session, &interrupt, edit("forbidden")).await.unwrap();
+    let (events, result) = to_end(&mut started.events).await;
+    assert!(world.tools.ran().is_empty());
+    assert_eq!((result.denials.len(), result.tool_used), (1, false));
+    assert!(result.denials[0].reason.contains("the rules deny that"), "{:?}", result.denials);
+    let told = |kind: &EventKind| matches!(kind, EventKind::Warning { code, .. } if code == "edit_denied");
+    assert!(events.iter().any(|event| told(&event.kind)));
+    assert!(
+        world.model.requests().last().unwrap().messages.iter().any(|m| format!("{m:?}").contains("the rules deny"))
+    );
+}
+
+/// Calls that only look run at once, and so do their questions.
+fn three_looks() -> Play {
+    let look = |n: u32| ("look", json!({"path": format!("secret {n}")}));
+    calls(&[look(1), look(2), look(3)])
+}
+
+#[tokio::test]
+async fn questions_of_calls_that_run_at_once_are_answered_in_any_order() {
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    for order in orders {
+        let world = ruled([three_looks(), says("Looked.")]);
+        let session = world.session().await;
+        let (mut started, first) = asked(&session).await;
+        let mut waiting = vec![first];
+        while waiting.len() < 3 {
+            waiting.push(question(&mut started.events).await);
+        }
+        assert_eq!(world.engine.interrupts(None).await.unwrap(), waiting);
+        waiting.sort_by_key(|interrupt| serde_json::to_value(interrupt).unwrap()["args"]["path"].to_string());
+        let answers = [
+            Answer::Approve,
+            Answer::Reject { reason: Some("not this".to_owned()) },
+            Answer::Edit { args: json!({"path": "open"}) },
+        ];
+        for at in order {
+            answer(&session, &waiting[at], answers[at].clone()).await.unwrap();
+            assert_eq!(answer(&session, &waiting[at], Answer::Approve).await, Err(ErrorKind::Conflict), "once");
+        }
+        let (_, result) = to_end(&mut started.events).await;
+        let mut ran = world.tools.ran();
+        ran.sort();
+        assert_eq!(ran, [r#"look {"path":"open"}"#, r#"look {"path":"secret 1"}"#], "{order:?}");
+        assert_eq!((result.stop_reason, result.denials.len()), (StopReason::Completed, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_question_has_its_own_deadline() {
+    let config = EngineConfig {
+        policy: Arc::new(compiled(RULES)),
+        interrupt_deadline: Some(Duration::from_secs(60)),
+        ..EngineConfig::default()
+    };
+    let world = World::with(config, [three_looks(), says("Looked.")]);
+    let session = world.session().await;
+    let (mut started, first) = asked(&session).await;
+    answer(&session, &first, Answer::Approve).await.unwrap();
+    world.clock.advance(Duration::from_secs(61));
+    tokio::time::advance(Duration::from_secs(61)).await;
+    let (events, result) = to_end(&mut started.events).await;
+    let by = |by: fn(&AnsweredBy) -> bool| {
+        let given = |kind: &EventKind| matches!(kind, EventKind::InterruptResolved { by: who, .. } if by(who));
+        events.iter().filter(|event| given(&event.kind)).count()
+    };
+    assert_eq!((by(|by| *by == AnsweredBy::Deadline), result.denials.len()), (2, 2));
+    assert_eq!(world.tools.ran().len(), 1);
+}
+
+#[tokio::test]
+async fn a_denial_beats_every_grant_and_every_answer_for_all() {
+    for on_interrupt in [OnInterrupt::Wait, OnInterrupt::Approve, OnInterrupt::Deny, OnInterrupt::Fail] {
+        let world = ruled([calls(&[("launch", json!({"command": "forbidden"}))]), says("Then not.")]);
+        let session = world.session().await;
+        let refused =
+            world.engine.add_grant(None, "launch: forbidden".to_owned(), "phone".to_owned()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+        // As if it had been kept before the rules became strict.
+        use agentd_core::ports::Store as _;
+        world.store.keep_grant("launch: forbidden".into()).await.unwrap();
+        world.engine.recover().await.unwrap();
+        let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Go!") }).await.unwrap();
+        let (events, result) = to_end(&mut started.events).await;
+        assert_eq!((world.tools.ran().len(), asks(&events)), (0, 0));
+        assert_eq!((result.stop_reason, result.denials.len()), (StopReason::Completed, 1), "{on_interrupt:?}");
+        assert_ne!(Value::from(result.denials[0].reason.clone()), Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn the_audit_log_hears_of_every_rule_that_comes_or_goes() {
+    let world = World::new([make(), says("Made.")]);
+    let session = world.session().await;
+    let (mut started, interrupt) = asked(&session).await;
+    answer(&session, &interrupt, Answer::Always { scope: GrantScope::ForGood }).await.unwrap();
+    to_end(&mut started.events).await;
+    let (id, tablet) = (Some(session.id()), || "tablet".to_owned());
+    world.engine.add_grant(id, "change".to_owned(), tablet()).await.unwrap();
+    world.engine.revoke_grant(id, "change".to_owned(), tablet()).await.unwrap();
+    world.engine.revoke_grant(None, MAKE.to_owned(), tablet()).await.unwrap();
+    let told = |fact: &AuditFact| match fact {
+        AuditFact::GrantAdded { rule, scope, by } => Some(format!("+ {rule} {scope} {by:?}")),
+        AuditFact::GrantRevoked { rule, scope, by } => Some(format!("- {rule} {scope} {by:?}")),
+        _ => None,
+    };
+    let told: Vec<String> = world.audit.entries().iter().filter_map(|entry| told(&entry.fact)).collect();
+    assert_eq!(
+        told,
+        [
+            r#"+ launch: make for_good Client("phone")"#,
+            r#"+ change session Client("tablet")"#,
+            r#"- change session Client("tablet")"#,
+            r#"- launch: make for_good Client("tablet")"#,
+        ]
+    );
+    // What the log cannot take is not allowed; what is taken back waits for nothing.
+    world.engine.add_grant(id, "change".to_owned(), tablet()).await.unwrap();
+    world.audit.break_it(true);
+    assert!(world.engine.add_grant(None, "change".to_owned(), tablet()).await.is_err());
+    world.engine.revoke_grant(id, "change".to_owned(), tablet()).await.unwrap();
+    assert_eq!(rules(&world).await, []);
+}

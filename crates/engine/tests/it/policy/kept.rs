@@ -1,0 +1,84 @@
+//! Rules that people write by hand: what could never hold is refused, with what to write instead.
+
+use agentd_core::tool::{Effect, ToolSpec};
+use agentd_engine::policy::{SHELL_TOOL, check_grant};
+use serde_json::json;
+
+use super::{compiled, granting, judge, mark, run, shipped, tool};
+
+fn tools() -> Vec<ToolSpec> {
+    vec![
+        tool("deploy", Effect::Execute),
+        tool("read_file", Effect::Read),
+        tool(SHELL_TOOL, Effect::Execute),
+        tool("write_file", Effect::Write),
+    ]
+}
+
+#[test]
+fn rules_that_can_hold_are_taken() {
+    let policy = shipped();
+    let check = |rule: &str| assert_eq!(check_grant(&policy, rule, &tools()), Ok(()), "{rule}");
+    check("write_file");
+    check("read_file");
+    check("run_bash_command: cargo test");
+    check("run_bash_command: git commit -m 'two words'");
+    check("run_bash_command: [in /project] make");
+    check("run_bash_command: cargo test *");
+    check("run_bash_command: npm *");
+    check("deploy: make");
+    check(r#"deploy {"to":"test"}"#);
+}
+
+#[test]
+fn rules_that_can_never_hold_are_refused_with_what_to_write_instead() {
+    let policy = shipped();
+    let check = |rule: &str, problem: &str, hint: &str| {
+        let unfit = check_grant(&policy, rule, &tools()).expect_err(rule);
+        assert!(unfit.problem.contains(problem) && unfit.hint.contains(hint), "{rule}: {unfit:?}");
+    };
+    check("", "1 to", "approval");
+    check("write\u{1b}[2J_file", "control characters", "approval");
+    check(&format!("run_bash_command: {}", "x".repeat(20_000)), "bytes", "approval");
+    check("write_flie", "no tool \"write_flie\"", "agentctl tools");
+    check("*", "no tool", "agentctl tools");
+    check("cargo test", "no tool \"cargo\"", "begins with one");
+    check("write_file *.md", "all its calls", "`write_file`");
+    check("run_bash_command", "anything", "name a command");
+    check(r#"run_bash_command {"command":"ls"}"#, "anything", "name a command");
+    check("run_bash_command: *", "every command", "cargo test *");
+    check("run_bash_command:  ", "every command", "cargo test *");
+    check("run_bash_command: [in /project] make *", "every folder", "[in …]");
+    check("run_bash_command: git 'commit' *", "no plain word", "plain words");
+    check("run_bash_command: a; b *", "no plain word", "plain words");
+    check("run_bash_command: make  \"all\"", "normal form", "`run_bash_command: make all`");
+    check("run_bash_command: make && git push", "one part", "`run_bash_command: make`, `run_bash_command: git push`");
+    check("run_bash_command: rm $FILE", "cannot be known", "without variables");
+    check("run_bash_command: shutdown now", "deny", "hitl_rules.yaml");
+    check("run_bash_command: rm -rf /", "critical", "when it is asked");
+    check("deploy", "call by call", "deploy {");
+    check("deploy *", "call by call", "deploy {");
+    check(r#"deploy {"to": "test"}"#, "normal form", r#"`deploy {"to":"test"}`"#);
+    let rules = compiled("tools: {deploy: {patterns: {high_risk: [prod]}, actions: {high_risk: deny}}}");
+    let unfit = check_grant(&rules, r#"deploy {"to":"prod"}"#, &tools()).unwrap_err();
+    assert!(unfit.problem.contains("deny"), "{unfit:?}");
+}
+
+#[test]
+fn what_a_question_proposes_can_be_kept_by_hand() {
+    let policy = shipped();
+    let none = granting(&[]);
+    for command in
+        ["make && git push origin main", "FOO='a b' make > out.txt", "cp 'a b' c", "(cd x; make)", "make | tee log"]
+    {
+        let said = run(&policy, command, &none);
+        assert!(!said.grants.is_empty(), "{command}: {said:?}");
+        for rule in &said.grants {
+            assert_eq!(check_grant(&policy, rule, &tools()), Ok(()), "{command}");
+        }
+        let rules: Vec<&str> = said.grants.iter().map(String::as_str).collect();
+        assert_eq!(mark(&run(&policy, command, &granting(&rules))), "allow", "{command}: {rules:?}");
+    }
+    let said = judge(&policy, &tool("deploy", Effect::Execute), &json!({"to": "test", "n": [1, "ä"]}), &none);
+    assert_eq!(check_grant(&policy, &said.grants[0], &tools()), Ok(()));
+}

@@ -1,0 +1,251 @@
+//! Rules that people keep, through real daemons and clients: how far they reach, and what no rule can do.
+
+use agentd_core::{error::ErrorKind, event::EventKind, interrupt::Answer};
+use agentd_proto::client::{ClientErrorKind, NewSession, SessionChoice};
+use agentd_testkit::{
+    daemon::{Output, Running, TempDaemon, TempHome},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{Events as _, World, tool_texts, turn};
+
+/// A command that asks, and tells afterwards that it ran.
+fn touch(name: &str) -> Reply {
+    command(&format!("touch {name}"))
+}
+
+fn command(command: &str) -> Reply {
+    Reply::tool_call("run_bash_command", json!({ "command": command }))
+}
+
+/// A turn that waits for an approval, its client, and the interrupt.
+async fn waiting(world: &World, more: &[&str]) -> (Running, Value) {
+    let args = ["run", "Do it", "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut running = world.daemon.spawn_agentctl(args.iter().chain(more));
+    let (raised, _) = running.event("interrupt_raised").await;
+    (running, raised["interrupt"].clone())
+}
+
+async fn agentctl(world: &World, args: &[&str]) -> Output {
+    world.daemon.agentctl(args).await
+}
+
+async fn answer(world: &World, interrupt: &Value, words: &[&str]) -> Output {
+    world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(words)).await
+}
+
+async fn grants(world: &World, more: &[&str]) -> Vec<Value> {
+    let listed = world.daemon.agentctl(["grants", "list", "--json"].iter().chain(more)).await.exits(0).json();
+    listed.as_array().unwrap().clone()
+}
+
+/// Runs a turn that nobody attends: it is refused what would ask.
+async fn unattended(world: &World, more: &[&str]) -> Value {
+    let args = ["run", "Do it", "--on-interrupt", "deny", "--output", "json"];
+    world.daemon.agentctl(args.iter().chain(more)).await.json()
+}
+
+fn denials(result: &Value) -> usize {
+    result["denials"].as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn a_rule_for_the_session_holds_there_and_nowhere_else() {
+    let world = World::start().await;
+    world.model.reply(touch("a")).reply(Reply::text("Touched."));
+    let (running, interrupt) = waiting(&world, &[]).await;
+    assert_eq!(interrupt["grants"], json!(["run_bash_command: touch a"]), "{interrupt:#}");
+    assert_eq!((&interrupt["layer"], &interrupt["asked_by"]["client"]), (&json!("default"), &json!("agentctl")));
+    let answered = answer(&world, &interrupt, &["always"]).await.exits(0);
+    answered.says(&["kept for this session: run_bash_command: touch a"]);
+    running.output(Vec::new()).await.exits(0);
+
+    let session = interrupt["session_id"].as_str().unwrap();
+    world.model.reply(touch("a")).reply(Reply::text("Again."));
+    assert_eq!(denials(&unattended(&world, &["--session", session]).await), 0);
+    // Not another command, and not in another session.
+    world.model.reply(touch("b")).reply(Reply::text("No."));
+    assert_eq!(denials(&unattended(&world, &["--session", session]).await), 1);
+    world.model.reply(touch("a")).reply(Reply::text("No."));
+    assert_eq!(denials(&unattended(&world, &[]).await), 1);
+
+    let [kept] = grants(&world, &[]).await.try_into().unwrap();
+    assert_eq!((&kept["scope"], &kept["session_id"]), (&json!("session"), &interrupt["session_id"]));
+    assert_eq!((&kept["rule"], &kept["by"]), (&json!("run_bash_command: touch a"), &json!("agentctl")));
+    assert!(kept["at"].is_string(), "{kept}");
+}
+
+#[tokio::test]
+async fn a_rule_for_good_outlives_the_daemon_and_holds_everywhere_until_it_is_revoked() {
+    let mut world = World::start().await;
+    world.model.reply(touch("a")).reply(Reply::text("Touched."));
+    let (running, interrupt) = waiting(&world, &[]).await;
+    let answered = answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
+    answered.says(&["kept for good, in every session: run_bash_command: touch a"]);
+    running.output(Vec::new()).await.exits(0);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+
+    world.model.reply(touch("a")).reply(Reply::text("Again."));
+    assert_eq!(denials(&unattended(&world, &[]).await), 0);
+    let human = agentctl(&world, &["grants", "list"]).await.exits(0).stdout;
+    assert!(human.contains("for good") && human.contains("run_bash_command: touch a"), "{human}");
+    agentctl(&world, &["grants", "revoke", "2"]).await.exits(2).says(&["1 rule", "hint:"]);
+    agentctl(&world, &["grants", "revoke", "1"]).await.exits(0).says(&["run_bash_command: touch a"]);
+    agentctl(&world, &["grants", "revoke", "run_bash_command: touch a"]).await.exits(2).says(&["hint:"]);
+    assert!(grants(&world, &[]).await.is_empty());
+    world.model.reply(touch("a")).reply(Reply::text("No."));
+    assert_eq!(denials(&unattended(&world, &[]).await), 1);
+}
+
+#[tokio::test]
+async fn a_rule_that_is_revoked_does_not_hold_for_the_next_call_of_a_running_turn() {
+    let world = World::start().await;
+    let rule = "run_bash_command: touch a";
+    agentctl(&world, &["grants", "add", rule]).await.exits(0);
+    let ask = Reply::tool_call("ask_human", json!({"question": "Shall I go on?"}));
+    world.model.reply(touch("a")).reply(ask).reply(touch("a")).reply(Reply::text("Well."));
+    // The question holds the turn while the rule is taken back.
+    let (mut running, question) = waiting(&world, &[]).await;
+    assert_eq!(question["kind"], "question", "the first call asked nobody: {question:#}");
+    agentctl(&world, &["grants", "revoke", rule]).await.exits(0);
+    answer(&world, &question, &["yes"]).await.exits(0);
+    let (raised, _) = running.event("interrupt_raised").await;
+    assert_eq!(raised["interrupt"]["grants"], json!([rule]));
+    answer(&world, &raised["interrupt"], &["reject"]).await.exits(0);
+    running.output(Vec::new()).await.exits(5);
+}
+
+#[tokio::test]
+async fn a_compound_command_keeps_a_rule_for_each_part() {
+    let world = World::start().await;
+    world.model.reply(command("touch a && ls && touch b")).reply(Reply::text("Touched."));
+    let (running, interrupt) = waiting(&world, &[]).await;
+    let rules = ["run_bash_command: touch a", "run_bash_command: touch b"];
+    assert_eq!(interrupt["grants"], json!(rules));
+    let shown = agentctl(&world, &["interrupts", &interrupt["id"].as_str().unwrap()[..18]]).await.exits(0).stdout;
+    for words in
+        rules.iter().chain(&["touch a && ls && touch b", "medium risk", "confirm_exec", "the main agent", "--for-good"])
+    {
+        assert!(shown.contains(words), "{words} is missing in {shown}");
+    }
+    answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
+    running.output(Vec::new()).await.exits(0);
+    let kept: Vec<Value> = grants(&world, &[]).await.into_iter().map(|kept| kept["rule"].clone()).collect();
+    assert_eq!(kept, rules);
+    // Each part alone, and in another order; but nothing beside them.
+    world.model.reply(command("touch b; touch a")).reply(Reply::text("Again."));
+    assert_eq!(denials(&unattended(&world, &[]).await), 0);
+    world.model.reply(command("touch b; touch c")).reply(Reply::text("No."));
+    assert_eq!(denials(&unattended(&world, &[]).await), 1);
+}
+
+/// A daemon with these rules.
+async fn ruled(rules: &str) -> World {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/hitl_rules.yaml", rules);
+    let daemon = TempDaemon::start_in(home).await;
+    World { model, daemon }
+}
+
+const DENY_B: &str = "tools: {run_bash_command: {deny: [touch b]}}";
+
+#[tokio::test]
+async fn a_denial_beats_every_rule_that_is_kept() {
+    let world = World::start().await;
+    for rule in ["run_bash_command: touch b", "run_bash_command: touch *"] {
+        agentctl(&world, &["grants", "add", rule]).await.exits(0);
+    }
+    let World { model, mut daemon } = world;
+    daemon.write("config/hitl_rules.yaml", DENY_B);
+    daemon.kill9().await;
+    daemon.restart().await;
+    let world = World { model, daemon };
+    for on_interrupt in ["deny", "approve", "fail"] {
+        world.model.reply(command("touch a && touch b")).reply(Reply::text("Then not."));
+        let args = ["run", "Do it", "--on-interrupt", on_interrupt, "--output", "json"];
+        // It goes on, and who asked is told: by the list and by the exit code.
+        let result = agentctl(&world, &args).await.exits(5).json();
+        assert_eq!((denials(&result), &result["text"]), (1, &json!("Then not.")), "{on_interrupt}: {result:#}");
+        assert!(result["denials"][0]["reason"].as_str().unwrap().contains("never run"), "{result:#}");
+    }
+    let refused = agentctl(&world, &["grants", "add", "run_bash_command: touch b"]).await.exits(2);
+    refused.says(&["deny", "hint:"]);
+}
+
+#[tokio::test]
+async fn an_approval_that_nobody_can_give_fails_the_run_or_is_listed() {
+    let world = World::start().await;
+    world.model.reply(touch("a"));
+    let args = ["run", "Do it", "--output", "json", "--on-interrupt"];
+    let failed = world.daemon.agentctl(args.iter().chain(&["fail"])).await.exits(5).json();
+    assert_eq!((&failed["stop_reason"], denials(&failed)), (&json!("denied"), 1), "{failed:#}");
+    assert_eq!(failed["denials"][0]["tool"], "run_bash_command");
+    world.model.reply(touch("a")).reply(Reply::text("Then not."));
+    let denied = world.daemon.agentctl(args.iter().chain(&["deny"])).await.exits(5).json();
+    assert_eq!((&denied["stop_reason"], denials(&denied)), (&json!("completed"), 1), "{denied:#}");
+    assert_eq!(denied["text"], "Then not.");
+}
+
+#[tokio::test]
+async fn an_edit_into_what_is_denied_is_refused_and_the_question_waits_on() {
+    let world = ruled(DENY_B).await;
+    world.model.reply(touch("a")).reply(Reply::text("Done."));
+    let (running, interrupt) = waiting(&world, &[]).await;
+    for hidden in
+        ["touch b", "touch 'b'", "true && t\"ouch\" b", "sh -c 'touch b'", "env X=1 touch b", "echo $(touch b)"]
+    {
+        let args = json!({ "command": hidden }).to_string();
+        answer(&world, &interrupt, &["edit", "--args", &args]).await.exits(2).says(&["denied", "never run", "hint:"]);
+    }
+    let edited = json!({"command": "touch c"}).to_string();
+    answer(&world, &interrupt, &["edit", "--args", &edited]).await.exits(0);
+    running.output(Vec::new()).await.exits(0);
+    assert!(tool_texts(world.model.requests().last().unwrap()).contains("changed the arguments"));
+    let session = interrupt["session_id"].as_str().unwrap();
+    let listed = agentctl(&world, &["grants", "list", "--session", session, "--json"]).await.exits(0).json();
+    assert_eq!(listed, json!([]), "an edit keeps nothing");
+}
+
+#[tokio::test]
+async fn of_two_clients_the_first_answer_wins_and_the_second_is_told() {
+    let world = World::start().await;
+    world.model.reply(touch("a")).reply(Reply::text("Touched."));
+    let (one, other) = (world.client().await, world.client().await);
+    let mut stream = one.turn(turn(SessionChoice::New(NewSession::default()), "Do it")).await.unwrap();
+    let events = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let EventKind::InterruptRaised { interrupt } = &events.last().unwrap().kind else { panic!() };
+    let reject = Answer::Reject { reason: None };
+    // At the same moment: exactly one of them is taken.
+    let both =
+        tokio::join!(one.answer(interrupt.id, &Answer::Approve, "one"), other.answer(interrupt.id, &reject, "other"));
+    let refused = match both {
+        (Ok(()), Err(error)) | (Err(error), Ok(())) => error,
+        both => panic!("both or neither was taken: {both:?}"),
+    };
+    assert_eq!(refused.kind, ClientErrorKind::Answered(ErrorKind::Conflict), "{refused:?}");
+    assert!(refused.to_string().contains("answered before"), "{refused}");
+    stream.to_the_end().await;
+    answer(&world, &json!({"id": interrupt.id}), &["approve"]).await.exits(1).says(&["answered before", "hint:"]);
+}
+
+#[tokio::test]
+async fn rules_that_make_no_sense_are_refused_with_a_hint() {
+    let world = World::start().await;
+    for (rule, words) in [
+        ("run_bash_command: *", "every command"),
+        ("run_bash_command", "name a command"),
+        ("no_such_tool", "agentctl tools"),
+        ("run_bash_command: rm -rf /", "critical"),
+        ("run_bash_command: make && make install", "one rule for each"),
+        ("write_file *.md", "`write_file`"),
+    ] {
+        agentctl(&world, &["grants", "add", rule]).await.exits(2).says(&[words, "hint:"]);
+    }
+    agentctl(&world, &["grants", "add", "write_file", "--session", "ffff"]).await.exits(2).says(&["hint:"]);
+    assert!(grants(&world, &[]).await.is_empty());
+    agentctl(&world, &["grants", "list"]).await.exits(0).says(&["no rules are kept"]);
+    world.still_serves().await;
+}
