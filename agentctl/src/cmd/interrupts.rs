@@ -116,7 +116,7 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
                 line("", "always             runs it and keeps these rules for the session");
                 line("", "always --for-good  runs it and keeps them for every session");
                 for grant in grants {
-                    line("keeps", &clean_line(grant));
+                    line("keeps", &asking::rule(grant));
                 }
             }
             line("answer", &format!("agentctl answer {id} approve|reject|edit|always"));
@@ -233,7 +233,7 @@ mod tests {
                   edit               runs it with --args JSON, unless the rules deny that
                   always             runs it and keeps these rules for the session
                   always --for-good  runs it and keeps them for every session
-        keeps     write_file
+        keeps     write_file, which covers every call of it
         answer    agentctl answer 0193a5b2-7c1d-7000-8000-000000000001 approve|reject|edit|always
 
         interrupt 0193a5b2-7c1d-7000-8000-000000000001

@@ -27,7 +27,7 @@ pub(crate) fn who(by: &AskedBy) -> String {
         other => format!("the agent {}", clean_line(other)),
     };
     let title = by.session_title.as_deref().map(|title| format!(" in \"{}\"", clean_line(title)));
-    let client = by.client.as_deref().map(|client| format!(", for {}", clean_line(client)));
+    let client = by.client.as_deref().map(|client| format!(", started by {}", clean_line(client)));
     format!("{agent}{}{}", title.unwrap_or_default(), client.unwrap_or_default())
 }
 
@@ -62,9 +62,15 @@ pub(crate) fn unanswered(interrupt: &Interrupt, now: Timestamp) -> Option<String
     Some(format!("unless somebody answers in {left}, {then}"))
 }
 
+/// A rule, and what it covers where that is more than its words say.
+pub(crate) fn rule(rule: &str) -> String {
+    let rule = clean_line(rule);
+    if rule.contains([' ', ':']) { rule } else { format!("{rule}, which covers every call of it") }
+}
+
 /// What became of the rules of an `always`.
 pub(crate) fn kept(scope: GrantScope, rules: &[String]) -> String {
-    let rules: Vec<String> = rules.iter().map(|rule| clean_line(rule)).collect();
+    let rules: Vec<String> = rules.iter().map(|kept| rule(kept)).collect();
     let place = match scope {
         GrantScope::Session => "kept for this session",
         GrantScope::ForGood => "kept for good, in every session",
@@ -84,7 +90,7 @@ mod tests {
             ..AskedBy::default()
         };
         assert_eq!(who(&by(None, None)), "the main agent");
-        assert_eq!(who(&by(Some("Tidy\u{1b}[2J up"), Some("a\nb"))), "the main agent in \"Tidy up\", for a b");
+        assert_eq!(who(&by(Some("Tidy\u{1b}[2J up"), Some("a\nb"))), "the main agent in \"Tidy up\", started by a b");
         let check = |layer, rule, expected: &str| assert_eq!(why("it runs a command", layer, rule), expected);
         check(None, None, "it runs a command");
         check(Some(Layer::Checker), Some("it runs a command"), "it runs a command (what is known of the tool)");

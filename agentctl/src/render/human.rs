@@ -260,7 +260,9 @@ impl<O: Write, E: Write> Human<O, E> {
             Ask::Question { question, .. } => clean_line(question),
         };
         self.status(WARN, &format!("? {}", what.trim_end()))?;
-        self.status(QUIET, &format!("  answer it with: agentctl answer {} …", interrupt.id))
+        let id = interrupt.id;
+        self.status(QUIET, &format!("  answer it with: agentctl answer {id} …"))?;
+        self.status(QUIET, &format!("  see it in full: agentctl interrupts {id}"))
     }
 
     fn interrupt_resolved(&mut self, by: &AnsweredBy) -> io::Result<()> {
@@ -395,6 +397,10 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
         self.turn_ended()?;
         self.last = Last::Nothing;
         Ok(())
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.make_way()
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {

@@ -342,6 +342,7 @@ fn state_and_other_people_are_shown_in_a_line() {
     ☐ 1 of 2 done · write it
     ? run_bash_command make
       answer it with: agentctl answer ID …
+      see it in full: agentctl interrupts ID
     answered by phone
     2 more turns wait
     "#);

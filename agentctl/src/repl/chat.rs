@@ -245,6 +245,10 @@ impl Chat {
             Slash::Model(None) => return self.agentctl(&["models"]).await,
             Slash::Tools => return self.agentctl(&["tools"]).await,
             Slash::Status => return self.agentctl(&["status"]).await,
+            Slash::Grants => {
+                let id = self.session()?.to_string();
+                return self.agentctl(&["grants", "list", "--session", &id]).await;
+            }
             Slash::Current => {
                 let id = self.session()?.to_string();
                 return self.agentctl(&["sessions", "show", &id]).await;

@@ -129,7 +129,7 @@ impl Question<'_> {
         let mut lines = Vec::new();
         if !grants.is_empty() {
             lines.push("always keeps, for this session (a) or for good in every session (g):".to_owned());
-            lines.extend(grants.iter().map(|grant| format!("  {}", clean_line(grant))));
+            lines.extend(grants.iter().map(|grant| format!("  {}", asking::rule(grant))));
         }
         lines.extend(asking::unanswered(self.interrupt, Timestamp::now()));
         let text: String = lines.iter().map(|line| format!("  {}\n", paint(self.color, QUIET, line))).collect();
@@ -249,7 +249,7 @@ impl Question<'_> {
             Answer::Approve | Answer::Text { .. } => (GOOD, "approved".to_owned()),
             Answer::Reject { .. } => (BAD, "rejected".to_owned()),
             Answer::Always { scope } => (GOOD, format!("approved, and {}", asking::kept(*scope, grants))),
-            Answer::Edit { .. } => (GOOD, "approved with other arguments".to_owned()),
+            Answer::Edit { .. } => (GOOD, "answered with other arguments".to_owned()),
         };
         self.console.write(&format!("\r\x1b[J  {}\n", paint(self.color, style, &line)))
     }

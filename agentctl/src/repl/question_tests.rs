@@ -123,7 +123,7 @@ fn approvals_take_one_key() {
 fn an_approval_shows_what_would_happen() {
     insta::assert_snapshot!(check(&approval(&["run_bash_command: make", "run_bash_command: cc \u{1b}[2Jx"]), "a", Some(Answer::Always { scope: GrantScope::Session })), @r#"
     ? The model wants to use run_bash_command (high risk)
-      for: the main agent in "Build it", for phone
+      for: the main agent in "Build it", started by phone
       why: it runs a command (the defaults: the session's confirm_exec is on)
       make all
       always keeps, for this session (a) or for good in every session (g):
@@ -133,7 +133,7 @@ fn an_approval_shows_what_would_happen() {
     "#);
     insta::assert_snapshot!(check(&approval(&[]), "s", None), @r#"
     ? The model wants to use run_bash_command (high risk)
-      for: the main agent in "Build it", for phone
+      for: the main agent in "Build it", started by phone
       why: it runs a command (the defaults: the session's confirm_exec is on)
       make all
       y yes, once  n no  e edit  s later   left open; answer it later with: agentctl answer ID approve

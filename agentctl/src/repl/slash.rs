@@ -14,6 +14,7 @@ pub(crate) enum Slash {
     Tools,
     Rename(String),
     Interrupts,
+    Grants,
     Continue,
     Undo(Option<TurnChoice>),
     Status,
@@ -37,11 +38,12 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 15] = [
+pub(crate) const TABLE: [Entry; 16] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "go on with a turn that was stopped"),
     entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
     entry("interrupts", "", "answer what waits for an answer"),
+    entry("grants", "", "list the rules that hold here; agentctl grants takes them back"),
     entry("model", "[SLOT]", "show the models, or choose the slot for the next turns"),
     entry("tools", "", "list the tools"),
     entry("sessions", "", "list the sessions"),
@@ -84,6 +86,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "tools" => Slash::Tools,
         "rename" => return needed("a title").map(Slash::Rename),
         "interrupts" => Slash::Interrupts,
+        "grants" => Slash::Grants,
         "continue" => Slash::Continue,
         "undo" if argument.is_empty() => Slash::Undo(None),
         "undo" => return crate::cmd::undo::turn(argument).map(|turn| Slash::Undo(Some(turn))),

@@ -166,6 +166,7 @@ impl Driver<'_> {
                     if self.answer(interrupt, answer, renderer).await? {
                         return Ok(Asked::Settled);
                     }
+                    renderer.pause()?;
                     asking = asker.ask(interrupt);
                 }
                 arrival = self.line.next() => {

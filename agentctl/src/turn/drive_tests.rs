@@ -28,6 +28,8 @@ struct Script {
     presses: mpsc::Sender<()>,
     told: Vec<String>,
     pending: bool,
+    /// The answers that it will not have before it takes one.
+    refusals: usize,
 }
 
 impl Script {
@@ -55,7 +57,9 @@ impl Line for Script {
 
     fn answer(&mut self, _: InterruptId, answer: Answer) -> BoxFuture<'_, Result<(), Failure>> {
         self.told.push(format!("{answer:?}"));
-        Box::pin(std::future::ready(Ok(())))
+        let refused = self.refusals.checked_sub(1).map(|left| self.refusals = left);
+        let outcome = refused.map_or(Ok(()), |()| Err(Failure::usage("the rules deny it")));
+        Box::pin(std::future::ready(outcome))
     }
 
     fn cancel(&mut self) -> BoxFuture<'_, ()> {
@@ -88,6 +92,11 @@ impl Renderer for Shown {
 
     fn finish(&mut self, _: &TurnResult) -> io::Result<()> {
         self.0.push("finish".to_owned());
+        Ok(())
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.0.push("pause".to_owned());
         Ok(())
     }
 
@@ -179,10 +188,20 @@ async fn play(beats: impl FnOnce(TurnId) -> Vec<Beat>, person: Option<Answer>, p
 }
 
 async fn play_before(beats: impl FnOnce(TurnId) -> Vec<Beat>, asker: &mut dyn Asker, pending: bool) -> Outcome {
+    play_refusing(0, beats, asker, pending).await
+}
+
+/// Before a daemon that will not have so many answers.
+async fn play_refusing(
+    refusals: usize,
+    beats: impl FnOnce(TurnId) -> Vec<Beat>,
+    asker: &mut dyn Asker,
+    pending: bool,
+) -> Outcome {
     let turn = TurnId::generate();
     let (presses, pressed) = mpsc::channel(2);
-    let mut line =
-        Script { session: SessionId::generate(), turn, beats: beats(turn).into(), presses, told: Vec::new(), pending };
+    let session = SessionId::generate();
+    let mut line = Script { session, turn, beats: beats(turn).into(), presses, told: Vec::new(), pending, refusals };
     let mut shown = Shown::default();
     let mut ctrl_c = CtrlC::from_presses(pressed);
     let ended = drive(&mut line, &mut shown, asker, &mut ctrl_c).await;
@@ -208,6 +227,16 @@ async fn an_answer_goes_to_the_daemon() {
     let outcome = play(beats, Some(Answer::Approve), true).await;
     assert_eq!(outcome.told, ["Approve"]);
     assert_eq!(outcome.shown, ["interrupt_raised", "interrupt_resolved", "turn_ended", "finish"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_the_daemon_will_not_have_is_asked_for_again() {
+    let beats = |turn| vec![ask(turn), resolved(turn), end(turn)];
+    let outcome = play_refusing(2, beats, &mut Person(Some(Answer::Approve)), true).await;
+    assert_eq!(outcome.told, ["Approve", "Approve", "Approve"]);
+    let (note, pause) = ("note", "pause");
+    let expected = ["interrupt_raised", note, pause, note, pause, "interrupt_resolved", "turn_ended", "finish"];
+    assert_eq!(outcome.shown, expected);
 }
 
 #[tokio::test]

@@ -47,6 +47,14 @@ pub(crate) trait Renderer: Send {
         Ok(())
     }
 
+    /// Takes away what moves, for a question follows on the same screen.
+    ///
+    /// # Errors
+    /// As [`Renderer::event`].
+    fn pause(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Shows one line of the client itself, such as that the daemon is gone and waited for. The text is ours.
     ///
     /// # Errors
@@ -68,6 +76,10 @@ impl Renderer for Box<dyn Renderer> {
 
     fn leave(&mut self) -> io::Result<()> {
         self.as_mut().leave()
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.as_mut().pause()
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {

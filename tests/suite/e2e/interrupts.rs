@@ -185,6 +185,75 @@ async fn a_deadline_answers_in_the_place_of_a_person() {
 }
 
 #[tokio::test]
+async fn a_deadline_that_approves_keeps_no_rule() {
+    let world = World::configured("interrupts: {deadline: 200ms, on_deadline: approve}").await;
+    world.model.reply(write("late")).reply(Reply::text("Written."));
+    let (running, interrupt) = waiting(&world).await;
+    assert_eq!(
+        (&interrupt["grants"], &interrupt["on_deadline"]),
+        (&json!(["write_file"]), &json!({"answer": "approve"}))
+    );
+    running.output(Vec::new()).await.exits(0);
+    assert_eq!(written(&world, &interrupt["session_id"]), "late");
+    assert_eq!(world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json(), json!([]));
+}
+
+#[tokio::test]
+async fn many_questions_wait_at_once_and_are_answered_in_any_order() {
+    let world = World::start().await;
+    // Three sessions, in each of which a turn waits.
+    let mut turns = Vec::new();
+    for content in ["one", "two", "three"] {
+        world.model.reply(write(content));
+        turns.push(waiting(&world).await);
+    }
+    let all = listed(&world).await;
+    assert_eq!(all, turns.iter().map(|(_, interrupt)| interrupt.clone()).collect::<Vec<_>>(), "oldest first");
+    let session = turns[1].1["session_id"].as_str().unwrap();
+    let of_one = world.daemon.agentctl(["interrupts", "--session", session, "--json"]).await.exits(0).json();
+    assert_eq!(of_one, json!([all[1]]));
+
+    // The turns go on one after the other, as they are answered.
+    for _ in &turns {
+        world.model.reply(Reply::text("Well."));
+    }
+    let (third, second, first) = (turns.pop().unwrap(), turns.pop().unwrap(), turns.pop().unwrap());
+    answer(&world, &third.1["id"], &["approve"]).await.exits(0);
+    third.0.output(Vec::new()).await.exits(0);
+    assert_eq!(listed(&world).await, all[..2], "the others wait on");
+    answer(&world, &first.1["id"], &["reject"]).await.exits(0);
+    first.0.output(Vec::new()).await.exits(5);
+    answer(&world, &second.1["id"], &["approve"]).await.exits(0);
+    second.0.output(Vec::new()).await.exits(0);
+    let files = [first.1, second.1, third.1].map(|interrupt| written(&world, &interrupt["session_id"]));
+    assert_eq!(files, ["", "two", "three"]);
+}
+
+/// Calls that only look run at once, so that one step may ask for several things.
+#[tokio::test]
+async fn calls_of_one_step_ask_at_once() {
+    let model = agentd_testkit::model_server::ModelServer::start().await;
+    let home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
+    let rules = "tools: {read_file: {patterns: {medium_risk: [private]}, actions: {medium_risk: require_approval}}}";
+    home.write("config/hitl_rules.yaml", rules);
+    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
+    let world = World { model, daemon };
+    let read = |path: &str| json!({ "path": path });
+    let calls = Reply::tool_call("read_file", read("private/a")).and_call("read_file", read("private/b"));
+    world.model.reply(calls).reply(Reply::text("Read."));
+    let (mut running, first) = waiting(&world).await;
+    let (raised, _) = running.event("interrupt_raised").await;
+    let second = raised["interrupt"].clone();
+    assert_eq!(listed(&world).await, [first.clone(), second.clone()]);
+    assert_eq!((&second["layer"], &second["grants"]), (&json!("tool"), &json!(["read_file"])));
+    answer(&world, &second["id"], &["reject", "--reason", "that is mine"]).await.exits(0);
+    answer(&world, &first["id"], &["approve"]).await.exits(0);
+    let result = running.output(Vec::new()).await.exits(5).json_lines().pop().unwrap();
+    assert_eq!(result["denials"].as_array().unwrap().len(), 1, "{result:#}");
+    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("that is mine"));
+}
+
+#[tokio::test]
 async fn a_cancelled_turn_asks_for_nothing_any_more() {
     let world = World::start().await;
     world.model.reply(write("never"));

@@ -17,6 +17,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::Engine;
 use crate::{error::EngineError, policy};
 
+/// Characters that are kept of a client's name.
+const MAX_NAME: usize = 100;
+
 /// Changes that wait to be taken in at the most.
 const QUEUE: usize = 64;
 
@@ -105,6 +108,7 @@ impl Engine {
     /// When the rule makes no sense, there is no such session, or the journal cannot be written.
     pub async fn add_grant(&self, session: Option<SessionId>, rule: String, client: String) -> Result<(), EngineError> {
         let rule = rule.trim().to_owned();
+        let client: String = client.chars().take(MAX_NAME).collect();
         let config = self.shared.config();
         policy::check_grant(&config.policy, &rule, &self.shared.tools)
             .map_err(|unfit| EngineError::new(ErrorKind::InvalidInput, unfit.problem).with_hint(unfit.hint))?;

@@ -1,6 +1,9 @@
 //! Rules that people keep: how far they reach, and that they hold and cease to hold at once.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use agentd_core::{
     audit::AuditFact,
@@ -8,14 +11,27 @@ use agentd_core::{
     event::{Event, EventKind},
     grant::GrantScope,
     interrupt::{Answer, AnsweredBy, Interrupt},
+    ports::{ToolContext, Toolbox},
+    session::SessionSettings,
+    tool::{Effect, ToolCall, ToolOutput, ToolSpec},
     turn::{OnInterrupt, StartTurn, StopReason},
 };
-use agentd_engine::{EngineConfig, SessionHandle, StartedTurn, Subscription};
-use agentd_testkit::scripted::{Play, calls, says};
+use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle, StartedTurn, Subscription, policy::SHELL_TOOL};
+use agentd_testkit::{
+    memory_audit::MemoryAudit,
+    memory_disk::MemoryDisk,
+    memory_store::MemoryStore,
+    scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, StoppedClock, calls, says},
+};
+use futures_util::future::BoxFuture;
+use proptest::{
+    strategy::{Strategy as _, ValueTree as _},
+    test_runner::TestRunner,
+};
 use serde_json::{Value, json};
 
 use crate::{
-    policy::compiled,
+    policy::{self, compiled, properties::wrapped, shipped, tool},
     world::{World, input, run, soon, to_end, until},
 };
 
@@ -357,4 +373,62 @@ async fn the_audit_log_hears_of_every_rule_that_comes_or_goes() {
     assert!(world.engine.add_grant(None, "change".to_owned(), tablet()).await.is_err());
     world.engine.revoke_grant(id, "change".to_owned(), tablet()).await.unwrap();
     assert_eq!(rules(&world).await, []);
+}
+
+/// The tool whose commands are taken apart; it only remembers them.
+#[derive(Default)]
+struct Shell(Mutex<Vec<String>>);
+
+impl Toolbox for Shell {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        [tool(SHELL_TOOL, Effect::Execute)].into()
+    }
+
+    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
+        name
+    }
+
+    fn preview<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn call<'a>(&'a self, _: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
+        self.0.lock().unwrap().push(call.arguments.clone());
+        Box::pin(std::future::ready(ToolOutput::ok("done")))
+    }
+}
+
+/// Whatever the quoting: a denied command comes in neither by an edit nor as a rule.
+#[tokio::test]
+async fn no_way_to_write_a_denied_command_gets_in_by_an_edit_or_a_rule() {
+    let shell = Arc::new(Shell::default());
+    let script = [calls(&[(SHELL_TOOL, json!({"command": "make"}))]), says("Done.")];
+    let engine = Engine::new(EngineParts {
+        models: Arc::new(OneModel(ScriptedModel::new(script))),
+        toolbox: Arc::clone(&shell) as _,
+        store: Arc::new(MemoryStore::new()),
+        workspaces: Arc::new(NoWorkspaces),
+        snapshots: Arc::new(MemoryDisk::default()),
+        audit: Arc::new(MemoryAudit::default()),
+        clock: Arc::new(StoppedClock::default()),
+        config: EngineConfig { policy: Arc::new(shipped()), ..EngineConfig::default() },
+    });
+    let session = engine.create_session(engine.session_defaults(), None).await.unwrap();
+    let (mut started, interrupt) = asked(&session).await;
+    let (policy, mut runner, mut denied) = (shipped(), TestRunner::deterministic(), 0);
+    for _ in 0..300 {
+        let command = wrapped().new_tree(&mut runner).unwrap().current();
+        let rule = format!("{SHELL_TOOL}: {command}");
+        assert!(engine.add_grant(None, rule, "phone".to_owned()).await.is_err(), "{command:?} can be kept");
+        // What nobody can read asks, and who wrote it has answered that.
+        if policy::mark(&policy::run(&policy, &command, &SessionSettings::default())) == "deny" {
+            denied += 1;
+            assert_eq!(answer(&session, &interrupt, edit(&command)).await, Err(ErrorKind::InvalidInput), "{command:?}");
+        }
+    }
+    assert!(denied > 200, "{denied} of 300 were denied");
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
+    to_end(&mut started.events).await;
+    assert_eq!(*shell.0.lock().unwrap(), [r#"{"command":"make"}"#]);
+    assert_eq!(engine.grants(None).await.unwrap(), []);
 }

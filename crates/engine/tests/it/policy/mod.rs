@@ -5,7 +5,7 @@
 //! - `properties`: what holds for all commands.
 
 mod kept;
-mod properties;
+pub(crate) mod properties;
 mod rules;
 
 use std::path::Path;
@@ -63,7 +63,7 @@ pub(crate) fn corpus(text: &str) -> Vec<(String, String)> {
     entries.collect()
 }
 
-fn mark(explanation: &Explanation) -> &'static str {
+pub(crate) fn mark(explanation: &Explanation) -> &'static str {
     match &explanation.verdict {
         Verdict::Allow => "allow",
         Verdict::Ask { risk: Risk::Low, .. } => "low",

@@ -38,7 +38,7 @@ fn denied() -> impl Strategy<Value = String> {
 }
 
 /// A command that runs another one, at the place of `PLAIN`, or of `QUOTED` inside single quotes.
-fn wrapped() -> impl Strategy<Value = String> {
+pub(crate) fn wrapped() -> impl Strategy<Value = String> {
     let wrapper = select(vec![
         "PLAIN",
         "ls; PLAIN",
