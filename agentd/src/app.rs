@@ -92,6 +92,7 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
         recipe,
         config,
         engine: engine.clone(),
+        sandbox: sandbox.clone(),
         models,
         makers,
         log,

@@ -81,7 +81,9 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
         models: models.clone(),
         toolbox,
         store: store.clone(),
-        workspaces: Arc::new(WorkspaceFolders::new(paths.data.join("workspace")).keeping_private(&paths.data)),
+        workspaces: Arc::new(
+            WorkspaceFolders::new(paths.data.join("workspace")).keeping_private(&[&paths.data, &paths.config]),
+        ),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
         audit: audit.clone(),
         clock: Arc::clone(&clock),
@@ -136,13 +138,14 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     }
 }
 
-fn toolbox_config(config: &Config, env: &Environment, sandbox: Arc<Sandbox>) -> ToolboxConfig {
+fn toolbox_config(config: &Config, env: &Environment, confined: Arc<Sandbox>) -> ToolboxConfig {
     let mut toolbox = ToolboxConfig::new(TimeZone::system);
     toolbox.command_timeout = config.daemon.tools.command_timeout.0;
     toolbox.command_timeout_max = toolbox.command_timeout_max.max(toolbox.command_timeout);
     let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
     toolbox.environment = PASSED_TO_COMMANDS.iter().filter_map(passed).collect();
-    toolbox.sandbox = Some(sandbox);
+    toolbox.standing = sandbox::variables(config, env);
+    toolbox.sandbox = Some(confined);
     toolbox
 }
 

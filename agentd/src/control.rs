@@ -14,13 +14,14 @@ use agentd_core::{
 };
 use agentd_engine::Engine;
 use agentd_proto::client::Reloaded;
+use agentd_tools::sandbox::Sandbox;
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
 use crate::{
     audit,
     boot::{self, ModelMaker},
-    config::{self, Config, Flags, Sources},
+    config::{self, Config, Flags, SandboxSettings, Sources},
     environment::Environment,
     failure::Failure,
     logging::LogHandle,
@@ -60,6 +61,8 @@ pub struct DaemonControl {
     pub config: Mutex<Config>,
     /// Told of the new limits.
     pub engine: Engine,
+    /// Told whether commands may use the network.
+    pub sandbox: Arc<Sandbox>,
     /// Exchanged.
     pub models: Arc<ReloadableModels>,
     /// Makes the new ones.
@@ -87,6 +90,7 @@ impl DaemonControl {
         self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.recipe.env));
         self.models.replace(models);
         self.engine.reconfigure(boot::engine_config(&new));
+        self.sandbox.set_network(sandbox::network(&new));
         let notes = held_back(&current, &new);
         *current = new;
         Ok(Reloaded { config_sources: sources(&current), notes })
@@ -172,7 +176,8 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
     if old.daemon.tools.command_timeout != new.daemon.tools.command_timeout {
         notes.push("tools.command_timeout has changed; commands follow at the next start".to_owned());
     }
-    if old.daemon.sandbox != new.daemon.sandbox || sandbox::network(old) != sandbox::network(new) {
+    let follows_at_once = SandboxSettings { network: old.daemon.sandbox.network, ..new.daemon.sandbox.clone() };
+    if old.daemon.sandbox != follows_at_once {
         notes.push("the sandbox has changed; commands follow at the next start".to_owned());
     }
     notes

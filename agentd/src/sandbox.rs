@@ -1,6 +1,9 @@
 //! The sandbox as `agentd.yaml` wants it: what is readable, and what no command may see.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use agentd_engine::policy::SHELL_TOOL;
 use agentd_proto::client::SandboxState;
@@ -51,10 +54,33 @@ const SECRETS: &[&str] = &[
     ".zsh_history",
 ];
 
-/// Whether commands may use the network: what the rules say of it goes first.
+/// Where the machine keeps keys in folders that are otherwise for everybody. Only an administrator could read them.
+const MACHINE_SECRETS: &[&str] = &["/etc/pki/CA/private", "/etc/pki/tls/private", "/etc/ssl/private"];
+
+/// Variables that lead programs to what a person has below the home, which commands do not have as their own.
+const HOME_VARIABLES: &[(&str, &str)] =
+    &[("GIT_CONFIG_GLOBAL", ".config/git/config"), ("GIT_CONFIG_GLOBAL", ".gitconfig"), ("RUSTUP_HOME", ".rustup")];
+
+/// The same where there is no network: what was downloaded before is used, and nothing can be added to it.
+const HOME_VARIABLES_OFFLINE: &[(&str, &str, &str)] = &[("CARGO_HOME", ".cargo", ".cargo/registry")];
+
+/// Whether commands may use the network: the rules say so, or else the settings.
 #[must_use]
 pub fn network(config: &Config) -> bool {
     config.rules.policy.rules().network(SHELL_TOOL).unwrap_or(config.daemon.sandbox.network)
+}
+
+/// What commands see of the environment besides what their client sends, which overrides it.
+#[must_use]
+pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String> {
+    let settings = &config.daemon.sandbox;
+    let Some(home) = env.path("HOME").filter(|home| home.is_absolute()) else { return BTreeMap::new() };
+    let is_readable =
+        |path: &Path| path.exists() && settings.read.iter().chain(&settings.write).any(|place| path.starts_with(place));
+    let always = HOME_VARIABLES.iter().map(|(name, path)| (*name, *path, *path));
+    let offline = HOME_VARIABLES_OFFLINE.iter().copied().filter(|_| !network(config));
+    let wanted = always.chain(offline).filter(|(_, _, needed)| is_readable(&home.join(needed)));
+    wanted.filter_map(|(name, path, _)| Some((name.to_owned(), home.join(path).to_str()?.to_owned()))).collect()
 }
 
 /// What the tools are told.
@@ -77,6 +103,7 @@ pub fn settings(config: &Config, paths: &Paths, socket: &Path, env: &Environment
             memory_bytes: settings.memory_mib.0.map(mebibytes),
             file_bytes: settings.file_mib.0.map(mebibytes),
             open_files: settings.open_files.0,
+            processes: settings.processes.0,
         },
         ..SandboxConfig::new(OWN_PROGRAM.into())
     }
@@ -91,7 +118,7 @@ fn hidden(paths: &Paths, socket: &Path, home: Option<PathBuf>) -> Vec<PathBuf> {
     let own = [paths.data.clone(), paths.config.clone(), socket.to_path_buf()];
     let home = home.filter(|home| home.is_absolute());
     let secrets = home.iter().flat_map(|home| SECRETS.iter().map(|name| home.join(name)));
-    own.into_iter().chain(secrets).collect()
+    own.into_iter().chain(secrets).chain(MACHINE_SECRETS.iter().map(PathBuf::from)).collect()
 }
 
 /// What clients are told.

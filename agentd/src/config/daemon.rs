@@ -115,6 +115,8 @@ group! {
         file_mib: Limit<u64>,
         /// Files that each process may have open.
         open_files: Limit<u64>,
+        /// Processes and threads of one command.
+        processes: Limit<u64>,
     }
 }
 
@@ -249,6 +251,7 @@ struct SandboxFile {
     memory_mib: Option<Limit<u64>>,
     file_mib: Option<Limit<u64>>,
     open_files: Option<Limit<u64>>,
+    processes: Option<Limit<u64>>,
 }
 
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<DaemonSettings, ConfigError> {
@@ -334,6 +337,7 @@ fn sandbox_layer(file: &SourceFile, layer: SandboxFile, sources: &Sources) -> Re
         memory_mib: layer.memory_mib,
         file_mib: layer.file_mib,
         open_files: layer.open_files,
+        processes: layer.processes,
     })
 }
 

@@ -35,8 +35,11 @@ pub struct ToolboxConfig {
     pub command_timeout: Duration,
     /// The longest limit that a command may name.
     pub command_timeout_max: Duration,
-    /// What commands see of the environment besides the defaults, which it overrides (`PATH`, `LANG`, …).
+    /// What commands see of the environment besides the defaults, which it overrides (`PATH`, `LANG`, …), where their
+    /// client sends nothing.
     pub environment: BTreeMap<String, String>,
+    /// What they see besides, unless their client sends something else by that name.
+    pub standing: BTreeMap<String, String>,
     /// What commands are locked into; without it they may do whatever the daemon may.
     pub sandbox: Option<Arc<Sandbox>>,
     /// How many calls work on files at once, in all sessions together.
@@ -54,6 +57,7 @@ impl ToolboxConfig {
             command_timeout: Duration::from_secs(30),
             command_timeout_max: Duration::from_secs(600),
             environment: BTreeMap::new(),
+            standing: BTreeMap::new(),
             sandbox: None,
             parallel_file_calls: 8,
             limits: Limits::default(),
@@ -125,6 +129,7 @@ impl BuiltinToolbox {
             commands: run_bash_command::Settings {
                 timeout: config.command_timeout,
                 environment: config.environment,
+                standing: config.standing,
                 output_bytes: config.limits.output_bytes,
                 sandbox: config.sandbox,
             },

@@ -5,7 +5,8 @@
 //! - [`interrupts`]: approvals and questions that outlive everybody. [`grants`]: rules that people keep. [`readers`]: several
 //!   clients, and slow ones.
 //! - [`bad_input`], [`bad_models`]: a clear message with a hint, and nothing lost.
-//! - [`undo`]: what turns did to files, taken back.
+//! - [`encodings`]: byte-exact edits. [`undo`]: what turns did to files, taken back.
+//! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
 mod bad_input;
@@ -13,11 +14,13 @@ mod bad_models;
 mod chat;
 mod crash;
 mod embedded;
+mod encodings;
 mod grants;
 mod interrupts;
 mod life;
 mod readers;
 mod run;
+mod sandbox;
 mod sessions;
 mod undo;
 

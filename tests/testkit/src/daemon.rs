@@ -269,7 +269,7 @@ impl TempHome {
     #[must_use]
     pub fn spawn_agentctl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Running {
         let mut running = Running::spawn(self.agentctl_command(args));
-        running.child.stdin = None;
+        running.end_input();
         running
     }
 
@@ -363,6 +363,11 @@ impl Running {
             Ok(value) => Some(value),
             Err(error) => panic!("{error} in the line:\n{line}"),
         }
+    }
+
+    /// Ends its standard input, for which it may be waiting.
+    pub fn end_input(&mut self) {
+        self.child.stdin = None;
     }
 
     /// The first line of standard output that is an event of this type, and all lines before it.

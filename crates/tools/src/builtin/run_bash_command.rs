@@ -58,6 +58,7 @@ pub(crate) struct Args {
 pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) standing: BTreeMap<String, String>,
     pub(crate) output_bytes: usize,
     /// What commands are locked into.
     pub(crate) sandbox: Option<Arc<Sandbox>>,
@@ -111,7 +112,12 @@ pub(crate) async fn run(
     let script = Script {
         command: process::bash(args.command),
         folder,
-        environment: process::environment::clean(&context.workspace, &settings.environment, &context.environment),
+        environment: process::environment::clean(
+            &context.workspace,
+            &settings.standing,
+            &settings.environment,
+            &context.environment,
+        ),
         timeout,
         output_cap: settings.output_bytes,
     };

@@ -13,10 +13,11 @@ const FORBIDDEN_PREFIXES: [&str; 2] = ["LD_", "DYLD_"];
 /// The name of the mark by which children of a command are found.
 pub(super) const MARK: &str = "AGENTD_COMMAND";
 
-/// The environment of a command in this workspace. What the client sent overrides the defaults; where it sent nothing,
-/// what was configured does.
+/// The environment of a command in this workspace. What the client sent overrides what stands and the defaults; where
+/// it sent nothing, what was configured does.
 pub(crate) fn clean(
     workspace: &Workspace,
+    standing: &BTreeMap<String, String>,
     configured: &BTreeMap<String, String>,
     client: &ClientEnvironment,
 ) -> BTreeMap<OsString, OsString> {
@@ -46,7 +47,8 @@ pub(crate) fn clean(
     }
     let configured = configured.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let passed: Vec<(&str, &str)> = if client.is_empty() { configured.collect() } else { client.iter().collect() };
-    for (name, value) in passed {
+    let standing = standing.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in standing.chain(passed) {
         if is_allowed(name) && !value.contains('\0') {
             set(name, &Path::new(value));
         }
@@ -69,7 +71,8 @@ mod tests {
             [("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned())),
         );
-        let clean = clean(&workspace, &configured, &ClientEnvironment::default());
+        let standing = BTreeMap::from([("RUST_LOG".to_owned(), "trace".to_owned())]);
+        let clean = clean(&workspace, &standing, &configured, &ClientEnvironment::default());
         let get = |name: &str| clean.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str());
         assert_eq!(get("PATH"), Some("/opt/bin"));
         assert_eq!(get("RUST_LOG"), Some("info"));
@@ -85,8 +88,10 @@ mod tests {
         let configured =
             BTreeMap::from([("PATH".to_owned(), "/daemon".to_owned()), ("TZ".to_owned(), "UTC".to_owned())]);
         let client = ClientEnvironment::unjudged([("PATH".to_owned(), "/client".to_owned())]);
-        let clean = clean(&workspace, &configured, &client);
+        let standing =
+            [("PATH", "/standing"), ("CARGO_HOME", "/cargo")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let clean = clean(&workspace, &standing.into(), &configured, &client);
         let get = |name: &str| clean.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str());
-        assert_eq!((get("PATH"), get("TZ")), (Some("/client"), None));
+        assert_eq!((get("PATH"), get("TZ"), get("CARGO_HOME")), (Some("/client"), None, Some("/cargo")));
     }
 }

@@ -100,6 +100,7 @@ mod linux {
             unix::net::UnixStream as StdStream,
         },
         process::Stdio,
+        sync::atomic::{AtomicBool, Ordering},
         time::Duration,
     };
 
@@ -117,7 +118,7 @@ mod linux {
     use super::{
         super::{
             HELPER_ARGUMENT,
-            places::places,
+            places::{exact, places},
             policy::{InForce, PLEASE_END, Policy, Report, Tree},
         },
         *,
@@ -130,6 +131,8 @@ mod linux {
     #[derive(Debug)]
     pub struct Sandbox {
         config: SandboxConfig,
+        /// Whether commands may use the network now.
+        network: AtomicBool,
         offer: OnceCell<Offer>,
     }
 
@@ -145,7 +148,7 @@ mod linux {
         /// A sandbox, set up so. Nothing is started.
         #[must_use]
         pub fn new(config: SandboxConfig) -> Self {
-            Self { config, offer: OnceCell::new() }
+            Self { network: AtomicBool::new(config.network), config, offer: OnceCell::new() }
         }
 
         /// Whether commands are locked in at all.
@@ -157,7 +160,12 @@ mod linux {
         /// Whether commands may use the network.
         #[must_use]
         pub fn allows_network(&self) -> bool {
-            self.config.network
+            self.network.load(Ordering::Relaxed)
+        }
+
+        /// Opens or closes the network for commands that start from now on.
+        pub fn set_network(&self, allowed: bool) {
+            self.network.store(allowed, Ordering::Relaxed);
         }
 
         /// What holds here. The first call tries it.
@@ -169,7 +177,7 @@ mod linux {
                 landlock: 0,
                 seccomp: false,
                 namespaces: false,
-                network: self.config.network || mode == SandboxMode::Off,
+                network: self.allows_network() || mode == SandboxMode::Off,
                 weaknesses: Vec::new(),
             };
             if mode == SandboxMode::Off {
@@ -208,12 +216,12 @@ mod linux {
 
         async fn try_out(&self, namespaces: bool) -> Result<InForce, String> {
             let policy = Policy {
-                own: "/nowhere".into(),
+                exact: Vec::new(),
                 read: vec!["/usr".into()],
                 write: Vec::new(),
                 trees: vec![Tree { path: "/usr".into(), writable: false }],
                 hidden: Vec::new(),
-                network: self.config.network,
+                network: self.allows_network(),
                 limits: self.config.limits,
                 namespaces,
                 enforce: false,
@@ -245,12 +253,12 @@ mod linux {
             let config = &self.config;
             let places = places(workspace, &config.read, &config.write, &config.hidden);
             let policy = Policy {
-                own: workspace.root.clone(),
+                exact: exact(workspace),
                 read: places.read,
                 write: places.write,
                 trees: places.trees,
                 hidden: config.hidden.clone(),
-                network: config.network,
+                network: self.allows_network(),
                 limits: config.limits,
                 namespaces: self.offer().await.no_namespaces.is_none(),
                 enforce: config.mode == SandboxMode::Enforce,
@@ -302,6 +310,9 @@ mod linux {
             }
         } else if !force.own_proc {
             weaknesses.push("commands see the names of all processes".to_owned());
+        }
+        if !force.counted {
+            weaknesses.push("the number of a command's processes is not limited".to_owned());
         }
         weaknesses
     }
@@ -362,6 +373,15 @@ mod elsewhere {
         pub fn is_on(&self) -> bool {
             self.config.mode == SandboxMode::Enforce
         }
+
+        /// Whether commands may use the network. Nothing keeps it from them.
+        #[must_use]
+        pub fn allows_network(&self) -> bool {
+            true
+        }
+
+        /// Changes nothing here.
+        pub fn set_network(&self, _allowed: bool) {}
 
         /// What holds here: nothing.
         pub async fn status(&self) -> SandboxStatus {

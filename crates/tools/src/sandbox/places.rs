@@ -80,6 +80,11 @@ pub(super) struct Places {
     pub(super) trees: Vec<Tree>,
 }
 
+/// What must be where it was when it was made or given.
+pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
+    [&workspace.root].into_iter().chain(workspace.project.as_ref().map(|project| &project.path)).cloned().collect()
+}
+
 /// What a command of this workspace may reach, with what the configuration adds.
 pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf], hidden: &[PathBuf]) -> Places {
     let mut places = Places::default();

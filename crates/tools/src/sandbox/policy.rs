@@ -1,14 +1,15 @@
 //! What a command may reach, as the helper is told, and what the helper answers. One line of JSON each way.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 /// What one command may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
-    /// The session's own tree. Nothing in it is followed if it is a link: an earlier command may have laid it.
-    pub(crate) own: PathBuf,
+    /// The session's own tree and its project. They are opened without following a link, in them or on the way to them:
+    /// an earlier command, of this session or of another one, may have laid it.
+    pub(crate) exact: Vec<PathBuf>,
     /// Files and folders that may be read and executed, with all below. Those that are not there are left out.
     pub(crate) read: Vec<PathBuf>,
     /// Folders that may be changed too.
@@ -28,6 +29,13 @@ pub(crate) struct Policy {
     pub(crate) enforce: bool,
 }
 
+impl Policy {
+    /// Whether no link may lead to this path.
+    pub(crate) fn is_exact(&self, path: &Path) -> bool {
+        self.exact.iter().any(|exact| path.starts_with(exact))
+    }
+}
+
 /// A part of the file system that keeps its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tree {
@@ -35,7 +43,7 @@ pub(crate) struct Tree {
     pub(crate) writable: bool,
 }
 
-/// How much each process of a command may take; absent is unlimited.
+/// How much a command may take; absent is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLimits {
     /// Seconds of computing.
@@ -46,13 +54,21 @@ pub struct SandboxLimits {
     pub file_bytes: Option<u64>,
     /// Files that are open at once.
     pub open_files: Option<u64>,
+    /// Processes and threads that are there at once, of the whole command. All else is for each of them.
+    pub processes: Option<u64>,
 }
 
 impl Default for SandboxLimits {
-    /// An hour of computing, 8 GiB of memory, files of 4 GiB, 4096 open files.
+    /// An hour of computing, 8 GiB of memory, files of 4 GiB, 4096 open files, 4096 processes.
     fn default() -> Self {
         const GIB: u64 = 1 << 30;
-        Self { cpu_seconds: Some(3600), memory_bytes: Some(8 * GIB), file_bytes: Some(4 * GIB), open_files: Some(4096) }
+        Self {
+            cpu_seconds: Some(3600),
+            memory_bytes: Some(8 * GIB),
+            file_bytes: Some(4 * GIB),
+            open_files: Some(4096),
+            processes: Some(4096),
+        }
     }
 }
 
@@ -86,6 +102,8 @@ pub(crate) struct InForce {
     pub(crate) namespaces: bool,
     /// Whether its `/proc` shows only itself.
     pub(crate) own_proc: bool,
+    /// Whether the number of its processes is limited, where that was wanted.
+    pub(crate) counted: bool,
 }
 
 impl InForce {
@@ -118,7 +136,7 @@ mod tests {
     fn enforcing_needs_files_and_system_calls() {
         #[track_caller]
         fn check(landlock: u8, seccomp: bool, namespaces: bool, holds: bool) {
-            let force = InForce { landlock, seccomp, namespaces, own_proc: false };
+            let force = InForce { landlock, seccomp, namespaces, own_proc: false, counted: true };
             assert_eq!(force.gap().is_none(), holds);
         }
         check(7, true, true, true);

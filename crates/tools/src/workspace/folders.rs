@@ -35,20 +35,21 @@ const MAX_UPLOAD_NAME: usize = 200;
 pub struct WorkspaceFolders {
     base: PathBuf,
     /// What no session may see as its project.
-    private: PathBuf,
+    private: Vec<PathBuf>,
 }
 
 impl WorkspaceFolders {
     /// Workspaces below `base`, which is made when the first is opened.
     #[must_use]
     pub fn new(base: PathBuf) -> Self {
-        Self { private: base.clone(), base }
+        Self { private: vec![base.clone()], base }
     }
 
-    /// The same, with a folder around the base that no session may see as its project either.
+    /// The same, with folders that no session may see as its project either.
     #[must_use]
-    pub fn keeping_private(self, private: &Path) -> Self {
-        Self { private: private.to_owned(), ..self }
+    pub fn keeping_private(mut self, private: &[&Path]) -> Self {
+        self.private.extend(private.iter().map(|path| path.to_path_buf()));
+        self
     }
 
     /// Runs file work on a thread that may block.
@@ -186,7 +187,7 @@ fn write_metadata(folder: &Dir, session: SessionId) -> io::Result<()> {
     }
 }
 
-fn check_mount(private: &Path, mount: Mount) -> Result<Mount, WorkspaceError> {
+fn check_mount(private: &[PathBuf], mount: Mount) -> Result<Mount, WorkspaceError> {
     let shown = mount.path.display();
     let path = mount.path.canonicalize().map_err(|error| {
         let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::InvalidInput };
@@ -198,15 +199,26 @@ fn check_mount(private: &Path, mount: Mount) -> Result<Mount, WorkspaceError> {
         return Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("the project {shown} is not a folder"))
             .with_hint("name the folder, and add single files as uploads"));
     }
-    let private = private.canonicalize().map_err(|error| storage("look at the daemon's own data", error))?;
-    if private.starts_with(&path) || path.starts_with(&private) {
-        return Err(WorkspaceError::new(
-            ErrorKind::InvalidInput,
-            format!("the project folder {shown} holds the daemon's own data, or belongs to it"),
-        )
-        .with_hint("choose a folder that does not contain the daemon's own data"));
+    let is_private = |private: &PathBuf| {
+        let private = resolved(private);
+        private.starts_with(&path) || path.starts_with(&private)
+    };
+    if let Some(private) = private.iter().find(|private| is_private(private)) {
+        let message = format!("the project folder {shown} holds {}, which is the daemon's own", private.display());
+        return Err(WorkspaceError::new(ErrorKind::InvalidInput, message)
+            .with_hint("choose a folder that holds neither the daemon's data nor its configuration"));
     }
     Ok(Mount { path, writable: mount.writable })
+}
+
+/// The real path of what may not be there yet.
+fn resolved(path: &Path) -> PathBuf {
+    let missing = |path: &Path| Some((path.parent()?.to_path_buf(), path.file_name()?.to_owned()));
+    match (path.canonicalize(), missing(path)) {
+        (Ok(real), _) => real,
+        (Err(_), Some((parent, name))) => resolved(&parent).join(name),
+        (Err(_), None) => path.to_path_buf(),
+    }
 }
 
 /// Takes the session's name away first, so that half a removal is never seen, then removes what it held.

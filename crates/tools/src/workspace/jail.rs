@@ -12,7 +12,7 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt as _},
+    os::unix::fs::{FileTypeExt, MetadataExt},
     path::Path,
     sync::Arc,
 };
@@ -21,7 +21,10 @@ use agentd_core::{ports::Workspace, session::Mount};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use nix::fcntl::OFlag;
 
-use super::path::{Place, ToolPath};
+use super::{
+    exact,
+    path::{Place, ToolPath},
+};
 use crate::{failure::Failure, text};
 
 /// The way into one workspace.
@@ -112,7 +115,7 @@ impl Jail {
                 .map_err(|error| Failure::tool(format!("the session's workspace cannot be opened: {error}"))),
             Place::Project => {
                 let mount = self.project()?;
-                Dir::open_ambient_dir(&mount.path, cap_std::ambient_authority())
+                own_root(&mount.path)
                     .map_err(|error| Failure::path(format!("the project folder cannot be opened: {error}")))
             }
         }
@@ -234,11 +237,9 @@ pub(super) fn reading() -> OpenOptions {
     options
 }
 
-/// Opens the session's own root, refusing a link in its place.
+/// Opens the root of a workspace or project, refusing a link in its place and on the way to it.
 pub(super) fn own_root(root: &Path) -> io::Result<Dir> {
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits()).open(root)?;
-    Ok(Dir::from_std_file(file))
+    Ok(Dir::from_std_file(exact::open_folder(root)?.into()))
 }
 
 /// Opens a folder, refusing a link in its place.

@@ -2,6 +2,7 @@
 //!
 //! - [`folders`]: [`WorkspaceFolders`] makes, empties and removes `{base}/{session}/`, and takes uploads.
 //! - `path`: what a model wrote as a path, taken apart without touching the disk.
+//! - `exact`: opens a path that was resolved before, and must not lead through a link since.
 //! - `jail`: opens what a path names. Every check is made at open time by the kernel (`openat2` beneath a folder)
 //!   or on the opened file, never on a name beforehand.
 //! - `target`: a file about to be written: replaced whole or not at all.
@@ -9,6 +10,7 @@
 //! - `remove`: empties a folder whatever it holds.
 //! - [`snapshots`]: records what calls change, and takes it back.
 
+pub(crate) mod exact;
 pub mod folders;
 pub(crate) mod jail;
 pub(crate) mod path;

@@ -4,6 +4,8 @@
 mod bench;
 mod commands;
 mod encodings;
+#[cfg(target_os = "linux")]
+mod escapes;
 mod folders;
 mod hostile;
 mod patches;

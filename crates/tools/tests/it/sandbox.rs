@@ -23,20 +23,20 @@ use serde_json::json;
 use crate::bench::{Bench, Project, SECRET, eventually};
 
 /// The example of this crate that can be the helper; it is built with the tests.
-fn helper() -> PathBuf {
+pub(crate) fn helper() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     own.parent().unwrap().parent().unwrap().join("examples/sandbox_helper")
 }
 
-async fn locked(project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
+pub(crate) async fn locked(project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
     // Not below /tmp, which is fresh for each command: what is outside must be kept from it all the same.
     locked_in("/var/tmp", project, adapt).await
 }
 
 /// With everything that the kernel offers, and with what is left where users may make no namespaces.
-const STRENGTHS: [bool; 2] = [true, false];
+pub(crate) const STRENGTHS: [bool; 2] = [true, false];
 
-async fn locked_in(base: &str, project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
+pub(crate) async fn locked_in(base: &str, project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
     let mut config = SandboxConfig::new(helper());
     adapt(&mut config);
     Bench::within(tempfile::tempdir_in(base).unwrap(), project, |toolbox| {
@@ -47,19 +47,19 @@ async fn locked_in(base: &str, project: Project, adapt: impl FnOnce(&mut Sandbox
 }
 
 impl Bench {
-    async fn sh(&self, command: &str) -> ToolOutput {
+    pub(crate) async fn sh(&self, command: &str) -> ToolOutput {
         self.call("run_bash_command", json!({ "command": command })).await
     }
 
     /// The command must fail, and say nothing of the secret.
-    async fn barred(&self, command: &str) -> String {
+    pub(crate) async fn barred(&self, command: &str) -> String {
         let output = self.sh(command).await;
         assert!(!output.text.starts_with("exit code 0"), "{command}: {}", output.text);
         assert!(!output.text.contains(SECRET), "{command}: {}", output.text);
         output.text
     }
 
-    async fn allowed(&self, command: &str) -> String {
+    pub(crate) async fn allowed(&self, command: &str) -> String {
         let output = self.sh(command).await;
         assert!(output.text.starts_with("exit code 0"), "{command}: {}", output.text);
         output.text
@@ -67,7 +67,7 @@ impl Bench {
 }
 
 /// Processes whose command line has this word, seen from outside.
-fn named(word: &str) -> usize {
+pub(crate) fn named(word: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;
         entry.file_name().to_str()?.parse::<u32>().ok()?;
@@ -76,7 +76,7 @@ fn named(word: &str) -> usize {
     processes.filter(|line| line.split(|byte| *byte == 0).any(|part| part == word.as_bytes())).count()
 }
 
-fn python() -> bool {
+pub(crate) fn python() -> bool {
     Path::new("/usr/bin/python3").exists()
 }
 

@@ -67,15 +67,41 @@ const FORBIDDEN_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_mod
 #[cfg(not(target_arch = "x86_64"))]
 const FORBIDDEN_HERE: &[i64] = &[];
 
+/// Refused where processes of the person outside can be named: memory, queues and counters that are known by a number.
+const SHARED: &[i64] = &[
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_msgctl,
+    libc::SYS_msgget,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_semctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmget,
+];
+
 /// Refused as if the kernel did not know them, so that programs do without: what they do cannot be seen from here.
-const UNKNOWN: &[i64] =
-    &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+const UNKNOWN: &[i64] = &[
+    libc::SYS_clone3,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_openat2,
+];
 
 /// Filters the system calls from here on. Returns whether it could; on processors that are not known it cannot.
-pub(super) fn restrict(network: bool) -> Step<bool> {
+pub(super) fn restrict(network: bool, namespaces: bool) -> Step<bool> {
     let Some(processor) = processor() else { return Ok(false) };
     let programs = (|| {
-        let forbidden = compile(forbidden(network)?, Errno::EPERM, processor)?;
+        let mut rules = forbidden(network)?;
+        if !namespaces {
+            rules.extend(shared()?);
+        }
+        let forbidden = compile(rules, Errno::EPERM, processor)?;
         let unknown: Rules = UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
         Ok::<_, BackendError>([forbidden, compile(unknown, Errno::ENOSYS, processor)?])
     })()
@@ -117,7 +143,50 @@ fn forbidden(network: bool) -> Result<Rules, BackendError> {
     rules.insert(libc::SYS_ioctl, terminals()?);
     rules.insert(libc::SYS_socket, if network { sockets()? } else { Vec::new() });
     rules.insert(libc::SYS_socketpair, pairs()?);
+    rules.extend(lending()?);
+    // Limits are for oneself to set: one of the time to compute would end another process.
+    rules.insert(libc::SYS_prlimit64, others(0)?);
     Ok(rules)
+}
+
+/// Programs that run as the person whoever starts them: another user of the machine might be waiting for one.
+fn lending() -> Result<Rules, BackendError> {
+    const SET_USER: i32 = 0o4000;
+    const NAMELESS: i32 = 0o20_000_000; // of O_TMPFILE, which is more bits than this one
+    let has = |argument: u8, bits: i32| is(argument, Is::MaskedEq(u64::from(bits.cast_unsigned())), bits);
+    let mode = |argument: u8| Ok::<_, BackendError>(vec![SeccompRule::new(vec![has(argument, SET_USER)?])?]);
+    // The mode means something only where a file is made.
+    let opening = |flags: u8, mode: u8| {
+        let making = |bit: i32| SeccompRule::new(vec![has(flags, bit)?, has(mode, SET_USER)?]);
+        Ok::<_, BackendError>(vec![making(libc::O_CREAT)?, making(NAMELESS)?])
+    };
+    let mut rules = Rules::from([
+        (libc::SYS_fchmod, mode(1)?),
+        (libc::SYS_fchmodat, mode(2)?),
+        (libc::SYS_fchmodat2, mode(2)?),
+        (libc::SYS_mknodat, mode(2)?),
+        (libc::SYS_openat, opening(2, 3)?),
+    ]);
+    #[cfg(target_arch = "x86_64")]
+    rules.extend([
+        (libc::SYS_chmod, mode(1)?),
+        (libc::SYS_creat, mode(1)?),
+        (libc::SYS_mknod, mode(1)?),
+        (libc::SYS_open, opening(1, 2)?),
+    ]);
+    Ok(rules)
+}
+
+/// What reaches processes outside by their numbers, or by numbers that they share.
+fn shared() -> Result<Rules, BackendError> {
+    let mut rules: Rules = SHARED.iter().map(|call| (*call, Vec::new())).collect();
+    rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);
+    Ok(rules)
+}
+
+/// Whoever this argument names, unless it is 0, which is the caller.
+fn others(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
+    Ok(vec![SeccompRule::new(vec![is(argument, Is::Ne, 0)?])?])
 }
 
 fn is(argument: u8, operator: Is, value: i32) -> Result<SeccompCondition, BackendError> {

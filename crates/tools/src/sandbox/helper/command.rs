@@ -10,7 +10,7 @@ use nix::{
 use super::{
     super::policy::{InForce, Policy, Report, SandboxLimits},
     Folder, Step, calls, files,
-    namespaces::Namespaces,
+    namespaces::{Namespaces, kernel},
     raw, step, tell,
 };
 
@@ -48,19 +48,28 @@ fn lock_in(keeper: Pid, policy: &Policy, namespaces: Option<Namespaces>, folder:
     raw::default_signals()?;
     raw::close_on_exec();
     folder.enter()?;
-    limit(&policy.limits)?;
+    let counted = limit(&policy.limits, namespaces)?;
     // Owners and modes are beyond Landlock, so the right to change them is left only where the rest is read-only.
     raw::drop_capabilities(if namespaces.is_some() { &FILE_CAPABILITIES } else { &[] });
     nix::sys::prctl::set_no_new_privs().map_err(step("give up privileges"))?;
     let landlock = files::restrict(policy, namespaces.is_some())?;
-    let seccomp = calls::restrict(policy.network)?;
+    let seccomp = calls::restrict(policy.network, namespaces.is_some())?;
     let own_proc = namespaces.is_some_and(|namespaces| namespaces.own_proc);
-    Ok(InForce { landlock, seccomp, namespaces: namespaces.is_some(), own_proc })
+    Ok(InForce { landlock, seccomp, namespaces: namespaces.is_some(), own_proc, counted })
 }
 
-fn limit(limits: &SandboxLimits) -> Step<()> {
+/// From this version on, processes of one user in different user namespaces are counted apart.
+const COUNTED_APART: (u32, u32) = (5, 14);
+
+/// Sets the limits. Returns whether the number of processes is limited, if it is to be.
+fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
+    // Elsewhere all processes of the person would be counted, and those of the administrator never are.
+    let is_apart = namespaces.is_some_and(|namespaces| namespaces.own_user)
+        && !nix::unistd::geteuid().is_root()
+        && kernel() >= COUNTED_APART;
     // Memory is limited by what can be written: programs that reserve address space would not start otherwise.
     let wanted = [
+        (Resource::RLIMIT_NPROC, limits.processes.filter(|_| is_apart)),
         (Resource::RLIMIT_CPU, limits.cpu_seconds),
         (Resource::RLIMIT_DATA, limits.memory_bytes),
         (Resource::RLIMIT_FSIZE, limits.file_bytes),
@@ -72,5 +81,5 @@ fn limit(limits: &SandboxLimits) -> Step<()> {
         let limit = limit.min(most);
         setrlimit(resource, limit, limit).map_err(step("set the limits"))?;
     }
-    Ok(())
+    Ok(limits.processes.is_none() || is_apart || namespaces.is_some_and(|namespaces| namespaces.own_limit))
 }

@@ -1,11 +1,8 @@
 //! Landlock: which files can be reached, whatever the path that leads to them.
 
 use std::{
-    fs::OpenOptions,
-    os::{
-        fd::OwnedFd,
-        unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
-    },
+    fs::File,
+    os::{fd::OwnedFd, unix::fs::FileTypeExt as _},
     path::{Path, PathBuf},
 };
 
@@ -13,6 +10,7 @@ use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, Ruleset, RulesetAttr as _,
     RulesetCreated, RulesetCreatedAttr as _, Scope,
 };
+use rustix::fs::{Mode, OFlags};
 
 use super::{
     super::{
@@ -21,6 +19,7 @@ use super::{
     },
     Step, step,
 };
+use crate::workspace::exact;
 
 /// The newest interface that was tried. Kernels with an older one give what they have.
 const KNOWN: ABI = ABI::V7;
@@ -71,10 +70,10 @@ fn allow(
 ) -> Step<RulesetCreated> {
     let hidden: Vec<PathBuf> = if namespaces { Vec::new() } else { hidden_below(path, policy) };
     if hidden.is_empty() {
-        let link = if path.starts_with(&policy.own) { libc::O_NOFOLLOW } else { 0 };
-        return allow_opened(rules, path, access, link);
+        let opened = if policy.is_exact(path) { exact::open(path, OFlags::PATH).ok() } else { open(path) };
+        return allow_opened(rules, path, access, opened);
     }
-    allow_around(rules, path, access, &hidden)
+    allow_around(rules, path, access, &hidden, policy)
 }
 
 /// What the policy hides below a path. What is itself allowed, being the session's own, is not hidden.
@@ -89,8 +88,13 @@ fn allow_around(
     path: &Path,
     access: BitFlags<AccessFs>,
     hidden: &[PathBuf],
+    policy: &Policy,
 ) -> Step<RulesetCreated> {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    if policy.is_exact(path) && real != path {
+        return Ok(rules);
+    }
+    let path = real;
     if hidden.contains(&path) {
         return Ok(rules);
     }
@@ -100,20 +104,28 @@ fn allow_around(
     for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
         // Links lead to what is allowed where it stands.
         if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-            rules = allow_around(rules, &entry.path(), access, hidden)?;
+            rules = allow_around(rules, &entry.path(), access, hidden, policy)?;
         }
     }
     Ok(rules)
 }
 
 fn allow_one(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Step<RulesetCreated> {
-    allow_opened(rules, path, access, 0)
+    allow_opened(rules, path, access, open(path))
 }
 
-fn allow_opened(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>, flags: i32) -> Step<RulesetCreated> {
+fn open(path: &Path) -> Option<OwnedFd> {
+    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+fn allow_opened(
+    rules: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+    opened: Option<OwnedFd>,
+) -> Step<RulesetCreated> {
     // What is not there cannot be reached.
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_PATH | flags).open(path);
-    let Ok(opened) = opened else { return Ok(rules) };
+    let Some(opened) = opened.map(File::from) else { return Ok(rules) };
     let Ok(metadata) = opened.metadata() else { return Ok(rules) };
     let kind = metadata.file_type();
     if kind.is_socket() || kind.is_symlink() {

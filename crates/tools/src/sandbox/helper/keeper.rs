@@ -20,7 +20,7 @@ use nix::{
 use super::{
     super::policy::{PLEASE_END, Policy, Report},
     Folder, Step, command, fork_alone, let_go_of_output,
-    namespaces::{Namespaces, mount_proc},
+    namespaces::{Namespaces, limit_processes, mount_proc},
     step, tell,
 };
 
@@ -29,6 +29,8 @@ const ORPHANS_GRACE: Duration = Duration::from_millis(200);
 
 /// How long dying children are waited for. Only a disk that does not answer takes longer.
 const DYING: Duration = Duration::from_secs(2);
+/// The same where they are killed one by one, and some may be born meanwhile.
+const DYING_ONE_BY_ONE: Duration = Duration::from_secs(60);
 
 /// Runs the command to its end and tells how it ended.
 pub(super) fn run(
@@ -38,7 +40,11 @@ pub(super) fn run(
     folder: &Folder,
     command: &[CString],
 ) -> Step<()> {
-    let namespaces = namespaces.map(|_| Namespaces { own_proc: mount_proc() });
+    let namespaces = namespaces.map(|namespaces| {
+        let own_proc = mount_proc();
+        let own_limit = own_proc && policy.limits.processes.is_some_and(limit_processes);
+        Namespaces { own_proc, own_limit, ..namespaces }
+    });
     // Before the fork, so that no end is missed.
     let mut ends = SigSet::empty();
     ends.add(Signal::SIGCHLD);
@@ -109,7 +115,7 @@ impl Keeper<'_> {
                 break;
             }
         }
-        let limit = Instant::now() + DYING;
+        let limit = Instant::now() + if self.alone { DYING } else { DYING_ONE_BY_ONE };
         while self.collect(true) && Instant::now() < limit {
             self.signal(Signal::SIGKILL);
             self.wait(Some(Duration::from_millis(10)));

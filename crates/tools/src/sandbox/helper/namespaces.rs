@@ -12,20 +12,31 @@ use nix::{
     sched::{CloneFlags, unshare},
     unistd::{getegid, geteuid},
 };
+use rustix::fs::OFlags;
 
 use super::{
     super::{places::FRESH, policy::Policy},
-    Step, raw, step,
+    Step,
+    raw::{self, Below},
+    step,
 };
+use crate::workspace::exact;
 
 /// How much a fresh folder holds. It is memory.
 const FRESH_OPTIONS: &str = "mode=1777,size=512m,nr_inodes=100k";
+
+/// A folder in which nothing is to be seen holds at most the places of what is put back into it.
+const HIDDEN_OPTIONS: &str = "mode=0755,size=64k";
 
 /// We are in namespaces.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Namespaces {
     /// Whether `/proc` was mounted anew. Where the system hides parts of its own, it cannot be.
     pub(super) own_proc: bool,
+    /// Whether processes of the same user elsewhere count apart from ours.
+    pub(super) own_user: bool,
+    /// Whether the process table takes no more than was wanted.
+    pub(super) own_limit: bool,
 }
 
 /// Something to be mounted.
@@ -48,7 +59,8 @@ pub(super) fn enter(policy: &Policy) -> Step<Namespaces> {
     let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
     let (user, group) = (geteuid(), getegid());
     // The system's administrator needs no user namespace, and without one files of all users keep their owners.
-    if !(user.is_root() && unshare(own).is_ok()) {
+    let own_user = !(user.is_root() && unshare(own).is_ok());
+    if own_user {
         unshare(own | CloneFlags::CLONE_NEWUSER).map_err(step("make namespaces"))?;
         fs::write("/proc/self/setgroups", "deny").map_err(step("fix the groups"))?;
         fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(step("map the user"))?;
@@ -57,11 +69,15 @@ pub(super) fn enter(policy: &Policy) -> Step<Namespaces> {
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).map_err(step("detach from the mounts"))?;
     let layers = layers(policy)?;
-    raw::make_read_only(Path::new("/")).map_err(step("make the file system read-only"))?;
-    for layer in layers {
-        place(&layer).map_err(|error| format!("could not mount {}: {error}", layer.path.display()))?;
+    raw::make_read_only(Path::new("/"), Below::Too).map_err(step("make the file system read-only"))?;
+    for layer in &layers {
+        place(layer).map_err(|error| format!("could not mount {}: {error}", layer.path.display()))?;
     }
-    Ok(Namespaces { own_proc: false })
+    // Only now: where the session's own tree lies below something hidden, it had to be placed there.
+    for layer in layers.iter().filter(|layer| matches!(layer.what, What::Hidden { folder: true })) {
+        raw::make_read_only(&layer.path, Below::AsItIs).map_err(step("make what is hidden read-only"))?;
+    }
+    Ok(Namespaces { own_proc: false, own_user, own_limit: false })
 }
 
 /// What is mounted, parents first.
@@ -75,7 +91,13 @@ fn layers(policy: &Policy) -> Step<Vec<Layer>> {
     for tree in &policy.trees {
         // A link is resolved now: what it points to is what Landlock allows later.
         let Ok(path) = fs::canonicalize(&tree.path) else { continue };
-        let cloned = raw::clone_tree(&path).map_err(|error| format!("could not keep {}: {error}", path.display()))?;
+        if policy.is_exact(&tree.path) && path != tree.path {
+            return Err(format!("{} has been replaced by a link to somewhere else", tree.path.display()));
+        }
+        let opened = exact::open(&path, OFlags::PATH);
+        let cloned = opened
+            .and_then(|opened| raw::clone_tree(&opened))
+            .map_err(|error| format!("could not keep {}: {error}", path.display()))?;
         layers.push(Layer { path, what: What::Tree { tree: cloned, writable: tree.writable } });
     }
     for hidden in &policy.hidden {
@@ -104,11 +126,11 @@ fn place(layer: &Layer) -> io::Result<()> {
             make_place(tree, path)?;
             raw::attach(tree, path)?;
             if !writable {
-                raw::make_read_only(path)?;
+                raw::make_read_only(path, Below::Too)?;
             }
         }
         What::Hidden { folder: true } => {
-            mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_RDONLY, Some("mode=0555,size=4k"))?;
+            mount(Some("tmpfs"), path, Some("tmpfs"), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(HIDDEN_OPTIONS))?;
         }
         What::Hidden { folder: false } => mount(Some("/dev/null"), path, none, MsFlags::MS_BIND, none)?,
     }
@@ -136,4 +158,25 @@ pub(super) fn mount_proc() -> bool {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     let none: Option<&str> = None;
     mount(Some("proc"), "/proc", Some("proc"), flags, none).is_ok()
+}
+
+/// From this version on `pid_max` belongs to the process table. Before, it is the machine's, and none of our business.
+const OWN_PID_MAX: (u32, u32) = (6, 14);
+/// The kernel takes no smaller one.
+const LEAST_PID_MAX: u64 = 301;
+
+/// Limits the number of processes and threads. Called by the first process, with its own `/proc`.
+pub(super) fn limit_processes(most: u64) -> bool {
+    if kernel() < OWN_PID_MAX {
+        return false;
+    }
+    fs::write("/proc/sys/kernel/pid_max", most.max(LEAST_PID_MAX).to_string()).is_ok()
+}
+
+/// The kernel's version; 0 where it cannot be understood.
+pub(super) fn kernel() -> (u32, u32) {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|number| number.parse().ok()).unwrap_or_default();
+    (number(), number())
 }

@@ -37,13 +37,12 @@ fn outcome(code: libc::c_long) -> io::Result<libc::c_long> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(code) }
 }
 
-/// A copy of what is mounted at and below a path, attached to nothing yet.
+/// A copy of what is mounted at and below what was opened, attached to nothing yet.
 #[allow(unsafe_code, reason = "there is no wrapper")]
-pub(super) fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
-    let path = c_path(path)?;
-    let flags = OPEN_TREE_CLONE | AT_RECURSIVE | libc::O_CLOEXEC.cast_unsigned();
-    // SAFETY: the path ends with a zero and outlives the call, which keeps no pointer.
-    let fd = outcome(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) })?;
+pub(super) fn clone_tree(opened: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OPEN_TREE_CLONE | AT_RECURSIVE | (libc::O_CLOEXEC | libc::AT_EMPTY_PATH).cast_unsigned();
+    // SAFETY: the empty path ends with a zero and is static, and the descriptor is open while it is borrowed.
+    let fd = outcome(unsafe { libc::syscall(libc::SYS_open_tree, opened.as_raw_fd(), c"".as_ptr(), flags) })?;
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(io::Error::other)?) })
 }
@@ -66,10 +65,18 @@ pub(super) fn attach(tree: &OwnedFd, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes everything that is mounted at and below a path read-only.
+/// What becomes of mounts below the one that is meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Below {
+    Too,
+    AsItIs,
+}
+
+/// Makes what is mounted at a path read-only.
 #[allow(unsafe_code, reason = "there is no wrapper")]
-pub(super) fn make_read_only(path: &Path) -> io::Result<()> {
+pub(super) fn make_read_only(path: &Path, below: Below) -> io::Result<()> {
     let path = c_path(path)?;
+    let flags = if below == Below::Too { AT_RECURSIVE } else { 0 };
     let attr = MountAttr { set: MOUNT_ATTR_RDONLY, ..MountAttr::default() };
     // SAFETY: the path ends with a zero, the structure is laid out as the kernel wants it and its size is given. Both
     // outlive the call, which keeps no pointer.
@@ -78,7 +85,7 @@ pub(super) fn make_read_only(path: &Path) -> io::Result<()> {
             libc::SYS_mount_setattr,
             libc::AT_FDCWD,
             path.as_ptr(),
-            AT_RECURSIVE,
+            flags,
             &raw const attr,
             size_of::<MountAttr>(),
         )

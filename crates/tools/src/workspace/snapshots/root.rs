@@ -14,7 +14,10 @@ use std::{
 use agentd_core::ports::Workspace;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 
-use super::{super::path::Place, spot::split};
+use super::{
+    super::{exact, path::Place},
+    spot::split,
+};
 
 /// How long a path may be: more than any program takes, and little enough for every list.
 const MAX_PATH: usize = 4000;
@@ -87,8 +90,7 @@ impl Root {
     }
 
     fn open(place: Place, path: &Path) -> io::Result<Self> {
-        let fd = openat(rustix::fs::CWD, path, FOLDER, Mode::empty())?;
-        Ok(Self { place, path: path.to_path_buf(), fd })
+        Ok(Self { place, path: path.to_path_buf(), fd: exact::open_folder(path)? })
     }
 
     /// Opens a folder; the root itself has the empty path.

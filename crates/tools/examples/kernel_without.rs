@@ -1,0 +1,36 @@
+//! A kernel that offers less, for tests: `kernel_without landlock,namespaces,filters PROGRAM [ARGUMENT]…` becomes the
+//! program, for which system calls answer as they do where the kernel knows nothing of these or forbids them.
+
+use std::{collections::BTreeMap, os::unix::process::CommandExt as _, process::ExitCode};
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let (Some(lacking), Some(program)) = (arguments.next(), arguments.next()) else { return ExitCode::FAILURE };
+    for what in lacking.to_string_lossy().split(',') {
+        let (calls, error) = match what {
+            "landlock" => (vec![libc::SYS_landlock_create_ruleset], libc::ENOSYS),
+            "namespaces" => (vec![libc::SYS_unshare], libc::EPERM),
+            // The last, because what comes after it could not be filtered.
+            "filters" => (vec![libc::SYS_seccomp], libc::ENOSYS),
+            _ => return ExitCode::FAILURE,
+        };
+        if let Err(error) = refuse(&calls, error) {
+            eprintln!("{what}: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let error = std::process::Command::new(program).args(arguments).exec();
+    eprintln!("{error}");
+    ExitCode::FAILURE
+}
+
+fn refuse(calls: &[i64], error: i32) -> Result<(), Box<dyn std::error::Error>> {
+    let processor = if cfg!(target_arch = "aarch64") { TargetArch::aarch64 } else { TargetArch::x86_64 };
+    let rules: BTreeMap<_, _> = calls.iter().map(|call| (*call, Vec::new())).collect();
+    let refused = SeccompAction::Errno(error.cast_unsigned());
+    let program: BpfProgram = SeccompFilter::new(rules, SeccompAction::Allow, refused, processor)?.try_into()?;
+    seccompiler::apply_filter(&program)?;
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! Ways out of the sandbox that were thought of: each is tried with everything that the kernel offers and with less.
+
+use std::{
+    fs,
+    os::{
+        fd::{AsRawFd as _, IntoRawFd as _},
+        unix::{
+            fs::{PermissionsExt as _, symlink},
+            process::CommandExt as _,
+        },
+    },
+    sync::Arc,
+};
+
+use agentd_core::{
+    ids::SessionId,
+    ports::{Workspace, Workspaces as _},
+    session::Mount,
+    tool::ToolErrorCode,
+};
+use agentd_tools::{
+    WorkspaceFolders,
+    sandbox::{HELPER_ARGUMENT, Sandbox, SandboxConfig},
+};
+use serde_json::json;
+
+use crate::{
+    bench::{Project, SECRET},
+    sandbox::{STRENGTHS, helper, locked, named, python},
+};
+
+#[tokio::test]
+async fn the_session_can_work_though_the_data_around_it_is_hidden() {
+    for namespaces in STRENGTHS {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = home.path().to_owned();
+        fs::write(path.join("notes"), "notes").unwrap();
+        let mut bench = locked(Project::None, |config| {
+            config.namespaces = namespaces;
+            config.hidden = vec![path.join("data")];
+            config.read = vec![path.clone()];
+        })
+        .await;
+        let folders = WorkspaceFolders::new(path.join("data/workspace"));
+        let workspace = folders.open(bench.context.session_id, None).await.unwrap();
+        fs::write(path.join("data/agentd.db"), SECRET).unwrap();
+        let other = folders.open(SessionId::generate(), None).await.unwrap();
+        fs::write(other.root.join("uploads/x"), SECRET).unwrap();
+        bench.context.workspace = Arc::new(workspace);
+        bench.allowed("echo x > outputs/x && cat outputs/x").await;
+        bench.allowed(&format!("cat {}/notes", path.display())).await;
+        bench.barred(&format!("cat {}/data/agentd.db", path.display())).await;
+        bench.barred(&format!("cat {}/uploads/x", other.root.display())).await;
+        bench.barred(&format!("touch {}/data/new", path.display())).await;
+        assert!(!path.join("data/new").exists() && bench.real("outputs/x").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_project_that_another_session_made_a_link_is_not_followed() {
+    for namespaces in STRENGTHS {
+        let mut bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
+        bench.put("/project/inner/deep/file", "code");
+        let away = bench.outside.path().join("away");
+        fs::create_dir_all(away.join("deep")).unwrap();
+        fs::write(away.join("deep/secret.txt"), SECRET).unwrap();
+        let outer = bench.real("/project");
+        // The same as another session would have it, whose project lies inside of the first one's.
+        for inner in ["inner", "inner/deep"] {
+            let path = outer.join(inner).canonicalize().unwrap();
+            let workspace = Workspace { project: Some(Mount { path, writable: true }), ..bench.workspace().clone() };
+            let real = outer.join("inner");
+            fs::rename(&real, outer.join("moved")).unwrap();
+            symlink(if inner == "inner" { away.join("deep") } else { away.clone() }, &real).unwrap();
+            let before = std::mem::replace(&mut bench.context.workspace, Arc::new(workspace));
+            for command in
+                ["cat \"$PROJECT/secret.txt\"", "echo x > \"$PROJECT/secret.txt\"", "ls \"$PROJECT/\" | grep secret"]
+            {
+                let output = bench.sh(command).await;
+                assert!(!output.text.starts_with("exit code 0") && !output.text.contains(SECRET), "{}", output.text);
+            }
+            for (tool, arguments) in [
+                ("read_file", json!({"path": "/project/secret.txt"})),
+                ("write_file", json!({"path": "/project/secret.txt", "content": "x"})),
+                ("list_workspace_files", json!({"path": "/project"})),
+                ("grep", json!({"path": "/project", "pattern": "launch"})),
+            ] {
+                let text = bench.fails(tool, arguments, ToolErrorCode::Path).await;
+                assert!(!text.contains(SECRET), "{text}");
+            }
+            bench.context.workspace = before;
+            fs::remove_file(&real).unwrap();
+            fs::rename(outer.join("moved"), &real).unwrap();
+        }
+        assert_eq!(fs::read_to_string(away.join("deep/secret.txt")).unwrap(), SECRET);
+    }
+}
+
+#[tokio::test]
+async fn limits_of_processes_outside_cannot_be_set() {
+    if !python() {
+        return;
+    }
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
+        let other = tokio::process::Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
+        let pid = other.id().unwrap();
+        // A limit of the time to compute ends a process; so would one of its keeper.
+        for whom in [pid.to_string(), "os.getppid()".to_owned()] {
+            let body = format!("import os, resource as r\nr.prlimit({whom}, r.RLIMIT_NOFILE, (0, 0))");
+            let output = bench.sh(&format!("/usr/bin/python3 -c '{body}'")).await;
+            assert!(output.text.starts_with("exit code 1"), "{whom}: {}", output.text);
+        }
+        bench.barred(&format!("renice -n 19 -p {pid}")).await;
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        assert!(!files.contains(" 0 "), "{files}");
+        // One's own are one's own.
+        bench.allowed("ulimit -n 100; test $(ulimit -n) = 100; nice -n 5 true").await;
+    }
+}
+
+#[tokio::test]
+async fn memory_that_others_share_by_number_is_out_of_reach() {
+    if !python() {
+        return;
+    }
+    let library = |body: &str| format!("/usr/bin/python3 -c 'import ctypes, sys; l = ctypes.CDLL(None)\n{body}'");
+    // As some program of the same user would have made it.
+    let made =
+        std::process::Command::new("bash").args(["-c", &library("print(l.shmget(0, 4096, 0o1600))")]).output().unwrap();
+    let id = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
+        let attach = format!("l.shmat.restype = ctypes.c_void_p\nsys.exit(int(l.shmat({id}, 0, 0) == 2**64 - 1))");
+        let output = bench.sh(&library(&attach)).await;
+        assert!(output.text.starts_with("exit code 1"), "{namespaces}: {}", output.text);
+    }
+    let removed = std::process::Command::new("bash").args(["-c", &library(&format!("l.shmctl({id}, 0, 0)"))]).status();
+    assert!(removed.unwrap().success());
+}
+
+#[tokio::test]
+async fn no_program_is_made_that_runs_as_the_person() {
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
+        for command in [
+            "cp /bin/true outputs/t && chmod u+s outputs/t",
+            "cp /bin/true outputs/t && chmod 4755 outputs/t",
+            "install -m 4755 /bin/true \"$PROJECT/t\"",
+            "perl -e 'use Fcntl; sysopen(F, \"outputs/made\", O_CREAT|O_WRONLY, 04755) or exit 1'",
+        ] {
+            let output = bench.sh(command).await;
+            assert!(!output.text.starts_with("exit code 0"), "{command}: {}", output.text);
+        }
+        for path in ["outputs/t", "/project/t", "outputs/made"] {
+            let mode = fs::metadata(bench.real(path)).map_or(0, |metadata| metadata.permissions().mode());
+            assert_eq!(mode & 0o4000, 0, "{path}");
+        }
+        bench
+            .allowed("touch outputs/x && chmod 755 outputs/x && chmod g+s outputs && umask 022 && mkdir -m 2775 temp/d")
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn open_files_of_the_daemon_are_not_inherited() {
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
+        let secret = fs::File::open(bench.secret()).unwrap();
+        // As a supervisor or a careless library might have left it: open across programs.
+        let leaked = nix::unistd::dup(&secret).unwrap().into_raw_fd();
+        assert_ne!(leaked, secret.as_raw_fd());
+        let text = bench.allowed("ls -l /proc/self/fd; cat").await;
+        assert!(!text.contains("secret.txt"), "{text}");
+        bench.barred(&format!("cat <&{leaked}")).await;
+        nix::unistd::close(leaked).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_processes_is_stopped_and_cleared_away() {
+    let bench = locked(Project::None, |config| config.limits.processes = Some(310)).await;
+    let number = format!("6000.{}", std::process::id());
+    let flood = format!("for i in $(seq 600); do sleep {number} & done 2> temp/said; wait");
+    let output = bench.call("run_bash_command", json!({"command": flood, "timeout_s": 3})).await;
+    assert_eq!(named(&number), 0);
+    let status = Sandbox::new(SandboxConfig::new(helper())).status().await;
+    if !status.weaknesses.iter().any(|weakness| weakness.contains("processes is not limited")) {
+        let said = String::from_utf8(bench.content("temp/said")).unwrap();
+        assert!(said.contains("fork"), "{said}: {}", output.text);
+    }
+    // Children of children, everywhere at once.
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::None, |config| {
+            config.namespaces = namespaces;
+            config.limits.processes = Some(400);
+            config.limits.cpu_seconds = Some(20);
+        })
+        .await;
+        // Without a process table of its own nothing but its depth limits it here.
+        let bomb = format!(
+            "f() {{ test $1 = 0 || {{ f $(($1 - 1)) & f $(($1 - 1)) & }}; exec -a x setsid sleep {number}; }}; f 7"
+        );
+        bench.call("run_bash_command", json!({"command": bomb, "timeout_s": 2})).await;
+        crate::bench::eventually("all are gone", || named(&number) == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_helper_is_told_is_no_business_of_commands() {
+    let bench = locked(Project::None, |_| {}).await;
+    for command in [
+        // The leash is not there, nor is the policy on any descriptor or in the environment.
+        "ls -l /proc/$$/fd | grep -c socket",
+        "cat /proc/$PPID/cmdline",
+        "cat /proc/1/cmdline | grep -a sandbox-exec; kill -STOP 1 && kill -KILL 1 && test ! -e /proc/1",
+    ] {
+        let output = bench.sh(command).await;
+        assert!(
+            !output.text.starts_with("exit code 0") || !output.text.contains("socket"),
+            "{command}: {}",
+            output.text
+        );
+    }
+    // And one without a leash does nothing at all.
+    let status = std::process::Command::new(helper())
+        .args([HELPER_ARGUMENT, "touch", "/var/tmp/agentd-never"])
+        .stdin(std::process::Stdio::null())
+        .status();
+    assert!(!status.unwrap().success());
+    assert!(!std::path::Path::new("/var/tmp/agentd-never").exists());
+}
+
+#[test]
+fn an_ordinary_user_is_kept_in_as_well() {
+    // Whoever runs this as the administrator has it run once more as nobody: what the kernel gives to the two differs.
+    const NOBODY: u32 = 65534;
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let copied = |from: std::path::PathBuf, to: &str| {
+        let to = place.path().join(to);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, &to).unwrap();
+        to
+    };
+    // Where they were built it might see nothing.
+    let tests = copied(std::env::current_exe().unwrap(), "deps/it");
+    copied(helper(), "examples/sandbox_helper");
+    let run = |filter: &str| {
+        let mut command = std::process::Command::new(&tests);
+        command.arg(filter).args(["--test-threads", "2"]).current_dir("/").env_clear();
+        command.env("PATH", "/usr/bin:/bin").env("HOME", place.path()).env("RUST_BACKTRACE", "1");
+        command.uid(NOBODY).gid(NOBODY);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && !said.contains(" 0 passed"), "{said}");
+    };
+    run("sandbox::");
+    run("escapes::");
+}

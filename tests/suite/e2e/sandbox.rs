@@ -1,0 +1,423 @@
+//! Commands of real turns are locked in: what they cannot reach, what they still can, whose environment they see, and
+//! what is left of them.
+
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use agentd_testkit::{
+    daemon::{Output, Running, TempDaemon, TempHome, program, until},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{World, tool_texts, works_through};
+
+const SECRET: &str = "the launch code is 0000";
+
+/// A world whose project can be written.
+async fn world(agentd_yaml: &str) -> World {
+    let world = World::configured(agentd_yaml).await;
+    fs::create_dir_all(project(&world)).unwrap();
+    world
+}
+
+fn project(world: &World) -> PathBuf {
+    world.daemon.path().join("project")
+}
+
+fn mount(world: &World) -> String {
+    format!("{}:rw", project(world).display())
+}
+
+impl World {
+    /// The model asks for this command and then says that it is over.
+    fn will_run(&self, command: &str) {
+        self.will_call(json!({"command": command, "timeout_s": 60}));
+    }
+
+    fn will_call(&self, arguments: Value) {
+        self.model.respond_with(move |request| match request.last_role() {
+            "tool" => Reply::text("over"),
+            _ => Reply::tool_call("run_bash_command", arguments.clone()),
+        });
+    }
+
+    /// What the last tool told the model.
+    fn told(&self) -> String {
+        let requests = self.model.requests();
+        let last = requests.last().unwrap().messages().last().unwrap();
+        assert_eq!(last["role"], "tool", "{last}");
+        last["content"].as_str().unwrap().to_owned()
+    }
+
+    /// Runs a turn in a new session, which is allowed everything that can be allowed.
+    async fn turn(&self) -> Output {
+        let args = ["run", "Do it", "-C", &mount(self), "--on-interrupt", "approve"];
+        self.daemon.agentctl(args).await.exits(0)
+    }
+
+    /// What becomes of a command.
+    async fn sh(&self, command: &str) -> String {
+        self.will_run(command);
+        self.turn().await;
+        self.told()
+    }
+
+    async fn allowed(&self, command: &str) -> String {
+        let told = self.sh(command).await;
+        assert!(told.starts_with("exit code 0"), "{command}: {told}");
+        told
+    }
+
+    /// The command fails, and says nothing of the secret.
+    async fn barred(&self, command: &str) -> String {
+        let told = self.sh(command).await;
+        let failed = told.starts_with("exit code ") && !told.starts_with("exit code 0");
+        assert!(failed && !told.contains(SECRET), "{command}: {told}");
+        told
+    }
+}
+
+/// Processes whose command line has this word, seen from outside.
+fn named(word: &str) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let entry = entry.ok()?;
+        entry.file_name().to_str()?.parse::<u32>().ok()?;
+        fs::read(entry.path().join("cmdline")).ok()
+    });
+    processes.filter(|line| line.split(|byte| *byte == 0).any(|part| part == word.as_bytes())).count()
+}
+
+/// Children of the daemon, whatever they have become.
+fn children(daemon: u32) -> Vec<String> {
+    fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children"))
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn secrets_cannot_be_read_and_nothing_outside_is_changed() {
+    let model = ModelServer::start().await;
+    let mut home = TempHome::with_model(&model.base_url());
+    let folder = home.path().display().to_string();
+    // The whole home is listed: what is secret in it stays hidden all the same.
+    home.write("config/agentd.yaml", format!("sandbox: {{read: ['{folder}']}}\n"));
+    home.write(".ssh/id_ed25519", SECRET);
+    home.write(".netrc", SECRET);
+    home.write("notes.txt", "plain");
+    home.set("DAEMON_SECRET_TOKEN", SECRET);
+    let outside = tempfile::tempdir_in("/var/tmp").unwrap();
+    fs::write(outside.path().join("diary"), SECRET).unwrap();
+    let world = World { daemon: TempDaemon::start_in(home).await, model };
+    fs::create_dir_all(project(&world)).unwrap();
+    symlink(world.daemon.path().join(".ssh/id_ed25519"), project(&world).join("key")).unwrap();
+    symlink("/", project(&world).join("everything")).unwrap();
+    fs::write(world.daemon.path().join("data/kept"), SECRET).unwrap();
+    fs::write(world.daemon.path().join("config/kept"), SECRET).unwrap();
+    let (pid, away) = (world.daemon.pid(), outside.path().display().to_string());
+
+    assert!(world.allowed(&format!("cat {folder}/notes.txt")).await.contains("plain"));
+    for command in [
+        format!("cat {folder}/.ssh/id_ed25519"),
+        format!("grep -rs 'launch code' {folder} {away}"),
+        format!("cat {folder}/.netrc {folder}/data/kept {folder}/config/kept {away}/diary | grep launch"),
+        "cat \"$PROJECT/key\"".to_owned(),
+        format!("cat \"$PROJECT/everything{away}/diary\""),
+        format!("cat /proc/{pid}/environ /proc/1/environ | grep -a launch"),
+        format!("cat /proc/{pid}/root{away}/diary /proc/self/root{away}/diary"),
+        format!("ln {away}/diary outputs/diary && cat outputs/diary"),
+        format!("echo x >> {away}/diary"),
+        format!("mv {away}/diary outputs/ && cat outputs/diary"),
+        format!("touch {away}/new {folder}/new"),
+        format!("echo x > {folder}/notes.txt"),
+        format!("echo 'sandbox: {{mode: off}}' > {folder}/config/agentd.yaml"),
+        format!("kill -9 {pid}"),
+    ] {
+        world.barred(&command).await;
+    }
+    assert_eq!(fs::read_to_string(outside.path().join("diary")).unwrap(), SECRET);
+    assert!(!outside.path().join("new").exists() && !world.daemon.path().join("new").exists());
+    assert_eq!(world.daemon.read("notes.txt"), "plain");
+    // What is its own can be changed, and is there afterwards.
+    world.allowed("echo made > \"$PROJECT/made\" && echo made > outputs/made").await;
+    assert_eq!(fs::read_to_string(project(&world).join("made")).unwrap(), "made\n");
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn there_is_no_network_unless_it_is_allowed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let command = format!("echo hello > /dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
+    let closed = world("").await;
+    let told = closed.barred(&command).await;
+    assert!(told.contains("the sandbox forbids sockets"), "{told}");
+    assert!(listener.accept().is_err(), "nobody came");
+
+    let open = world("sandbox: {network: true}").await;
+    open.allowed(&command).await;
+    assert!(listener.accept().is_ok());
+    // The daemon is behind a socket of this machine, and no command can ask it anything.
+    let ask = format!("'{}' status", program("agentctl").display());
+    open.barred(&format!("AGENTD_SOCKET='{}' {ask}", open.daemon.socket().display())).await;
+}
+
+#[tokio::test]
+async fn rules_decide_about_the_network_before_the_settings_do() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let command = format!("echo hello > /dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
+    let world = world("sandbox: {network: true}").await;
+    world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {network: false}}\n");
+    world.client().await.reload().await.unwrap();
+    world.barred(&command).await;
+    assert!(listener.accept().is_err(), "nobody came");
+    let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    assert_eq!(status["sandbox"]["network"], false, "{status:#}");
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_running_ends_with_it_and_with_the_daemon() {
+    let mut world = world("").await;
+    let before = children(world.daemon.pid());
+    let number = format!("4000.{}", world.daemon.pid());
+    let told = world.allowed(&format!("env -i setsid -f sleep {number}; (sleep {number} &); echo done")).await;
+    assert!(told.contains("2 background processes ended"), "{told}");
+    assert_eq!((named(&number), children(world.daemon.pid())), (0, before));
+
+    world.will_run(&format!("env -i setsid -f sleep {number}; touch \"$PROJECT/runs\"; sleep {number}"));
+    let mount = mount(&world);
+    let running = world.daemon.spawn_agentctl(["run", "Do it", "-C", &mount, "--on-interrupt", "approve"]);
+    until("both run", || async { (named(&number) == 2).then_some(()) }).await;
+    world.daemon.kill9().await;
+    until("both are gone", || async { (named(&number) == 0).then_some(()) }).await;
+    drop(running);
+    world.daemon.restart().await;
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_time_limit_ends_everything_that_a_command_started() {
+    let world = world("").await;
+    let number = format!("5000.{}", world.daemon.pid());
+    let command =
+        format!("(trap '' TERM; exec env -i setsid sleep {number}) & trap '' TERM; sleep {number}; sleep {number}");
+    world.will_call(json!({"command": command, "timeout_s": 1}));
+    world.turn().await;
+    let told = world.told();
+    assert!(told.contains("ended at its limit of 1 s"), "{told}");
+    assert_eq!(named(&number), 0);
+}
+
+#[tokio::test]
+async fn nothing_that_a_model_writes_opens_it() {
+    let world = world("").await;
+    let secret = world.daemon.write("secret.txt", SECRET).display().to_string();
+    for extra in [
+        json!({"sandbox": "off", "network": true, "mode": "off"}),
+        json!({"environment": {"AGENTD_SANDBOX": "off"}, "dangerously_disable_sandbox": true, "read": ["/"]}),
+    ] {
+        let mut arguments =
+            json!({"command": format!("cat '{secret}'; echo x > '{secret}'; echo > /dev/tcp/127.0.0.1/1")});
+        arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        world.will_call(arguments);
+        world.turn().await;
+        assert!(!tool_texts(world.model.requests().last().unwrap()).contains(SECRET));
+    }
+    assert_eq!(fs::read_to_string(&secret).unwrap(), SECRET);
+    for command in [
+        format!("'{}' sandbox-exec cat '{secret}' < /dev/null", program("agentd").display()),
+        format!("AGENTD_CONFIG_DIR=temp '{}' --check-config; cat '{secret}'", program("agentd").display()),
+    ] {
+        world.barred(&command).await;
+    }
+}
+
+/// What a client sends in its environment, and what its commands may see of it.
+async fn run_as(world: &World, session: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = world.daemon.agentctl_command(["run", "Do it", "--on-interrupt", "approve", "--output", "json"]);
+    command.args(session).envs(variables.iter().copied());
+    Running::spawn(command).output(Vec::new()).await.exits(0)
+}
+
+#[tokio::test]
+async fn each_client_lends_its_own_environment() {
+    let model = ModelServer::start().await;
+    let mut home = TempHome::with_model(&model.base_url());
+    home.write("config/agentd.yaml", "environment: {pass: [COLOUR, MY_*]}\n");
+    home.set("OF_THE_DAEMON", "d1");
+    let world = World { daemon: TempDaemon::start_in(home).await, model };
+    world.will_run("env");
+    let path = std::env::var("PATH").unwrap();
+    let first = [
+        ("LANG", "de_DE.UTF-8"),
+        ("TZ", "Asia/Tokyo"),
+        ("COLOUR", "red"),
+        ("MY_TOKEN", "s1"),
+        ("OTHER", "o1"),
+        ("LD_PRELOAD", ""),
+        ("SSH_AUTH_SOCK", "/run/agent"),
+        ("OPENAI_API_KEY", "s2"),
+        ("BASH_ENV", "/etc/profile"),
+    ];
+    let output = run_as(&world, &[], &first).await.json();
+    let session = output["session_id"].as_str().unwrap().to_owned();
+    let told = world.told();
+    for seen in ["LANG=de_DE.UTF-8", "TZ=Asia/Tokyo", "COLOUR=red", &format!("PATH={path}"), "HOME=", "WORKSPACE="] {
+        assert!(told.lines().any(|line| line.starts_with(seen)), "{seen} is missing in {told}");
+    }
+    for unseen in ["s1", "s2", "o1", "d1", "OTHER", "LD_PRELOAD", "SSH_AUTH_SOCK", "BASH_ENV", "MODEL_BASIC", "AGENTD_"]
+    {
+        assert!(!told.contains(unseen), "{unseen} is in {told}");
+    }
+
+    // Another client, in the same session.
+    run_as(&world, &["--session", &session], &[("LANG", "fr_FR.UTF-8"), ("PATH", "/usr/bin:/bin")]).await;
+    let told = world.told();
+    assert!(told.contains("LANG=fr_FR.UTF-8") && told.contains("PATH=/usr/bin:/bin\n"), "{told}");
+    assert!(!told.contains("Tokyo") && !told.contains("COLOUR"), "{told}");
+}
+
+#[tokio::test]
+async fn a_turn_keeps_the_environment_that_it_began_with() {
+    let mut world = world("").await;
+    works_through(
+        &world.model,
+        vec![(&["LANG="], Reply::tool_call("run_bash_command", json!({"command": "env; echo > temp/x"})))],
+        Reply::text("over"),
+    );
+    let mut command =
+        world.daemon.agentctl_command(["run", "Do it", "--on-interrupt", "wait", "--output", "stream-json"]);
+    command.env("LANG", "de_DE.UTF-8").env("MY_SECRET_KEY", SECRET);
+    let mut waiting = Running::spawn(command);
+    waiting.end_input();
+    let (raised, _) = waiting.event("interrupt_raised").await;
+    drop(waiting);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let id = raised["interrupt"]["id"].as_str().unwrap();
+    let mut answer = world.daemon.agentctl_command(["answer", id, "approve"]);
+    answer.env("LANG", "fr_FR.UTF-8");
+    Running::spawn(answer).output(Vec::new()).await.exits(0);
+    let session = raised["interrupt"]["session_id"].as_str().unwrap();
+    world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains("LANG=de_DE.UTF-8") && !told.contains("fr_FR") && !told.contains(SECRET), "{told}");
+}
+
+/// A daemon for which the kernel lacks these.
+async fn weak(lacking: &str, agentd_yaml: &str) -> World {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/agentd.yaml", agentd_yaml);
+    fs::create_dir_all(home.path().join("project")).unwrap();
+    let mut command = home.command(program("examples/kernel_without"));
+    command.arg(lacking).arg(program("agentd"));
+    World { daemon: TempDaemon::start_with(home, command).await, model }
+}
+
+async fn doctor(world: &World) -> (Output, Value) {
+    let output = world.daemon.agentctl(["doctor", "--json"]).await;
+    let checks = output.json();
+    let checks = checks.as_array().or_else(|| checks["checks"].as_array()).unwrap();
+    let sandbox = checks.iter().find(|check| check["name"] == "sandbox").unwrap().clone();
+    (output, sandbox)
+}
+
+#[tokio::test]
+async fn where_the_kernel_offers_less_the_settings_decide() {
+    // What holds everything else: nothing is told to be weak.
+    let strong = world("").await;
+    let (_, check) = doctor(&strong).await;
+    assert!(check["message"].as_str().unwrap().contains("enforce: Landlock"), "{check}");
+
+    for lacking in ["landlock", "landlock,namespaces", "namespaces,filters"] {
+        let refusing = weak(lacking, "").await;
+        let told = refusing.sh("echo ran > \"$PROJECT/ran\"").await;
+        assert!(told.contains("it never ran") && told.contains("doctor"), "{lacking}: {told}");
+        assert!(!project(&refusing).join("ran").exists());
+        let (output, check) = doctor(&refusing).await;
+        assert_eq!((output.code, &check["state"]), (Some(2), &json!("fail")), "{lacking}: {check}");
+        assert!(check["hint"].as_str().unwrap().contains("sandbox.mode: best_effort"), "{check}");
+        let status = refusing.daemon.agentctl(["status"]).await.exits(0).stdout;
+        assert!(status.contains("commands do not run"), "{status}");
+
+        let going_on = weak(lacking, "sandbox: {mode: best_effort}").await;
+        going_on.allowed("echo ran > \"$PROJECT/ran\"").await;
+        let (_, check) = doctor(&going_on).await;
+        assert_eq!(check["state"], "warn", "{lacking}: {check}");
+    }
+
+    // Without namespaces files and network are kept all the same.
+    let narrow = weak("namespaces", "").await;
+    let secret = narrow.daemon.write("secret.txt", SECRET).display().to_string();
+    narrow.barred(&format!("cat '{secret}'")).await;
+    narrow.barred("echo > /dev/tcp/127.0.0.1/1").await;
+    narrow.allowed("echo ran > \"$PROJECT/ran\"").await;
+    let (_, check) = doctor(&narrow).await;
+    assert_eq!(check["state"], "warn", "{check}");
+    assert!(check["message"].as_str().unwrap().contains("no namespaces"), "{check}");
+
+    let off = world("sandbox: {mode: 'off'}").await;
+    let secret = off.daemon.write("secret.txt", SECRET).display().to_string();
+    assert!(off.allowed(&format!("cat '{secret}'")).await.contains(SECRET));
+    let (_, check) = doctor(&off).await;
+    assert_eq!(check["state"], "warn", "{check}");
+    assert!(check["message"].as_str().unwrap().contains("off"), "{check}");
+}
+
+/// Whether a program is there, where commands look for it.
+fn installed(name: &str) -> bool {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|folder| folder.join(name).exists())
+}
+
+#[tokio::test]
+async fn ordinary_work_goes_on() {
+    let model = ModelServer::start().await;
+    let mut home = TempHome::with_model(&model.base_url());
+    // Tools that are installed in the home of whoever runs the tests.
+    let own = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let listed = [".cargo/bin", ".rustup", ".pyenv"].map(|folder| own.join(folder).display().to_string());
+    home.set("RUSTUP_HOME", listed[1].clone());
+    home.set("PYENV_ROOT", listed[2].clone());
+    home.write("config/agentd.yaml", format!("sandbox: {{read: [{}, ~/.gitconfig]}}\n", listed.join(", ")));
+    let write = |path: &str, text: &str| home.write(path, text);
+    write(".gitconfig", "[user]\n\tname = A Person\n\temail = person@example.org\n");
+    write("project/hello.c", "#include <stdio.h>\nint main(void) { puts(\"hello from c\"); return 0; }\n");
+    write("project/Makefile", "hello: hello.c\n\tcc -o hello hello.c\n");
+    write("project/src/main.rs", "fn main() { println!(\"hello from rust\"); }\n");
+    write("project/Cargo.toml", "[package]\nname = \"x\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n");
+    write("project/package.json", r#"{"name": "x", "version": "1.0.0", "dependencies": {"dep": "file:./dep"}}"#);
+    write("project/dep/package.json", r#"{"name": "dep", "version": "1.0.0"}"#);
+    let world = World { daemon: TempDaemon::start_in(home).await, model };
+    let work: [(&str, &str, &str); 7] = [
+        ("git", "git init -q . && git add hello.c && git commit -qm first && git log --format=%an", "A Person"),
+        ("make", "make hello && ./hello", "hello from c"),
+        ("python3", "python3 -m venv --without-pip venv && venv/bin/python -c 'print(6 * 7)'", "42"),
+        ("python3", "python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-41, -1]))'", "[41, 1]"),
+        ("npm", "npm install --no-audit --no-fund && ls node_modules", "dep"),
+        (
+            "go",
+            "printf 'module x\\n' > go.mod; printf 'package main\\nfunc main() { println(7) }\\n' > x.go; go run x.go",
+            "7",
+        ),
+        ("cargo", "cargo run -q --offline", "hello from rust"),
+    ];
+    for (program, command, expected) in work {
+        if installed(program) {
+            let told = world.sh(&format!("cd \"$PROJECT\" && {command}")).await;
+            assert!(told.starts_with("exit code 0") && told.contains(expected), "{command}: {told}");
+        }
+    }
+    // What it makes can be used by others as if the person had made it.
+    let made =
+        world.allowed("cd \"$PROJECT\" && umask && mkdir new && touch new/file && stat -c %a new new/file").await;
+    assert!(made.contains("0022\n755\n644"), "{made}");
+    assert!(Path::new(&project(&world)).join("new/file").exists());
+}
