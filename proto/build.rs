@@ -4,7 +4,8 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
+    "audit",
     "daemon",
     "error",
     "event",

@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Sessions(cmd::sessions::SessionsArgs),
     /// Take back what a turn did to files
     Undo(cmd::undo::UndoArgs),
+    /// Show who asked for what, what was decided and what came of it
+    Audit(cmd::audit::AuditArgs),
     /// List the models and the slots that they stand in
     Models(cmd::models::ModelsArgs),
     /// List the tools that models can use

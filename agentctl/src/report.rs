@@ -141,6 +141,12 @@ impl Table {
         Ok(())
     }
 
+    /// What it looks like without colours, however wide.
+    #[cfg(test)]
+    pub(crate) fn plain(&self) -> String {
+        anstream::adapter::strip_str(&self.render(usize::MAX)).to_string()
+    }
+
     /// The rows, none wider than so many columns if its last cell can be broken into several rows.
     fn render(&self, columns: usize) -> String {
         let widths: Vec<usize> = (0..self.head.len())

@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod attach;
+pub(crate) mod audit;
 pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod daemon;
@@ -34,6 +35,7 @@ pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Grants(args) => grants::handle(global, args).await,
         Command::Sessions(args) => sessions::handle(global, args).await,
         Command::Undo(args) => undo::handle(global, args).await,
+        Command::Audit(args) => audit::handle(global, args).await,
         Command::Models(args) => models::handle(global, args).await,
         Command::Tools(args) => tools::handle(global, args).await,
         Command::Status(args) => daemon::status(global, args).await,

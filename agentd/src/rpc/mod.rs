@@ -2,13 +2,14 @@
 //!
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
 //! - `sessions`, `upload`: sessions and their files. `interrupts`: what waits for an answer. `grants`: rules that are
-//!   kept. `daemon`: the daemon itself.
+//!   kept. `audit`: the audit log. `daemon`: the daemon itself.
 //! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
 //! token is cancelled. The daemon drains its turns first and cancels then, so that every stream can show its turn's
 //! end before it ends itself.
 
+mod audit;
 mod daemon;
 mod feed;
 mod grants;
@@ -26,14 +27,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentd_core::ports::AuditReader;
 use agentd_engine::Engine;
 use agentd_proto::{
     FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
     client::Reloaded,
     socket::Incoming,
     v1::{
-        daemon_server::DaemonServer, grants_server::GrantsServer, interrupts_server::InterruptsServer,
-        sessions_server::SessionsServer, turns_server::TurnsServer,
+        audit_server::AuditServer, daemon_server::DaemonServer, grants_server::GrantsServer,
+        interrupts_server::InterruptsServer, sessions_server::SessionsServer, turns_server::TurnsServer,
     },
 };
 use agentd_tools::Sandbox;
@@ -78,6 +80,7 @@ pub trait Control: Send + Sync + 'static {
 #[derive(Clone)]
 pub(crate) struct Context {
     engine: Engine,
+    audit: Arc<dyn AuditReader>,
     info: Arc<DaemonInfo>,
     control: Arc<dyn Control>,
     /// Cancelled when streams shall end.
@@ -90,16 +93,18 @@ pub(crate) struct Context {
 /// When the descriptors that reflection serves cannot be read, which is a defect of the build.
 pub async fn router(
     engine: Engine,
+    audit: Arc<dyn AuditReader>,
     info: DaemonInfo,
     control: Arc<dyn Control>,
     shutdown: CancellationToken,
 ) -> Result<Router, tonic_reflection::server::Error> {
-    let context = Context { engine, info: Arc::new(info), control, shutdown };
+    let context = Context { engine, audit, info: Arc::new(info), control, shutdown };
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<TurnsServer<Context>>().await;
     health.set_serving::<SessionsServer<Context>>().await;
     health.set_serving::<InterruptsServer<Context>>().await;
     health.set_serving::<GrantsServer<Context>>().await;
+    health.set_serving::<AuditServer<Context>>().await;
     health.set_serving::<DaemonServer<Context>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -113,6 +118,7 @@ pub async fn router(
         .add_service(SessionsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(InterruptsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(GrantsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(AuditServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)

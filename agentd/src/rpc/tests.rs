@@ -81,13 +81,14 @@ impl Daemon {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("agentd.sock");
         let tools = ScriptedTools::new();
+        let audit = Arc::new(MemoryAudit::default());
         let engine = Engine::new(EngineParts {
             models: Arc::new(OneModel(ScriptedModel::new(script))),
             toolbox: Arc::clone(&tools) as _,
             store: Arc::new(MemoryStore::new()),
             workspaces: Arc::new(NoWorkspaces),
             snapshots: Arc::new(MemoryDisk::default()),
-            audit: Arc::new(MemoryAudit::default()),
+            audit: Arc::clone(&audit) as _,
             clock: Arc::new(StoppedClock::default()),
             config: EngineConfig::default(),
         });
@@ -98,7 +99,7 @@ impl Daemon {
             sandbox: None,
         };
         let (control, shutdown) = (Arc::new(FakeControl::default()), CancellationToken::new());
-        let router = router(engine.clone(), info, Arc::clone(&control) as _, shutdown.clone()).await.unwrap();
+        let router = router(engine.clone(), audit, info, Arc::clone(&control) as _, shutdown.clone()).await.unwrap();
         let (incoming, _) = bind(&path).await.unwrap();
         let served = tokio::spawn(serve(router, incoming, shutdown.clone(), Duration::from_millis(200)));
         Self { _home: home, path, engine, tools, control, shutdown, served }

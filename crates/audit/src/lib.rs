@@ -11,8 +11,8 @@
 //! - `writer`: the one thread that writes; what waits is written and synced together. `place`: the files as it finds
 //!   and leaves them, what a crash tore off, the next file when one is full; `medium`: what it asks of a disk.
 //! - [`chain`]: a line, its number and its hash, pure. `shape`: an entry without secrets and of bounded size, pure.
-//! - [`verify`]: whether the chain holds, and what can be known where it does not. [`read`]: entries, for those who list
-//!   or judge them again. `files`: which files make up the log.
+//! - [`verify`]: whether the chain holds, and what can be known where it does not. [`read`]: lines, for those who judge
+//!   them again; `records`: each call once, for those who list them. `files`: which files make up the log.
 //! - [`redact`]: what looks like a secret, pure; the daemon's own log uses it too.
 
 pub mod chain;
@@ -21,6 +21,7 @@ mod log;
 mod medium;
 mod place;
 pub mod read;
+mod records;
 pub mod redact;
 mod shape;
 pub mod verify;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use agentd_core::{
-    audit::{AuditEntry, AuditHead, AuditLine, AuditQuery, AuditReport},
+    audit::{AuditEntry, AuditHead, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
     error::{AuditError, ErrorKind},
     ports::{Audit, AuditReader, Clock},
 };
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     place::Place,
-    read, verify,
+    read, records, verify,
     writer::{Clean, Command, End, Thread},
 };
 
@@ -171,6 +171,14 @@ impl AuditReader for AuditLog {
             // What was noted before shall be seen.
             self.end().await?;
             blocking("read", &self.folder, move |folder| read::newest(folder, &query)).await
+        }
+        .boxed()
+    }
+
+    fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>> {
+        async move {
+            self.end().await?;
+            blocking("read", &self.folder, move |folder| records::newest(folder, &query)).await
         }
         .boxed()
     }

@@ -11,9 +11,9 @@ use agentd_core::audit::{AuditLine, AuditQuery};
 use crate::files::{self, Found, LogFile};
 
 /// Lines of one answer at the most.
-const MOST_LINES: usize = 10_000;
+pub(crate) const MOST_LINES: usize = 10_000;
 /// Bytes of one answer at the most; a message of the wire holds twice as much.
-const MOST_BYTES: usize = 8 << 20;
+pub(crate) const MOST_BYTES: usize = 8 << 20;
 
 /// The newest lines that fit the query, oldest first.
 ///
@@ -63,7 +63,7 @@ pub fn each(folder: &Path, mut see: impl FnMut(AuditLine)) -> io::Result<()> {
     Ok(())
 }
 
-fn each_of(file: &LogFile, see: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> {
+pub(crate) fn each_of(file: &LogFile, see: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> {
     let mut lines = files::Lines::new(BufReader::new(files::open(&file.path)?));
     while let Some(found) = lines.next()? {
         if let Found::Line(bytes) = found

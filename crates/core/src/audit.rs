@@ -1,11 +1,16 @@
 //! What the audit log keeps: who asked for a call, what was decided and by whom, and what came of it.
 //!
 //! An [`AuditEntry`] is what happened, as the engine knows it. The adapter behind [`crate::ports::Audit`] takes secrets
-//! out, cuts what is long, and chains the lines; see there for what a line promises.
+//! out, cuts what is long, and chains the lines; see there for what a line promises. [`AuditRecord`] is what readers see:
+//! each call once, with what came of it.
+
+mod record;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use self::record::{AuditRecord, CallOutcome, RecordQuery, RecordedEnd};
 
 use crate::{
     ids::{CallId, SessionId, TraceId, TurnId},
@@ -326,6 +331,14 @@ pub struct AuditReport {
     pub more: u64,
 }
 
+impl AuditReport {
+    /// Whether the log holds. That it tells of damage before, which was set aside then, is no damage now.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.more == 0 && self.findings.iter().all(|finding| finding.problem == AuditProblem::Recorded)
+    }
+}
+
 /// One thing that is wrong with the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditFinding {
@@ -369,9 +382,60 @@ pub enum AuditProblem {
     Unreadable,
 }
 
+impl AuditProblem {
+    const ALL: [Self; 12] = [
+        Self::Changed,
+        Self::NotALine,
+        Self::Missing,
+        Self::OutOfOrder,
+        Self::BeginningMissing,
+        Self::EndMissing,
+        Self::Torn,
+        Self::Foreign,
+        Self::NoWitness,
+        Self::NotedHashMissing,
+        Self::Recorded,
+        Self::Unreadable,
+    ];
+
+    /// Its stable name, as JSON has it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::NotALine => "not_a_line",
+            Self::Missing => "missing",
+            Self::OutOfOrder => "out_of_order",
+            Self::BeginningMissing => "beginning_missing",
+            Self::EndMissing => "end_missing",
+            Self::Torn => "torn",
+            Self::Foreign => "foreign",
+            Self::NoWitness => "no_witness",
+            Self::NotedHashMissing => "noted_hash_missing",
+            Self::Recorded => "recorded",
+            Self::Unreadable => "unreadable",
+        }
+    }
+
+    /// The problem of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|problem| problem.as_str() == name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn problems_are_named_as_in_json() {
+        for problem in AuditProblem::ALL {
+            assert_eq!(serde_json::to_value(problem).unwrap(), problem.as_str());
+            assert_eq!(AuditProblem::from_name(problem.as_str()), Some(problem));
+        }
+        assert_eq!(AuditProblem::from_name("fine"), None);
+    }
 
     #[test]
     fn names_are_what_json_says() {

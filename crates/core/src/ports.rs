@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    audit::{AuditEntry, AuditLine, AuditQuery, AuditReport},
+    audit::{AuditEntry, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
     environment::ClientEnvironment,
     error::{AuditError, ModelError, StoreError, WorkspaceError},
     event::Event,
@@ -269,6 +269,9 @@ pub trait Audit: Send + Sync {
 pub trait AuditReader: Send + Sync {
     /// The newest lines that fit the query, oldest first; fewer where they would be too large to send at once.
     fn lines(&self, query: AuditQuery) -> BoxFuture<'_, Result<Vec<AuditLine>, AuditError>>;
+
+    /// The newest records that fit the query, oldest first; fewer where they would be too large to send at once.
+    fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>>;
 
     /// Whether the whole log holds. With a hash that was noted elsewhere: whether that line is still in it.
     fn verify(&self, noted: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>>;

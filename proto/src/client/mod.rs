@@ -4,8 +4,9 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `turns`, `interrupts`, `grants`: the other calls. `error`: what can go wrong.
+//! - `sessions`, `turns`, `interrupts`, `grants`, `audit`: the other calls. `error`: what can go wrong.
 
+mod audit;
 mod connect;
 mod daemon;
 mod error;

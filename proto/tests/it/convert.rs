@@ -4,6 +4,10 @@ use std::{collections::HashSet, fmt::Debug};
 
 use agentd_core::{
     Timestamp,
+    audit::{
+        AuditEntry, AuditFact, AuditFinding, AuditHead, AuditLine, AuditProblem, AuditRecord, AuditReport, RecordQuery,
+        VerdictName,
+    },
     environment::ClientEnvironment,
     event::{Event, EventKind},
     interrupt::Answer,
@@ -247,4 +251,40 @@ proptest! {
             let _taken_or_refused = Event::try_from(event);
         }
     }
+}
+
+#[test]
+fn the_audit_log_survives() {
+    let query = RecordQuery {
+        session_id: None,
+        turn_id: Some(samples::results()[0].turn_id),
+        tool: Some("now".to_owned()),
+        verdict: Some(VerdictName::Ask),
+        refused: true,
+        since: Some(Timestamp::UNIX_EPOCH),
+        before: 7,
+        limit: 20,
+    };
+    check::<v1::ListAuditRequest, _>(&query);
+    let unnamed = RecordQuery::try_from(v1::ListAuditRequest::default()).unwrap();
+    assert_eq!(unnamed, RecordQuery { limit: 100, ..RecordQuery::default() });
+
+    let finding = |problem| AuditFinding { file: "audit.jsonl".to_owned(), line: 3, problem, message: "!".to_owned() };
+    let report = AuditReport {
+        lines: 4,
+        files: vec!["audit.jsonl".to_owned()],
+        head: AuditHead { n: 4, hash: "ab".to_owned() },
+        findings: vec![finding(AuditProblem::Recorded)],
+        more: 0,
+    };
+    assert!(v1::VerifyAuditResponse::from(&report).holds, "damage that was set aside before is none now");
+    check::<v1::VerifyAuditResponse, _>(&report);
+    let damaged = AuditReport { findings: vec![finding(AuditProblem::Changed)], ..report };
+    assert!(!v1::VerifyAuditResponse::from(&damaged).holds);
+
+    let entry = AuditEntry::general(Timestamp::UNIX_EPOCH, AuditFact::DaemonStopped { pid: 7 });
+    let record = AuditRecord { line: AuditLine { n: 9, entry }, outcome: None, ended: None };
+    let wire = v1::AuditRecord::try_from(&record).unwrap();
+    assert_eq!((wire.n, AuditRecord::try_from(wire).unwrap()), (9, record));
+    assert!(AuditRecord::try_from(v1::AuditRecord { n: 1, json: "{}".to_owned() }).is_err());
 }

@@ -7,8 +7,10 @@
 //! - [`bad_input`], [`bad_models`]: a clear message with a hint, and nothing lost.
 //! - [`encodings`]: byte-exact edits. [`undo`]: what turns did to files, taken back.
 //! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them.
+//! - [`audit`]: what was asked, decided and done.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
+mod audit;
 mod bad_input;
 mod bad_models;
 mod chat;

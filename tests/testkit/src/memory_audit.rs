@@ -6,7 +6,10 @@ use std::sync::{
 };
 
 use agentd_core::{
-    audit::{AuditEntry, AuditFact, AuditHead, AuditLine, AuditQuery, AuditReport, CallEnd, Decision},
+    audit::{
+        AuditEntry, AuditFact, AuditHead, AuditLine, AuditQuery, AuditRecord, AuditReport, CallEnd, CallOutcome,
+        Decision, RecordQuery, RecordedEnd,
+    },
     error::{AuditError, ErrorKind},
     ports::{Audit, AuditReader},
 };
@@ -148,6 +151,29 @@ impl AuditReader for MemoryAudit {
         let mut lines: Vec<AuditLine> = lines.filter(fits).collect();
         lines.drain(..lines.len().saturating_sub(query.limit));
         std::future::ready(Ok(lines)).boxed()
+    }
+
+    fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>> {
+        let lines: Vec<AuditLine> = (1..).zip(self.entries()).map(|(n, entry)| AuditLine { n, entry }).collect();
+        let end_of = |call: &AuditLine| {
+            lines.iter().find_map(|line| match &line.entry.fact {
+                AuditFact::CallEnded(end) if line.entry.call_id == call.entry.call_id => {
+                    Some(RecordedEnd { n: line.n, at: line.entry.at, end: end.clone() })
+                }
+                _ => None,
+            })
+        };
+        let record = |line: &AuditLine| {
+            let AuditFact::CallDecided(decision) = &line.entry.fact else {
+                return AuditRecord { line: line.clone(), outcome: None, ended: None };
+            };
+            let ended = end_of(line);
+            let outcome = CallOutcome::of(decision.allowed, ended.as_ref().map(|ended| &ended.end), false);
+            AuditRecord { line: line.clone(), outcome: Some(outcome), ended }
+        };
+        let mut records: Vec<AuditRecord> = lines.iter().filter(|line| query.wants(line)).map(record).collect();
+        records.drain(..records.len().saturating_sub(query.limit));
+        std::future::ready(Ok(records)).boxed()
     }
 
     fn verify(&self, _: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>> {

@@ -4,5 +4,6 @@
 
 mod damage;
 mod log;
+mod records;
 mod secrets;
 mod world;

@@ -1,0 +1,118 @@
+//! What the log tells, put together for readers: each call once, with its decision and what came of it.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{AuditFact, AuditLine, CallEnd, VerdictName};
+use crate::ids::{SessionId, TurnId};
+
+/// A line of the log that stands for itself, with what came of it where it is the decision on a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// The line.
+    #[serde(flatten)]
+    pub line: AuditLine,
+    /// How it stands with the call; absent where the line is about something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<CallOutcome>,
+    /// The line that tells the call's end, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<RecordedEnd>,
+}
+
+/// The line that tells a call's end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordedEnd {
+    /// Its number.
+    pub n: u64,
+    /// When that was.
+    pub at: Timestamp,
+    /// What came of the call.
+    #[serde(flatten)]
+    pub end: CallEnd,
+}
+
+/// How it stands with a call that was decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallOutcome {
+    /// It did what it should.
+    Done,
+    /// It failed, or could not run for another reason than a refusal.
+    Failed,
+    /// It was not let through.
+    Refused,
+    /// It has no end yet.
+    Open,
+    /// The daemon ended before it did: it may have taken effect or not.
+    Unknown,
+}
+
+impl CallOutcome {
+    /// How it stands with a call. `restarted` says whether the daemon has begun anew since it was decided.
+    #[must_use]
+    pub fn of(allowed: bool, end: Option<&CallEnd>, restarted: bool) -> Self {
+        match end {
+            _ if !allowed => Self::Refused,
+            Some(CallEnd { error: None, .. }) => Self::Done,
+            Some(_) => Self::Failed,
+            None if restarted => Self::Unknown,
+            None => Self::Open,
+        }
+    }
+
+    /// The word for it, as JSON has it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+            Self::Open => "open",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Which records are wanted. What is said of calls leaves out all that is about something else.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordQuery {
+    /// Only those of this session.
+    pub session_id: Option<SessionId>,
+    /// Only calls of this turn.
+    pub turn_id: Option<TurnId>,
+    /// Only calls of this tool.
+    pub tool: Option<String>,
+    /// Only calls of which the rules said this.
+    pub verdict: Option<VerdictName>,
+    /// Only calls that were not let through, whoever refused them.
+    pub refused: bool,
+    /// Only from this moment on.
+    pub since: Option<Timestamp>,
+    /// Only those with numbers below this one; 0 for all.
+    pub before: u64,
+    /// At most so many: the newest.
+    pub limit: usize,
+}
+
+impl RecordQuery {
+    /// Whether the line is wanted. Ends of calls belong to their decisions and are no records of their own.
+    #[must_use]
+    pub fn wants(&self, line: &AuditLine) -> bool {
+        let entry = &line.entry;
+        let of_call = match &entry.fact {
+            AuditFact::CallEnded(_) => return false,
+            AuditFact::CallDecided(decision) => {
+                self.turn_id.is_none_or(|id| entry.turn_id == Some(id))
+                    && self.tool.as_ref().is_none_or(|tool| *tool == decision.tool)
+                    && self.verdict.is_none_or(|verdict| verdict == decision.verdict)
+                    && !(self.refused && decision.allowed)
+            }
+            _ => self.turn_id.is_none() && self.tool.is_none() && self.verdict.is_none() && !self.refused,
+        };
+        of_call
+            && self.session_id.is_none_or(|id| entry.session_id == Some(id))
+            && self.since.is_none_or(|since| entry.at >= since)
+            && (self.before == 0 || line.n < self.before)
+    }
+}

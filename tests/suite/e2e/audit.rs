@@ -1,0 +1,250 @@
+//! The audit log: what was asked, decided and done, through real processes; and whether anybody has changed it.
+
+use std::{fs, path::PathBuf};
+
+use agentd_core::{event::EventKind, ids::InterruptId, interrupt::Answer};
+use agentd_proto::client::{NewSession, SessionChoice};
+use agentd_testkit::{
+    daemon::{TempHome, until},
+    model_server::Reply,
+};
+use serde_json::{Value, json};
+
+use super::{Events, World, keys, trusting, turn, works_through};
+
+fn command(line: &str) -> Reply {
+    Reply::tool_call("run_bash_command", json!({ "command": line }))
+}
+
+async fn audit(world: &World, args: &[&str]) -> Vec<Value> {
+    let output = world.daemon.agentctl(["audit", "--json"].iter().chain(args)).await.exits(0);
+    output.json().as_array().unwrap().clone()
+}
+
+fn calls(records: &[Value]) -> Vec<&Value> {
+    records.iter().filter(|record| record["kind"] == "call_decided").collect()
+}
+
+/// The log's lines as they stand in its file.
+fn file(world: &World) -> PathBuf {
+    world.daemon.data().join("audit.jsonl")
+}
+
+/// A turn in which one command is approved, one refused, one edited, and a file is written.
+async fn asked() -> (World, String) {
+    let world = World::start().await;
+    let steps = vec![
+        (&["first"][..], command("echo first; export API_TOKEN=s3cr3t-enough-to-hide")),
+        (&["refused"][..], command("rm -r outputs")),
+        (&["third"][..], command("touch outputs/second")),
+        (
+            &["notes.txt"][..],
+            Reply::tool_call("write_file", json!({"path": "outputs/notes.txt", "content": "password: hunter2hunter2"})),
+        ),
+    ];
+    works_through(&world.model, steps, Reply::text("All done."));
+    let client = world.client().await;
+    let session = SessionChoice::New(NewSession::default());
+    let mut events = client.turn(turn(session, "Work!")).await.unwrap();
+    let answers = [
+        Answer::Approve,
+        Answer::Reject { reason: Some("leave them".to_owned()) },
+        Answer::Edit { args: json!({"command": "touch outputs/third"}) },
+        Answer::Approve,
+    ];
+    for answer in answers {
+        let seen = events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+        let EventKind::InterruptRaised { interrupt } = &seen.last().unwrap().kind else { unreachable!() };
+        let id: InterruptId = interrupt.id;
+        client.answer(id, &answer, "phone").await.unwrap();
+    }
+    let ended = events.to_the_end().await;
+    (world, ended[0].session_id.to_string())
+}
+
+#[tokio::test]
+async fn a_turn_is_told_with_who_decided_what_and_what_came_of_it() {
+    let (world, session) = asked().await;
+    let records = audit(&world, &[]).await;
+    assert_eq!(records[0]["kind"], "daemon_started");
+    assert_eq!(records[1]["kind"], "rules_read");
+    assert_eq!(records[1]["sources"], json!(["built-in"]));
+    assert_eq!(records[1]["sha256"].as_str().unwrap().len(), 64);
+
+    let calls = calls(&records);
+    let told: Vec<(&str, &str, bool, &str, &str)> = calls
+        .iter()
+        .map(|call| {
+            let text = |key: &str| call[key].as_str().unwrap_or_default();
+            assert_eq!(call["by"], json!({"client": "phone"}));
+            assert_eq!(
+                (call["session_id"].as_str().unwrap(), call["asked_by"]["agent"].as_str().unwrap()),
+                (&*session, "main")
+            );
+            let answer = call["answer"]["answer"].as_str().unwrap();
+            (text("tool"), text("verdict"), call["allowed"].as_bool().unwrap(), answer, text("outcome"))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("run_bash_command", "ask", true, "approve", "done"),
+            ("run_bash_command", "ask", false, "reject", "refused"),
+            ("run_bash_command", "ask", true, "edit", "done"),
+            ("write_file", "ask", true, "approve", "done"),
+        ]
+    );
+    assert_eq!(calls[1]["answer"]["reason"], "leave them");
+    assert_eq!(
+        (&calls[2]["args"]["command"], &calls[2]["answer"]["args"]["command"]),
+        (&json!("touch outputs/second"), &json!("touch outputs/third"))
+    );
+    assert_eq!(calls[0]["ended"]["exit_code"], 0);
+    assert_eq!(calls[3]["ended"]["files"], json!([{"path": "outputs/notes.txt", "change": "created"}]));
+    assert_eq!(calls[1]["ended"]["ran"], false);
+
+    // Who looks for a secret finds none, neither here nor in the file.
+    let text = fs::read_to_string(file(&world)).unwrap();
+    for secret in ["s3cr3t-enough-to-hide", "hunter2hunter2"] {
+        assert!(!text.contains(secret) && !format!("{records:?}").contains(secret), "{secret} is in the log");
+    }
+    assert!(calls[0]["args"]["command"].as_str().unwrap().contains("[redacted]"), "{}", calls[0]["args"]);
+
+    let report = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    assert_eq!(keys(&report), ["files", "findings", "head", "holds", "lines", "more"]);
+    assert_eq!((&report["holds"], &report["findings"]), (&json!(true), &json!([])));
+    world.daemon.agentctl(["audit", "verify", "--noted", report["head"]["hash"].as_str().unwrap()]).await.exits(0);
+    world.daemon.agentctl(["audit", "verify", "--noted", &"0".repeat(63)]).await.exits(1);
+}
+
+#[tokio::test]
+async fn people_see_one_line_a_call_and_choose_which() {
+    let (world, session) = asked().await;
+    let shown = world.daemon.agentctl(["audit", "--session", &session[..13]]).await.exits(0).stdout;
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 5, "{shown}");
+    for (line, words) in lines[1..].iter().zip([
+        ["run_bash_command  echo first", "ask", "phone: approve", "done, exit 0"],
+        ["run_bash_command  rm -r outputs", "ask", "phone: reject", "refused"],
+        ["run_bash_command  touch outputs/second", "ask", "phone: edit", "done, exit 0"],
+        ["write_file        outputs/notes.txt", "ask", "phone: approve", "done, 1 file"],
+    ]) {
+        assert!(words.iter().all(|word| line.contains(word)), "{words:?} are not all in {line:?}");
+    }
+    let turn = audit(&world, &["--tool", "write_file"]).await[0]["turn_id"].as_str().unwrap().to_owned();
+    for (args, count) in [
+        (&["--tool", "run_bash_command"][..], 3),
+        (&["--refused"], 1),
+        (&["--verdict", "ask"], 4),
+        (&["--verdict", "deny"], 0),
+        (&["--session", &session], 4),
+        (&["--turn", &turn], 4),
+        (&["--session", &session, "--since", "1h", "-n", "2"], 2),
+        (&["--since", "2999-01-01"], 0),
+    ] {
+        assert_eq!(audit(&world, args).await.len(), count, "{args:?}");
+    }
+    world.daemon.agentctl(["audit", "--since", "soon"]).await.exits(2).says(&["30m, 2h, 7d"]);
+    // A session that is gone has still done what it did.
+    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    assert_eq!(audit(&world, &["--session", &session]).await.len(), 4);
+}
+
+#[tokio::test]
+async fn a_command_that_a_crash_cut_off_is_unknown_and_the_log_holds() {
+    let mut world = World::start().await;
+    works_through(&world.model, vec![(&["taken effect"][..], command("sleep 300"))], Reply::text("Hm."));
+    let project = world.daemon.path().join("project");
+    fs::create_dir_all(&project).unwrap();
+    let client = world.client().await;
+    let _events = client.turn(turn(trusting(&project), "Sleep!")).await.unwrap();
+    let record = until("it is decided", || async { audit(&world, &["--tool", "run_bash_command"]).await.pop() }).await;
+    assert_eq!(record["outcome"], "open");
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let records = audit(&world, &[]).await;
+    let [call] = calls(&records)[..] else { panic!("{records:#?}") };
+    assert_eq!((&call["allowed"], &call["outcome"]), (&json!(true), &json!("unknown")));
+    let starts = records.iter().filter(|record| record["kind"] == "daemon_started").count();
+    let stops = records.iter().filter(|record| record["kind"] == "daemon_stopped").count();
+    assert_eq!((starts, stops), (2, 0));
+    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.daemon.sigterm().await;
+    world.daemon.restart().await;
+    let records = audit(&world, &[]).await;
+    assert!(records.iter().any(|record| record["kind"] == "daemon_stopped"));
+}
+
+#[tokio::test]
+async fn a_changed_byte_is_found() {
+    let (mut world, _) = asked().await;
+    let path = file(&world);
+    let change = |from: &str, to: &str| {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from));
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+    };
+    change("rm -r outputs", "ls -r outputs");
+    let output = world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+    assert!(output.stdout.contains("audit.jsonl:5: changed: "), "{}", output.stdout);
+    assert!(output.stdout.contains("the log does not hold"), "{}", output.stdout);
+    let report = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(1).json();
+    assert_eq!(report["holds"], false);
+    assert_eq!((&report["findings"][0]["file"], &report["findings"][0]["line"]), (&json!("audit.jsonl"), &json!(5)));
+    change("ls -r outputs", "rm -r outputs");
+    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+
+    // Lines that are cut off while nobody looks are missed at the next start, and ever after.
+    world.daemon.sigterm().await;
+    let text = fs::read_to_string(&path).unwrap();
+    let cut = text.trim_end().rfind('\n').unwrap();
+    fs::write(&path, &text[..=cut]).unwrap();
+    world.daemon.restart().await;
+    let output = world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+    assert!(output.stdout.contains("missing"), "{}", output.stdout);
+}
+
+#[tokio::test]
+async fn without_the_log_no_command_runs_and_everybody_hears_why() {
+    let world = World::start().await;
+    let steps = vec![
+        (&["audit log"][..], command("touch /project/made")),
+        (&["notes say"][..], Reply::tool_call("read_file", json!({"path": "/project/notes.txt"}))),
+    ];
+    works_through(&world.model, steps, Reply::text("I could only look."));
+    world.daemon.write("project/notes.txt", "the notes say so\n");
+    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    // Nobody, not even root, can write to a folder as if it were a file.
+    let path = file(&world);
+    let aside = path.with_extension("aside");
+    fs::rename(&path, &aside).unwrap();
+    fs::create_dir(&path).unwrap();
+    let run = ["run", "Make it", "-C", &project, "--on-interrupt", "approve", "--output", "json"];
+    let output = world.daemon.agentctl(run).await.exits(0);
+    assert_eq!(output.json()["text"], "I could only look.");
+    assert!(!world.daemon.path().join("project/made").exists());
+    let output = world.daemon.agentctl(["run", "Again", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
+    output.says(&["did not run, because the audit log could not be written"]);
+
+    fs::remove_dir(&path).unwrap();
+    fs::rename(&aside, &path).unwrap();
+    world.model.respond_with(|request| {
+        if super::tool_texts(request).contains("exit code") {
+            Reply::text("Made.")
+        } else {
+            command("touch made; echo ok")
+        }
+    });
+    let output = world.daemon.agentctl(["run", "Now", "-C", &project, "--on-interrupt", "approve", "--output", "json"]);
+    assert_eq!(output.await.exits(0).json()["text"], "Made.");
+    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+}
+
+#[tokio::test]
+async fn a_daemon_that_cannot_open_the_log_does_not_start() {
+    let home = TempHome::with_model("http://127.0.0.1:9");
+    fs::create_dir_all(home.data().join("audit.jsonl")).unwrap();
+    let output = home.agentctl(["start"]).await;
+    assert_ne!(output.code, Some(0));
+    output.says(&["could not open the audit log", "hint: audit.jsonl and audit.head must be plain files of yours"]);
+}
