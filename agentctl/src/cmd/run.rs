@@ -226,6 +226,10 @@ struct ResultOnly {
 }
 
 impl Renderer for ResultOnly {
+    fn pause(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn event(&mut self, event: &Event) -> io::Result<()> {
         match &event.kind {
             EventKind::InterruptRaised { interrupt } if self.waits => {

@@ -322,6 +322,7 @@ impl Chat {
             Command::Models(args) => cmd::models::handle(&global, args).await,
             Command::Tools(args) => cmd::tools::handle(&global, args).await,
             Command::Status(args) => cmd::daemon::status(&global, args).await,
+            Command::Grants(args) => cmd::grants::handle(&global, args).await,
             _ => Ok(Exit::Done),
         }
     }

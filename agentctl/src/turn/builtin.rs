@@ -51,6 +51,10 @@ impl<R: Renderer> Renderer for SayBuiltin<R> {
         self.inner.leave()
     }
 
+    fn pause(&mut self) -> io::Result<()> {
+        self.inner.pause()
+    }
+
     fn note(&mut self, text: &str) -> io::Result<()> {
         self.inner.note(text)
     }

@@ -47,13 +47,12 @@ pub(crate) trait Renderer: Send {
         Ok(())
     }
 
-    /// Takes away what moves, for a question follows on the same screen.
+    /// Takes away what moves, for a question follows on the same screen. Without a default, so that no renderer around
+    /// another one forgets to pass it on.
     ///
     /// # Errors
     /// As [`Renderer::event`].
-    fn pause(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    fn pause(&mut self) -> io::Result<()>;
 
     /// Shows one line of the client itself, such as that the daemon is gone and waited for. The text is ours.
     ///

@@ -2,7 +2,10 @@
 
 use std::process::Command;
 
-use agentd_testkit::{daemon::TempHome, model_server::Reply};
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Reply},
+};
 use rexpect::{
     process::WaitStatus,
     session::{PtySession, spawn_command},
@@ -126,6 +129,55 @@ async fn a_write_is_approved_with_its_changes_in_view() {
     terminal.prompt();
     let told = super::tool_texts(&world.model.requests().pop().unwrap());
     assert!(told.contains("I like the old ones"), "{told}");
+    terminal.leaves();
+}
+
+/// What is kept is shown before it is kept, for good is asked twice, and an edit that is denied asks again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_is_kept_and_an_edit_is_refused_in_the_chat() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [shred]}}");
+    let world = World { daemon: TempDaemon::start_in(home).await, model };
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    let run = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
+    world.model.reply(run("touch a && touch b")).reply(Reply::text("Touched."));
+    terminal.says("Touch them");
+    let question = terminal.sees("y yes");
+    for words in [
+        "the main agent in \"Touch them\"",
+        "confirm_exec",
+        "medium risk",
+        "run_bash_command: touch a",
+        "run_bash_command: touch b",
+    ] {
+        assert!(question.contains(words), "{words} is missing in {question:?}");
+    }
+    terminal.presses("g");
+    terminal.sees("in every session");
+    terminal.presses("y");
+    terminal.sees("kept for good");
+    terminal.sees("Touched.");
+    terminal.prompt();
+    terminal.says("/grants");
+    let listed = terminal.prompt();
+    assert!(listed.contains("for good") && listed.contains("run_bash_command: touch b"), "{listed:?}");
+
+    world.model.reply(run("touch c")).reply(Reply::text("Then not."));
+    terminal.says("One more");
+    terminal.sees("y yes");
+    terminal.presses("e");
+    terminal.sees("arguments:");
+    // Ctrl-U erases the line.
+    terminal.presses("\u{15}{\"command\": \"shr'ed' c\"}\r");
+    terminal.sees("denied");
+    terminal.sees("y yes");
+    terminal.presses("n");
+    terminal.sees("reason");
+    terminal.presses("\r");
+    terminal.sees("Then not.");
+    terminal.prompt();
     terminal.leaves();
 }
 
