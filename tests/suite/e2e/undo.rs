@@ -1,8 +1,16 @@
 //! What turns do to files is taken back, by whoever wants it, today or after a restart.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::PathBuf,
+};
 
-use agentd_testkit::{daemon::until, model_server::Reply};
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome, program, until},
+    model_server::{ModelServer, Reply},
+};
 use serde_json::{Value, json};
 
 use super::{World, keys, works_through};
@@ -152,4 +160,164 @@ async fn the_chat_shows_and_asks_first() {
     assert!(output.stdout.contains("/project/moved.txt: is removed"), "{}", output.stdout);
     assert!(output.stderr.contains("nothing was undone"), "{}", output.stderr);
     assert_eq!(project(&world, "moved.txt"), b"new words\n");
+}
+
+/// Everything in the project: kind, permissions and content, or where a link leads.
+fn everything(world: &World) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![world.daemon.path().join("project")];
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = path.symlink_metadata().unwrap();
+            let held = if metadata.is_symlink() {
+                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+            } else if metadata.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                left.extend(metadata.is_dir().then(|| path.clone()));
+                Vec::new()
+            };
+            found.insert(path, (metadata.permissions().mode(), held));
+        }
+    }
+    found
+}
+
+/// One turn in the session with this command. Returns what the model was told and the session.
+async fn commanded(world: &World, session: Option<&str>, command: &str) -> (String, String) {
+    let command = command.to_owned();
+    world.model.respond_with(move |request| match request.last_role() {
+        "tool" => Reply::text("over"),
+        _ => Reply::tool_call("run_bash_command", json!({ "command": command })),
+    });
+    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    let place = session.map_or(["-C", &project], |session| ["--session", session]);
+    let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json", place[0], place[1]];
+    let result = world.daemon.agentctl(args).await.exits(0).json();
+    let requests = world.model.requests();
+    let told = requests.last().unwrap().messages().last().unwrap()["content"].as_str().unwrap().to_owned();
+    (told, result["session_id"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_command_that_turns_everything_over_is_undone_and_redone() {
+    let world = World::start().await;
+    for number in 0..300_u32 {
+        let bytes: Vec<u8> = (0..200_u32).map(|byte| u8::try_from((number * 31 + byte * 7) % 256).unwrap()).collect();
+        world.daemon.write(&format!("project/many/{}/{number}.bin", number % 10), bytes);
+    }
+    world.daemon.write("project/large.bin", vec![1; 11 << 20]);
+    let folder = world.daemon.path().join("project");
+    fs::create_dir_all(folder.join("empty/inner")).unwrap();
+    symlink("many/1", folder.join("link")).unwrap();
+    symlink("nowhere", folder.join("dangling")).unwrap();
+    let before = everything(&world);
+    let (told, session) = commanded(
+        &world,
+        None,
+        r#"cd "$PROJECT"; rm many/0/*; for f in many/1/*; do mv $f $f.moved; done; chmod -R 700 many/2
+        for f in many/3/*; do head -c 300 /dev/urandom > $f; done; mv many/4 elsewhere; rm -r empty; mkdir -p new/empty
+        ln -sfn many/5 link; rm dangling; echo file > dangling; rm -r many/6; echo file > many/6; mkfifo pipe
+        printf x >> large.bin; echo "odd" > $'new/a\nb \xff'; echo turned"#,
+    )
+    .await;
+    assert!(told.contains("turned") && told.contains("large.bin (larger than 10"), "{told}");
+    let after = everything(&world);
+    world.daemon.agentctl(["undo", &session, "--preview"]).await.exits(1);
+    assert!(everything(&world) == after, "a preview changes nothing");
+    let report = world.daemon.agentctl(["undo", &session, "--json"]).await.exits(1).json();
+    let failed: Vec<_> = outcomes(&report).into_iter().filter(|(_, outcome)| *outcome != "done").collect();
+    assert_eq!(failed, [("/project/large.bin", "failed")]);
+    let but_what_is_not_kept = |mut tree: BTreeMap<PathBuf, (u32, Vec<u8>)>| {
+        tree.remove(&folder.join("large.bin"));
+        tree.remove(&folder.join("pipe"));
+        tree
+    };
+    let difference = |left: &BTreeMap<_, _>, right: &BTreeMap<_, _>| {
+        let keys = left.keys().chain(right.keys()).filter(|key| left.get(*key) != right.get(*key));
+        keys.cloned().collect::<Vec<PathBuf>>()
+    };
+    let undone = but_what_is_not_kept(everything(&world));
+    assert_eq!(difference(&undone, &but_what_is_not_kept(before)), [""; 0].map(PathBuf::from));
+    world.daemon.agentctl(["undo", &session, "--redo"]).await;
+    let redone = but_what_is_not_kept(everything(&world));
+    assert_eq!(difference(&redone, &but_what_is_not_kept(after)), [""; 0].map(PathBuf::from));
+}
+
+#[tokio::test]
+async fn an_older_turn_gives_way_to_what_came_later() {
+    let world = World::start().await;
+    world.daemon.write("project/a", "one\n");
+    world.daemon.write("project/b", "one\n");
+    let (_, session) = commanded(&world, None, r#"cd "$PROJECT"; echo two > a; echo two > b"#).await;
+    commanded(&world, Some(&session), r#"cd "$PROJECT"; echo three > a"#).await;
+    let report = world.daemon.agentctl(["undo", &session, "--turn", "1", "--json"]).await.exits(1).json();
+    assert_eq!(outcomes(&report), [("/project/a", "conflict"), ("/project/b", "done")]);
+    assert_eq!((project(&world, "a"), project(&world, "b")), (b"three\n".to_vec(), b"one\n".to_vec()));
+    // One after the other, the newest first, everything comes back.
+    world.daemon.agentctl(["undo", &session, "--turn", "2"]).await.exits(0);
+    world.daemon.agentctl(["undo", &session, "--turn", "1"]).await.exits(0);
+    assert_eq!((project(&world, "a"), project(&world, "b")), (b"one\n".to_vec(), b"one\n".to_vec()));
+}
+
+#[tokio::test]
+async fn of_two_clients_one_undoes() {
+    let world = World::start().await;
+    world.daemon.write("project/a", "one\n");
+    let (_, session) = commanded(&world, None, r#"cd "$PROJECT"; echo two > a; echo two > b"#).await;
+    let undo = || world.daemon.agentctl(["undo", &session, "--turn", "1", "--json"]);
+    let (first, second) = tokio::join!(undo(), undo());
+    let done = |output: &agentd_testkit::daemon::Output| output.code == Some(0) && output.stdout.contains("\"done\"");
+    assert!(done(&first) != done(&second), "{first:?}\n{second:?}");
+    assert_eq!(project(&world, "a"), b"one\n");
+    assert!(!world.daemon.path().join("project/b").exists());
+}
+
+/// A daemon for which this folder is a small disk of its own.
+async fn with_small_disk(folder: &str, size: &str) -> World {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    fs::create_dir_all(home.path().join("project")).unwrap();
+    fs::create_dir_all(home.path().join(folder)).unwrap();
+    let mut command = home.command("unshare");
+    command.arg(if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" });
+    command.args(["/bin/sh", "-c", r#"mount -t tmpfs -o "size=$2" none "$1" && exec "$0""#]);
+    command.arg(program("agentd")).arg(home.path().join(folder)).arg(size);
+    World { daemon: TempDaemon::start_with(home, command).await, model }
+}
+
+#[tokio::test]
+async fn a_call_runs_and_says_so_where_there_is_no_room_to_record_it() {
+    let world = with_small_disk("data/undo", "256k").await;
+    world.daemon.write("project/a", vec![b'a'; 600_000]);
+    let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
+    assert!(told.contains("changed") && told.contains("not recorded, and cannot be undone"), "{told}");
+    world.daemon.agentctl(["undo", &session]).await.exits(2).says(&["no turn of this session changed files"]);
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
+    let world = with_small_disk("project", "3m").await;
+    let fill = r#"cd "$PROJECT"; for f in a b; do head -c 800000 /dev/zero | tr '\0' $f > $f; done; echo one > c"#;
+    let (_, session) = commanded(&world, None, fill).await;
+    commanded(&world, Some(&session), r#"cd "$PROJECT"; rm a b; echo two > c"#).await;
+    commanded(
+        &world,
+        Some(&session),
+        r#"cd "$PROJECT"; head -c 2500000 /dev/zero > filler; cat /dev/zero > more; true"#,
+    )
+    .await;
+    let report = world.daemon.agentctl(["undo", &session, "--turn", "2", "--json"]).await.exits(1).json();
+    let failed = report["files"].as_array().unwrap().iter().filter(|file| file["outcome"] == "failed");
+    let reasons: Vec<&str> = failed.map(|file| file["reason"].as_str().unwrap()).collect();
+    assert!(reasons.len() >= 2 && reasons.iter().all(|reason| *reason == "the disk is full"), "{report:#}");
+    let (told, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; ls -A; rm filler more; echo freed"#).await;
+    let names: Vec<&str> = told.lines().filter(|line| line.len() < 10 && !line.contains(':')).collect();
+    assert_eq!(names, ["c", "filler", "more", "freed"], "nothing is half there: {told}");
+    // The rest comes back when there is room.
+    world.daemon.agentctl(["undo", &session, "--turn", "2"]).await.exits(0);
+    let (told, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
+    assert!(told.contains("800000 a") && told.contains("800000 b") && told.contains("one"), "{told}");
 }

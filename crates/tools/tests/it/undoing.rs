@@ -371,6 +371,26 @@ async fn what_cannot_be_recorded_is_said() {
 }
 
 #[tokio::test]
+async fn nothing_is_hidden_from_an_undo_by_ignoring_it() {
+    let mut camera = Camera::new(Project::Writable).await;
+    camera.bench.put("/project/src/deep/main.c", "int main;");
+    // One command has the sources ignored, and another one, perhaps after a restart, changes them.
+    let first = camera.around(|bench| drop(bench.put("/project/.gitignore", "src/\ndeep/\n"))).await;
+    camera.restart(SnapshotConfig::default());
+    let second = camera
+        .around(|bench| {
+            fs::remove_dir_all(bench.real("/project/src/deep")).unwrap();
+            bench.put("/project/build/new", "made");
+        })
+        .await;
+    assert_eq!(second.notes, [""; 0]);
+    camera.undo(&second.files).await;
+    camera.undo(&first.files).await;
+    assert_eq!(camera.bench.content("/project/src/deep/main.c"), b"int main;");
+    assert!(!camera.bench.real("/project/.gitignore").exists() && !camera.bench.real("/project/build").exists());
+}
+
+#[tokio::test]
 async fn a_tree_with_too_many_files_is_not_recorded_at_all() {
     let config = SnapshotConfig { max_files: 20, ..SnapshotConfig::default() };
     let camera = Camera::with(Project::Writable, config).await;

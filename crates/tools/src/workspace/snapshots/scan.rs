@@ -39,17 +39,9 @@ pub(super) struct Seen {
     pub(super) too_deep: usize,
 }
 
-/// How a tree is looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moment {
-    /// Before a call: what is ignored now is left out.
-    Before,
-    /// After it: what was seen before is looked at again, whatever the call wrote into ignore files.
-    After,
-}
-
-/// Looks at a tree, at most at `max_files` paths.
-pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, moment: Moment) -> io::Result<Seen> {
+/// Looks at a tree, at most at `max_files` paths. What was seen before is looked at again, whatever ignore files say by
+/// now: otherwise a command could write into one what the next command is about to change.
+pub(super) fn scan(root: &Root, known: &Tree, max_files: usize) -> io::Result<Seen> {
     let mut tree = Tree::new(root.place, root.path.clone());
     let top = match root.folder(b"") {
         Ok(top) => top,
@@ -59,7 +51,7 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, moment: Moment) 
         }
     };
     let seen = Seen { entries: Vec::with_capacity(known.entries.len()), tree, too_deep: 0 };
-    let mut scan = Scan { seen, known, max_files, moment };
+    let mut scan = Scan { seen, known, max_files };
     scan.folder(&top, &mut Vec::new(), 0, &[])?;
     if scan.seen.entries.len() > max_files {
         scan.seen.entries.clear();
@@ -72,7 +64,6 @@ struct Scan<'a> {
     seen: Seen,
     known: &'a Tree,
     max_files: usize,
-    moment: Moment,
 }
 
 impl Scan<'_> {
@@ -161,7 +152,7 @@ impl Scan<'_> {
         if name == b".git" {
             return true;
         }
-        if self.moment == Moment::After && self.known.entries.contains_key(path) {
+        if self.known.entries.contains_key(path) {
             return false;
         }
         let absolute = [b"/", path].concat();

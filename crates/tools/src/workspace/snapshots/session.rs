@@ -31,7 +31,7 @@ use super::{
     capture::{capture, capture_one},
     record, restore,
     root::{Kind, Root},
-    scan::{Moment, scan},
+    scan::scan,
     spot::Spot,
     tree::{Content, Tree, Why},
 };
@@ -86,7 +86,7 @@ impl Kept {
             record::write(&marker, true, trees.iter().map(Arc::as_ref))?;
             Before { call: call.clone(), scoped: true, trees, notes: Vec::new() }
         } else {
-            let notes = self.look(&roots, Moment::Before)?;
+            let notes = self.look(&roots)?;
             self.blobs.settle()?;
             let look = self.folder.join("look");
             if !self.saved {
@@ -132,7 +132,7 @@ impl Kept {
         } else {
             // What was seen before must be looked at again, also where a crash has lost what was known.
             self.trees = self.trees_for(&roots, &before.trees);
-            notes.extend(self.look(&roots, Moment::After)?);
+            notes.extend(self.look(&roots)?);
             self.trees.clone()
         };
         notes.sort();
@@ -171,7 +171,7 @@ impl Kept {
     }
 
     /// Brings the trees up to date with what there is, and says what is not seen of them.
-    fn look(&mut self, roots: &[Root], moment: Moment) -> io::Result<Vec<String>> {
+    fn look(&mut self, roots: &[Root]) -> io::Result<Vec<String>> {
         let mut notes = Vec::new();
         let mut trees = Vec::with_capacity(roots.len());
         let mut all_same = roots.len() == self.trees.len();
@@ -179,7 +179,7 @@ impl Kept {
             let known = self.known(root);
             all_same &= known.is_some();
             let known = known.unwrap_or_else(|| Arc::new(Tree::new(root.place, root.path.clone())));
-            let (tree, changed) = self.look_again(root, &known, moment, &mut notes)?;
+            let (tree, changed) = self.look_again(root, &known, &mut notes)?;
             all_same &= !changed;
             trees.push(tree);
         }
@@ -188,13 +188,7 @@ impl Kept {
         Ok(notes)
     }
 
-    fn look_again(
-        &self,
-        root: &Root,
-        known: &Arc<Tree>,
-        moment: Moment,
-        notes: &mut Vec<String>,
-    ) -> io::Result<(Arc<Tree>, bool)> {
+    fn look_again(&self, root: &Root, known: &Arc<Tree>, notes: &mut Vec<String>) -> io::Result<(Arc<Tree>, bool)> {
         let place = if root.place == Place::Own { "the workspace" } else { "/project" };
         if let Some(why) = &known.unseen {
             // It does not become small again while a session goes on, and finding out costs more than all else.
@@ -204,7 +198,7 @@ impl Kept {
         let mut known = Arc::clone(known);
         let mut changed = false;
         for is_last in [false, true] {
-            let seen = scan(root, &known, self.config.max_files, moment)?;
+            let seen = scan(root, &known, self.config.max_files)?;
             if seen.too_deep > 0 && !is_last {
                 notes.push(format!("what lies very deep in {place} is not recorded"));
             }
