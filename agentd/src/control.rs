@@ -180,5 +180,8 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
     if old.daemon.sandbox != follows_at_once {
         notes.push("the sandbox has changed; commands follow at the next start".to_owned());
     }
+    if old.daemon.audit != new.daemon.audit {
+        notes.push("audit.max_file_bytes has changed; the audit log follows at the next start".to_owned());
+    }
     notes
 }

@@ -248,3 +248,26 @@ async fn a_daemon_that_cannot_open_the_log_does_not_start() {
     assert_ne!(output.code, Some(0));
     output.says(&["could not open the audit log", "hint: audit.jsonl and audit.head must be plain files of yours"]);
 }
+
+#[tokio::test]
+async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
+    let mut world = World::configured("audit: {max_file_bytes: 4096}").await;
+    world.model.respond_with(|request| {
+        let told = super::tool_texts(request).lines().filter(|line| line.contains("20")).count();
+        if told < 12 { Reply::tool_call("now", json!({})) } else { Reply::text("It is late.") }
+    });
+    world.daemon.agentctl(["run", "What time is it?"]).await.exits(0);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let report = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    assert!(report["files"].as_array().unwrap().len() > 2, "{report}");
+    let records = audit(&world, &["-n", "1000"]).await;
+    let calls = calls(&records);
+    assert!(calls.len() >= 12, "{records:#?}");
+    assert!(calls.iter().all(|call| call["outcome"] == "done"), "{records:#?}");
+    // Whoever takes the oldest file away is found out.
+    let oldest = report["files"][0].as_str().unwrap();
+    fs::remove_file(world.daemon.data().join(oldest)).unwrap();
+    let output = world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+    assert!(output.stdout.contains("beginning_missing"), "{}", output.stdout);
+}

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use agentd_core::event::{Event, EventKind};
+use agentd_core::{
+    event::{Event, EventKind},
+    turn::OnInterrupt,
+};
 use agentd_proto::client::Client;
 use agentd_testkit::{
     daemon::TempDaemon,
@@ -41,7 +44,10 @@ async fn daemon(model: &ModelServer) -> TempDaemon {
 /// Runs the turn, kills the daemon when the event of that number is seen, and hands back what was seen until then.
 async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
     let client = Client::connect(&daemon.socket()).await.unwrap();
-    let mut events = client.turn(turn(trusting(&daemon.path().join("project")), "Do it")).await.unwrap();
+    let mut start = turn(trusting(&daemon.path().join("project")), "Do it");
+    // What its command writes to is known only when it runs: somebody has to approve it beforehand.
+    start.start.on_interrupt = OnInterrupt::Approve;
+    let mut events = client.turn(start).await.unwrap();
     let mut seen = Vec::new();
     while let Ok(Some(event)) = events.next().await {
         if !event.kind.is_stored() {
@@ -89,6 +95,11 @@ async fn kill_and_go_on(model: &ModelServer, number: usize) {
     let ended = stored.last().unwrap();
     assert_eq!(ended["type"], "turn_ended", "killed at {number}: {stored:#?}");
     assert_eq!(log_lines(&daemon), lines_before, "nothing runs before it is asked for");
+    daemon.agentctl(["audit", "verify"]).await.exits(0);
+    if lines_before > 0 {
+        let records = daemon.agentctl(["audit", "--tool", "run_bash_command", "--json"]).await.exits(0).json();
+        assert_eq!(records[0]["allowed"], true, "killed at {number}: what ran is in the audit log");
+    }
 
     if ended["result"]["stop_reason"] == "completed" {
         assert_eq!(log_lines(&daemon), 1, "killed at {number}");

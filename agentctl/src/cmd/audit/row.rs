@@ -1,0 +1,189 @@
+//! A record of the audit log in one row.
+
+use agentd_core::{
+    audit::{AuditFact, AuditRecord, CallEnd, CallOutcome, DecidedBy, Decision, VerdictName},
+    interrupt::{Answer, AnsweredBy},
+    turn::OnInterrupt,
+};
+use jiff::tz::TimeZone;
+
+use crate::{
+    render::{paint::duration, tool_line},
+    report,
+};
+
+/// The names of the columns.
+pub(super) const HEAD: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES", "DECIDED BY", "OUTCOME"];
+
+/// The record, column by column. What it holds is not clean: a table cleans its cells.
+pub(super) fn row(record: &AuditRecord, zone: &TimeZone) -> [String; 7] {
+    let entry = &record.line.entry;
+    let time = entry.at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
+    let session = entry.session_id.map_or_else(|| "-".to_owned(), |id| id.to_string().chars().take(13).collect());
+    let [what, about, rules, by, outcome] = match &entry.fact {
+        AuditFact::CallDecided(decision) => call(decision, record),
+        other => event(other),
+    };
+    [time, session, what, about, rules, by, outcome]
+}
+
+fn call(decision: &Decision, record: &AuditRecord) -> [String; 5] {
+    let rules = match decision.verdict {
+        VerdictName::Allow => "allow",
+        VerdictName::Ask => "ask",
+        VerdictName::Deny => "deny",
+    };
+    let end = record.ended.as_ref().map(|ended| &ended.end);
+    [
+        decision.tool.clone(),
+        tool_line::argument_of(&decision.args),
+        rules.to_owned(),
+        decided_by(decision),
+        outcome(record.outcome, end),
+    ]
+}
+
+fn decided_by(decision: &Decision) -> String {
+    let by = match &decision.by {
+        DecidedBy::Rules => "rules".to_owned(),
+        DecidedBy::Grant => "kept rule".to_owned(),
+        DecidedBy::Client(name) => name.clone(),
+        DecidedBy::Deadline => "deadline".to_owned(),
+        DecidedBy::OnInterrupt(OnInterrupt::Approve) => "--on-interrupt approve".to_owned(),
+        DecidedBy::OnInterrupt(OnInterrupt::Deny) => "--on-interrupt deny".to_owned(),
+        DecidedBy::OnInterrupt(OnInterrupt::Fail) => "--on-interrupt fail".to_owned(),
+        DecidedBy::OnInterrupt(OnInterrupt::Wait) => "nobody".to_owned(),
+        DecidedBy::Tool => "tool".to_owned(),
+        DecidedBy::Daemon => "daemon".to_owned(),
+    };
+    let answer = match &decision.answer {
+        None => return by,
+        Some(Answer::Approve) => "approve",
+        Some(Answer::Always { .. }) => "always",
+        Some(Answer::Reject { .. }) => "reject",
+        Some(Answer::Edit { .. }) => "edit",
+        Some(Answer::Text { .. }) => "answer",
+    };
+    format!("{by}: {answer}")
+}
+
+fn outcome(outcome: Option<CallOutcome>, end: Option<&CallEnd>) -> String {
+    let Some(outcome) = outcome else { return "-".to_owned() };
+    let mut text = outcome.as_str().to_owned();
+    let Some(end) = end.filter(|_| outcome != CallOutcome::Refused) else { return text };
+    if let Some(error) = end.error {
+        text.push_str(&format!(" {}", error.as_str()));
+    }
+    if let Some(code) = end.exit_code {
+        text.push_str(&format!(", exit {code}"));
+    }
+    match end.files.len() {
+        0 => {}
+        files => text.push_str(&format!(", {}", report::count(files as u64, "file"))),
+    }
+    text.push_str(&format!(", {}", duration(end.duration_ms)));
+    text
+}
+
+/// What is about no call.
+fn event(fact: &AuditFact) -> [String; 5] {
+    let answerer = |by: &AnsweredBy| match by {
+        AnsweredBy::Client(name) => name.clone(),
+        AnsweredBy::Deadline => "deadline".to_owned(),
+        AnsweredBy::Daemon => "daemon".to_owned(),
+    };
+    let (what, about, by) = match fact {
+        AuditFact::GrantAdded { rule, scope, by } => ("rule kept", format!("{scope}: {rule}"), answerer(by)),
+        AuditFact::GrantRevoked { rule, scope, by } => ("rule revoked", format!("{scope}: {rule}"), answerer(by)),
+        AuditFact::Undone { files, by, .. } => {
+            let first = files.first().map(|file| file.path.clone()).unwrap_or_default();
+            let more = files.len().saturating_sub(1);
+            ("undo", if more > 0 { format!("{first} and {more} more") } else { first }, by.clone())
+        }
+        AuditFact::DaemonStarted { version, pid } => {
+            ("agentd started", format!("{version}, pid {pid}"), "-".to_owned())
+        }
+        AuditFact::DaemonStopped { pid } => ("agentd stopped", format!("pid {pid}"), "-".to_owned()),
+        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules refused", problem.clone(), "-".to_owned()),
+        AuditFact::RulesRead { sources, .. } => ("rules read", sources.join(", "), "-".to_owned()),
+        AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), "-".to_owned()),
+        AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), "-".to_owned()),
+        AuditFact::CallDecided(_) | AuditFact::CallEnded(_) => (fact.name(), String::new(), "-".to_owned()),
+    };
+    [what.to_owned(), about, "-".to_owned(), by, "-".to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{
+        Timestamp,
+        audit::{AuditEntry, AuditLine, ChangedFile, RecordedEnd, Requester},
+        tool::{FileChangeKind, ToolErrorCode},
+    };
+    use serde_json::json;
+
+    use super::*;
+    use crate::report::Table;
+
+    fn entry(fact: AuditFact) -> AuditEntry {
+        let session = "0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap();
+        AuditEntry::of_session("2026-01-31T12:00:00Z".parse().unwrap(), session, fact)
+    }
+
+    fn decided(by: DecidedBy, answer: Option<Answer>) -> AuditFact {
+        AuditFact::CallDecided(Box::new(Decision {
+            tool: "run_bash_command".to_owned(),
+            args: json!({"command": "rm -r \u{1b}[2Jbuild"}),
+            asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
+            verdict: VerdictName::Ask,
+            layer: Some("checker".to_owned()),
+            rule: Some("it removes files".to_owned()),
+            risk: None,
+            reason: None,
+            allowed: !matches!(answer, Some(Answer::Reject { .. })),
+            granted_by: Vec::new(),
+            by,
+            answer,
+        }))
+    }
+
+    fn record(fact: AuditFact, outcome: Option<CallOutcome>, error: Option<ToolErrorCode>) -> AuditRecord {
+        let end = CallEnd {
+            tool: "run_bash_command".to_owned(),
+            ran: true,
+            error,
+            exit_code: error.is_none().then_some(0),
+            duration_ms: 1200,
+            files: vec![ChangedFile { path: "build".to_owned(), change: FileChangeKind::Deleted }],
+            output: String::new(),
+            output_bytes: 0,
+            output_sha256: None,
+        };
+        let is_over = matches!(outcome, Some(CallOutcome::Done | CallOutcome::Failed));
+        let ended = is_over.then_some(RecordedEnd { n: 8, at: Timestamp::UNIX_EPOCH, end });
+        AuditRecord { line: AuditLine { n: 7, entry: entry(fact) }, outcome, ended }
+    }
+
+    #[test]
+    fn a_record_is_one_clean_line() {
+        let phone = || DecidedBy::Client("phone".to_owned());
+        let mut table = Table::new(HEAD);
+        for record in [
+            record(AuditFact::DaemonStarted { version: "0.1.0".to_owned(), pid: 7 }, None, None),
+            record(decided(phone(), Some(Answer::Approve)), Some(CallOutcome::Done), None),
+            record(decided(DecidedBy::Rules, None), Some(CallOutcome::Failed), Some(ToolErrorCode::Timeout)),
+            record(decided(phone(), Some(Answer::Reject { reason: None })), Some(CallOutcome::Refused), None),
+            record(decided(DecidedBy::OnInterrupt(OnInterrupt::Approve), None), Some(CallOutcome::Unknown), None),
+        ] {
+            table.row(row(&record, &TimeZone::UTC));
+        }
+        insta::assert_snapshot!(table.plain(), @r"
+        TIME                 SESSION        WHAT              ABOUT         RULES  DECIDED BY              OUTCOME
+        2026-01-31 12:00:00  0193a5b2-7c1d  agentd started    0.1.0, pid 7  -      -                       -
+        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r build   ask    phone: approve          done, exit 0, 1 file, 1.2 s
+        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r build   ask    rules                   failed E_TIMEOUT, 1 file, 1.2 s
+        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r build   ask    phone: reject           refused
+        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r build   ask    --on-interrupt approve  unknown
+        ");
+    }
+}
