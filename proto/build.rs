@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "audit",
     "daemon",
     "error",
@@ -13,6 +13,7 @@ const FILES: [&str; 13] = [
     "interrupt",
     "item",
     "model",
+    "policy",
     "session",
     "tool",
     "turn",

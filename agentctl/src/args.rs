@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Undo(cmd::undo::UndoArgs),
     /// Show who asked for what, what was decided and what came of it
     Audit(cmd::audit::AuditArgs),
+    /// Say what the rules make of a call, and what a file of rules would change
+    Policy(cmd::policy::PolicyArgs),
     /// List the models and the slots that they stand in
     Models(cmd::models::ModelsArgs),
     /// List the tools that models can use
@@ -74,6 +76,8 @@ pub(crate) enum Command {
     Start(cmd::daemon::StartArgs),
     /// Stop the daemon; turns that run can be continued later
     Stop(cmd::daemon::StopArgs),
+    /// Make the daemon read its configuration again
+    Reload(cmd::reload::ReloadArgs),
     /// Check the installation and say what to do about what is wrong
     Doctor(cmd::doctor::DoctorArgs),
     /// Print a completion script for a shell

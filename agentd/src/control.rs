@@ -8,11 +8,11 @@ use std::{
 
 use agentd_audit::AuditLog;
 use agentd_core::{
-    audit::AuditEntry,
+    audit::{AuditEntry, AuditLine},
     error::ErrorKind,
     ports::{Audit as _, Clock},
 };
-use agentd_engine::Engine;
+use agentd_engine::{Engine, policy::Policy};
 use agentd_proto::client::Reloaded;
 use agentd_tools::sandbox::Sandbox;
 use futures_util::{FutureExt, future::BoxFuture};
@@ -48,8 +48,12 @@ impl Recipe {
     /// # Errors
     /// What is wrong with it, and where.
     pub fn read(&self) -> Result<Config, Failure> {
+        Ok(config::resolve(&self.sources()?)?)
+    }
+
+    fn sources(&self) -> Result<Sources, Failure> {
         let files = config::layers::gather(&self.paths.system_config, &self.paths.config)?;
-        Ok(config::resolve(&Sources { files, env: self.env.clone(), flags: self.flags.clone() })?)
+        Ok(Sources { files, env: self.env.clone(), flags: self.flags.clone() })
     }
 }
 
@@ -133,6 +137,24 @@ impl Control for DaemonControl {
             })
         }
         .boxed()
+    }
+
+    fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal> {
+        let tried = self.recipe.sources().and_then(|sources| Ok(config::hitl_rules::over(&sources, text, path)?));
+        let tried = tried.map_err(|failure| Refusal {
+            kind: ErrorKind::Configuration,
+            message: failure.message_with_causes(),
+            hint: failure.hint().map(str::to_owned),
+        })?;
+        Ok(tried.policy)
+    }
+
+    fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
+        agentd_audit::read::each(&self.recipe.paths.data, see).map_err(|error| Refusal {
+            kind: ErrorKind::Storage,
+            message: format!("could not read the audit log: {error}"),
+            hint: Some("`agentctl audit verify` says what is wrong with it".to_owned()),
+        })
     }
 
     fn config_sources(&self) -> Vec<String> {

@@ -10,7 +10,8 @@
 //!   [`sandbox`]: what commands are kept from.
 //! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. [`signals`] and [`control`]:
 //!   how it is told to stop or to read its configuration again.
-//! - [`rpc`]: the services that clients speak to.
+//! - [`rpc`]: the services that clients speak to. [`rehearsal`]: what other rules would have said of the audit log's calls.
+//!   [`audit`]: the daemon's own facts for that log.
 //! - [`logging`] and [`redact`]: what the operator sees, without secrets. [`failure`]: why a start failed, and the
 //!   exit code for it.
 
@@ -28,6 +29,7 @@ pub mod logging;
 pub mod models;
 pub mod paths;
 pub mod redact;
+pub mod rehearsal;
 pub mod rpc;
 pub mod sandbox;
 pub mod service;

@@ -7,9 +7,9 @@ use agentd_core::{
     interrupt::Interrupt,
     item::Item,
     model::Slot,
+    policy::Explanation,
     session::{Mount, StoredSession},
 };
-
 /// A session to make. What is absent is as the daemon is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewSession {
@@ -130,4 +130,61 @@ pub struct Reloaded {
     pub config_sources: Vec<String>,
     /// What changed and holds only after a restart, one sentence each.
     pub notes: Vec<String>,
+}
+
+/// A call of a tool, about which the rules are asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyCall {
+    /// The tool's name.
+    pub tool: String,
+    /// The arguments, as the model would write them.
+    pub arguments: String,
+}
+
+/// A file of rules to be tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleText {
+    /// Its text.
+    pub text: String,
+    /// Its path, for messages.
+    pub path: String,
+}
+
+/// A call under two sets of rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Comparison {
+    /// The call.
+    pub call: PolicyCall,
+    /// What the rules in force say.
+    pub now: Explanation,
+    /// What the file would say.
+    pub then: Explanation,
+}
+
+impl Comparison {
+    /// Whether the file would change what becomes of the call: whether it runs, asks or is refused.
+    #[must_use]
+    pub fn changes(&self) -> bool {
+        std::mem::discriminant(&self.now.verdict) != std::mem::discriminant(&self.then.verdict)
+    }
+}
+
+/// What a file of rules would change of what was called before.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditComparison {
+    /// The calls that were judged.
+    pub calls: u64,
+    /// The calls that could not be judged again, for the log holds only a part of them.
+    pub skipped: u64,
+    /// The calls of which the file says something else, those of one kind together, the most frequent first.
+    pub changes: Vec<AuditChange>,
+}
+
+/// Calls of which a file says the same, and something else than the rules in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditChange {
+    /// How many there are.
+    pub count: u64,
+    /// One of them, the newest.
+    pub example: Comparison,
 }

@@ -10,6 +10,8 @@ pub(crate) mod doctor;
 pub(crate) mod grants;
 pub(crate) mod interrupts;
 pub(crate) mod models;
+pub(crate) mod policy;
+pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod tools;
@@ -36,6 +38,8 @@ pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Sessions(args) => sessions::handle(global, args).await,
         Command::Undo(args) => undo::handle(global, args).await,
         Command::Audit(args) => audit::handle(global, args).await,
+        Command::Policy(args) => policy::handle(global, args).await,
+        Command::Reload(args) => reload::handle(global, args).await,
         Command::Models(args) => models::handle(global, args).await,
         Command::Tools(args) => tools::handle(global, args).await,
         Command::Status(args) => daemon::status(global, args).await,

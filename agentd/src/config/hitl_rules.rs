@@ -62,7 +62,11 @@ fn lay(file: &SourceFile, sources: &Sources, rules: &mut RuleFile, origins: &mut
 /// Where the value stands: in the highest layer that set it, in the first line that holds it.
 fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigError {
     let message = format!("{}: {}", error.key, error.message);
-    let hint = "patterns are regular expressions without look-around; in double quotes, write each backslash twice";
+    let hint = if error.key.ends_with(".deny") {
+        "each entry is a program, perhaps with words that follow it: `git push`, `mkfs*`"
+    } else {
+        "patterns are regular expressions without look-around; in double quotes, write each backslash twice"
+    };
     let Some(origin) = origins.get(&format!("{PREFIX}.{}", error.key)) else {
         return ConfigError::new(Place::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
     };

@@ -2,7 +2,7 @@
 //!
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
 //! - `sessions`, `upload`: sessions and their files. `interrupts`: what waits for an answer. `grants`: rules that are
-//!   kept. `audit`: the audit log. `daemon`: the daemon itself.
+//!   kept. `policy`: what the rules say, and what others would. `audit`: the audit log. `daemon`: the daemon itself.
 //! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
@@ -14,6 +14,7 @@ mod daemon;
 mod feed;
 mod grants;
 mod interrupts;
+mod policy;
 mod refusal;
 mod sessions;
 #[cfg(test)]
@@ -27,15 +28,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_core::ports::AuditReader;
-use agentd_engine::Engine;
+use agentd_core::{audit::AuditLine, ports::AuditReader};
+use agentd_engine::{Engine, policy::Policy};
 use agentd_proto::{
     FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
     client::Reloaded,
     socket::Incoming,
     v1::{
         audit_server::AuditServer, daemon_server::DaemonServer, grants_server::GrantsServer,
-        interrupts_server::InterruptsServer, sessions_server::SessionsServer, turns_server::TurnsServer,
+        interrupts_server::InterruptsServer, policy_server::PolicyServer, sessions_server::SessionsServer,
+        turns_server::TurnsServer,
     },
 };
 use agentd_tools::Sandbox;
@@ -68,6 +70,18 @@ pub trait Control: Send + Sync + 'static {
 
     /// Reads the configuration again. A configuration with a mistake changes nothing.
     fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Refusal>>;
+
+    /// The rules that would hold if the person's file of rules had this text.
+    ///
+    /// # Errors
+    /// The first thing in it that makes no sense, with its line and column.
+    fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal>;
+
+    /// Shows every line of the audit log, oldest first.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal>;
 
     /// The configuration that holds, weakest first: `built-in` and the paths of files.
     fn config_sources(&self) -> Vec<String>;
@@ -105,6 +119,7 @@ pub async fn router(
     health.set_serving::<InterruptsServer<Context>>().await;
     health.set_serving::<GrantsServer<Context>>().await;
     health.set_serving::<AuditServer<Context>>().await;
+    health.set_serving::<PolicyServer<Context>>().await;
     health.set_serving::<DaemonServer<Context>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -119,6 +134,7 @@ pub async fn router(
         .add_service(InterruptsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(GrantsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(AuditServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(PolicyServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)

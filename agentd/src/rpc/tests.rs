@@ -57,6 +57,14 @@ impl Control for FakeControl {
         std::future::ready(Err(refusal)).boxed()
     }
 
+    fn try_rules(&self, text: String, _: PathBuf) -> Result<Arc<agentd_engine::policy::Policy>, Refusal> {
+        Err(Refusal::invalid(text))
+    }
+
+    fn each_audited(&self, _: &mut dyn FnMut(agentd_core::audit::AuditLine)) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     fn config_sources(&self) -> Vec<String> {
         vec!["built-in".to_owned()]
     }

@@ -2,9 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentd_core::{interrupt::Answer, session::SessionSettings};
+use agentd_core::{interrupt::Answer, policy::Explanation, session::SessionSettings};
+use tokio::sync::watch;
 
-use crate::policy::Policy;
+use crate::policy::{Facts, Policy};
 
 /// What can be set about sessions and turns.
 #[derive(Debug, Clone)]
@@ -54,5 +55,17 @@ impl Default for EngineConfig {
             idle_unload: Duration::from_secs(300),
             max_input_bytes: 8 << 20,
         }
+    }
+}
+
+/// The rules as they stand at any moment: a call is judged by those that hold when it is made, whenever its turn began.
+#[derive(Clone)]
+pub(crate) struct PolicyInForce(pub(crate) watch::Receiver<Arc<EngineConfig>>);
+
+impl PolicyInForce {
+    /// What they say of a call now.
+    pub(crate) fn judge(&self, facts: &Facts<'_>) -> Explanation {
+        let policy = Arc::clone(&self.0.borrow().policy);
+        policy.judge(facts)
     }
 }

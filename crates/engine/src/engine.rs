@@ -2,6 +2,7 @@
 
 pub(crate) mod gauges;
 pub(crate) mod grants;
+pub mod judging;
 mod registry;
 
 use std::{sync::Arc, time::Duration};
@@ -22,7 +23,7 @@ use tokio::sync::{OnceCell, watch};
 use self::{gauges::Gauges, grants::KeptHandle};
 use crate::{
     chain::Chain,
-    config::EngineConfig,
+    config::{EngineConfig, PolicyInForce},
     error::EngineError,
     recovery::RecoveredTurn,
     session::{SessionHandle, StartedTurn},
@@ -75,6 +76,11 @@ impl Shared {
     /// The configuration that is in force now.
     pub(crate) fn config(&self) -> Arc<EngineConfig> {
         Arc::clone(&self.config.borrow())
+    }
+
+    /// The rules, as they stand whenever they are asked.
+    pub(crate) fn policy_in_force(&self) -> PolicyInForce {
+        PolicyInForce(self.config.clone())
     }
 }
 
@@ -299,7 +305,7 @@ impl Engine {
         self.shared.chain.names()
     }
 
-    /// Changes the configuration, for turns that start from now on.
+    /// Changes the configuration: for turns that start from now on, and the rules for every call from now on.
     pub fn reconfigure(&self, config: EngineConfig) {
         self.config.send_replace(Arc::new(config));
     }

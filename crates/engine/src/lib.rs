@@ -25,6 +25,9 @@ mod session;
 mod turn;
 
 pub use config::EngineConfig;
-pub use engine::{Engine, EngineParts, EngineStats};
+pub use engine::{
+    Engine, EngineParts, EngineStats,
+    judging::{Standpoint, unknown_tool},
+};
 pub use error::EngineError;
 pub use session::{SessionHandle, SessionView, StartedTurn, subscribers::Subscription};

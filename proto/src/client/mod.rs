@@ -12,6 +12,7 @@ mod daemon;
 mod error;
 mod grants;
 mod interrupts;
+mod policy;
 mod sessions;
 mod turns;
 
@@ -20,5 +21,6 @@ pub use error::{ClientError, ClientErrorKind};
 pub use turns::{EventStream, SessionChoice, StartRequest, TurnSender, TurnStream};
 
 pub use crate::view::{
-    DaemonStatus, Hello, NewSession, NumberedItem, RecoveredTurn, Reloaded, SandboxState, SessionView,
+    AuditChange, AuditComparison, Comparison, DaemonStatus, Hello, NewSession, NumberedItem, PolicyCall, RecoveredTurn,
+    Reloaded, RuleText, SandboxState, SessionView,
 };

@@ -11,6 +11,7 @@ mod grant;
 mod interrupt;
 mod item;
 mod model;
+mod policy;
 mod session;
 mod tool;
 mod turn;
@@ -69,7 +70,10 @@ pub(crate) fn required<T>(part: Option<T>, what: &'static str) -> Result<T, Wire
 }
 
 /// A required part, converted.
-pub(crate) fn part<W, T>(part: Option<W>, what: &'static str) -> Result<T, WireError>
+///
+/// # Errors
+/// When it is absent, or makes no sense.
+pub fn part<W, T>(part: Option<W>, what: &'static str) -> Result<T, WireError>
 where
     T: TryFrom<W, Error = WireError>,
 {
@@ -77,7 +81,10 @@ where
 }
 
 /// All of them, or the first error.
-pub(crate) fn all<W, T>(list: Vec<W>) -> Result<Vec<T>, WireError>
+///
+/// # Errors
+/// Of the first that makes no sense.
+pub fn all<W, T>(list: Vec<W>) -> Result<Vec<T>, WireError>
 where
     T: TryFrom<W, Error = WireError>,
 {
@@ -110,10 +117,10 @@ pub(crate) fn moment(at: Option<prost_types::Timestamp>, what: &'static str) -> 
 }
 
 /// A moment from the wire that may be absent.
-pub(crate) fn optional_moment(
-    at: Option<prost_types::Timestamp>,
-    what: &'static str,
-) -> Result<Option<Timestamp>, WireError> {
+///
+/// # Errors
+/// When it makes no sense.
+pub fn optional_moment(at: Option<prost_types::Timestamp>, what: &'static str) -> Result<Option<Timestamp>, WireError> {
     let Some(at) = at else { return Ok(None) };
     if !(0..1_000_000_000).contains(&at.nanos) {
         return Err(WireError::Value { what, problem: "has nanoseconds outside of a second" });

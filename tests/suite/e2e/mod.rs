@@ -8,6 +8,7 @@
 //! - [`encodings`]: byte-exact edits. [`undo`]: what turns did to files, taken back.
 //! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them.
 //! - [`audit`]: what was asked, decided and done.
+//! - [`policy`]: the rules of what may run: enforced, explained, tried, read again.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
 mod audit;
@@ -20,6 +21,7 @@ mod encodings;
 mod grants;
 mod interrupts;
 mod life;
+mod policy;
 mod readers;
 mod run;
 mod sandbox;

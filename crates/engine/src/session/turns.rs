@@ -182,7 +182,7 @@ impl Actor {
             turn_id: open.turn_id,
             trace_id: open.trace_id,
             settings: self.state.settings.clone(),
-            policy: Arc::clone(&config.policy),
+            policy: shared.policy_in_force(),
             on_interrupt: open.on_interrupt,
             grants: LiveGrants { of_session: self.grants.subscribe(), kept: shared.kept.clone() },
             answered: self.interrupts.answered(),

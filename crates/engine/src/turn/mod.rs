@@ -35,15 +35,15 @@ use self::{
     recorder::{Answered, Recorder},
     stopwatch::Stopwatch,
 };
-use crate::{chain::Chain, engine::grants::LiveGrants, policy::Policy};
+use crate::{chain::Chain, config::PolicyInForce, engine::grants::LiveGrants};
 
-/// What is fixed while a turn runs: a reload of the configuration changes later turns, never this one.
+/// What is fixed while a turn runs: a reload of the configuration changes later turns, never this one, but for the rules.
 pub(crate) struct TurnContext {
     pub(crate) session_id: SessionId,
     pub(crate) turn_id: TurnId,
     pub(crate) trace_id: TraceId,
     pub(crate) settings: SessionSettings,
-    pub(crate) policy: Arc<Policy>,
+    pub(crate) policy: PolicyInForce,
     /// What people allowed, as it stands now.
     pub(crate) grants: LiveGrants,
     pub(crate) on_interrupt: OnInterrupt,

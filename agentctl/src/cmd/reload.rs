@@ -1,0 +1,43 @@
+//! `agentctl reload`: the daemon reads its configuration again.
+
+use std::io::Write as _;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::{args::Global, daemon, exit::Exit, failure::Failure, render::sanitize, report};
+
+/// The arguments of `reload`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl reload                 follow agentd.yaml, models.yaml and hitl_rules.yaml as they stand now
+  agentctl reload --json
+  agentctl policy test ~/.config/agentd/hitl_rules.yaml && agentctl reload
+
+A configuration with a mistake changes nothing: the mistake is shown with its line, and what was running goes on.
+Changed rules hold for the next call of every session.")]
+pub(crate) struct ReloadArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reloads.
+pub(crate) async fn handle(global: &Global, args: ReloadArgs) -> anyhow::Result<Exit> {
+    let Some(daemon) = daemon::connect_running(global).await? else {
+        return Err(Failure::unreachable("no daemon is running")
+            .hint("the next one reads the configuration when it starts")
+            .into());
+    };
+    let reloaded = daemon.client.reload().await?;
+    if args.json {
+        report::json(&json!({ "config_sources": reloaded.config_sources, "notes": reloaded.notes }))?;
+        return Ok(Exit::Done);
+    }
+    let mut out = anstream::stdout().lock();
+    writeln!(out, "read again: {}", sanitize::clean_line(&reloaded.config_sources.join(", ")))?;
+    for note in &reloaded.notes {
+        crate::note(&sanitize::clean_line(note));
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,181 @@
+//! What other rules would have said of the calls in the audit log. Pure: calls in, counted changes out.
+
+use std::collections::HashMap;
+
+use agentd_core::{
+    audit::{AuditFact, AuditLine, Decision},
+    policy::Verdict,
+    tool::ToolSpec,
+};
+use agentd_engine::{Standpoint, policy::Policy, unknown_tool};
+use agentd_proto::client::{AuditChange, AuditComparison, Comparison, PolicyCall};
+use serde_json::Value;
+
+/// Kinds of changes that are told apart. What comes after goes to the most similar one.
+const MOST_KINDS: usize = 200;
+/// By this the log says that a text is not kept whole.
+const CUT: &str = "[cut: ";
+
+/// Two sets of rules, side by side.
+pub struct Rehearsal<'a> {
+    now: &'a Policy,
+    then: &'a Policy,
+    tools: &'a [ToolSpec],
+    calls: u64,
+    skipped: u64,
+    kinds: HashMap<Kind, AuditChange>,
+}
+
+/// What changes of one kind have in common: the tool, the verdicts, and the rule that would decide.
+#[derive(PartialEq, Eq, Hash, Clone)]
+struct Kind {
+    tool: String,
+    now: u8,
+    then: u8,
+    rule: String,
+}
+
+impl<'a> Rehearsal<'a> {
+    /// These rules against those, for these tools.
+    #[must_use]
+    pub fn new(now: &'a Policy, then: &'a Policy, tools: &'a [ToolSpec]) -> Self {
+        Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
+    }
+
+    /// Judges a decision again. It is judged by the arguments that the model had written, where the session stands now.
+    pub fn judge(&mut self, decision: &Decision, standpoint: &Standpoint) {
+        let arguments = match &decision.args {
+            Value::String(text) => text.clone(),
+            args => args.to_string(),
+        };
+        if arguments.contains(CUT) {
+            self.skipped += 1;
+            return;
+        }
+        self.calls += 1;
+        let unknown;
+        let tool = match self.tools.iter().find(|tool| tool.name == decision.tool) {
+            Some(tool) => tool,
+            None => {
+                unknown = unknown_tool(&decision.tool);
+                &unknown
+            }
+        };
+        let comparison = Comparison {
+            now: standpoint.judge(self.now, tool, &arguments),
+            then: standpoint.judge(self.then, tool, &arguments),
+            call: PolicyCall { tool: decision.tool.clone(), arguments },
+        };
+        if comparison.changes() {
+            self.count(comparison);
+        }
+    }
+
+    fn count(&mut self, comparison: Comparison) {
+        let (now, then) = (rank(&comparison.now.verdict), rank(&comparison.then.verdict));
+        let rule = comparison.then.rule.clone();
+        let mut kind = Kind { tool: comparison.call.tool.clone(), now, then, rule };
+        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&kind) {
+            // From here on by the verdicts alone, of which there are few.
+            kind.tool.clear();
+            kind.rule.clear();
+        }
+        let change = self.kinds.entry(kind).or_insert_with(|| AuditChange { count: 0, example: comparison.clone() });
+        change.count += 1;
+        change.example = comparison;
+    }
+
+    /// The outcome, the most frequent changes first.
+    #[must_use]
+    pub fn outcome(self) -> AuditComparison {
+        let mut changes: Vec<AuditChange> = self.kinds.into_values().collect();
+        changes.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.example.then.rule.cmp(&b.example.then.rule)));
+        AuditComparison { calls: self.calls, skipped: self.skipped, changes }
+    }
+}
+
+fn rank(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Allow => 0,
+        Verdict::Ask { .. } => 1,
+        Verdict::Deny { .. } => 2,
+    }
+}
+
+/// The decision that a line tells of, if it tells of one.
+#[must_use]
+pub fn decision(line: &AuditLine) -> Option<&Decision> {
+    match &line.entry.fact {
+        AuditFact::CallDecided(decision) => Some(decision),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{
+        audit::{DecidedBy, Requester, VerdictName},
+        tool::Effect,
+    };
+    use agentd_engine::policy::{RuleFile, Rules, SHELL_TOOL, file::ToolRules};
+    use serde_json::json;
+
+    use super::*;
+
+    fn denying(program: &str) -> Policy {
+        let shell = ToolRules { deny: Some(vec![program.to_owned()]), ..ToolRules::default() };
+        let file = RuleFile { tools: Some([(SHELL_TOOL.to_owned(), shell)].into()), ..RuleFile::default() };
+        Policy::new(Rules::compile(&file).unwrap())
+    }
+
+    fn ran(tool: &str, args: Value) -> Decision {
+        Decision {
+            tool: tool.to_owned(),
+            args,
+            asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
+            verdict: VerdictName::Allow,
+            layer: None,
+            rule: None,
+            risk: None,
+            reason: None,
+            granted_by: Vec::new(),
+            allowed: true,
+            by: DecidedBy::Rules,
+            answer: None,
+        }
+    }
+
+    #[test]
+    fn changes_of_one_kind_are_counted_together() {
+        let (now, then) = (denying("frobnicate"), denying("terraform"));
+        let tools = [ToolSpec { effect: Effect::Execute, ..unknown_tool(SHELL_TOOL) }];
+        let mut rehearsal = Rehearsal::new(&now, &then, &tools);
+        let at = Standpoint::default();
+        for command in ["ls", "terraform plan", "terraform apply", "frobnicate", "make", "x… [cut: 9000 bytes in all]"]
+        {
+            rehearsal.judge(&ran(SHELL_TOOL, json!({ "command": command })), &at);
+        }
+        rehearsal.judge(&ran("gone", json!({"a": 1})), &at);
+        rehearsal.judge(&ran("broken", json!("{\"a\":")), &at);
+        let outcome = rehearsal.outcome();
+        assert_eq!((outcome.calls, outcome.skipped), (7, 1));
+        let changes: Vec<(u64, &str)> =
+            outcome.changes.iter().map(|change| (change.count, change.example.call.arguments.as_str())).collect();
+        assert_eq!(changes, [(2, r#"{"command":"terraform apply"}"#), (1, r#"{"command":"frobnicate"}"#)]);
+    }
+
+    #[test]
+    fn kinds_are_bounded() {
+        let (now, then) = (denying("x"), denying("y"));
+        let mut rehearsal = Rehearsal::new(&now, &then, &[]);
+        let comparison = |number: usize| {
+            let said = Standpoint::default().judge(&now, &unknown_tool("t"), "{}");
+            let call = PolicyCall { tool: format!("t{number}"), arguments: "{}".to_owned() };
+            Comparison { call, now: said.clone(), then: said }
+        };
+        (0..10 * MOST_KINDS).for_each(|number| rehearsal.count(comparison(number)));
+        let outcome = rehearsal.outcome();
+        assert_eq!(outcome.changes.len(), MOST_KINDS + 1);
+        assert_eq!(outcome.changes.iter().map(|change| change.count).sum::<u64>(), 10 * MOST_KINDS as u64);
+    }
+}

@@ -1,0 +1,80 @@
+//! What the rules say of calls that nobody makes: for people who want to know beforehand.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::ErrorKind,
+    grant::Grant,
+    ids::SessionId,
+    policy::Explanation,
+    ports::Workspace,
+    session::SessionSettings,
+    tool::{Effect, ToolSpec},
+};
+use serde_json::json;
+
+use super::Engine;
+use crate::{
+    error::EngineError,
+    policy::{self, Facts, Policy},
+};
+
+/// Where a call would be made: all that a verdict depends on, besides the call and the rules.
+#[derive(Debug, Clone, Default)]
+pub struct Standpoint {
+    settings: SessionSettings,
+    workspace: Option<Workspace>,
+    kept: Arc<[Grant]>,
+}
+
+impl Standpoint {
+    /// What a policy says of a call.
+    #[must_use]
+    pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str) -> Explanation {
+        let roots = self.workspace.as_ref().map(policy::roots).unwrap_or_default();
+        rules.judge(&Facts { tool, arguments, settings: &self.settings, roots: &roots, kept: &self.kept })
+    }
+}
+
+impl Engine {
+    /// The rules in force.
+    #[must_use]
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.shared.config().policy)
+    }
+
+    /// The standpoint of a session, or of a new one that has no project.
+    ///
+    /// # Errors
+    /// When there is no such session, or the journal does not answer.
+    pub async fn standpoint(&self, session: Option<SessionId>) -> Result<Standpoint, EngineError> {
+        let kept = self.shared.kept.now();
+        let Some(id) = session else {
+            let settings = self.shared.config().session_defaults.clone();
+            return Ok(Standpoint { settings, workspace: None, kept });
+        };
+        let stored = self.shared.parts.store.session(id).await?;
+        let stored =
+            stored.ok_or_else(|| EngineError::new(ErrorKind::NotFound, format!("there is no session {id}")))?;
+        let settings = stored.settings;
+        let workspace = self.shared.parts.workspaces.open(id, settings.project.clone()).await?;
+        Ok(Standpoint { settings, workspace: Some(workspace), kept })
+    }
+
+    /// A tool by its name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn tool(&self, name: &str) -> Result<ToolSpec, EngineError> {
+        self.tools().into_iter().find(|tool| tool.name == name).ok_or_else(|| {
+            EngineError::new(ErrorKind::NotFound, format!("there is no tool {name:?}"))
+                .with_hint("`agentctl tools` lists them; a command line stands behind `--`")
+        })
+    }
+}
+
+/// A tool that is not there any more, as one that may do anything.
+#[must_use]
+pub fn unknown_tool(name: &str) -> ToolSpec {
+    ToolSpec { name: name.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Execute }
+}

@@ -1,0 +1,239 @@
+//! The rules of what may run, through the real daemon: enforced, explained, tried before they are adopted, read again.
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{World, keys, tool_texts};
+
+/// A person's own file: one command is never run, one asks, one runs.
+const RULES: &str = "tools:
+  run_bash_command:
+    deny: ['frobnicate', 'git push']
+    patterns:
+      high_risk: ['\\bdeploy\\b']
+      low_risk: ['make (test|check)\\b']
+";
+
+async fn with_rules(rules: &str) -> World {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/hitl_rules.yaml", rules);
+    let daemon = TempDaemon::start_in(home).await;
+    World { model, daemon }
+}
+
+impl World {
+    /// Lets the model call for this command once, and says what the tool told it.
+    async fn told_of(&self, command: &str, extra: &[&str]) -> String {
+        self.model.reply(Reply::tool_call("run_bash_command", json!({ "command": command })).when("Do it"));
+        self.model.reply(Reply::text("I see."));
+        let args = [&["run", "Do it"][..], extra].concat();
+        let output = self.daemon.agentctl(args).await;
+        assert_eq!(output.stdout.trim(), "I see.", "{}", output.stderr);
+        tool_texts(self.model.requests().last().unwrap())
+    }
+
+    async fn explained(&self, command: &str) -> Value {
+        self.daemon.agentctl(["policy", "explain", "--json", "--", command]).await.exits(0).json()
+    }
+}
+
+#[tokio::test]
+async fn what_the_persons_rules_deny_is_not_run_and_the_model_is_told() {
+    let world = with_rules(RULES).await;
+    world.daemon.write("project/marker", "");
+    // Whoever would be asked, and however it is written.
+    let hidden = "touch $PROJECT/ran; env A=1 sh -c \"frob\\nicate --now\"";
+    let told = world.told_of(hidden, &["--on-interrupt", "approve"]).await;
+    assert!(told.contains("frobnicate is on the list of commands that are never run"), "{told}");
+    let told = world.told_of("echo hello", &[]).await;
+    assert!(told.contains("hello"), "{told}");
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
+    let world = with_rules(RULES).await;
+    let said = world.explained("ls && make test; deploy now | git -C x push").await;
+    assert_eq!(keys(&said), ["call", "explanation"]);
+    let explanation = &said["explanation"];
+    assert_eq!(explanation["verdict"], "deny");
+    assert_eq!(explanation["layer"], "tool");
+    assert_eq!(explanation["rule"], "tools.run_bash_command.deny: git push");
+    let parts: Vec<(&str, &str)> = explanation["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| (part["text"].as_str().unwrap(), part["verdict"].as_str().unwrap()))
+        .collect();
+    assert_eq!(parts, [("ls", "allow"), ("make test", "allow"), ("deploy now", "ask"), ("git -C x push", "deny")]);
+
+    let output = world.daemon.agentctl(["policy", "explain", "--", "git", "commit", "-m", "a; b"]).await.exits(0);
+    for words in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would keep: run_bash_command: git commit"] {
+        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
+    }
+    let args = ["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#];
+    let output = world.daemon.agentctl(args).await.exits(0);
+    for words in ["ask (high)", "checker", "run or obeyed by other programs", "cannot be granted"] {
+        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
+    }
+    // A session's own settings count.
+    let session = world.daemon.agentctl(["run", "Hi", "--output", "json"]).await.json();
+    let session = session["session_id"].as_str().unwrap();
+    let args = ["policy", "explain", "--session", &session[..13], "--json", "--", "touch x"];
+    assert_eq!(world.daemon.agentctl(args).await.exits(0).json()["explanation"]["verdict"], "ask");
+}
+
+#[tokio::test]
+async fn a_question_about_nothing_is_refused_with_a_hint() {
+    let world = with_rules(RULES).await;
+    let check = async |args: &[&str], words: &[&str]| {
+        world.daemon.agentctl([&["policy"][..], args].concat()).await.exits(2).says(words);
+    };
+    check(&["explain", "no_such_tool"], &["no_such_tool", "hint:", "agentctl tools"]).await;
+    check(&["explain", "write_file", "{"], &["as JSON", "hint:"]).await;
+    check(&["explain", "write_file", "[1]"], &["no JSON object"]).await;
+    check(&["explain", "--session", "ffffffff", "--", "ls"], &["session"]).await;
+    check(&["test", "no-such-file.yaml"], &["no-such-file.yaml"]).await;
+    check(&["test", "x.yaml", "--since", "7y"], &["7y"]).await;
+}
+
+#[tokio::test]
+async fn a_file_of_rules_is_tried_before_it_is_adopted() {
+    let world = with_rules(RULES).await;
+    let tried = world.daemon.write(
+        "new.yaml",
+        "tools:\n  run_bash_command:\n    deny: [terraform]\n    patterns: {low_risk: ['cargo test']}\n",
+    );
+    let tried = tried.to_str().unwrap();
+    let calls = ["cargo test", "git push", "terraform plan", "ls", r#"write_file {"path": "a", "content": "b"}"#];
+    let output = world.daemon.agentctl([&["policy", "test", tried, "--json"][..], &calls].concat()).await.exits(0);
+    let said = output.json();
+    assert_eq!(keys(&said), ["balance", "calls", "changed", "file"]);
+    let verdicts: Vec<(&str, &str)> = said["calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| (call["now"]["verdict"].as_str().unwrap(), call["then"]["verdict"].as_str().unwrap()))
+        .collect();
+    assert_eq!(verdicts, [("ask", "allow"), ("deny", "ask"), ("ask", "deny"), ("allow", "allow"), ("ask", "ask")]);
+    assert_eq!(said["changed"], 3);
+    assert_eq!(said["balance"], json!({"allowed": 1, "asked": -1, "denied": 0}));
+
+    let output = world.daemon.agentctl([&["policy", "test", tried][..], &calls].concat()).await.exits(0);
+    for words in ["tools.run_bash_command.deny: terraform", "3 of 5 calls would change", "1 more allowed"] {
+        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
+    }
+    // Nothing was adopted.
+    assert_eq!(world.explained("git push").await["explanation"]["verdict"], "deny");
+    world.daemon.agentctl(["policy", "test", tried]).await.exits(0).says(&[]);
+
+    // A mistake is shown with its place.
+    let check = async |text: &str, words: &[&str]| {
+        world.daemon.write("wrong.yaml", text);
+        let path = world.daemon.path().join("wrong.yaml");
+        world.daemon.agentctl(["policy", "test", path.to_str().unwrap(), "ls"]).await.exits(2).says(words);
+    };
+    check("tools:\n  x:\n    patterns:\n      high_risk: ['a(']\n", &["wrong.yaml:4:20", "unclosed group", "hint:"])
+        .await;
+    check("global:\n  enable_aproval: true\n", &["wrong.yaml:2:", "enable_approval"]).await;
+    check("global: [\n", &["wrong.yaml:"]).await;
+}
+
+#[tokio::test]
+async fn a_file_of_rules_is_tried_on_what_was_called_before() {
+    let world = with_rules(RULES).await;
+    for command in ["git push --all", "git push origin x", "echo one", "deploy now"] {
+        world.told_of(command, &["--on-interrupt", "deny"]).await;
+    }
+    let tried =
+        world.daemon.write("new.yaml", "tools: {run_bash_command: {deny: [deploy], patterns: {high_risk: []}}}\n");
+    let tried = tried.to_str().unwrap();
+    let said = world.daemon.agentctl(["policy", "test", tried, "--audit", "--json"]).await.exits(0).json();
+    assert_eq!(keys(&said), ["balance", "changed", "changes", "file", "judged", "skipped"]);
+    assert_eq!((&said["judged"], &said["skipped"], &said["changed"]), (&json!(4), &json!(0), &json!(3)));
+    assert_eq!(said["balance"], json!({"allowed": 0, "asked": 1, "denied": -1}));
+    let changes: Vec<(u64, &str, &str)> = said["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| {
+            let verdict = |when: &str| change["example"][when]["verdict"].as_str().unwrap();
+            (change["count"].as_u64().unwrap(), verdict("now"), verdict("then"))
+        })
+        .collect();
+    assert_eq!(changes, [(2, "deny", "ask"), (1, "ask", "deny")]);
+    let output = world.daemon.agentctl(["policy", "test", tried, "--audit"]).await.exits(0);
+    for words in ["git push origin x", "3 of 4 calls would change: 1 more asked, 1 fewer denied"] {
+        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
+    }
+    let future = ["policy", "test", tried, "--audit", "--since", "2999-01-01T00:00:00Z"];
+    let output = world.daemon.agentctl(future).await.exits(0);
+    assert!(output.stdout.contains("0 calls: none would change"), "{}", output.stdout);
+}
+
+#[tokio::test]
+async fn a_broken_file_stops_the_start_and_names_the_place() {
+    let home = TempHome::with_model("http://127.0.0.1:9");
+    home.write("config/hitl_rules.yaml", "tools:\n  run_bash_command:\n    deny: ['/bin/rm']\n");
+    home.agentctl(["start"]).await.exits(2).says(&["hitl_rules.yaml:3:13", "write its name without folder"]);
+}
+
+#[tokio::test]
+async fn changed_rules_hold_for_the_next_call_and_broken_ones_never() {
+    let world = with_rules(RULES).await;
+    let verdict = async |command: &str| world.explained(command).await["explanation"]["verdict"].clone();
+    assert_eq!(verdict("frobnicate").await, "deny");
+    world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [terraform]}}\n");
+    assert_eq!(verdict("frobnicate").await, "deny", "nothing changes by itself");
+    world.daemon.agentctl(["reload"]).await.exits(0).says(&[]);
+    assert_eq!((verdict("frobnicate").await, verdict("terraform").await), (json!("ask"), json!("deny")));
+
+    world.daemon.write("config/hitl_rules.yaml", "tools:\n  run_bash_command:\n    deny: [')', 'a/b']\n");
+    let output = world.daemon.agentctl(["reload"]).await;
+    assert_ne!(output.code, Some(0));
+    output.says(&["hitl_rules.yaml:3:", "a/b", "hint:"]);
+    assert_eq!(verdict("terraform").await, "deny", "the rules from before go on");
+    world.still_serves().await;
+}
+
+/// The rules change between two calls of one turn: the second call is judged by the new ones.
+#[tokio::test]
+async fn rules_that_change_during_a_turn_hold_for_its_next_call() {
+    let world = with_rules("tools: {run_bash_command: {deny: [frobnicate]}}\n").await;
+    world.daemon.write("project/x", "");
+    world.model.reply(Reply::tool_call("ask_human", json!({"question": "Go on?"})).when("Do both"));
+    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "terraform plan"})));
+    world.model.reply(Reply::text("I see."));
+    let running = world.daemon.spawn_agentctl(["run", "Do both", "--on-interrupt", "wait", "--output", "json"]);
+    let pending = agentd_testkit::daemon::until("the question", || async {
+        let pending = world.daemon.agentctl(["interrupts", "--json"]).await.json();
+        pending.as_array().unwrap().first().map(|first| first["id"].as_str().unwrap().to_owned())
+    });
+    let pending = pending.await;
+    world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [terraform]}}\n");
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.daemon.agentctl(["answer", &pending, "yes"]).await.exits(0);
+    running.output(Vec::new()).await.exits(5);
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains("terraform is on the list of commands that are never run"), "{told}");
+}
+
+/// The network switch of the rules is the sandbox's.
+#[tokio::test]
+async fn the_rules_can_take_the_network_away() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/agentd.yaml", "sandbox: {network: true}\n");
+    home.write("config/hitl_rules.yaml", "tools: {run_bash_command: {network: false}}\n");
+    let daemon = TempDaemon::start_in(home).await;
+    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    assert_eq!(status["sandbox"]["network"], json!(false), "{status:#}");
+    daemon.write("config/hitl_rules.yaml", "{}\n");
+    daemon.agentctl(["reload"]).await.exits(0);
+    let status = daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    assert_eq!(status["sandbox"]["network"], json!(true), "{status:#}");
+}
