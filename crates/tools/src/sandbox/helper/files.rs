@@ -38,11 +38,13 @@ pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<u8> {
     // Pipes may be made, for scripts do; devices and sockets may not.
     let write = AccessFs::from_all(KNOWN)
         & !(AccessFs::MakeSock | AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    // With namespaces these are mounted over.
+    let hidden: Vec<PathBuf> = if namespaces { Vec::new() } else { real(&policy.hidden) };
     for path in &policy.read {
-        rules = allow(rules, path, read, policy, namespaces)?;
+        rules = allow(rules, path, read, policy, &hidden)?;
     }
     for path in &policy.write {
-        rules = allow(rules, path, write, policy, namespaces)?;
+        rules = allow(rules, path, write, policy, &hidden)?;
     }
     for device in DEVICES {
         let access = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
@@ -66,9 +68,9 @@ fn allow(
     path: &Path,
     access: BitFlags<AccessFs>,
     policy: &Policy,
-    namespaces: bool,
+    hidden: &[PathBuf],
 ) -> Step<RulesetCreated> {
-    let hidden: Vec<PathBuf> = if namespaces { Vec::new() } else { hidden_below(path, policy) };
+    let hidden = hidden_below(path, hidden);
     if hidden.is_empty() {
         let opened = if policy.is_exact(path) { exact::open(path, OFlags::PATH).ok() } else { open(path) };
         return allow_opened(rules, path, access, opened);
@@ -77,10 +79,17 @@ fn allow(
 }
 
 /// What the policy hides below a path. What is itself allowed, being the session's own, is not hidden.
-fn hidden_below(path: &Path, policy: &Policy) -> Vec<PathBuf> {
+fn hidden_below(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
+    if hidden.is_empty() {
+        return Vec::new();
+    }
     let Ok(path) = path.canonicalize() else { return Vec::new() };
-    let hidden = policy.hidden.iter().filter_map(|hidden| hidden.canonicalize().ok());
-    hidden.filter(|hidden| hidden.starts_with(&path)).collect()
+    hidden.iter().filter(|hidden| hidden.starts_with(&path)).cloned().collect()
+}
+
+/// The real paths of those that are there.
+fn real(paths: &[PathBuf]) -> Vec<PathBuf> {
+    paths.iter().filter_map(|path| path.canonicalize().ok()).collect()
 }
 
 fn allow_around(
