@@ -106,6 +106,12 @@ pub trait Workspaces: Send + Sync {
     /// Opens a session's workspace, making it where it is missing.
     fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>>;
 
+    /// Says where a session's workspace is, and refuses a project as [`Self::open`] does. It need not be there yet: a
+    /// turn that touches no file does not wait for folders.
+    fn locate(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        self.open(session, project)
+    }
+
     /// Empties its `temp/`.
     fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 

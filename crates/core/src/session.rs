@@ -94,7 +94,7 @@ pub struct SessionSummary {
     pub title: String,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When something last happened in it.
+    /// When it was last used: a turn began or ended, a person was asked or answered, or something was set.
     pub updated_at: Timestamp,
     /// How many turns were started.
     pub turns: u64,

@@ -11,7 +11,9 @@ use rusqlite::Connection;
 use crate::{
     codec::{json, json_from},
     error::Fault,
-    events, grants, interrupts, queue, sessions,
+    events, grants, interrupts, queue,
+    rows::{Known, Rows},
+    sessions,
 };
 
 /// Events of one session, ready to be written.
@@ -57,14 +59,17 @@ impl Append {
     }
 
     /// Writes the events and what follows from them. The caller undoes everything where this fails.
-    pub(crate) fn apply(&self, connection: &Connection) -> Result<(), Fault> {
-        let mut session = sessions::load(connection, self.session)?;
+    pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
+        let Known { key, mut projection } = rows.get(connection, self.session)?;
+        let before = projection.clone();
         for Encoded { event, payload } in &self.events {
-            session.projection.apply(event)?;
-            events::insert(connection, session.key, event, payload)?;
-            apply_to_tables(connection, session.key, event)?;
+            projection.apply(event)?;
+            events::insert(connection, key, event, payload)?;
+            apply_to_tables(connection, key, event)?;
         }
-        sessions::save(connection, session.key, &session.projection)
+        sessions::save(connection, key, &before, &projection)?;
+        rows.put(self.session, Known { key, projection });
+        Ok(())
     }
 }
 

@@ -9,8 +9,9 @@
 //! - `reader`: the threads that read, so that a long read never delays a commit.
 //! - `open`: how the file is made, checked after an unclean stop, and brought to the newest schema
 //!   (`migrations/*.sql`, append-only).
-//! - `sessions`, `events`, `interrupts`, `grants`: one table each, the SQL beside its row mapping; `projection`: what a session's
-//!   events add up to, pure; `append`: one append, checked and applied to all of them.
+//! - `sessions`, `events`, `interrupts`, `grants`: one table each, the SQL beside its row mapping; `projection`: what a
+//!   session's events add up to, pure; `append`: one append, checked and applied to all of them; `rows`: what the writer
+//!   knows of the sessions that it wrote to lately.
 //! - `codec`: ids, times, numbers and JSON in columns; `error`: what failures are called.
 
 mod append;
@@ -24,6 +25,7 @@ mod open;
 mod projection;
 mod queue;
 mod reader;
+mod rows;
 mod sessions;
 mod store;
 mod writer;

@@ -47,7 +47,9 @@ impl Projection {
     /// Adds the next event, or refuses one that is not the next.
     pub(crate) fn apply(&mut self, event: &Event) -> Result<(), Fault> {
         self.take_number(event)?;
-        self.updated_at = event.at;
+        if is_use(&event.kind) {
+            self.updated_at = event.at;
+        }
         match &event.kind {
             EventKind::TurnStarted { .. } => {
                 let Some(turn) = event.turn_id else {
@@ -106,6 +108,23 @@ impl Projection {
         }
         self.last_seq = next;
         Ok(())
+    }
+}
+
+/// Whether an event counts as use of its session. What a turn does between its start and its end does not: sessions are
+/// sorted by their last use, and an index would be rewritten with every event.
+fn is_use(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::TurnStarted { .. }
+        | EventKind::TurnEnded { .. }
+        | EventKind::InterruptRaised { .. }
+        | EventKind::InterruptResolved { .. }
+        | EventKind::StateChanged { .. } => true,
+        EventKind::ItemStarted { .. }
+        | EventKind::ItemDelta { .. }
+        | EventKind::ItemCompleted { .. }
+        | EventKind::UsageUpdated { .. }
+        | EventKind::Warning { .. } => false,
     }
 }
 

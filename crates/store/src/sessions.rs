@@ -108,7 +108,20 @@ pub(crate) fn load(connection: &Connection, id: SessionId) -> Result<SessionRow,
     row(connection, id)?.ok_or_else(|| unknown(id))
 }
 
-pub(crate) fn save(connection: &Connection, key: i64, projection: &Projection) -> Result<(), Fault> {
+/// Writes what has changed of the row. Most events only count on, and then one number is all that is written.
+pub(crate) fn save(connection: &Connection, key: i64, before: &Projection, now: &Projection) -> Result<(), Fault> {
+    let counted = Projection { last_seq: now.last_seq, ..before.clone() };
+    if counted == *now { save_number(connection, key, now.last_seq) } else { save_all(connection, key, now) }
+}
+
+fn save_number(connection: &Connection, key: i64, last_seq: u64) -> Result<(), Fault> {
+    connection
+        .prepare_cached("UPDATE sessions SET last_seq = ?2 WHERE key = ?1")?
+        .execute(params![key, number(last_seq)?])?;
+    Ok(())
+}
+
+fn save_all(connection: &Connection, key: i64, projection: &Projection) -> Result<(), Fault> {
     let (open_turn, open_turn_seq) = match projection.open_turn {
         Some((turn, seq)) => (Some(id_text(turn.as_uuid())), Some(number(seq)?)),
         None => (None, None),

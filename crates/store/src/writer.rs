@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{append::Append, error::Fault, grants, sessions};
+use crate::{append::Append, error::Fault, grants, rows::Rows, sessions};
 
 /// How many changes one commit may hold.
 const MAX_BATCH: usize = 256;
@@ -47,14 +47,17 @@ impl Change {
         }
     }
 
-    fn apply(&self, connection: &Connection) -> Result<(), Fault> {
+    fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
         match self {
             Self::Create { id, at, settings, first } => {
                 sessions::insert(connection, *id, *at, settings)?;
-                first.as_ref().map_or(Ok(()), |append| append.apply(connection))
+                first.as_ref().map_or(Ok(()), |append| append.apply(connection, rows))
             }
-            Self::Append(append) => append.apply(connection),
-            Self::Delete(id) => sessions::delete(connection, *id),
+            Self::Append(append) => append.apply(connection, rows),
+            Self::Delete(id) => {
+                rows.forget(*id);
+                sessions::delete(connection, *id)
+            }
             Self::Keep(grant) => grants::keep(connection, grant),
             Self::Revoke(rule) => grants::revoke(connection, rule),
         }
@@ -126,7 +129,7 @@ impl Writer {
     pub(crate) fn start(connection: Connection, max_waiting: usize) -> Result<Self, Fault> {
         let (queue, commands) = mpsc::channel(max_waiting.max(1));
         let counters = Arc::new(Counters::default());
-        let thread = Thread { connection, commands, counters: Arc::clone(&counters) };
+        let thread = Thread { connection, rows: Rows::default(), commands, counters: Arc::clone(&counters) };
         let thread = std::thread::Builder::new().name("journal-write".into()).spawn(move || thread.run())?;
         Ok(Self { queue, counters, closed: AtomicBool::new(false), thread: Mutex::new(Some(thread)) })
     }
@@ -180,6 +183,7 @@ pub(crate) async fn join(thread: JoinHandle<()>) {
 /// The thread's own side.
 struct Thread {
     connection: Connection,
+    rows: Rows,
     commands: mpsc::Receiver<Command>,
     counters: Arc<Counters>,
 }
@@ -221,8 +225,10 @@ impl Thread {
         let (changes, replies): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         // A panic is a defect, but one that must not take every session's journal with it: the transaction is rolled
         // back as it unwinds, and the connection holds nothing else.
-        let outcomes = catch_unwind(AssertUnwindSafe(|| self.commit_or_part(&changes)))
-            .unwrap_or_else(|_| vec![Err(Fault::Lost); changes.len()]);
+        let outcomes = catch_unwind(AssertUnwindSafe(|| self.commit_or_part(&changes))).unwrap_or_else(|_| {
+            self.rows.clear();
+            vec![Err(Fault::Lost); changes.len()]
+        });
         for (reply, outcome) in replies.into_iter().zip(outcomes) {
             // Whoever stopped waiting needs no answer.
             let _ = reply.send(outcome);
@@ -232,7 +238,11 @@ impl Thread {
     /// Commits all changes at once. A change that is too large for the disk takes the whole transaction with it; then
     /// each is tried alone, so that nobody fails for a neighbour's size.
     fn commit_or_part(&mut self, changes: &[Change]) -> Vec<Result<(), Fault>> {
-        match self.commit(changes) {
+        let committed = self.commit(changes);
+        if committed.is_err() {
+            self.rows.clear();
+        }
+        match committed {
             Ok(outcomes) => outcomes,
             Err(fault) if fault.is_disk_full() && changes.len() > 1 => {
                 changes.iter().flat_map(|change| self.commit_or_part(std::slice::from_ref(change))).collect()
@@ -251,7 +261,7 @@ impl Thread {
         let mut outcomes = Vec::with_capacity(changes.len());
         for change in changes {
             let savepoint = transaction.savepoint()?;
-            let outcome = change.apply(&savepoint);
+            let outcome = change.apply(&savepoint, &mut self.rows);
             match &outcome {
                 Ok(()) => savepoint.commit()?,
                 // Some failures of the disk end the whole transaction, and with it what was applied before.

@@ -679,8 +679,8 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
         store.sessions(limit).await.unwrap().into_iter().map(|summary| summary.id).collect()
     };
     assert_eq!(listed(10).await, [ids[3], ids[2], ids[1], ids[0]], "unused ones: the newest first");
-    store.append(vec![scripts[1].warning(), scripts[1].warning()]).await.unwrap();
-    store.append(vec![scripts[0].warning()]).await.unwrap();
+    store.append(vec![scripts[1].turn_started(), scripts[1].warning()]).await.unwrap();
+    store.append(vec![scripts[0].turn_started()]).await.unwrap();
     assert_eq!(listed(10).await, [ids[1], ids[0], ids[3], ids[2]]);
     assert_eq!(listed(2).await, [ids[1], ids[0]]);
     assert!(listed(0).await.is_empty());

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Messages of a turn that are taken at once, and then stored with one commit.
-const BATCH: usize = 128;
+pub(super) const BATCH: usize = 128;
 
 /// The only writer of one session's facts.
 pub(super) struct Actor {
@@ -52,7 +52,7 @@ pub(super) struct Actor {
     pub(super) grants: watch::Sender<Arc<[Grant]>>,
     /// Turns that wait behind it.
     pub(super) queue: VecDeque<QueuedTurn>,
-    /// The session's files, opened by its first turn.
+    /// Where the session's files are; found by its first turn.
     pub(super) workspace: Option<Arc<Workspace>>,
     pub(super) recovered: Option<RecoveredTurn>,
     /// Set when the daemon stops.

@@ -1,6 +1,6 @@
 //! Turns of a session: begun, queued, added to, resumed, cancelled and ended.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
     error::ErrorKind,
@@ -11,12 +11,12 @@ use agentd_core::{
     ports::Workspace,
     turn::{IfBusy, QueuedTurn, StartTurn, StopReason, TurnError, TurnResult},
 };
-use tokio::task::JoinError;
+use tokio::{task::JoinError, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     StartedTurn,
-    actor::{Actor, Fault, Next, OpenTurn, Running},
+    actor::{Actor, BATCH, Fault, Next, OpenTurn, Running},
 };
 use crate::{
     engine::grants::LiveGrants,
@@ -24,12 +24,17 @@ use crate::{
     prompt,
     turn::{
         Limits, TurnContext, TurnOutcome, TurnState,
+        files::SessionFiles,
         recorder::{EndVerdict, Recorder, TurnMessage},
         route::route,
         run::run,
         stopwatch::Stopwatch,
     },
 };
+
+/// How long a turn's start waits to be stored together with the turn's first words. Nothing that a person notices, and
+/// longer than a model on the same machine needs that answers from its cache.
+const FIRST_WORDS: Duration = Duration::from_millis(2);
 
 impl Actor {
     pub(super) async fn start(&mut self, start: StartTurn) -> Result<StartedTurn, Fault> {
@@ -105,8 +110,8 @@ impl Actor {
         u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
     }
 
-    /// Begins a turn. The model is asked while the start is being stored: nothing of the answer is shown before
-    /// the start is, and the person does not wait for the disk.
+    /// Begins a turn. The model is asked before the start is stored: nothing of the answer is shown before the start
+    /// is, and the person does not wait for the disk.
     async fn begin(&mut self, turn_id: TurnId, start: StartTurn, waited: bool) -> Result<StartedTurn, Fault> {
         let (slot, reason) = route(start.slot, self.state.settings.slot);
         let model = self.shared.parts.models.get(slot);
@@ -140,8 +145,20 @@ impl Actor {
         let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps, environment }];
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(waited.then(|| self.left_queue()));
-        self.commit(Some(turn_id), facts).await?;
+        let first = self.first_words().await;
+        self.take(turn_id, facts, first).await?;
         Ok(StartedTurn { turn_id, events })
+    }
+
+    /// What the turn has to tell at once, so that it is stored together with the turn's start: one wait for the disk
+    /// instead of two before the first word is shown.
+    async fn first_words(&mut self) -> Vec<TurnMessage> {
+        let mut messages = Vec::new();
+        if let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) {
+            // A turn that has nothing to tell by then is stored without.
+            let _ = timeout(FIRST_WORDS, running.messages.recv_many(&mut messages, BATCH)).await;
+        }
+        messages
     }
 
     fn fresh_state(&self) -> TurnState {
@@ -152,14 +169,14 @@ impl Actor {
         }
     }
 
-    /// The session's files, opened where they are not yet.
+    /// Where the session's files are.
     pub(super) async fn workspace(&mut self) -> Result<Arc<Workspace>, EngineError> {
         match &self.workspace {
             Some(workspace) => Ok(Arc::clone(workspace)),
             None => {
                 let project = self.state.settings.project.clone();
-                let opened = self.shared.parts.workspaces.open(self.id, project).await?;
-                Ok(Arc::clone(self.workspace.insert(Arc::new(opened))))
+                let found = self.shared.parts.workspaces.locate(self.id, project).await?;
+                Ok(Arc::clone(self.workspace.insert(Arc::new(found))))
             }
         }
     }
@@ -206,6 +223,7 @@ impl Actor {
             system_prompt: prompt::system(&config.system_prompt, &workspace, self.state.created_at),
             max_message_history: config.max_message_history,
             workspace,
+            files: SessionFiles::new(self.id, Arc::clone(&shared.parts.workspaces)),
             recorder,
             clock: Arc::clone(&shared.parts.clock),
             cancel: cancel.clone(),
@@ -294,7 +312,16 @@ impl Actor {
 
     async fn take_messages(&mut self, messages: Vec<TurnMessage>) -> Result<(), Fault> {
         let Some(turn_id) = self.open.as_ref().map(|open| open.turn_id) else { return Ok(()) };
-        let mut facts = Vec::new();
+        self.take(turn_id, Vec::new(), messages).await
+    }
+
+    /// Stores facts, and what the turn tells behind them.
+    async fn take(
+        &mut self,
+        turn_id: TurnId,
+        mut facts: Vec<EventKind>,
+        messages: Vec<TurnMessage>,
+    ) -> Result<(), Fault> {
         for message in messages {
             if let TurnMessage::Fact(fact) = message {
                 facts.push(fact);

@@ -24,6 +24,7 @@ const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs every call that has no result.
 pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+    context.files.make(&context.workspace).await?;
     let calls = std::mem::take(&mut state.pending_calls);
     state.pending_calls.clone_from(&calls);
     let mut rest = calls.as_slice();

@@ -6,6 +6,7 @@
 //! the [`recorder::Recorder`].
 
 pub(crate) mod dispatch;
+pub(crate) mod files;
 pub(crate) mod finalize;
 pub(crate) mod recorder;
 pub(crate) mod route;
@@ -32,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::{TurnOutcome, TurnState};
 use self::{
+    files::SessionFiles,
     recorder::{Answered, Recorder},
     stopwatch::Stopwatch,
 };
@@ -59,6 +61,7 @@ pub(crate) struct TurnContext {
     pub(crate) tools: Arc<[ToolSpec]>,
     pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) workspace: Arc<Workspace>,
+    pub(crate) files: SessionFiles,
     pub(crate) snapshots: Arc<dyn Snapshots>,
     pub(crate) audit: Arc<dyn Audit>,
     /// Paths for models whose arguments are constrained; empty for all others.

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
 
@@ -36,13 +36,15 @@ pub struct WorkspaceFolders {
     base: PathBuf,
     /// What no session may see as its project.
     private: Vec<PathBuf>,
+    /// The base's real path, once it is known.
+    real_base: Arc<OnceLock<PathBuf>>,
 }
 
 impl WorkspaceFolders {
     /// Workspaces below `base`, which is made when the first is opened.
     #[must_use]
     pub fn new(base: PathBuf) -> Self {
-        Self { private: vec![base.clone()], base }
+        Self { private: vec![base.clone()], base, real_base: Arc::default() }
     }
 
     /// The same, with folders that no session may see as its project either.
@@ -73,6 +75,19 @@ impl Workspaces for WorkspaceFolders {
         let private = self.private.clone();
         self.work("open the workspace", move |base| {
             let root = make(base, session).map_err(|error| storage("make the session's workspace", error))?;
+            let project = project.map(|mount| check_mount(&private, mount)).transpose()?;
+            Ok(Workspace { root, project })
+        })
+    }
+
+    fn locate(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        if let (Some(base), None) = (self.real_base.get(), &project) {
+            return std::future::ready(Ok(Workspace { root: base.join(session.to_string()), project })).boxed();
+        }
+        let (private, real_base) = (self.private.clone(), Arc::clone(&self.real_base));
+        self.work("find the workspace", move |base| {
+            let real = make_base(base).map_err(|error| storage("make the folder of workspaces", error))?;
+            let root = real_base.get_or_init(|| real).join(session.to_string());
             let project = project.map(|mount| check_mount(&private, mount)).transpose()?;
             Ok(Workspace { root, project })
         })
@@ -116,11 +131,14 @@ impl Workspaces for WorkspaceFolders {
         workspace: &'a Workspace,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {
-        let workspace = Arc::new(workspace.clone());
+        let (session_root, workspace) = (workspace.root.clone(), Arc::new(workspace.clone()));
         // The walk ends when nobody waits for it any more.
         let cancel = CancellationToken::new();
         let abandoned = cancel.clone().drop_guard();
         let listed = self.work("list the workspace", move |_| {
+            if !session_root.exists() {
+                return Ok(Vec::new());
+            }
             let job = Job::new(workspace, Limits::default(), cancel);
             newest(&job, limit)
                 .map_err(|failure| WorkspaceError::new(ErrorKind::Storage, format!("could not list files: {failure}")))
@@ -151,9 +169,7 @@ fn newest(job: &Job, limit: usize) -> Result<Vec<String>, crate::failure::Failur
 
 /// Makes a session's folders where they are missing, and returns its root.
 fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(base)?;
-    // The real path, because commands print it and the jail knows it again.
-    let root = base.canonicalize()?.join(session.to_string());
+    let root = make_base(base)?.join(session.to_string());
     match fs::DirBuilder::new().mode(0o700).create(&root) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -169,6 +185,12 @@ fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     }
     write_metadata(&folder, session)?;
     Ok(root)
+}
+
+/// Makes the folder of all workspaces, and returns its real path, because commands print it and the jail knows it again.
+fn make_base(base: &Path) -> io::Result<PathBuf> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(base)?;
+    base.canonicalize()
 }
 
 fn write_metadata(folder: &Dir, session: SessionId) -> io::Result<()> {

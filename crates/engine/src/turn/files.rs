@@ -1,0 +1,36 @@
+//! The session's folders, made before the first tool needs them: a turn that only talks does not wait for the disk.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::WorkspaceError,
+    ids::SessionId,
+    ports::{Workspace, Workspaces},
+    turn::TurnError,
+};
+use tokio::sync::OnceCell;
+
+use super::Stop;
+
+/// Folders that are made when they are first needed.
+pub(crate) struct SessionFiles {
+    session: SessionId,
+    workspaces: Arc<dyn Workspaces>,
+    made: OnceCell<()>,
+}
+
+impl SessionFiles {
+    pub(crate) fn new(session: SessionId, workspaces: Arc<dyn Workspaces>) -> Self {
+        Self { session, workspaces, made: OnceCell::new() }
+    }
+
+    /// Makes them where they are missing. Without them no tool may run.
+    pub(crate) async fn make(&self, workspace: &Workspace) -> Result<(), Stop> {
+        let open = || async { self.workspaces.open(self.session, workspace.project.clone()).await.map(drop) };
+        self.made.get_or_try_init(open).await.map(drop).map_err(|error| Stop::Failed(failure(&error)))
+    }
+}
+
+fn failure(error: &WorkspaceError) -> TurnError {
+    TurnError { kind: error.kind(), message: error.to_string(), hint: error.hint().map(str::to_owned) }
+}

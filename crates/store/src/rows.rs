@@ -1,0 +1,54 @@
+//! What the writer knows of the sessions that it wrote to lately, so that it need not read what it has just written.
+
+use std::collections::HashMap;
+
+use agentd_core::ids::SessionId;
+use rusqlite::Connection;
+
+use crate::{error::Fault, projection::Projection, sessions};
+
+/// Sessions that are known at once. More than write at the same time, and little memory.
+const MAX_KNOWN: usize = 256;
+
+/// A session's row, as the open transaction will leave it.
+pub(crate) struct Known {
+    pub(crate) key: i64,
+    pub(crate) projection: Projection,
+}
+
+/// Rows by session. Only the one thread that writes has them. What a transaction takes back must be forgotten.
+#[derive(Default)]
+pub(crate) struct Rows {
+    known: HashMap<SessionId, Known>,
+}
+
+impl Rows {
+    /// The row, out of the table where it is not known. It is no longer known until it is [put](Self::put) back, so that
+    /// a change which fails half-way leaves nothing behind.
+    pub(crate) fn get(&mut self, connection: &Connection, session: SessionId) -> Result<Known, Fault> {
+        match self.known.remove(&session) {
+            Some(known) => Ok(known),
+            None => {
+                let row = sessions::load(connection, session)?;
+                Ok(Known { key: row.key, projection: row.projection })
+            }
+        }
+    }
+
+    pub(crate) fn put(&mut self, session: SessionId, known: Known) {
+        if self.known.len() >= MAX_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(session, known);
+    }
+
+    /// Forgets one session, because it was deleted or a change of it was taken back.
+    pub(crate) fn forget(&mut self, session: SessionId) {
+        self.known.remove(&session);
+    }
+
+    /// Forgets all, because a whole transaction was taken back.
+    pub(crate) fn clear(&mut self) {
+        self.known.clear();
+    }
+}
