@@ -57,6 +57,9 @@ async fn the_environment_is_clean() {
     let allowed = [
         "AGENTD_COMMAND",
         "EDITOR",
+        "GIT_CONFIG_COUNT",
+        "GIT_CONFIG_KEY_0",
+        "GIT_CONFIG_VALUE_0",
         "GIT_PAGER",
         "GIT_TERMINAL_PROMPT",
         "HOME",
