@@ -2,14 +2,17 @@
 //!
 //! - `run_bash_command: git status`: this one part of a command, to the letter of its normal form. Variables and
 //!   redirections around it belong to it. A folder to start in stands in front: `run_bash_command: [in /project] make`.
-//! - `run_bash_command: cargo test *`: every part that begins with these words, sets no variables, writes no files and
-//!   is of medium risk at the most. Only people write such rules; none is ever proposed.
+//! - `run_bash_command: cargo test *`: every part that begins with these words, names no path outside the session's
+//!   folders and no secret, sets no variables, writes no files and is of medium risk at the most. Only people write such rules; none is ever proposed.
 //! - `write_file`: every call of this tool of medium risk at the most.
 //! - `deploy {"to":"test"}`: this one call of a tool that runs something.
+
+use std::path::Path;
 
 use agentd_core::{grant::Grant, policy::Risk};
 
 use super::{
+    checker::is_tame,
     command::{Part, Redirect},
     judge::SHELL_TOOL,
 };
@@ -17,6 +20,8 @@ use super::{
 /// The kept rules that count for a call.
 pub(super) struct Grants<'a> {
     rules: Vec<&'a str>,
+    /// The session's folders, which a wide rule does not lead out of.
+    roots: &'a [&'a Path],
 }
 
 /// What a rule would have to name.
@@ -30,8 +35,8 @@ pub(super) enum Wanted<'a> {
 }
 
 impl<'a> Grants<'a> {
-    pub(super) fn new(rules: impl IntoIterator<Item = &'a Grant>) -> Self {
-        Self { rules: rules.into_iter().map(|grant| grant.rule.as_str()).collect() }
+    pub(super) fn new(rules: impl IntoIterator<Item = &'a Grant>, roots: &'a [&'a Path]) -> Self {
+        Self { rules: rules.into_iter().map(|grant| grant.rule.as_str()).collect(), roots }
     }
 
     /// The rule that covers what is wanted at this risk.
@@ -47,7 +52,7 @@ impl<'a> Grants<'a> {
             return Some(rule);
         }
         let Wanted::Part { part, folder: None } = wanted else { return None };
-        self.rules.iter().copied().find(|rule| risk <= Risk::Medium && is_wide(rule, part))
+        self.rules.iter().copied().find(|rule| risk <= Risk::Medium && covers(rule, part, self.roots))
     }
 }
 
@@ -75,14 +80,15 @@ impl Wanted<'_> {
     }
 }
 
-/// Whether a rule that ends in ` *` covers the part.
-fn is_wide(rule: &str, part: &Part) -> bool {
+/// Whether a rule that ends in ` *` covers the part. What stands in place of the star stays in the session's folders:
+/// who allows `cargo test *` does not think of `--target-dir /etc`.
+fn covers(rule: &str, part: &Part, roots: &[&Path]) -> bool {
     let Some(words) = rule.strip_prefix(SHELL_TOOL).and_then(|rule| rule.strip_prefix(": ")) else { return false };
     let Some(words) = words.strip_suffix(" *") else { return false };
-    let mut words = words.split_ascii_whitespace().peekable();
     let plain = part.is_static() && part.assigns.is_empty() && part.redirects.iter().all(Redirect::is_harmless);
-    plain && words.peek().is_some() && {
-        let mut actual = part.words.iter();
-        words.all(|word| actual.next().is_some_and(|next| !next.globs && next.text == word))
-    }
+    let mut actual = part.words.iter();
+    let mut granted = words.split_ascii_whitespace().peekable();
+    let begins = granted.peek().is_some()
+        && granted.all(|word| actual.next().is_some_and(|next| !next.globs && next.text == word));
+    plain && begins && actual.all(|word| is_tame(word, roots))
 }

@@ -122,7 +122,7 @@ impl<'a> Call<'a> {
             Some(Value::Object(fields)) => Some(fields),
             _ => None,
         };
-        let grants = Grants::new(facts.settings.grants.iter().chain(facts.kept));
+        let grants = Grants::new(facts.settings.grants.iter().chain(facts.kept), facts.roots);
         Self { rules, section: rules.tool(&facts.tool.name), facts, grants, arguments }
     }
 

@@ -244,23 +244,31 @@ async fn an_edit_that_the_rules_deny_is_refused_and_the_question_waits_on() {
     assert_eq!(rules(&world).await, []);
 }
 
-/// The gate itself judges the edit too, by the rules that hold for the turn.
+/// The gate itself judges the edit too, by the rules that hold when the call is about to run: the answer was given
+/// under milder ones, and the daemon was stopped before it could act on it.
 #[tokio::test]
 async fn an_edit_cannot_pass_the_gate_by_a_change_of_the_rules() {
-    let world = ruled([make(), says("Then not.")]);
+    let world = World::new([make(), says("Done.")]);
     let session = world.session().await;
     let (mut started, interrupt) = asked(&session).await;
-    world.engine.reconfigure(EngineConfig::default());
     answer(&session, &interrupt, edit("forbidden")).await.unwrap();
-    let (events, result) = to_end(&mut started.events).await;
-    assert!(world.tools.ran().is_empty());
+    to_end(&mut started.events).await;
+    assert_eq!(world.tools.ran(), [r#"launch {"command":"forbidden"}"#], "no rule denies it yet");
+
+    let events = world.store.events_of(session.id());
+    let answered = events.iter().position(|event| matches!(event.kind, EventKind::InterruptResolved { .. })).unwrap();
+    let store = world.store.copy_prefix(session.id(), answered + 1);
+    let config = EngineConfig { policy: Arc::new(compiled(RULES)), ..EngineConfig::default() };
+    let next = World::on(store, config, [says("Then not.")]);
+    next.engine.recover().await.unwrap();
+    let mut events = next.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
+    let (events, result) = to_end(&mut events).await;
+    assert!(next.tools.ran().is_empty());
     assert_eq!((result.denials.len(), result.tool_used), (1, false));
     assert!(result.denials[0].reason.contains("the rules deny that"), "{:?}", result.denials);
     let told = |kind: &EventKind| matches!(kind, EventKind::Warning { code, .. } if code == "edit_denied");
     assert!(events.iter().any(|event| told(&event.kind)));
-    assert!(
-        world.model.requests().last().unwrap().messages.iter().any(|m| format!("{m:?}").contains("the rules deny"))
-    );
+    assert!(next.model.requests().last().unwrap().messages.iter().any(|m| format!("{m:?}").contains("the rules deny")));
 }
 
 /// Calls that only look run at once, and so do their questions.

@@ -20,4 +20,4 @@ pub(super) mod reading;
 mod sed;
 mod tables;
 
-pub(super) use self::interpreters::is_device;
+pub(super) use self::{interpreters::is_device, paths::is_tame};

@@ -177,7 +177,7 @@ pub(super) fn is_device(text: &str) -> bool {
 }
 
 /// Whether a word, with the values that options hold inside it, stays in the session's folders and away from secrets.
-pub(super) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
+pub(in crate::policy) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
     let text = word.text.as_str();
     if may_be_secret(word)
         || is_device(text)

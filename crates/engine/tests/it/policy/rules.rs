@@ -327,6 +327,12 @@ fn a_grant_covers_what_it_names_and_nothing_else() {
     check(cargo, "cargo test $X", "ask");
     check(cargo, "cargo test --config x", "high");
     check(cargo, "cargo test && cargo build", "ask");
+    // What stands in place of the star stays in the session's folders.
+    check(cargo, "cargo test --manifest-path sub/Cargo.toml", "allow");
+    check(cargo, "cargo test --target-dir /etc/x", "ask");
+    check(cargo, "cargo test --target-dir=/etc/x", "ask");
+    check(cargo, "cargo test --target-dir ../x", "ask");
+    check(cargo, "cargo test --target-dir ~/x", "ask");
     // A rule of another tool, or one that is none, covers nothing.
     check("write_file", "make", "ask");
     check("run_bash_command", "make", "ask");
