@@ -11,7 +11,8 @@ use super::{
     opinion::{Opinion, strictest},
 };
 
-/// What one pattern may take when it is compiled, in bytes. A pattern such as `(\w{1000}){1000}` is no rule.
+/// What one pattern may take when it is compiled, in bytes, where not all fit together. A pattern such as
+/// `(\w{1000}){1000}` is no rule.
 const PATTERN_SIZE: usize = 1 << 20;
 /// What all patterns of one section may take.
 const SECTION_SIZE: usize = 32 << 20;
@@ -189,15 +190,15 @@ impl Section {
         let (mut strict, mut mild) = (Vec::new(), Vec::new());
         for list in lists {
             for pattern in list.patterns {
-                check(&list.key, pattern)?;
+                check_syntax(&list.key, pattern)?;
                 match list.action {
                     Action::Allow => mild.push((format!(r"\A(?:{pattern})"), list.opinion(pattern))),
                     Action::RequireApproval | Action::Deny => strict.push((pattern.clone(), list.opinion(pattern))),
                 }
             }
         }
-        let key = lists.first().map_or("patterns", |list| list.key.as_str());
-        Ok(Self { strict: Patterns::compile(key, strict)?, mild: Patterns::compile(key, mild)? })
+        let compiled = Patterns::compile(strict).and_then(|strict| Ok(Self { strict, mild: Patterns::compile(mild)? }));
+        compiled.map_err(|error| culprit(lists, &error))
     }
 
     /// The strictest that the patterns say of a text, if they say anything but that it may pass.
@@ -212,17 +213,12 @@ impl Section {
 }
 
 impl Patterns {
-    fn compile(key: &str, patterns: Vec<(String, Opinion)>) -> Result<Self, RuleError> {
+    fn compile(patterns: Vec<(String, Opinion)>) -> Result<Self, regex::Error> {
         if patterns.is_empty() {
             return Ok(Self::default());
         }
         let (texts, opinions): (Vec<String>, Vec<Opinion>) = patterns.into_iter().unzip();
-        let set = RegexSetBuilder::new(&texts).size_limit(SECTION_SIZE).dfa_size_limit(SECTION_SIZE).build();
-        let set = set.map_err(|error| RuleError {
-            key: key.to_owned(),
-            value: String::new(),
-            message: format!("the patterns are too many or too large together: {}", one_line(&error)),
-        })?;
+        let set = RegexSetBuilder::new(&texts).size_limit(SECTION_SIZE).dfa_size_limit(SECTION_SIZE).build()?;
         Ok(Self { set: Some(set), opinions })
     }
 
@@ -232,20 +228,42 @@ impl Patterns {
     }
 }
 
-/// Whether a pattern is a regular expression of a sensible size.
-fn check(key: &str, pattern: &str) -> Result<(), RuleError> {
+/// Whether a pattern is a regular expression, by its syntax alone: it stands for itself, and no unbalanced `)` of it may
+/// reach beyond what it is wrapped in. Whether it can be used shows when all are compiled together.
+fn check_syntax(key: &str, pattern: &str) -> Result<(), RuleError> {
     let refuse = |message: String| RuleError { key: key.to_owned(), value: pattern.to_owned(), message };
     if pattern.is_empty() {
         return Err(refuse("an empty pattern would match everything; remove it".to_owned()));
     }
-    // Wrapped as it will be used, so that an unbalanced `)` cannot reach beyond the wrapping.
-    RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).build().map(drop).map_err(|error| {
-        refuse(format!("the pattern `{pattern}` is no regular expression that can be used: {}", one_line(&error)))
-    })
+    match regex_syntax::ast::parse::Parser::new().parse(pattern) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(refuse(unusable(pattern, &error))),
+    }
+}
+
+/// Which pattern it is that cannot be compiled. Each is tried alone, which takes as long as all together.
+fn culprit(lists: &[List<'_>], error: &regex::Error) -> RuleError {
+    for list in lists {
+        for pattern in list.patterns {
+            if let Err(error) = RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).build() {
+                let message = unusable(pattern, &error);
+                return RuleError { key: list.key.clone(), value: pattern.clone(), message };
+            }
+        }
+    }
+    RuleError {
+        key: lists.first().map_or("patterns", |list| list.key.as_str()).to_owned(),
+        value: String::new(),
+        message: format!("the patterns are too many or too large together: {}", one_line(error)),
+    }
+}
+
+fn unusable(pattern: &str, error: &dyn std::fmt::Display) -> String {
+    format!("the pattern `{pattern}` is no regular expression that can be used: {}", one_line(error))
 }
 
 /// The end of the message, which says what is wrong; before it stands a drawing of several lines.
-fn one_line(error: &regex::Error) -> String {
+fn one_line(error: &dyn std::fmt::Display) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default().trim();
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
