@@ -15,8 +15,8 @@ use agentd_core::{
 use serde_json::{Map, Value};
 
 use super::{
-    checker::{bash, files, programs, reading},
-    command::{Part, take_apart},
+    checker::{bash, files, may_be, programs, reading},
+    command::{Part, take_apart, word::Word},
     file::Action,
     grants::{Grants, Wanted},
     is_shallow,
@@ -127,6 +127,8 @@ impl<'a> Call<'a> {
     }
 
     fn judge(&self) -> Explanation {
+        #[cfg(test)]
+        tests::fail_on_purpose(&self.facts.tool.name);
         match &self.arguments {
             Some(arguments) if self.facts.tool.name == SHELL_TOOL => match command(arguments) {
                 Some(command) => self.judge_command(command, arguments),
@@ -171,16 +173,22 @@ impl<'a> Call<'a> {
         // Git obeys what lies in the folder where it starts, and anybody may have written that.
         let stays = |place: &str| self.facts.roots.iter().any(|root| Path::new(place) == *root);
         let leaves = |part: &Part| {
-            matches!(part.program(), "cd" | "pushd" | "popd")
-                && !matches!(part.arguments(), [word] if word.is_static() && stays(&word.text))
+            changes_folder(part) && !matches!(part.arguments(), [word] if word.is_static() && stays(&word.text))
         };
-        let wanders = folder.is_some_and(|folder| folder != "." && !stays(folder)) || parts.iter().any(leaves);
+        // In loops and functions a part that stands later may run earlier.
+        let moves = parts.iter().any(leaves);
+        let wanders = moves || folder.is_some_and(|folder| folder != "." && !stays(folder));
+        let start = match folder {
+            _ if moves => Start::Unknown,
+            Some(folder) => Start::In(folder),
+            None => Start::Usual,
+        };
         let judged: Vec<(PartExplanation, Judged)> =
-            parts.iter().map(|part| self.judge_part(part, folder, wanders)).collect();
-        let whole = strictest(self.patterns_against()).filter(|whole| {
-            // What a part was judged by already needs no second question.
-            whole.is_deny() || !judged.iter().any(|(_, part)| part.matched.contains(&whole.rule))
-        });
+            parts.iter().map(|part| self.judge_part(part, start, wanders)).collect();
+        // What a part was judged by already needs no second question.
+        let is_new =
+            |whole: &Opinion| whole.is_deny() || !judged.iter().any(|(_, part)| part.matched.contains(&whole.rule));
+        let whole = strictest(self.patterns_against().into_iter().filter(is_new));
         let leading = judged.iter().map(|(_, judged)| judged).reduce(|best, next| {
             let louder = |judged: &Judged| (judged.opinion.verdict.clone(), judged.opinion.layer != Layer::Default);
             if louder(next) > louder(best) { next } else { best }
@@ -201,7 +209,7 @@ impl<'a> Call<'a> {
         self.explain(decided, judged, grants)
     }
 
-    fn judge_part(&self, part: &Part, folder: Option<&str>, wanders: bool) -> (PartExplanation, Judged) {
+    fn judge_part(&self, part: &Part, start: Start<'_>, wanders: bool) -> (PartExplanation, Judged) {
         let (plain, bare) = (part.plain(false), part.plain(true));
         let checked = bash::check(part, self.facts.roots);
         let denied = self.denied(part, checked.as_ref());
@@ -209,13 +217,19 @@ impl<'a> Call<'a> {
             || [Some(&self.rules.global), self.section.map(|section| &section.patterns)].into_iter().flatten();
         let texts = || [Some(&plain), (bare != plain).then_some(&bare)].into_iter().flatten();
         let found: Vec<Opinion> =
-            sections().flat_map(|section| texts().filter_map(|text| section.against(text))).collect();
+            sections().flat_map(|section| texts().flat_map(|text| section.against(text))).collect();
         let matched = found.iter().map(|opinion| opinion.rule.clone()).collect();
         let opinion = strictest(checked.into_iter().chain(denied).chain(found))
             .or_else(|| sections().filter(|_| part.is_static()).find_map(|section| section.in_favour(&plain)))
             .unwrap_or_else(|| self.by_default_of(part, wanders));
-        let wanted = Wanted::Part { part, folder };
-        let judged = Judged { matched, ..self.with_grants(opinion, part.is_static().then_some(&wanted)) };
+        let wanted = match start {
+            _ if !part.is_static() => None,
+            Start::Usual => Some(Wanted::Part { part, folder: None }),
+            Start::In(folder) => Some(Wanted::Part { part, folder: Some(folder) }),
+            // A change of folder does the same wherever it starts; anything else may mean something else there.
+            Start::Unknown => changes_folder(part).then_some(Wanted::Part { part, folder: None }),
+        };
+        let judged = Judged { matched, ..self.with_grants(opinion, wanted.as_ref()) };
         let text = part.exact();
         let Opinion { verdict, layer, rule, .. } = judged.opinion.clone();
         (PartExplanation { text, verdict, layer, rule }, judged)
@@ -242,7 +256,9 @@ impl<'a> Call<'a> {
         let entry = section.deny.iter().find(|entry| {
             entry.means(part.program(), arguments()) || (unsure && pieces().any(|piece| entry.means(piece, pieces())))
         });
-        let Some(entry) = entry else { return self.mentioned(section, part) };
+        let Some(entry) = entry else {
+            return self.mentioned(section, part).or_else(|| may_become_denied(section, part));
+        };
         let rule = format!("tools.{}.deny: {}", self.facts.tool.name, entry.text());
         let reason = format!("{} is on the list of commands that are never run", entry.text());
         Some(Opinion { verdict: Verdict::Deny { reason }, layer: Layer::Tool, rule, dynamic: false })
@@ -274,7 +290,7 @@ impl<'a> Call<'a> {
     fn patterns_against(&self) -> Vec<Opinion> {
         let mut found = Vec::new();
         let sections = [Some(&self.rules.global), self.section.map(|section| &section.patterns)];
-        let mut look = |text: &str| found.extend(sections.iter().flatten().filter_map(|section| section.against(text)));
+        let mut look = |text: &str| found.extend(sections.iter().flatten().flat_map(|section| section.against(text)));
         match &self.arguments {
             Some(arguments) => texts(None, &Value::Object(arguments.clone()), &mut look),
             None => look(self.facts.arguments),
@@ -374,6 +390,33 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Where a part of a command runs.
+#[derive(Debug, Clone, Copy)]
+enum Start<'a> {
+    /// Where commands start that name no folder.
+    Usual,
+    /// In the folder that the call names.
+    In(&'a str),
+    /// Wherever another part of the command has gone.
+    Unknown,
+}
+
+fn changes_folder(part: &Part) -> bool {
+    matches!(part.program(), "cd" | "pushd" | "popd")
+}
+
+/// A denied program whose arguments are not known yet, and may become those that are denied with it.
+fn may_become_denied(section: &ToolSection, part: &Part) -> Option<Opinion> {
+    let may_be = |word: Option<&Word>, wanted: &str, goes_on| word.is_none_or(|word| may_be(word, wanted, goes_on));
+    // What `xargs` adds stands at the end, and can be anything.
+    let arguments = || part.arguments().iter().map(Some).chain(part.open_ended.then_some(None));
+    let entry = section.deny.iter().find(|entry| entry.may_mean(part.program(), arguments(), may_be))?;
+    Some(Opinion::unknown(format!(
+        "it may become {}, which is on the list of commands that are never run",
+        entry.text()
+    )))
+}
+
 /// The command of a call, under either name that the tool knows.
 fn command(arguments: &Map<String, Value>) -> Option<&str> {
     arguments.get("command").or_else(|| arguments.get("cmd"))?.as_str()
@@ -391,5 +434,34 @@ fn texts(key: Option<&str>, value: &Value, look: &mut impl FnMut(&str)) {
         Value::Array(items) => items.iter().for_each(|item| texts(key, item, look)),
         Value::Object(fields) => fields.iter().for_each(|(key, value)| texts(Some(key), value, look)),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BROKEN: &str = "tool_whose_check_fails";
+
+    pub(super) fn fail_on_purpose(tool: &str) {
+        assert!(tool != BROKEN, "a check that fails");
+    }
+
+    #[test]
+    fn a_failing_check_denies_whatever_was_granted() {
+        let settings = SessionSettings {
+            confirm_write: false,
+            confirm_exec: false,
+            grants: vec![BROKEN.into()],
+            ..SessionSettings::default()
+        };
+        let verdict = |name: &str| {
+            let parameters = Value::Object(Map::new());
+            let tool = ToolSpec { name: name.to_owned(), description: String::new(), parameters, effect: Effect::Read };
+            let facts = Facts { tool: &tool, arguments: "{}", settings: &settings, roots: &[], kept: &[] };
+            Policy::default().judge(&facts).verdict
+        };
+        assert_eq!(verdict("another_tool"), Verdict::Allow);
+        assert!(matches!(verdict(BROKEN), Verdict::Deny { reason } if reason.contains("failed")));
     }
 }

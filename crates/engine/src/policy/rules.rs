@@ -201,14 +201,14 @@ impl Section {
         compiled.map_err(|error| culprit(lists, &error))
     }
 
-    /// The strictest that the patterns say of a text, if they say anything but that it may pass.
-    pub(crate) fn against(&self, text: &str) -> Option<Opinion> {
-        self.strict.strictest(text)
+    /// All that the patterns say of a text but that it may pass.
+    pub(crate) fn against(&self, text: &str) -> Vec<Opinion> {
+        self.strict.found(text).collect()
     }
 
     /// Whether a pattern says of a text that it may pass.
     pub(crate) fn in_favour(&self, text: &str) -> Option<Opinion> {
-        self.mild.strictest(text)
+        strictest(self.mild.found(text))
     }
 }
 
@@ -222,9 +222,10 @@ impl Patterns {
         Ok(Self { set: Some(set), opinions })
     }
 
-    fn strictest(&self, text: &str) -> Option<Opinion> {
-        let set = self.set.as_ref().filter(|set| set.is_match(text))?;
-        strictest(set.matches(text).into_iter().map(|index| self.opinions[index].clone()))
+    fn found(&self, text: &str) -> impl Iterator<Item = Opinion> {
+        let set = self.set.as_ref().filter(|set| set.is_match(text));
+        let indices = set.into_iter().flat_map(|set| set.matches(text).into_iter());
+        indices.map(|index| self.opinions[index].clone())
     }
 }
 
@@ -299,20 +300,46 @@ impl Denied {
     /// Whether it means this command: the program, and then the other words in their order, wherever options stand
     /// between them.
     pub(crate) fn means<'a>(&self, program: &'a str, arguments: impl IntoIterator<Item = &'a str>) -> bool {
+        self.follows(program, arguments, |next, word| usize::from(self.fits(next, word)))
+    }
+
+    /// Whether it may mean this command, once it is known what stands in place of some words. `may_be` says of an
+    /// argument whether it can become a word of the entry, or a longer one where that goes on.
+    pub(crate) fn may_mean<W: Copy>(
+        &self,
+        program: &str,
+        arguments: impl IntoIterator<Item = W>,
+        may_be: impl Fn(W, &str, bool) -> bool,
+    ) -> bool {
         let last = self.words.len() - 1;
-        let fits = |index: usize, word: &str| {
-            let wanted = self.words[index].as_str();
-            word == wanted || (self.open && index == last && word.starts_with(wanted))
-        };
-        if !fits(0, program) {
+        self.follows(program, arguments, |next, argument| {
+            let goes_on = |index: usize| self.open && index == last;
+            (next..=last).take_while(|&index| may_be(argument, &self.words[index], goes_on(index))).count()
+        })
+    }
+
+    /// Whether the arguments hold all words after the first, where `taken` says how many of them one argument has.
+    fn follows<W>(
+        &self,
+        program: &str,
+        arguments: impl IntoIterator<Item = W>,
+        taken: impl Fn(usize, W) -> usize,
+    ) -> bool {
+        let last = self.words.len() - 1;
+        if !self.fits(0, program) {
             return false;
         }
         let mut next = 1;
-        for word in arguments {
-            if next <= last && fits(next, word) {
-                next += 1;
+        for argument in arguments {
+            if next <= last {
+                next += taken(next, argument);
             }
         }
         next > last
+    }
+
+    fn fits(&self, index: usize, word: &str) -> bool {
+        let wanted = self.words[index].as_str();
+        word == wanted || (self.open && index == self.words.len() - 1 && word.starts_with(wanted))
     }
 }

@@ -78,12 +78,19 @@ const RUN_BY_FOLDER: [&str; 14] = [
 /// Pairs of folders in which that is true of every file.
 const RUN_BY_FOLDERS: [(&str, &str); 3] = [(".github", "workflows"), (".github", "actions"), (".local", "bin")];
 
+/// The names under which tools take a patch.
+const PATCH_KEYS: [&str; 3] = ["patch", "diff", "input"];
+
 /// What is known of a call of a tool that changes files.
 pub(in crate::policy) fn check(arguments: &Map<String, Value>) -> Option<Opinion> {
-    let named =
-        arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str())).filter_map(|(_, value)| value.as_str());
-    let patched = arguments.values().filter_map(Value::as_str).flat_map(patched);
-    strictest(named.chain(patched).filter_map(path))
+    let texts = |keys: &'static [&str]| {
+        let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
+        named.filter_map(|(_, value)| value.as_str())
+    };
+    let unnamed = texts(&PATCH_KEYS).any(|text| patched(text).next().is_none());
+    let unnamed = unnamed.then(|| Opinion::asks(Risk::High, "it is a patch in which no file name can be found"));
+    let patched = arguments.values().filter_map(Value::as_str).flat_map(patched).filter_map(Named::check);
+    strictest(texts(&PATH_KEYS).filter_map(path).chain(patched).chain(unnamed))
 }
 
 /// What is known of a call of a tool that reads files.
@@ -95,15 +102,68 @@ pub(in crate::policy) fn reads(arguments: &Map<String, Value>) -> Option<Opinion
     }))
 }
 
-/// The paths that a patch names, in both forms that patches have.
-fn patched(text: &str) -> impl Iterator<Item = &str> {
-    const MARKS: [&str; 7] =
-        ["*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:", "+++ ", "--- ", "rename to "];
-    text.lines().filter_map(|line| {
-        let rest = MARKS.iter().find_map(|mark| line.trim_start().strip_prefix(mark))?;
-        let path = rest.split('\t').next().unwrap_or_default().trim().trim_matches('"');
-        Some(path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path))
+/// A file name in a patch.
+enum Named<'t> {
+    Path(&'t str),
+    /// The tool would read another name than stands there: quotes with escapes inside.
+    Escaped(&'t str),
+}
+
+impl Named<'_> {
+    fn check(self) -> Option<Opinion> {
+        match self {
+            Self::Path(named) => path(named),
+            Self::Escaped(line) => {
+                let shown = super::bash::shortened(line);
+                Some(Opinion::asks(Risk::High, format!("{shown} names a file by escapes, which can spell any name")))
+            }
+        }
+    }
+}
+
+/// The files that a patch names, in all forms that patches have: whatever may be a name is taken for one.
+fn patched(text: &str) -> impl Iterator<Item = Named<'_>> {
+    const MARKS: [&str; 11] = [
+        "*** Add File:",
+        "*** Update File:",
+        "*** Delete File:",
+        "*** Move to:",
+        "+++ ",
+        "--- ",
+        "rename from ",
+        "rename to ",
+        "copy from ",
+        "copy to ",
+        GIT,
+    ];
+    const GIT: &str = "diff --git ";
+    text.lines().flat_map(|line| {
+        let found = MARKS.iter().find_map(|mark| Some((*mark, line.trim_start().strip_prefix(mark)?)));
+        let names: Vec<Named<'_>> = match found {
+            Some((_, rest)) if rest.contains('"') && rest.contains('\\') => vec![Named::Escaped(line)],
+            // What stands behind the closing quote belongs to no name, or to another one.
+            Some((_, rest)) if rest.contains('"') => {
+                rest.split('"').chain([rest]).map(|name| Named::Path(without_side(name))).collect()
+            }
+            Some((GIT, rest)) => vec![Named::Path(git_name(rest))],
+            Some((_, rest)) => vec![Named::Path(without_side(rest.split('\t').next().unwrap_or_default()))],
+            None => Vec::new(),
+        };
+        names
     })
+}
+
+/// The one name in `a/NAME b/NAME`. Of two, the whole text shows the folders of both and the end of the second; the
+/// tool takes neither from this line.
+fn git_name(names: &str) -> &str {
+    let name = names.len().checked_sub(1).and_then(|length| names.get(2..length / 2));
+    let name = name.filter(|name| names.strip_suffix(name).is_some_and(|rest| rest.ends_with(" b/")));
+    name.unwrap_or(names).trim()
+}
+
+fn without_side(name: &str) -> &str {
+    let name = name.trim();
+    name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name)
 }
 
 /// What is known of one path that is written to.

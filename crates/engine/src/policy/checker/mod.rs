@@ -20,4 +20,7 @@ pub(super) mod reading;
 mod sed;
 mod tables;
 
-pub(super) use self::{interpreters::is_device, paths::is_tame};
+pub(super) use self::{
+    interpreters::is_device,
+    paths::{is_tame, may_be},
+};

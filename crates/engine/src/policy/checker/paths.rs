@@ -154,6 +154,19 @@ fn fits(glob: &str, name: &str) -> bool {
     from(glob.as_bytes(), name.as_bytes(), &mut 4_000)
 }
 
+/// Whether a word can become another one, or one that begins so where that goes on.
+pub(in crate::policy) fn may_be(word: &Word, wanted: &str, goes_on: bool) -> bool {
+    let text = word.text.to_lowercase();
+    if !word.is_static() {
+        return true;
+    }
+    // What classes stand for depends on switches of the shell, and of a glob that goes on only the start is known.
+    if word.globs {
+        return goes_on || text.contains(['[', '(']) || fits(&text, &wanted.to_lowercase());
+    }
+    word.text == wanted || goes_on && word.text.starts_with(wanted)
+}
+
 /// Whether a path reads from a device, or from what another process has.
 pub(super) fn is_device(text: &str) -> bool {
     const HARMLESS: [&str; 10] = [

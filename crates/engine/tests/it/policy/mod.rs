@@ -1,11 +1,13 @@
 //! What may run: tables of commands under the rules that are shipped.
 //!
 //! - `rules`: rule files, the layers, tools other than commands, grants.
+//! - `reach`: how far denials, patterns and grants reach.
 //! - `kept`: rules that people write by hand.
 //! - `properties`: what holds for all commands.
 
 mod kept;
 pub(crate) mod properties;
+mod reach;
 mod rules;
 
 use std::path::Path;

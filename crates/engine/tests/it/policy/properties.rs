@@ -9,6 +9,7 @@ use proptest::{collection::vec, prelude::*, sample::select, strategy::ValueTree}
 use super::{granting, mark, run, shipped};
 
 static POLICY: LazyLock<Policy> = LazyLock::new(shipped);
+static DEPLOY: LazyLock<Policy> = LazyLock::new(|| super::compiled("tools: {run_bash_command: {deny: [make deploy]}}"));
 
 /// One way to write each letter of a word.
 fn written(word: &'static str) -> impl Strategy<Value = String> {
@@ -37,8 +38,33 @@ fn denied() -> impl Strategy<Value = String> {
     (prefix, folder, written("shutdown"), suffix).prop_map(|(a, b, c, d)| format!("{a}{b}{c}{d}"))
 }
 
+/// A denied word behind its program, written so that the shell puts it there.
+fn denied_argument() -> impl Strategy<Value = String> {
+    let word = prop_oneof![
+        written("deploy"),
+        select(vec![
+            "deplo*",
+            "*",
+            "d?ploy",
+            "[d]eploy",
+            "{deploy,x}",
+            "$x",
+            "\"$x\"",
+            "${x:-deploy}",
+            "$(echo deploy)"
+        ])
+        .prop_map(str::to_owned),
+    ];
+    let before = select(vec!["", "", "-j4 ", "-C sub ", "V=1 ", "all ", "'x y' "]);
+    (before, word, select(vec!["", " x", " >x", " &"])).prop_map(|(a, b, c)| format!("make {a}{b}{c}"))
+}
+
 /// A command that runs another one, at the place of `PLAIN`, or of `QUOTED` inside single quotes.
 pub(crate) fn wrapped() -> impl Strategy<Value = String> {
+    inside(denied())
+}
+
+fn inside(command: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let wrapper = select(vec![
         "PLAIN",
         "ls; PLAIN",
@@ -70,7 +96,7 @@ pub(crate) fn wrapped() -> impl Strategy<Value = String> {
         "sudo sh -c 'QUOTED'",
         "busybox sh -c 'QUOTED'",
     ]);
-    (wrapper, denied()).prop_map(|(wrapper, command)| {
+    (wrapper, command).prop_map(|(wrapper, command)| {
         wrapper.replace("PLAIN", &command).replace("QUOTED", &command.replace('\'', r"'\''"))
     })
 }
@@ -175,6 +201,16 @@ proptest! {
         };
         let said = run(&POLICY, &command, &open);
         let held = mark(&said) == "high" && said.grants.is_empty() && said.rule.contains("cannot be taken apart");
+        prop_assert!(held || mark(&said) == "deny", "{:?} {:?}", command, said);
+    }
+
+    /// The same where the entry has several words.
+    #[test]
+    fn no_way_to_write_a_denied_argument_lets_it_run(command in inside(denied_argument())) {
+        let policy = &*DEPLOY;
+        let open = SessionSettings { confirm_exec: false, ..granting(&["run_bash_command: make *", "run_bash_command: sh *"]) };
+        let said = run(policy, &command, &open);
+        let held = matches!(mark(&said), "high" | "critical") && said.grants.is_empty();
         prop_assert!(held || mark(&said) == "deny", "{:?} {:?}", command, said);
     }
 

@@ -219,6 +219,28 @@ fn files_that_others_run_ask_even_where_changes_do_not() {
     check("patch", "*** Begin Patch\n*** Update File: .envrc\n*** End Patch", "high");
     check("patch", "*** Begin Patch\n*** Update File: a\n*** Move to: .bashrc\n*** End Patch", "high");
     check("patch", "--- a/src/x\n+++ b/src/x\n@@ -1 +1 @@\n-a\n+b\n", "allow");
+    let hunk = "@@ -1 +1 @@\n-a\n+b\n";
+    for head in [
+        "diff --git a/.envrc b/.envrc\n",
+        "diff --git a/x b/y/.envrc b/x b/y/.envrc\n",
+        "diff --git a/.git/hooks/x b/.git/hooks/x\r\n",
+        "diff --git \"a/.envrc\" \"b/.envrc\"\n",
+        "diff --git \"a/.envr\\143\" \"b/.envr\\143\"\n",
+        "diff --git a/x b/x\nrename from .env\nrename to shown\n",
+        "diff --git a/x b/x\nrename from x\nrename to \".envr\\143\"\n",
+        "diff --git a/x b/x\nrename from x\nrename to \".envrc\" y\n",
+        "--- a/x\n+++ \"b/.gi\\164/config\"\n",
+        "--- a/x\n+++ \"b/.envrc\"\t2026-01-01\n",
+        "--- a/x\n+++ \"b/x\t/../.envrc\"\n",
+        "--- a/x\n+++ \"b/.envrc\" b/x\n",
+        "",
+        "Index: x\n",
+    ] {
+        check("patch", &format!("{head}{hunk}"), "high");
+    }
+    for head in ["diff --git a/src/x b/src/x\n", "diff --git \"a/a b\" \"b/a b\"\n", "--- \"a/ä\"\n+++ \"b/ä\"\n"] {
+        check("patch", &format!("{head}{hunk}"), "allow");
+    }
 }
 
 #[test]
@@ -291,68 +313,6 @@ fn each_part_that_asks_names_the_rule_that_would_be_kept() {
     check("make && sudo make install", &[]);
     check("ls | xargs make", &[]);
     check("ls", &[]);
-}
-
-#[test]
-fn a_grant_covers_what_it_names_and_nothing_else() {
-    let policy = shipped();
-    let check = |grant: &str, command: &str, expected: &str| {
-        let said = run(&policy, command, &granting(&[grant]));
-        assert_eq!(mark(&said), expected, "{grant}: {command} {said:?}");
-        if expected == "allow" {
-            assert_eq!((said.layer, said.granted_by), (Layer::Grant, vec![grant.to_owned()]));
-        }
-    };
-    let make = "run_bash_command: make";
-    check(make, "make", "allow");
-    check(make, "'make'", "allow");
-    check(make, "ls; make 2>&1 | tail -5", "allow");
-    check(make, "make test", "ask");
-    check(make, "make && make test", "ask");
-    check(make, "FOO=1 make", "ask");
-    check(make, "make > out.txt", "ask");
-    check(make, "/tmp/make", "high");
-    check(make, "./make", "ask");
-    check(make, "make; rm -rf /", "critical");
-    check(make, "make $(rm -rf /)", "critical");
-    check(make, "make() { ls; }; make", "high");
-    let cargo = "run_bash_command: cargo test *";
-    check(cargo, "cargo test", "allow");
-    check(cargo, "cargo test --all 2>&1", "allow");
-    check(cargo, "cargo 'test' x", "allow");
-    check(cargo, "cargo testing", "ask");
-    check(cargo, "cargo build", "ask");
-    check(cargo, "X=1 cargo test", "ask");
-    check(cargo, "cargo test > x", "ask");
-    check(cargo, "cargo test $X", "ask");
-    check(cargo, "cargo test --config x", "high");
-    check(cargo, "cargo test && cargo build", "ask");
-    // What stands in place of the star stays in the session's folders.
-    check(cargo, "cargo test --manifest-path sub/Cargo.toml", "allow");
-    check(cargo, "cargo test --target-dir /etc/x", "ask");
-    check(cargo, "cargo test --target-dir=/etc/x", "ask");
-    check(cargo, "cargo test --target-dir ../x", "ask");
-    check(cargo, "cargo test --target-dir ~/x", "ask");
-    // A rule of another tool, or one that is none, covers nothing.
-    check("write_file", "make", "ask");
-    check("run_bash_command", "make", "ask");
-    check("run_bash_command: *", "make", "ask");
-    check("run_bash_command:make", "make", "ask");
-    check("make", "make", "ask");
-    // No kept rule lets anything critical run, or anything that is denied.
-    check("run_bash_command: rm -rf /", "rm -rf /", "critical");
-    check("run_bash_command: shutdown *", "shutdown now", "deny");
-}
-
-#[test]
-fn a_grant_names_the_folder_where_a_command_starts() {
-    let policy = shipped();
-    let shell = tool(SHELL_TOOL, Effect::Execute);
-    let there = json!({"command": "make", "directory": "/project", "timeout_s": 5});
-    let said = judge(&policy, &shell, &there, &granting(&["run_bash_command: make", "run_bash_command: make *"]));
-    assert_eq!((mark(&said), said.grants), ("ask", vec!["run_bash_command: [in /project] make".to_owned()]));
-    let said = judge(&policy, &shell, &there, &granting(&["run_bash_command: [in /project] make"]));
-    assert_eq!(mark(&said), "allow");
 }
 
 #[test]

@@ -1,0 +1,161 @@
+//! How far denials, patterns and grants reach.
+
+use agentd_core::{policy::Layer, session::SessionSettings, tool::Effect};
+use agentd_engine::policy::SHELL_TOOL;
+use serde_json::json;
+
+use super::{compiled, granting, judge, mark, run, shipped, tool};
+
+#[test]
+fn a_denied_word_behind_a_program_cannot_hide_in_what_the_shell_puts_in() {
+    let policy = compiled("tools: {run_bash_command: {deny: [make deploy, 'git push*', 'task delete ns']}}");
+    let trusting = SessionSettings {
+        confirm_exec: false,
+        ..granting(&["run_bash_command: make *", "run_bash_command: git *", "run_bash_command: task *"])
+    };
+    let check = |command: &str, expected: &str| {
+        let said = run(&policy, command, &trusting);
+        assert_eq!(mark(&said), expected, "{command} {said:?}");
+        assert!(expected == "allow" || said.grants.is_empty(), "{command} {said:?}");
+    };
+    for command in [
+        "make deplo*",
+        "make d?ploy",
+        "make *",
+        "make deplo[xy]",
+        "make deplo[[:alpha:]]",
+        "shopt -s nocaseglob; make DEPLO*",
+        "make {x,deploy}",
+        "make {deploy,}",
+        "x=deploy; make $x",
+        "x=deploy; make \"$x\"",
+        "make -j4 ${x:-deploy}",
+        "make $(echo deploy)",
+        "make `echo deploy`",
+        "echo deploy | xargs make",
+        "find . -exec make {} +",
+        "find . -exec make {} \\;",
+        "for t in deploy; do make $t; done",
+        "git -C a pu*",
+        "git p{ush,ull}",
+        "git $x",
+        "x='delete ns'; task $x prod",
+        "task delete n*",
+        "task * prod",
+    ] {
+        check(command, "high");
+    }
+    check("make 'deploy'", "deny");
+    check("git pushing", "deny");
+    check("make tes*", "allow");
+    check("make *.o", "allow");
+    check("make -C a{b,c}", "high");
+    check("task delete pod*", "allow");
+    check("cmake $x", "allow");
+}
+
+#[test]
+fn a_pattern_about_the_whole_command_stands_behind_parts_that_were_granted() {
+    let rules = r"tools: {run_bash_command: {patterns: {high_risk: ['\bgit push\b', 'make.*&&.*push']}}}";
+    let policy = compiled(rules);
+    let grants = granting(&["run_bash_command: make", "run_bash_command: git push"]);
+    let said = run(&policy, "make && git push", &grants);
+    assert_eq!((mark(&said), said.grants.len()), ("high", 0), "{said:?}");
+    assert!(said.rule.contains("make.*&&.*push"), "{said:?}");
+    assert_eq!(mark(&run(&policy, "git push && make", &grants)), "allow");
+}
+
+#[test]
+fn a_grant_covers_what_it_names_and_nothing_else() {
+    let policy = shipped();
+    let check = |grant: &str, command: &str, expected: &str| {
+        let said = run(&policy, command, &granting(&[grant]));
+        assert_eq!(mark(&said), expected, "{grant}: {command} {said:?}");
+        if expected == "allow" {
+            assert_eq!((said.layer, said.granted_by), (Layer::Grant, vec![grant.to_owned()]));
+        }
+    };
+    let make = "run_bash_command: make";
+    check(make, "make", "allow");
+    check(make, "'make'", "allow");
+    check(make, "ls; make 2>&1 | tail -5", "allow");
+    check(make, "make test", "ask");
+    check(make, "make && make test", "ask");
+    check(make, "FOO=1 make", "ask");
+    check(make, "make > out.txt", "ask");
+    check(make, "/tmp/make", "high");
+    check(make, "./make", "ask");
+    check(make, "make; rm -rf /", "critical");
+    check(make, "make $(rm -rf /)", "critical");
+    check(make, "make() { ls; }; make", "high");
+    let cargo = "run_bash_command: cargo test *";
+    check(cargo, "cargo test", "allow");
+    check(cargo, "cargo test --all 2>&1", "allow");
+    check(cargo, "cargo 'test' x", "allow");
+    check(cargo, "cargo testing", "ask");
+    check(cargo, "cargo build", "ask");
+    check(cargo, "X=1 cargo test", "ask");
+    check(cargo, "cargo test > x", "ask");
+    check(cargo, "cargo test $X", "ask");
+    check(cargo, "cargo test --config x", "high");
+    check(cargo, "cargo test && cargo build", "ask");
+    // What stands in place of the star stays in the session's folders.
+    check(cargo, "cargo test --manifest-path sub/Cargo.toml", "allow");
+    check(cargo, "cargo test --target-dir /etc/x", "ask");
+    check(cargo, "cargo test --target-dir=/etc/x", "ask");
+    check(cargo, "cargo test --target-dir ../x", "ask");
+    check(cargo, "cargo test --target-dir ~/x", "ask");
+    // A rule of another tool, or one that is none, covers nothing.
+    check("write_file", "make", "ask");
+    check("run_bash_command", "make", "ask");
+    check("run_bash_command: *", "make", "ask");
+    check("run_bash_command:make", "make", "ask");
+    check("make", "make", "ask");
+    // No kept rule lets anything critical run, or anything that is denied.
+    check("run_bash_command: rm -rf /", "rm -rf /", "critical");
+    check("run_bash_command: shutdown *", "shutdown now", "deny");
+}
+
+#[test]
+fn a_grant_names_the_folder_where_a_command_starts() {
+    let policy = shipped();
+    let shell = tool(SHELL_TOOL, Effect::Execute);
+    let there = json!({"command": "make", "directory": "/project", "timeout_s": 5});
+    let said = judge(&policy, &shell, &there, &granting(&["run_bash_command: make", "run_bash_command: make *"]));
+    assert_eq!((mark(&said), said.grants), ("ask", vec!["run_bash_command: [in /project] make".to_owned()]));
+    let said = judge(&policy, &shell, &there, &granting(&["run_bash_command: [in /project] make"]));
+    assert_eq!(mark(&said), "allow");
+}
+
+#[test]
+fn no_kept_rule_counts_where_a_command_has_gone_elsewhere() {
+    let policy = shipped();
+    let grants = granting(&["run_bash_command: make", "run_bash_command: cargo test *", "run_bash_command: cd /tmp"]);
+    let check = |command: &str, expected: &str, proposed: &[&str]| {
+        let said = run(&policy, command, &grants);
+        let proposed: Vec<String> = proposed.iter().map(|rule| format!("{SHELL_TOOL}: {rule}")).collect();
+        assert_eq!((mark(&said), &said.grants), (expected, &proposed), "{command} {said:?}");
+    };
+    check("make", "allow", &[]);
+    check("cd /home/me/project && make", "allow", &[]);
+    check("cd /home/me/project && cargo test x && npm test", "ask", &["npm test"]);
+    for command in [
+        "cd uploads && make",
+        "cd uploads; cargo test x",
+        "(cd uploads && make)",
+        "pushd uploads && make",
+        "cd /home/me/project && popd && make",
+        "cd /home/me/project && cd uploads && make",
+        "cd -- uploads && make",
+        "command cd uploads && make",
+        "builtin cd uploads && make",
+        "cd && make",
+        "cd - && make",
+        "cd /tmp && make",
+        "for i in 1 2; do make; cd uploads; done",
+        "bash -c 'cd uploads && make'",
+    ] {
+        check(command, "ask", &[]);
+    }
+    check("cd $X && make", "ask", &[]);
+}
