@@ -171,7 +171,7 @@ impl Check<'_> {
 /// A rule about all commands that begin with these words.
 fn wide(words: &str, folder: Option<&str>) -> Checked {
     if folder.is_some() {
-        return unfit("a rule that ends in ` *` holds in every folder", "leave `[in …]` away");
+        return unfit("a rule that ends in ` *` counts only where a call names no folder", "leave `[in …]` away");
     }
     match words.split_ascii_whitespace().find(|word| !command::is_plain_text(word)) {
         None => Ok(()),

@@ -48,7 +48,7 @@ fn rules_that_can_never_hold_are_refused_with_what_to_write_instead() {
     check(r#"run_bash_command {"command":"ls"}"#, "anything", "name a command");
     check("run_bash_command: *", "every command", "cargo test *");
     check("run_bash_command:  ", "every command", "cargo test *");
-    check("run_bash_command: [in /project] make *", "every folder", "[in …]");
+    check("run_bash_command: [in /project] make *", "names no folder", "[in …]");
     check("run_bash_command: git 'commit' *", "no plain word", "plain words");
     check("run_bash_command: a; b *", "no plain word", "plain words");
     check("run_bash_command: make  \"all\"", "normal form", "`run_bash_command: make all`");
