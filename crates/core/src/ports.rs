@@ -151,7 +151,7 @@ pub trait Snapshots: Send + Sync {
     fn after<'a>(&'a self, call: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>>;
 
     /// The changes since [`Self::before`] of a call that the last life of the daemon did not see end; nothing where
-    /// nothing is known of it.
+    /// nothing is known of it. What may have been changed after that life ended is marked as late.
     fn unfinished<'a>(
         &'a self,
         session: SessionId,
@@ -160,7 +160,7 @@ pub trait Snapshots: Send + Sync {
     ) -> BoxFuture<'a, Result<Changes, WorkspaceError>>;
 
     /// Takes changes back, each path once: files come to hold what they held before, byte for byte. A path that no
-    /// longer is what it was after the change is a conflict and is left alone. A preview changes nothing.
+    /// longer is what it was after the change, and what is marked as late, is a conflict and is left alone. A preview changes nothing.
     fn undo<'a>(
         &'a self,
         session: SessionId,

@@ -165,13 +165,16 @@ pub struct FileChange {
     /// The folder that was mounted as `/project`, for a path below it: another one may be mounted later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<PathBuf>,
+    /// It was found after a crash, and may have been made after it, by something else than the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub late: bool,
 }
 
 impl FileChange {
     /// A change that is told of and not recorded.
     #[must_use]
     pub fn new(path: impl Into<String>, change: FileChangeKind) -> Self {
-        Self { path: path.into(), change, before: None, after: None, project: None }
+        Self { path: path.into(), change, before: None, after: None, project: None, late: false }
     }
 
     /// Whether the states that it went between are known, so that it can be undone.

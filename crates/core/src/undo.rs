@@ -79,7 +79,7 @@ pub enum UndoOutcome {
     Done,
     /// It was already.
     Already,
-    /// It was changed since by something else, and is left alone.
+    /// It was changed since by something else, or may have been, and is left alone.
     Conflict,
     /// It could not be done: what it held was not recorded or is gone, or it may not be written.
     Failed,
@@ -123,6 +123,7 @@ impl Fold {
         let known = &mut self.change;
         let linked = known.after == later.before && known.project == later.project;
         self.recorded = self.recorded && later.is_recorded() && linked;
+        known.late |= later.late;
         known.path.clone_from(&later.path);
         if self.recorded {
             known.after.clone_from(&later.after);
@@ -156,6 +157,7 @@ pub fn reversed(change: &FileChange) -> FileChange {
         before: change.after.clone(),
         after: change.before.clone(),
         project: change.project.clone(),
+        late: false,
     }
 }
 

@@ -152,7 +152,13 @@ async fn a_file_of_rules_is_tried_on_what_was_called_before() {
     let tried =
         world.daemon.write("new.yaml", "tools: {run_bash_command: {deny: [deploy], patterns: {high_risk: []}}}\n");
     let tried = tried.to_str().unwrap();
+    // To ask what rules would say makes no folder, for none of the sessions.
+    let workspaces = world.daemon.data().join("workspace");
+    for session in std::fs::read_dir(&workspaces).unwrap() {
+        std::fs::remove_dir_all(session.unwrap().path()).unwrap();
+    }
     let said = world.daemon.agentctl(["policy", "test", tried, "--audit", "--json"]).await.exits(0).json();
+    assert_eq!(std::fs::read_dir(&workspaces).unwrap().count(), 0);
     assert_eq!(keys(&said), ["balance", "changed", "changes", "file", "judged", "skipped"]);
     assert_eq!((&said["judged"], &said["skipped"], &said["changed"]), (&json!(4), &json!(0), &json!(3)));
     assert_eq!(said["balance"], json!({"allowed": 0, "asked": 1, "denied": -1}));

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     path::PathBuf,
 };
 
@@ -108,23 +108,50 @@ async fn what_somebody_else_changed_since_is_shown_and_left_alone() {
     world.still_serves().await;
 }
 
+/// Whether the daemon has shown that it was alive after this file of the project was written.
+fn is_older_than_the_last_sign(world: &World, name: &str) -> bool {
+    let changed = |path: PathBuf| path.metadata().map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
+    let kept = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();
+    let sign = kept.filter_map(|session| changed(session.path().join("alive"))).max();
+    changed(world.daemon.path().join("project").join(name)) < sign
+}
+
 #[tokio::test]
 async fn what_a_command_changed_before_a_kill_can_be_undone() {
     let mut world = World::start().await;
-    world.daemon.write("project/a.txt", "old\n");
-    let command = r#"echo new > "$PROJECT/a.txt"; echo made > "$PROJECT/b.txt"; sleep 60"#;
+    for name in ["a.txt", "c.txt", "d.txt"] {
+        world.daemon.write(&format!("project/{name}"), "old\n");
+    }
+    let command = r#"cd "$PROJECT"; echo new > a.txt; echo new > c.txt; rm d.txt; echo made > b.txt; sleep 60"#;
     let call = Reply::tool_call("run_bash_command", json!({"command": command, "timeout_s": 60}));
     works_through(&world.model, vec![(&["never"], call)], Reply::text("?"));
     let project_argument = format!("{}:rw", world.daemon.path().join("project").display());
     let args = ["run", "Change it", "-C", &project_argument, "--on-interrupt", "approve"];
     let running = world.daemon.spawn_agentctl(args);
     until("the command to have written", || async { (project(&world, "b.txt") == b"made\n").then_some(()) }).await;
+    until("a sign of life after that", || async { is_older_than_the_last_sign(&world, "b.txt").then_some(()) }).await;
     world.daemon.kill9().await;
     drop(running);
+    // What a person does before the next start is no part of what the command did, and undo leaves it alone.
+    world.daemon.write("project/mine.txt", "a person's file\n");
+    world.daemon.write("project/a.txt", "a person's words\n");
     world.daemon.restart().await;
-    let report = world.daemon.agentctl(["undo", "--json"]).await.exits(0).json();
-    assert_eq!(outcomes(&report), [("/project/a.txt", "done"), ("/project/b.txt", "done")]);
-    assert_eq!((project(&world, "a.txt"), project(&world, "b.txt")), (b"old\n".to_vec(), Vec::new()));
+    let output = world.daemon.agentctl(["undo", "--preview"]).await.exits(1);
+    for words in ["after agentd was ended", "+a person's words", "+a person's file"] {
+        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
+    }
+    let report = world.daemon.agentctl(["undo", "--json"]).await.exits(1).json();
+    let expected = [
+        ("/project/a.txt", "conflict"),
+        ("/project/b.txt", "done"),
+        ("/project/c.txt", "done"),
+        ("/project/d.txt", "done"),
+        ("/project/mine.txt", "conflict"),
+    ];
+    assert_eq!(outcomes(&report), expected);
+    let held = ["a.txt", "b.txt", "c.txt", "d.txt", "mine.txt"].map(|name| project(&world, name));
+    let expected = ["a person's words\n", "", "old\n", "old\n", "a person's file\n"];
+    assert_eq!(held, expected.map(|held| held.as_bytes().to_vec()));
 }
 
 #[tokio::test]

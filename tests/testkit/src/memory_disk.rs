@@ -77,7 +77,7 @@ impl MemoryDisk {
             (UndoOutcome::Failed, Some("it was not recorded".to_owned()))
         } else if now == change.before {
             (UndoOutcome::Already, None)
-        } else if now != change.after {
+        } else if now != change.after || change.late {
             (UndoOutcome::Conflict, Some("it has been changed since".to_owned()))
         } else {
             (UndoOutcome::Done, None)

@@ -75,7 +75,16 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     let tool_context = context.tool_context(call.call);
     let paths = context.toolbox.changes(&tool_context, call.call);
     let looked = context.snapshots.before(&tool_context, paths.as_deref()).await;
-    let mut output = next.run(call).await?;
+    let mut output = match next.run(call).await {
+        Ok(output) => output,
+        Err(stop) => {
+            // Whoever records must know that the call is over, even if nobody asks what it changed.
+            if let Err(error) = context.snapshots.after(&tool_context).await {
+                tracing::debug!(call = %call.call.call_id, "the last look at the files failed: {error}");
+            }
+            return Err(stop);
+        }
+    };
     let changes = match looked {
         Ok(()) => context.snapshots.after(&tool_context).await,
         Err(error) => Err(error),

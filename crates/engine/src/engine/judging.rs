@@ -57,8 +57,16 @@ impl Engine {
         let stored =
             stored.ok_or_else(|| EngineError::new(ErrorKind::NotFound, format!("there is no session {id}")))?;
         let settings = stored.settings;
-        let workspace = self.shared.parts.workspaces.open(id, settings.project.clone()).await?;
-        Ok(Standpoint { settings, workspace: Some(workspace), kept })
+        // Nothing is made for it: whoever asks only wants to know. Where the project is gone no rule reaches into it, and
+        // what the session is set to and what it was granted hold all the same.
+        let workspace = match self.shared.parts.workspaces.locate(id, settings.project.clone()).await {
+            Ok(workspace) => Some(workspace),
+            Err(error) => {
+                tracing::debug!(session = %id, "calls are judged without the session's folders: {error}");
+                None
+            }
+        };
+        Ok(Standpoint { settings, workspace, kept })
     }
 
     /// A tool by its name.

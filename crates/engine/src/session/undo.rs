@@ -34,17 +34,26 @@ impl Actor {
         }
         let ledger = self.ledger().await?;
         let past = ledger.choose(&request)?;
+        let was_undone = ledger.undone.contains(&past.turn_id);
         let (turn_id, turn, changes) = (past.turn_id, past.number, past.to_take_back(request.redo));
         let workspace = self.workspace().await?;
         let snapshots = &self.shared.parts.snapshots;
         let undone = snapshots.undo(self.id, &workspace, changes, request.preview).await.map_err(EngineError::from)?;
         let report = UndoReport { turn_id, turn, redo: request.redo, preview: request.preview, files: undone.files };
-        if !undone.changes.is_empty() {
+        // Also where every file was as it is wanted: the turn is settled, and the next undo is of another one.
+        let is_settled = was_undone == request.redo && report.files.iter().all(is_settled);
+        if !request.preview && (is_settled || !undone.changes.is_empty()) {
             let files = undone.changes;
-            self.tell_audit(turn_id, &files, request.client).await;
-            let change = StateChange::Undone { turn_id, redo: request.redo, files };
-            let [begun, ended] = notice(&report);
-            self.commit(None, vec![EventKind::StateChanged { change }, begun, ended]).await?;
+            let has_changed = !files.is_empty();
+            if has_changed {
+                self.tell_audit(turn_id, &files, request.client).await;
+            }
+            let mut facts =
+                vec![EventKind::StateChanged { change: StateChange::Undone { turn_id, redo: request.redo, files } }];
+            if has_changed {
+                facts.extend(notice(&report));
+            }
+            self.commit(None, facts).await?;
         }
         Ok(report)
     }
@@ -89,8 +98,16 @@ impl Actor {
         let workspace = self.workspace().await?;
         let found = self.shared.parts.snapshots.unfinished(self.id, &workspace, &result.call_id).await?;
         if !found.files.is_empty() {
-            let named = named(found.files.iter().map(|file| (file.path.as_str(), file.change)));
-            result.text.push_str(&format!(". Since it began these files have changed: {named}"));
+            let shown = |files: &mut dyn Iterator<Item = &FileChange>| {
+                named(files.map(|file| (file.path.as_str(), file.change)))
+            };
+            let all = shown(&mut found.files.iter());
+            result.text.push_str(&format!(". Since it began these files have changed: {all}"));
+            if found.files.iter().any(|file| file.late) {
+                let late = shown(&mut found.files.iter().filter(|file| file.late));
+                let told = format!(". Of these, something else may have changed after the daemon ended: {late}");
+                result.text.push_str(&told);
+            }
         }
         if !found.notes.is_empty() {
             result.text.push_str(&format!(". Not recorded, and cannot be undone: {}", found.notes.join("; ")));
@@ -211,12 +228,16 @@ impl Ledger {
         let is_undone = |past: &Past| self.undone.contains(&past.turn_id);
         match (named, request.redo) {
             (Some(past), true) if !is_undone(past) => Err(nothing(format!("turn {} was not undone", past.number))),
+            (Some(past), true) if past.undone.is_empty() => {
+                Err(nothing(format!("undoing turn {} changed no files: there is nothing to bring back", past.number)))
+            }
             (Some(past), false) if folded(&past.changes).is_empty() => {
                 Err(nothing(format!("turn {} changed no files", past.number)))
             }
             (Some(past), _) => Ok(past),
             (None, true) => {
-                let last = self.undone.last().and_then(|id| self.turns.iter().find(|past| past.turn_id == *id));
+                let of = |id: &TurnId| self.turns.iter().find(|past| past.turn_id == *id && !past.undone.is_empty());
+                let last = self.undone.iter().rev().find_map(of);
                 last.ok_or_else(|| nothing("nothing of this session is undone".to_owned()))
             }
             (None, false) => {

@@ -8,8 +8,9 @@ use agentd_core::{
     ids::SessionId,
     interrupt::Answer,
     item::ItemBody,
+    policy::Verdict,
     ports::{Store as _, ToolContext, Toolbox, Workspace, Workspaces},
-    session::Mount,
+    session::{Mount, SessionSettings},
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{IfBusy, StartTurn, StopReason},
 };
@@ -278,6 +279,22 @@ async fn a_turn_that_cannot_go_on_after_its_answer_ends_and_the_session_lives() 
         assert!(result.error.unwrap().message.contains("the project folder is gone"));
         engine.delete_session(session.id()).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_session_whose_project_is_gone_is_judged_by_its_own_settings() {
+    let world = World::new([]);
+    let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
+    let session = world.engine.create_session(settings, None).await.unwrap();
+    let engine = engine_on(&world.store, ScriptedTools::new(), Arc::new(GoneWorkspaces), []);
+    let tool = engine.tool("change").unwrap();
+    let verdict = async |session| {
+        let standpoint = engine.standpoint(session).await.unwrap();
+        standpoint.judge(&engine.policy(), &tool, "{}").verdict
+    };
+    assert_eq!(verdict(Some(session.id())).await, Verdict::Allow);
+    assert_ne!(verdict(None).await, Verdict::Allow, "a new session would be asked");
+    assert_eq!(engine.standpoint(Some(SessionId::generate())).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 /// Tools that break.

@@ -256,16 +256,36 @@ async fn taking_an_edit_back_is_asked_about_with_its_diff() {
 }
 
 #[tokio::test]
-async fn an_undo_that_changes_nothing_is_no_fact() {
-    let world = World::new([calls(&[("change", edit("a", "1"))]), says("Done.")]);
+async fn an_undo_that_changes_nothing_settles_its_turn() {
+    let world = World::new([
+        calls(&[("change", edit("b", "1"))]),
+        says("Done."),
+        calls(&[("change", edit("a", "1"))]),
+        says("Done."),
+    ]);
     let session = trusting(&world).await;
     run(&session, "one").await;
+    run(&session, "two").await;
+    // Taken back by hand, or before a crash kept the daemon from saying that it was.
     world.disk.write("a", "");
-    assert_eq!(shown(&session.undo(last()).await.unwrap()), [(1, "a", UndoOutcome::Already)]);
-    let undone = |event: &std::sync::Arc<agentd_core::event::Event>| {
-        matches!(event.kind, EventKind::StateChanged { change: StateChange::Undone { .. } })
+    let before = world.store.events_of(session.id()).len();
+    session.undo(UndoRequest { preview: true, ..last() }).await.unwrap();
+    assert_eq!(world.store.events_of(session.id()).len(), before, "a preview is no fact");
+    assert_eq!(shown(&session.undo(last()).await.unwrap()), [(2, "a", UndoOutcome::Already)]);
+    let [settled] = &world.store.events_of(session.id())[before..] else { panic!("one fact, and nothing to tell") };
+    let EventKind::StateChanged { change: StateChange::Undone { files, .. } } = &settled.kind else {
+        panic!("{settled:?}")
     };
-    assert!(!world.store.events_of(session.id()).iter().any(undone));
+    assert_eq!(files, &[]);
+    // The next undo is of the turn before, and there is nothing of this one to bring back.
+    assert_eq!(session.undo(redo()).await.unwrap_err().kind(), ErrorKind::NotFound);
+    let second = Some(TurnChoice::Number(2));
+    assert_eq!(session.undo(UndoRequest { turn: second, ..redo() }).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(shown(&session.undo(last()).await.unwrap()), [(1, "b", UndoOutcome::Done)]);
+    assert_eq!(session.undo(last()).await.unwrap_err().kind(), ErrorKind::NotFound);
+    let before = world.store.events_of(session.id()).len();
+    session.undo(UndoRequest { turn: second, ..last() }).await.unwrap();
+    assert_eq!(world.store.events_of(session.id()).len(), before, "it is settled already");
     let empty: [Play; 0] = [];
     let session = trusting(&World::new(empty)).await;
     assert_eq!(session.undo(last()).await.unwrap_err().kind(), ErrorKind::NotFound);

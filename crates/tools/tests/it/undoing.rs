@@ -45,6 +45,17 @@ impl Camera {
         self.snapshots = FileSnapshots::new(self.bench.outside.path().join("undo"), config);
     }
 
+    /// Waits until it is certain that these were changed before the next crash.
+    fn wait_for_a_sign_after(&self, paths: &[&str]) {
+        let changed = |path: &Path| fs::metadata(path).map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).ok();
+        let alive =
+            self.bench.outside.path().join("undo").join(self.bench.context.session_id.to_string()).join("alive");
+        let last = paths.iter().map(|path| changed(&self.bench.real(path))).max().unwrap();
+        while changed(&alive) <= last {
+            std::thread::yield_now();
+        }
+    }
+
     fn call(&self) -> ToolContext {
         ToolContext { call_id: CallId::generate(), ..self.bench.context.clone() }
     }
@@ -286,6 +297,7 @@ async fn what_changed_before_a_kill_is_told_afterwards() {
         camera.snapshots.before(&call, paths.as_deref()).await.unwrap();
         camera.bench.put("/project/a.txt", "new");
         camera.bench.put("/project/new/b.txt", "b");
+        camera.wait_for_a_sign_after(&["/project/a.txt", "/project/new/b.txt"]);
         camera.restart(SnapshotConfig::default());
         let context = &camera.bench.context;
         let unfinished = |call: CallId| {
@@ -302,6 +314,48 @@ async fn what_changed_before_a_kill_is_told_afterwards() {
         camera.around(|_| {}).await;
         assert_eq!(unfinished(call.call_id).await, Changes::default());
     }
+}
+
+#[tokio::test]
+async fn what_changed_after_a_kill_is_left_alone() {
+    use UndoOutcome::{Conflict, Done};
+    let mut camera = Camera::new(Project::Writable).await;
+    for name in ["a.txt", "b.txt", "c.txt", "dir/x.txt", "other/x.txt", "dir/y.txt"] {
+        camera.bench.put(&format!("/project/{name}"), "old");
+    }
+    let call = camera.call();
+    camera.snapshots.before(&call, None).await.unwrap();
+    let put = ["a.txt", "b.txt", "new/by-call.txt"].map(|name| format!("/project/{name}"));
+    for path in &put {
+        camera.bench.put(path, "by the call");
+    }
+    fs::remove_file(camera.bench.real("/project/c.txt")).unwrap();
+    camera.wait_for_a_sign_after(&put.each_ref().map(String::as_str));
+    camera.restart(SnapshotConfig::default());
+    // A person edits, makes, and swaps whole folders, which leaves the times of the files in them as they were.
+    camera.bench.put("/project/b.txt", "by a person");
+    camera.bench.put("/project/mine.txt", "by a person");
+    let path = |name: &str| camera.bench.real(&format!("/project/{name}"));
+    fs::rename(path("dir"), path("aside")).unwrap();
+    fs::rename(path("other"), path("dir")).unwrap();
+    let context = &camera.bench.context;
+    let changes = camera.snapshots.unfinished(context.session_id, &context.workspace, &call.call_id).await.unwrap();
+    let late: Vec<&str> = changes.files.iter().filter(|file| file.late).map(|file| file.path.as_str()).collect();
+    let all: Vec<&str> = changes.files.iter().map(|file| file.path.as_str()).collect();
+    for name in ["/project/b.txt", "/project/mine.txt", "/project/aside/x.txt", "/project/aside/y.txt"] {
+        assert!(late.contains(&name), "{name} is not late in {all:?}, {late:?}");
+    }
+    let stored: Vec<FileChange> = serde_json::from_str(&serde_json::to_string(&changes.files).unwrap()).unwrap();
+    let undone = camera.undo(&stored).await;
+    let outcome = |name: &str| undone.files.iter().find(|file| file.path == name).map(|file| file.outcome);
+    for (name, expected) in [("a.txt", Done), ("c.txt", Done), ("b.txt", Conflict), ("mine.txt", Conflict)] {
+        assert_eq!(outcome(&format!("/project/{name}")), Some(expected), "{name}");
+    }
+    assert_eq!(outcome("/project/new/by-call.txt"), Some(Done));
+    let content = |name: &str| camera.bench.content(&format!("/project/{name}"));
+    assert_eq!((content("a.txt"), content("c.txt")), (b"old".to_vec(), b"old".to_vec()));
+    assert_eq!((content("b.txt"), content("mine.txt")), (b"by a person".to_vec(), b"by a person".to_vec()));
+    assert_eq!(content("aside/y.txt"), b"old");
 }
 
 #[tokio::test]

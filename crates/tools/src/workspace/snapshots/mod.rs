@@ -8,7 +8,7 @@
 //! - `root`, `spot`: the way into a tree, following no link; and how a path is written down.
 //! - `scan`, `capture`: what is there, and what it holds. `tree`: the outcome, and what two of them differ in.
 //! - `blobs`, `record`: contents and trees on the disk.
-//! - `restore`: takes changes back.
+//! - `restore`: takes changes back. `pulse`: tells after a crash what was changed later.
 //!
 //! What is promised, and what not: contents of files, links, permissions and folders come back byte for byte. Owners,
 //! times, access lists and extended attributes do not; nor what pipes, sockets and devices were. A change that somebody
@@ -17,6 +17,7 @@
 
 mod blobs;
 mod capture;
+mod pulse;
 mod record;
 mod restore;
 mod root;

@@ -115,6 +115,12 @@ impl Root {
         }
     }
 
+    /// When what is there was last changed, in seconds and nanoseconds; of a folder, when its entries were, too.
+    pub(super) fn changed(&self, below: &[u8]) -> io::Result<(i64, i64)> {
+        let (folder, name) = split(below);
+        changed_in(&self.folder(folder)?, name)
+    }
+
     /// Opens a regular file for reading.
     pub(super) fn file(&self, below: &[u8]) -> io::Result<(File, Stamp)> {
         let (folder, name) = split(below);
@@ -133,6 +139,12 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 /// Looks at an entry of a folder.
 pub(super) fn look_in(folder: &OwnedFd, name: &[u8]) -> io::Result<Stamp> {
     Ok(Stamp::of(&statat(folder, std::ffi::OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
+fn changed_in(folder: &OwnedFd, name: &[u8]) -> io::Result<(i64, i64)> {
+    let stat = statat(folder, std::ffi::OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok((stat.st_ctime as i64, stat.st_ctime_nsec as i64))
 }
 
 /// Opens a regular file of a folder for reading, without waiting for the other end of a pipe.

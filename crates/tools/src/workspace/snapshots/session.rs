@@ -4,6 +4,7 @@
 //! {session}/blobs/{hash}     contents
 //! {session}/look             the last look before a call
 //! {session}/calls/{call}     the look before that call: another name of `look`, or a file of its own
+//! {session}/alive            its time is the last sign of life while a call ran
 //! ```
 //!
 //! A call's look is removed when a later call has been seen to its end: by then its result is in the journal.
@@ -29,6 +30,7 @@ use super::{
     SnapshotConfig,
     blobs::{Blobs, Hash},
     capture::{capture, capture_one},
+    pulse::{LastSign, Pulse},
     record, restore,
     root::{Kind, Root},
     scan::scan,
@@ -54,6 +56,8 @@ pub(super) struct Kept {
     saved: bool,
     /// The trees before the call that runs.
     before: Option<Before>,
+    /// While a call runs.
+    pulse: Option<Pulse>,
 }
 
 struct Before {
@@ -71,12 +75,12 @@ impl Kept {
         let look = record::read(&folder.join("look"))?;
         let saved = look.is_some();
         let trees = look.map(|look| look.trees).unwrap_or_default().into_iter().map(Arc::new).collect();
-        Ok(Self { folder, config, blobs, trees, saved, before: None })
+        Ok(Self { folder, config, blobs, trees, saved, before: None, pulse: None })
     }
 
     /// Looks at what a call may change, and writes down what there is.
     pub(super) fn before(&mut self, workspace: &Workspace, call: &CallId, paths: Option<&[String]>) -> io::Result<()> {
-        self.before = None;
+        (self.before, self.pulse) = (None, None);
         let roots = Root::all(workspace)?;
         let marker = self.marker(call);
         let scoped = paths.and_then(|paths| scope(&roots, paths));
@@ -103,27 +107,36 @@ impl Kept {
         };
         File::open(self.folder.join("calls"))?.sync_all()?;
         self.before = Some(before);
+        self.pulse = Some(Pulse::start(&self.alive())?);
         Ok(())
     }
 
     /// Looks again, and says what has changed.
     pub(super) fn after(&mut self, workspace: &Workspace, call: &CallId) -> io::Result<Changes> {
+        // The last sign comes when the last look is over.
+        let _pulse = self.pulse.take();
         let before = self.before.take().filter(|before| before.call == *call);
         let before = before.ok_or_else(|| io::Error::other("nothing was looked at before the call"))?;
-        let changes = self.changes_since(&before, workspace)?;
+        let changes = self.changes_since(&before, workspace, None)?;
         self.forget_markers(call);
         Ok(changes)
     }
 
-    /// What has changed since a call began of which nobody saw the end.
+    /// What has changed since a call began of which nobody saw the end. What may be somebody else's is marked as late.
     pub(super) fn unfinished(&mut self, workspace: &Workspace, call: &CallId) -> io::Result<Changes> {
         let Some(record) = record::read(&self.marker(call))? else { return Ok(Changes::default()) };
         let trees = record.trees.into_iter().map(Arc::new).collect();
         let before = Before { call: call.clone(), scoped: record.scoped, trees, notes: Vec::new() };
-        self.changes_since(&before, workspace)
+        self.changes_since(&before, workspace, Some(&LastSign::read(&self.alive())))
     }
 
-    fn changes_since(&mut self, before: &Before, workspace: &Workspace) -> io::Result<Changes> {
+    /// After a crash with the last sign of life before it.
+    fn changes_since(
+        &mut self,
+        before: &Before,
+        workspace: &Workspace,
+        sign: Option<&LastSign>,
+    ) -> io::Result<Changes> {
         let roots = Root::all(workspace)?;
         let mut notes = before.notes.clone();
         let now = if before.scoped {
@@ -140,7 +153,13 @@ impl Kept {
         let mut differences = Vec::new();
         for tree in &before.trees {
             if let Some(now) = now.iter().find(|now| now.place == tree.place && now.path == tree.path) {
-                differences.extend(tree.differences(now));
+                let mut found = tree.differences(now);
+                if let (Some(sign), Some(root)) = (sign, roots.iter().find(|root| root.place == tree.place)) {
+                    for difference in &mut found {
+                        difference.change.late = sign.is_before(root, difference);
+                    }
+                }
+                differences.extend(found);
             }
         }
         let mut unkept: BTreeMap<Why, Vec<&str>> = BTreeMap::new();
@@ -270,6 +289,10 @@ impl Kept {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
         let name: String = call.as_str().chars().filter(|letter| plain(*letter)).take(100).collect();
         self.folder.join("calls").join(format!("{name}.look"))
+    }
+
+    fn alive(&self) -> PathBuf {
+        self.folder.join("alive")
     }
 
     /// Removes the looks of earlier calls. One that stays does no harm: its call has its result.

@@ -98,6 +98,10 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Difference {
     pub(super) change: FileChange,
+    /// Its path below the root, and what stood and stands there.
+    pub(super) below: Vec<u8>,
+    pub(super) was: Option<Stamp>,
+    pub(super) now: Option<Stamp>,
     pub(super) unkept: Option<Why>,
 }
 
@@ -149,9 +153,12 @@ impl Tree {
             Some(_) => (None, None),
             None => (was.and_then(Entry::state), now.and_then(Entry::state)),
         };
-        let path = Spot { place: self.place, below: below.to_vec() }.shown(is_folder);
+        let spot = Spot { place: self.place, below: below.to_vec() };
+        let path = spot.shown(is_folder);
         let project = (self.place == Place::Project).then(|| self.path.clone());
-        Difference { change: FileChange { path, change, before, after, project }, unkept }
+        let change = FileChange { path, change, before, after, project, late: false };
+        let stamp = |entry: Option<&Entry>| entry.map(|entry| entry.stamp);
+        Difference { change, below: spot.below, was: stamp(was), now: stamp(now), unkept }
     }
 
     /// The contents that are needed to undo what happens from here on.

@@ -108,6 +108,12 @@ impl<'a> Plan<'a> {
             step.diff = self.diff(&step.change.path, left.as_deref(), now.as_deref());
             return Ok(Verdict::Conflict(conflict(expected.as_ref(), state.as_ref())));
         }
+        if step.change.late {
+            let was = self.content_kept(goal.as_ref());
+            step.diff = self.diff(&step.change.path, was.as_deref(), now.as_deref());
+            let reason = "it may have been changed by something else, after agentd was ended and before it was back";
+            return Ok(Verdict::Conflict(reason.to_owned()));
+        }
         let wanted = match goal.as_ref().filter(|goal| goal.kind != FileKind::Folder) {
             Some(goal) => match self.blobs.read(&goal.hash)? {
                 Some(content) => Some(content),
