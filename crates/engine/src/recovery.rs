@@ -95,9 +95,9 @@ impl Ledger {
                 self.pending.insert(interrupt.id, (**interrupt).clone());
             }
             EventKind::InterruptResolved { interrupt_id, call_id, answer, by } => {
-                self.pending.remove(interrupt_id);
+                let asked = self.pending.remove(interrupt_id).map(|interrupt| interrupt.ask);
                 if let Some(call) = call_id {
-                    self.answered.insert(call.clone(), Answered::new(answer, by));
+                    self.answered.insert(call.clone(), Answered::new(asked, answer, by));
                 }
             }
             _ => {}

@@ -186,6 +186,13 @@ impl ScriptedTools {
         }
     }
 
+    /// What is in the file that the call would write, as a diff tells it.
+    fn replaced(&self, call: &ToolCall) -> String {
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+        let there = arguments["path"].as_str().map(|path| self.disk.read(path)).unwrap_or_default();
+        if there.is_empty() { there } else { format!("- {there}\n") }
+    }
+
     /// What ran so far, as `name arguments`.
     #[must_use]
     pub fn ran(&self) -> Vec<String> {
@@ -247,7 +254,7 @@ impl Toolbox for ScriptedTools {
         let outcome = if bad {
             Err(ToolOutput::error(ToolErrorCode::InvalidArgs, "that is impossible"))
         } else {
-            Ok(Some(format!("+ {}", call.arguments)))
+            Ok(Some(format!("{}+ {}", self.replaced(call), call.arguments)))
         };
         std::future::ready(outcome).boxed()
     }

@@ -2,6 +2,7 @@
 //! decides. Fails closed.
 
 use agentd_core::{
+    audit::DecidedBy,
     event::EventKind,
     interrupt::{Answer, Ask},
     policy::{Explanation, Verdict},
@@ -15,7 +16,7 @@ use serde_json::Value;
 use super::{Invocation, Link, Next};
 use crate::{
     policy::{self, Facts},
-    turn::Stop,
+    turn::{Stop, recorder::Answered},
 };
 
 pub(crate) struct Approvals;
@@ -39,7 +40,7 @@ impl Link for Approvals {
                 // What a person said of this call stands, also where a rule that was kept since would let it run.
                 (_, Some(answered)) => {
                     call.trail.answer(answered);
-                    obey(call, next, tool, answered.answer.clone()).await
+                    obey(call, next, tool, answered.clone()).await
                 }
                 (Verdict::Allow, None) => next.run(call).await,
                 (Verdict::Ask { reason, .. }, None) => match context.on_interrupt {
@@ -101,24 +102,75 @@ async fn ask<'a>(
         rule: Some(rule),
         grants,
     };
-    let answer = call.ask(ask).await?;
-    obey(call, next, tool, answer).await
+    let answered = call.ask(ask).await?;
+    obey(call, next, tool, answered).await
 }
 
-/// Does what the person says.
+/// Does what the person says, if it is still about what they were shown.
 async fn obey<'a>(
     call: &'a Invocation<'a>,
     next: Next<'a>,
     tool: &ToolSpec,
-    answer: Answer,
+    answered: Answered,
 ) -> Result<ToolOutput, Stop> {
-    match answer {
-        Answer::Approve | Answer::Always { .. } => next.run(call).await,
+    let lets_run = matches!(answered.answer, Answer::Approve | Answer::Always { .. } | Answer::Edit { .. });
+    if lets_run && let Some(output) = no_longer_as_shown(call, tool, &answered).await? {
+        return Ok(output);
+    }
+    match answered.answer {
+        Answer::Approve | Answer::Always { .. } => run_approved(call, next, tool).await,
         Answer::Edit { args } => run_edited(call, next, tool, args).await,
         Answer::Reject { reason } => Ok(refuse(reason.as_deref().unwrap_or("the person gave no reason"))),
         // The session refuses an answer that does not fit; if one gets here all the same, the gate stays shut.
         Answer::Text { .. } => Ok(refuse("the answer was no decision")),
     }
+}
+
+/// What to tell the model where the call would not do what the person was shown: a question may wait for days, and the
+/// files that it is about change meanwhile. It does not run. The model looks again and calls again, and the person is
+/// shown what holds then.
+async fn no_longer_as_shown(
+    call: &Invocation<'_>,
+    tool: &ToolSpec,
+    answered: &Answered,
+) -> Result<Option<ToolOutput>, Stop> {
+    let shown = match (answered.asked.as_deref(), &answered.by) {
+        (Some(Ask::Approval { preview, .. }), _) => Some(preview),
+        // Nobody was shown anything: a rule lets it run, whatever it does.
+        (None, DecidedBy::Grant) => return Ok(None),
+        _ => None,
+    };
+    let context = call.context;
+    let would = context.or_cancelled(context.chain.preview(call)).await?;
+    if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
+        return Ok(None);
+    }
+    call.trail.shut();
+    let message = format!(
+        "{} did not run: what it would do is no longer what you were shown, because something has changed since",
+        tool.name
+    );
+    context.recorder.fact(EventKind::Warning { code: "changed_since_asked".to_owned(), message }).await?;
+    let mut text = "it did not run: what it would do has changed since the person was asked, and they have not seen \
+                    that. Look again at what it is about; call it again if it is still wanted, and they are asked anew"
+        .to_owned();
+    if let Answer::Edit { args } = &answered.answer {
+        text.push_str(&format!(". They wanted these arguments instead: {args}"));
+    }
+    if let Err(output) = would {
+        text.push_str(&format!("\nNow it would fail: {}", output.text));
+    }
+    Ok(Some(ToolOutput::error(ToolErrorCode::NotRun, text)))
+}
+
+/// Runs what was approved, unless the rules deny it by now: they may have changed while the question waited.
+async fn run_approved<'a>(call: &'a Invocation<'a>, next: Next<'a>, tool: &ToolSpec) -> Result<ToolOutput, Stop> {
+    if let Verdict::Deny { reason } = judge(call, tool).verdict {
+        let message = format!("{} was approved, but the rules deny it by now: {reason}; it did not run", tool.name);
+        call.context.recorder.fact(EventKind::Warning { code: "approval_denied".to_owned(), message }).await?;
+        return Ok(refuse(&format!("the person approved it, but the rules deny it by now: {reason}")));
+    }
+    next.run(call).await
 }
 
 /// Runs the call with the person's arguments, and tells the model that they are not its own.

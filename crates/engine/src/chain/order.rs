@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use agentd_core::{
     ids::ItemId,
-    interrupt::{Answer, Ask},
+    interrupt::Ask,
     item::Item,
     model::ModelRequest,
     session::Todo,
@@ -21,7 +21,7 @@ use super::{
     trail::Trail,
     undo::Undo,
 };
-use crate::turn::{Stop, TurnContext, TurnState, dispatch};
+use crate::turn::{Stop, TurnContext, TurnState, dispatch, recorder::Answered};
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
 pub(crate) trait Link: Send + Sync {
@@ -70,10 +70,10 @@ pub(crate) struct Invocation<'a> {
 
 impl Invocation<'_> {
     /// Asks a person about the call and waits for the answer or the turn's cancel.
-    pub(crate) async fn ask(&self, ask: Ask) -> Result<Answer, Stop> {
+    pub(crate) async fn ask(&self, ask: Ask) -> Result<Answered, Stop> {
         let answered = self.context.ask(self.call.call_id.clone(), ask).await?;
         self.trail.answer(&answered);
-        Ok(answered.answer)
+        Ok(answered)
     }
 }
 

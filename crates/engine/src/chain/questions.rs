@@ -92,7 +92,7 @@ async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
 async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, Stop> {
     let Arguments { question, context, default, required } = arguments;
     let ask = Ask::Question { question, context, default: default.clone(), required };
-    Ok(match call.ask(ask).await? {
+    Ok(match call.ask(ask).await?.answer {
         Answer::Text { text } if text.trim().is_empty() => {
             ToolOutput::ok(default.unwrap_or_else(|| "The person left the answer empty.".to_owned()))
         }

@@ -47,7 +47,8 @@ impl<'a> Trail<'a> {
         let _ = self.told.set(());
     }
 
-    /// The log could not take the decision.
+    /// The daemon does not let it run, whatever was decided: the log could not take the decision, or what a person
+    /// was shown is not what would happen.
     pub(super) fn shut(&self) {
         let _ = self.shut.set(());
     }

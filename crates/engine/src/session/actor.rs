@@ -254,13 +254,7 @@ impl Actor {
             Command::Rename { title, reply } => reply_to(reply, self.rename(title).await)?,
             Command::Grant { grant, reply } => reply_to(reply, self.grant(grant).await)?,
             Command::Revoke { rule, reply } => reply_to(reply, self.revoke(&rule).await)?,
-            Command::Configure { settings, reply } => {
-                let grants = self.state.settings.grants.clone();
-                let change = StateChange::Settings { settings: SessionSettings { grants, ..settings } };
-                // The project may have changed with the settings.
-                self.workspace = None;
-                reply_to(reply, self.change(change).await)?;
-            }
+            Command::Configure { settings, reply } => reply_to(reply, self.configure(settings).await)?,
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
             Command::Undo { request, reply } => reply_to(reply, self.undo(request).await)?,
             Command::Recovered { reply } => reply_to(reply, Ok(self.recovered.clone()))?,
@@ -298,6 +292,21 @@ impl Actor {
             return Err(EngineError::new(ErrorKind::InvalidInput, "a session's name cannot be empty").into());
         }
         self.change(StateChange::Title { title }).await
+    }
+
+    /// Takes in new settings. A turn keeps those that it began with, also where it is taken up again after a restart:
+    /// what a person was shown and approves later must not run in another folder, or under other rules.
+    async fn configure(&mut self, settings: SessionSettings) -> Result<(), Fault> {
+        if self.open.is_some() {
+            let open = "the session's settings cannot be changed while a turn is open";
+            return Err(EngineError::new(ErrorKind::Conflict, open)
+                .with_hint("wait for its end, answer what it waits for, or cancel it; then change them")
+                .into());
+        }
+        let grants = self.state.settings.grants.clone();
+        // The project may have changed with the settings.
+        self.workspace = None;
+        self.change(StateChange::Settings { settings: SessionSettings { grants, ..settings } }).await
     }
 
     async fn reset(&mut self) -> Result<(), Fault> {

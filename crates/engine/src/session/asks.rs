@@ -72,10 +72,12 @@ impl Actor {
         if matches!(&answer, Answer::Edit { args } if !policy::is_shallow(args)) {
             return Err(EngineError::new(ErrorKind::InvalidInput, "the edited arguments nest too deeply").into());
         }
+        let kept = kept_by(&interrupt.ask, &answer);
         if let Answer::Edit { args } = &answer {
             let ask = interrupt.ask.clone();
             self.refuse_denied_edit(&ask, args).await?;
         }
+        self.record_kept(kept, &client).await?;
         self.resolve(id, answer, AnsweredBy::Client(client)).await
     }
 
@@ -113,16 +115,20 @@ impl Actor {
         }
     }
 
-    /// The audit log hears which rules an answer kept. That it was given, it hears before the call runs.
-    async fn note_kept(&self, ask: &Ask, answer: &Answer, client: Option<String>) {
-        let (Answer::Always { scope }, Ask::Approval { grants, .. }) = (answer, ask) else { return };
-        let by = client.map_or(AnsweredBy::Daemon, AnsweredBy::Client);
-        for rule in grants {
-            let (rule, scope, by) = (rule.clone(), scope.as_str().to_owned(), by.clone());
-            let at = self.shared.parts.clock.now();
-            let fact = AuditFact::GrantAdded { rule, scope, by };
-            self.shared.parts.audit.note(AuditEntry::of_session(at, self.id, fact)).await;
+    /// The audit log hears which rules an answer keeps before they hold: what it cannot take is not allowed, and the
+    /// question waits on. That the answer was given, it hears before the call runs.
+    async fn record_kept(&self, kept: Vec<(String, GrantScope)>, client: &str) -> Result<(), EngineError> {
+        for (rule, scope) in kept {
+            let by = AnsweredBy::Client(client.to_owned());
+            let fact = AuditFact::GrantAdded { rule, scope: scope.as_str().to_owned(), by };
+            let entry = AuditEntry::of_session(self.shared.parts.clock.now(), self.id, fact);
+            self.shared.parts.audit.record(entry).await.map_err(|error| {
+                let hint = error.hint().map(|hint| format!("{hint}; ")).unwrap_or_default();
+                EngineError::new(error.kind(), format!("nothing was kept and the question still waits: {error}"))
+                    .with_hint(format!("{hint}no rule is kept that the audit log has not heard of; then answer again"))
+            })?;
         }
+        Ok(())
     }
 
     /// Keeps a rule for this session.
@@ -157,7 +163,7 @@ impl Actor {
 
     async fn resolve(&mut self, id: InterruptId, answer: Answer, by: AnsweredBy) -> Result<(), Fault> {
         let Some(interrupt) = self.interrupts.get(id).cloned() else { return Ok(()) };
-        let (call_id, answered) = (interrupt.call_id.clone(), Answered::new(&answer, &by));
+        let (call_id, answered) = (interrupt.call_id.clone(), Answered::new(Some(interrupt.ask.clone()), &answer, &by));
         let client = by.client().map(str::to_owned);
         let mut facts = vec![EventKind::InterruptResolved { interrupt_id: id, call_id, answer: answer.clone(), by }];
         if let (Answer::Always { scope: GrantScope::Session }, Ask::Approval { grants, .. }) = (&answer, &interrupt.ask)
@@ -176,7 +182,6 @@ impl Actor {
         {
             tracing::error!(session = %self.id, "what is allowed for good could not be read; nothing is until it can: {error}");
         }
-        self.note_kept(&interrupt.ask, &answer, client).await;
         self.interrupts.resolve(id, answered);
         let parked = self.open.as_ref().is_some_and(|open| open.running.is_none());
         if parked && self.draining.is_none() { self.resume().await } else { Ok(()) }
@@ -216,7 +221,7 @@ impl Actor {
                 let held = |rule: &String| {
                     self.state.settings.grants.iter().chain(kept.iter()).any(|grant| grant.rule == *rule)
                 };
-                grants.iter().all(held).then(|| Answered { answer: Answer::Approve, by: DecidedBy::Grant })
+                grants.iter().all(held).then(|| Answered { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
             }
             _ => None,
         }
@@ -231,6 +236,16 @@ impl Actor {
             _ => EngineError::new(ErrorKind::NotFound, format!("no interrupt {id} waits for an answer"))
                 .with_hint("agentctl interrupts shows what waits"),
         })
+    }
+}
+
+/// The rules that an answer keeps.
+fn kept_by(ask: &Ask, answer: &Answer) -> Vec<(String, GrantScope)> {
+    match (answer, ask) {
+        (Answer::Always { scope }, Ask::Approval { grants, .. }) => {
+            grants.iter().map(|rule| (rule.clone(), *scope)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -175,7 +175,7 @@ impl SessionHandle {
     /// Changes the settings, for later turns. The rules that the session keeps stay as they are.
     ///
     /// # Errors
-    /// When the journal cannot be written.
+    /// When a turn is open, or the journal cannot be written.
     pub async fn configure(&self, settings: SessionSettings) -> Result<(), EngineError> {
         self.ask(|reply| Command::Configure { settings, reply }).await
     }

@@ -37,11 +37,13 @@ pub(crate) enum TurnMessage {
 pub(crate) struct Answered {
     pub(crate) answer: Answer,
     pub(crate) by: DecidedBy,
+    /// What was asked, as it was shown; none where nobody was asked, for a rule was kept meanwhile.
+    pub(crate) asked: Option<Box<Ask>>,
 }
 
 impl Answered {
-    pub(crate) fn new(answer: &Answer, by: &AnsweredBy) -> Self {
-        Self { answer: answer.clone(), by: by.clone().into() }
+    pub(crate) fn new(asked: Option<Ask>, answer: &Answer, by: &AnsweredBy) -> Self {
+        Self { answer: answer.clone(), by: by.clone().into(), asked: asked.map(Box::new) }
     }
 }
 

@@ -407,7 +407,12 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
             let event =
                 until(&mut started.events, |kind| raised(kind) || matches!(kind, EventKind::TurnEnded { .. })).await;
             let EventKind::InterruptRaised { interrupt } = &event.kind else { break };
-            session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await.unwrap();
+            let taken = session.answer(interrupt.id, answer.clone(), "phone".to_owned()).await;
+            if taken.is_err() {
+                // What would keep a rule is refused where the log cannot hear of it.
+                assert!(broken && matches!(answer, Answer::Always { .. }), "{taken:?}");
+                session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
+            }
         }
         let ran = tools.inner.ran();
         assert!(!broken || ran[before..].iter().all(|call| call.starts_with("look ")), "{ran:?}");

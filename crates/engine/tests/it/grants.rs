@@ -37,18 +37,18 @@ use crate::{
 
 const MAKE: &str = "launch: make";
 
-fn make() -> Play {
+pub(crate) fn make() -> Play {
     calls(&[("launch", json!({"command": "make"}))])
 }
 
 /// Starts a turn and waits for its first question.
-async fn asked(session: &SessionHandle) -> (StartedTurn, Interrupt) {
+pub(crate) async fn asked(session: &SessionHandle) -> (StartedTurn, Interrupt) {
     let mut started = session.start_turn(input("Go!")).await.unwrap();
     let interrupt = question(&mut started.events).await;
     (started, interrupt)
 }
 
-async fn question(events: &mut Subscription) -> Interrupt {
+pub(crate) async fn question(events: &mut Subscription) -> Interrupt {
     let event = until(events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
     let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
     (**interrupt).clone()
@@ -58,11 +58,11 @@ fn asks(events: &[Arc<Event>]) -> usize {
     events.iter().filter(|event| matches!(event.kind, EventKind::InterruptRaised { .. })).count()
 }
 
-async fn answer(session: &SessionHandle, interrupt: &Interrupt, answer: Answer) -> Result<(), ErrorKind> {
+pub(crate) async fn answer(session: &SessionHandle, interrupt: &Interrupt, answer: Answer) -> Result<(), ErrorKind> {
     session.answer(interrupt.id, answer, "phone".to_owned()).await.map_err(|error| error.kind())
 }
 
-async fn rules(world: &World) -> Vec<(GrantScope, String)> {
+pub(crate) async fn rules(world: &World) -> Vec<(GrantScope, String)> {
     let held = world.engine.grants(None).await.unwrap();
     held.into_iter().map(|held| (held.scope(), held.grant.rule)).collect()
 }

@@ -9,6 +9,7 @@ mod edges;
 mod grants;
 mod policy;
 mod readers;
+mod shown;
 mod stops;
 mod turns;
 mod undoing;

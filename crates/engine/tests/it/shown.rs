@@ -1,0 +1,179 @@
+//! What a person approves is what they were shown, under the rules and settings that hold when it runs.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    audit::{AuditFact, DecidedBy},
+    error::ErrorKind,
+    event::{Event, EventKind},
+    grant::GrantScope,
+    interrupt::{Answer, Ask, Interrupt},
+    session::SessionSettings,
+    turn::StopReason,
+};
+use agentd_engine::EngineConfig;
+use agentd_testkit::scripted::{Play, calls, says};
+use serde_json::json;
+
+use crate::{
+    grants::{answer, asked, make, question, rules},
+    policy::compiled,
+    world::{World, run, to_end},
+};
+
+fn change() -> Play {
+    calls(&[("change", json!({"path": "a", "content": "ours"}))])
+}
+
+fn preview(interrupt: &Interrupt) -> &str {
+    match &interrupt.ask {
+        Ask::Approval { preview: Some(preview), .. } => preview,
+        ask => panic!("{ask:?}"),
+    }
+}
+
+fn warned(events: &[Arc<Event>], wanted: &str) -> bool {
+    events.iter().any(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == wanted))
+}
+
+fn every_yes() -> [Answer; 4] {
+    [
+        Answer::Approve,
+        Answer::Always { scope: GrantScope::Session },
+        Answer::Always { scope: GrantScope::ForGood },
+        Answer::Edit { args: json!({"path": "a", "content": "edited"}) },
+    ]
+}
+
+#[tokio::test]
+async fn what_changed_while_the_question_waited_is_not_overwritten_and_is_asked_anew() {
+    for given in [Answer::Approve, Answer::Edit { args: json!({"path": "a", "content": "edited"}) }] {
+        let world = World::new([change(), change(), says("Changed.")]);
+        world.disk.write("a", "first");
+        let session = world.session().await;
+        let (mut started, first) = asked(&session).await;
+        assert!(preview(&first).contains("- first"), "{first:?}");
+        world.disk.write("a", "theirs");
+        answer(&session, &first, given).await.unwrap();
+        let second = question(&mut started.events).await;
+        assert!(preview(&second).contains("- theirs"), "{second:?}");
+        assert_eq!((world.disk.read("a").as_str(), world.tools.ran().len()), ("theirs", 0));
+        let asked_again =
+            world.model.requests().last().unwrap().messages.iter().map(|m| format!("{m:?}")).collect::<String>();
+        assert!(asked_again.contains("has changed since the person was asked"), "{asked_again}");
+        answer(&session, &second, Answer::Approve).await.unwrap();
+        let (events, result) = to_end(&mut started.events).await;
+        assert_eq!((world.disk.read("a").as_str(), result.denials.len()), ("ours", 0));
+        assert!(!warned(&events, "changed_since_asked"), "once");
+        let refused = &world.audit.decisions()[0];
+        assert_eq!((refused.allowed, &refused.by), (false, &DecidedBy::Daemon));
+        assert!(world.audit.ends().iter().map(|end| end.ran).eq([false, true]));
+    }
+}
+
+#[tokio::test]
+async fn what_changed_over_a_restart_is_not_overwritten_either() {
+    for given in every_yes() {
+        // The file changes before the answer, with nobody waiting for it but the journal.
+        let world = World::new([change()]);
+        world.disk.write("a", "first");
+        let (_started, interrupt) = asked(&world.session().await).await;
+        let next = world.restarted([says("I see.")]);
+        next.engine.recover().await.unwrap();
+        next.disk.write("a", "theirs");
+        let session = next.engine.session(interrupt.session_id).await.unwrap();
+        let mut events = session.subscribe(0).await.unwrap();
+        answer(&session, &interrupt, given.clone()).await.unwrap();
+        let (events, _) = to_end(&mut events).await;
+        assert!(warned(&events, "changed_since_asked"), "{given:?}");
+        assert_eq!((next.disk.read("a").as_str(), next.tools.ran().len()), ("theirs", 0), "{given:?}");
+
+        // It changes after the answer: the daemon was stopped before it could act on that.
+        let stored = world.store.events_of(interrupt.session_id);
+        let at = stored.iter().position(|event| matches!(event.kind, EventKind::InterruptResolved { .. })).unwrap();
+        let store = world.store.copy_prefix(interrupt.session_id, at + 1);
+        let disk = Arc::clone(&world.disk);
+        let last = World::on_disk(store, disk, EngineConfig::default(), [says("I see.")]);
+        last.engine.recover().await.unwrap();
+        let mut events = last.engine.session(interrupt.session_id).await.unwrap().subscribe(0).await.unwrap();
+        let (events, _) = to_end(&mut events).await;
+        assert!(warned(&events, "changed_since_asked"), "{given:?}");
+        assert_eq!((last.disk.read("a").as_str(), last.tools.ran().len()), ("theirs", 0), "{given:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_as_it_was_runs_over_a_restart() {
+    let world = World::new([change()]);
+    world.disk.write("a", "first");
+    let (_started, interrupt) = asked(&world.session().await).await;
+    let next = world.restarted([says("Changed.")]);
+    next.engine.recover().await.unwrap();
+    let session = next.engine.session(interrupt.session_id).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
+    to_end(&mut events).await;
+    assert_eq!(next.disk.read("a"), "ours");
+}
+
+#[tokio::test]
+async fn a_rule_that_denies_holds_for_a_question_that_waits_already() {
+    let strict = "tools:\n  launch: {patterns: {high_risk: [make]}, actions: {high_risk: deny}}\n";
+    for given in [Answer::Approve, Answer::Always { scope: GrantScope::Session }] {
+        let world = World::new([make(), says("Then not.")]);
+        let session = world.session().await;
+        let (mut started, interrupt) = asked(&session).await;
+        world.engine.reconfigure(EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() });
+        answer(&session, &interrupt, given).await.unwrap();
+        let (events, result) = to_end(&mut started.events).await;
+        assert!(world.tools.ran().is_empty());
+        assert!(warned(&events, "approval_denied"));
+        assert_eq!((result.denials.len(), result.stop_reason), (1, StopReason::Completed));
+        let refused = &world.audit.decisions()[0];
+        assert_eq!((refused.allowed, &refused.by), (false, &DecidedBy::Rules));
+    }
+}
+
+#[tokio::test]
+async fn settings_do_not_change_under_an_open_turn() {
+    let world = World::new([make(), says("Made.")]);
+    let (_started, interrupt) = asked(&world.session().await).await;
+    let next = world.restarted([says("Made."), says("Later.")]);
+    next.engine.recover().await.unwrap();
+    let session = next.engine.session(interrupt.session_id).await.unwrap();
+    let loose = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
+    let refused = session.configure(loose.clone()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert!(refused.hint().is_some());
+    assert_eq!(session.show().await.unwrap().session.settings, next.engine.session_defaults());
+    let mut events = session.subscribe(0).await.unwrap();
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
+    to_end(&mut events).await;
+    session.configure(loose.clone()).await.unwrap();
+    assert_eq!(session.show().await.unwrap().session.settings, loose);
+    run(&session, "More!").await;
+}
+
+#[tokio::test]
+async fn always_keeps_nothing_that_the_audit_log_cannot_hear_of() {
+    for scope in [GrantScope::Session, GrantScope::ForGood] {
+        let world = World::new([make(), says("Made.")]);
+        let session = world.session().await;
+        let (mut started, interrupt) = asked(&session).await;
+        world.audit.break_it(true);
+        let refused = session.answer(interrupt.id, Answer::Always { scope }, "phone".to_owned()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Storage);
+        assert!(refused.to_string().contains("still waits") && refused.hint().is_some(), "{refused}");
+        assert_eq!(world.engine.interrupts(None).await.unwrap(), std::slice::from_ref(&interrupt));
+        assert_eq!((rules(&world).await.len(), world.tools.ran().len()), (0, 0));
+        world.audit.break_it(false);
+        answer(&session, &interrupt, Answer::Always { scope }).await.unwrap();
+        to_end(&mut started.events).await;
+        assert_eq!((rules(&world).await.len(), world.tools.ran().len()), (1, 1));
+        // It heard of the rule before the call was let run.
+        let entries = world.audit.entries();
+        let kept = entries.iter().position(|entry| matches!(entry.fact, AuditFact::GrantAdded { .. }));
+        let ran = entries.iter().position(|entry| matches!(entry.fact, AuditFact::CallDecided(_)));
+        assert!(kept.is_some() && kept < ran, "{entries:?}");
+    }
+}
