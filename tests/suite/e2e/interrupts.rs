@@ -73,6 +73,28 @@ async fn an_answer_is_given_from_elsewhere_after_everybody_was_killed() {
 }
 
 #[tokio::test]
+async fn what_changed_while_a_question_waited_is_not_overwritten() {
+    for restarts in [false, true] {
+        let mut world = World::start().await;
+        works_through(&world.model, vec![(&["has changed since"], write("ours"))], Reply::text("Then not."));
+        let (client, interrupt) = waiting(&world).await;
+        drop(client);
+        let session = interrupt["session_id"].as_str().unwrap();
+        world.daemon.write(&format!("data/workspace/{session}/outputs/a.txt"), "theirs");
+        if restarts {
+            world.daemon.kill9().await;
+            world.daemon.restart().await;
+        }
+        answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
+        let attached = world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await;
+        let lines = attached.exits(0).json_lines();
+        assert_eq!(lines.last().unwrap()["text"], "Then not.");
+        assert!(lines.iter().any(|line| line.to_string().contains("changed_since_asked")), "{lines:#?}");
+        assert_eq!(written(&world, &interrupt["session_id"]), "theirs");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_to_nothing_is_not_found() {
     let world = World::start().await;
     let unknown = json!("0193a5b2-7c1d-7000-8000-000000000001");

@@ -76,7 +76,9 @@ pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
     let mut shown = String::new();
     for (number, step) in steps.iter().enumerate() {
         if shown.len() > MAX_SHOWN {
-            shown.push_str(&format!("… ({} more are left out)\n", text::count(steps.len() - number, "file")));
+            let rest: String = steps[number..].iter().map(|step| step.shown.as_str()).collect();
+            let (files, version) = (text::count(steps.len() - number, "file"), diff::version(rest.as_bytes()));
+            shown.push_str(&format!("… ({files} more are left out; version {version})\n"));
             break;
         }
         shown.push_str(&step.shown);

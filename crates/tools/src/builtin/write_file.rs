@@ -79,7 +79,9 @@ pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
             Some(before) => diff::unified(&path, Some(before), &content),
             None => {
                 let sizes = (text::size(existing.size), text::size(content.len() as u64));
-                format!("{path}: {} are replaced by {}", sizes.0, sizes.1)
+                // It is not read, so this is what tells its versions apart.
+                let changed = existing.changed().map(|at| format!(" (last changed {at})")).unwrap_or_default();
+                format!("{path}: {}{changed} are replaced by {}", sizes.0, sizes.1)
             }
         }),
         None => Ok(diff::unified(&path, None, &content)),

@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use agentd_core::Timestamp;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
 use super::{
@@ -29,6 +30,14 @@ pub(crate) struct Existing {
     pub(crate) size: u64,
     stamp: Stamp,
     mode: u32,
+}
+
+impl Existing {
+    /// When its content was last changed, as far as the file system tells.
+    pub(crate) fn changed(&self) -> Option<Timestamp> {
+        let (seconds, nanoseconds) = self.stamp.changed;
+        Timestamp::new(seconds, i32::try_from(nanoseconds).ok()?).ok()
+    }
 }
 
 /// Tells whether a file is still the one that was read.

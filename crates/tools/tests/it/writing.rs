@@ -116,10 +116,9 @@ async fn too_much_content_is_refused_before_anything_happens() {
     bench.fails("edit_file", grow, ToolErrorCode::Tool).await;
     // A larger file can be replaced as a whole, and the preview says what is lost.
     bench.put("outputs/a", "y".repeat(5000));
-    assert_eq!(
-        bench.preview("write_file", write(10)).await.unwrap().unwrap(),
-        "outputs/a: 4.9 KB are replaced by 10 bytes"
-    );
+    let shown = bench.preview("write_file", write(10)).await.unwrap().unwrap();
+    let (before, after) = shown.split_once(" (last changed ").expect("it tells which version it is about");
+    assert_eq!((before, after.split_once(") ").unwrap().1), ("outputs/a: 4.9 KB", "are replaced by 10 bytes"));
     bench.ok("write_file", write(10)).await;
 }
 
@@ -140,6 +139,22 @@ async fn previews_are_diffs_and_change_nothing() {
     );
     assert_eq!(bench.content("outputs/b.txt"), b"one\ntwo\nthree\n");
     assert_eq!(bench.preview("read_file", json!({"path": "outputs/b.txt"})).await, Ok(None));
+}
+
+/// A person who was asked about the one has not seen the other.
+#[tokio::test]
+async fn what_is_left_out_of_a_preview_still_tells_two_versions_apart() {
+    let bench = Bench::new().await;
+    bench.put("outputs/a", format!("{}\n", "x".repeat(450)).repeat(450));
+    let patch = "*** Begin Patch\n*** Delete File: outputs/a\n*** Delete File: outputs/b\n*** End Patch";
+    let mut shown = Vec::new();
+    for version in ["one\n", "two\n", "one\n"] {
+        bench.put("outputs/b", version);
+        shown.push(bench.preview("apply_patch", json!({ "patch": patch })).await.unwrap().unwrap());
+    }
+    assert!(shown[0].contains("1 file more are left out"), "{}", shown[0].len());
+    assert_ne!(shown[0], shown[1]);
+    assert_eq!(shown[0], shown[2]);
 }
 
 #[tokio::test]
