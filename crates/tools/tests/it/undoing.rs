@@ -358,6 +358,37 @@ async fn what_changed_after_a_kill_is_left_alone() {
     assert_eq!(content("aside/y.txt"), b"old");
 }
 
+/// What looks as it did is not gone through again; the smallest change is seen all the same.
+#[tokio::test]
+async fn a_change_after_looks_that_saw_none_is_seen() {
+    let mut camera = Camera::new(Project::Writable).await;
+    for name in ["a.txt", "dir/b.txt", "dir/c.txt"] {
+        camera.bench.put(&format!("/project/{name}"), "old");
+    }
+    let before = camera.tree();
+    // What is younger than a tick of the clock is gone through each time: that is another test.
+    let tick_is_over = std::time::Instant::now() + std::time::Duration::from_millis(40);
+    while std::time::Instant::now() < tick_is_over {
+        std::thread::yield_now();
+    }
+    for _ in 0..3 {
+        assert_eq!(camera.around(|_| {}).await, Changes::default());
+    }
+    let mut all = Vec::new();
+    let mut step = async |change: &dyn Fn(&Bench), expected: &str| {
+        let changes = camera.around(change).await;
+        assert_eq!(changes.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), [expected]);
+        all.extend(changes.files);
+        assert_eq!(camera.around(|_| {}).await, Changes::default());
+    };
+    step(&|bench| drop(bench.put("/project/a.txt", "new")), "/project/a.txt").await;
+    step(&|bench| fs::remove_file(bench.real("/project/dir/b.txt")).unwrap(), "/project/dir/b.txt").await;
+    step(&|bench| chmod(&bench.real("/project/dir/c.txt"), 0o600), "/project/dir/c.txt").await;
+    camera.restart(SnapshotConfig::default());
+    camera.undo(&all).await;
+    assert_eq!(camera.tree(), before);
+}
+
 #[tokio::test]
 async fn a_tool_that_names_its_paths_is_looked_at_there_only() {
     use FileChangeKind::{Created, Modified};

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     io,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -29,17 +30,27 @@ const COARSE_TICK_NANOS: i128 = 2_000_000_000;
 
 /// A tree as it is now.
 pub(super) struct Captured {
-    pub(super) tree: Tree,
+    pub(super) tree: Arc<Tree>,
     /// Whether anything is other than it was known.
     pub(super) changed: bool,
 }
 
 /// Keeps what is new of what was seen.
-pub(super) fn capture(root: &Root, seen: Seen, known: &Tree, blobs: &Blobs, max_file: u64) -> io::Result<Captured> {
+pub(super) fn capture(
+    root: &Root,
+    seen: Seen,
+    known: &Arc<Tree>,
+    blobs: &Blobs,
+    max_file: u64,
+) -> io::Result<Captured> {
+    let digest = seen.digest();
+    if seen.tree.unseen.is_none() && known.unseen.is_none() && known.seen == Some(digest) {
+        return Ok(Captured { tree: Arc::clone(known), changed: false });
+    }
     let Seen { entries: paths, mut tree, .. } = seen;
     let mut changed = tree.unseen != known.unseen || paths.len() != known.entries.len();
     let mut entries: HashMap<Vec<u8>, Entry> = HashMap::with_capacity(paths.len());
-    let mut new = Vec::new();
+    let (mut new, all) = (Vec::new(), paths.len());
     for (path, stamp) in paths {
         match known.entries.get(&path) {
             Some(entry) if entry.stamp == stamp && !needs_a_look(entry) => {
@@ -53,15 +64,21 @@ pub(super) fn capture(root: &Root, seen: Seen, known: &Tree, blobs: &Blobs, max_
         }
     }
     let taker = Taker { root, blobs, max_file };
+    // Where all is as it was seen, and none of it needs another look, a look that sees the same has the same outcome.
+    let stamps: HashMap<Vec<u8>, Stamp> = new.iter().cloned().collect();
+    let mut is_settled = true;
     for (path, entry) in taker.take_all(new)? {
+        is_settled &= stamps.get(&path) == Some(&entry.stamp);
         changed |= known
             .entries
             .get(&path)
             .is_none_or(|known| (&known.stamp, &known.content) != (&entry.stamp, &entry.content));
         entries.insert(path, entry);
     }
+    is_settled &= entries.len() == all && !entries.values().any(needs_a_look);
+    tree.seen = is_settled.then_some(digest);
     tree.entries = entries;
-    Ok(Captured { tree, changed })
+    Ok(Captured { tree: Arc::new(tree), changed })
 }
 
 /// What a single path holds, as an entry of its own where there is nothing.

@@ -77,19 +77,7 @@ fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
 }
 
 fn put_entry(bytes: &mut Vec<u8>, Entry { stamp, content, fresh }: &Entry) {
-    bytes.push(match stamp.kind {
-        Kind::File => 0,
-        Kind::Link => 1,
-        Kind::Folder => 2,
-        Kind::Special => 3,
-    });
-    bytes.extend_from_slice(&stamp.mode.to_le_bytes());
-    for number in [stamp.device, stamp.inode, stamp.size] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
-    for number in [stamp.modified.0, stamp.modified.1, stamp.changed.0, stamp.changed.1] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
+    stamp.write(bytes);
     bytes.push(u8::from(*fresh));
     match content {
         Content::Folder => bytes.push(0),

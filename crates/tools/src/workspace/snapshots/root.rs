@@ -77,6 +77,23 @@ impl Stamp {
             changed: time(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
         }
     }
+
+    /// Writes all of it down.
+    pub(super) fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.push(match self.kind {
+            Kind::File => 0,
+            Kind::Link => 1,
+            Kind::Folder => 2,
+            Kind::Special => 3,
+        });
+        bytes.extend_from_slice(&self.mode.to_le_bytes());
+        for number in [self.device, self.inode, self.size] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [self.modified.0, self.modified.1, self.changed.0, self.changed.1] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+    }
 }
 
 impl Root {

@@ -16,8 +16,11 @@ use ignore::{
     gitignore::{Gitignore, GitignoreBuilder},
 };
 
+use sha2::{Digest as _, Sha256};
+
 use super::{
     super::path::Place,
+    blobs::Hash,
     root::{self, Kind, Root, Stamp},
     tree::Tree,
 };
@@ -26,6 +29,8 @@ use super::{
 const MAX_DEPTH: usize = 100;
 const MAX_PATH: usize = 3500;
 const MAX_IGNORE_FILE: u64 = 256 * 1024;
+/// How much is hashed at once, in bytes.
+const WRITTEN: usize = 16 * 1024;
 const IGNORE_FILE: &[u8] = b".gitignore";
 
 /// What was seen.
@@ -37,6 +42,25 @@ pub(super) struct Seen {
     pub(super) tree: Tree,
     /// Folders that lie too deep to be recorded.
     pub(super) too_deep: usize,
+}
+
+impl Seen {
+    /// A digest of all that was seen, in its order.
+    pub(super) fn digest(&self) -> Hash {
+        let mut hasher = Sha256::new();
+        let mut written = Vec::with_capacity(WRITTEN);
+        for (path, stamp) in &self.entries {
+            written.extend_from_slice(&(path.len() as u64).to_le_bytes());
+            written.extend_from_slice(path);
+            stamp.write(&mut written);
+            if written.len() > WRITTEN / 2 {
+                hasher.update(&written);
+                written.clear();
+            }
+        }
+        hasher.update(&written);
+        hasher.finalize().into()
+    }
 }
 
 /// Looks at a tree, at most at `max_files` paths. What was seen before is looked at again, whatever ignore files say by

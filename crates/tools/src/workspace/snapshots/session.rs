@@ -153,6 +153,9 @@ impl Kept {
         let mut differences = Vec::new();
         for tree in &before.trees {
             if let Some(now) = now.iter().find(|now| now.place == tree.place && now.path == tree.path) {
+                if Arc::ptr_eq(tree, now) {
+                    continue;
+                }
                 let mut found = tree.differences(now);
                 if let (Some(sign), Some(root)) = (sign, roots.iter().find(|root| root.place == tree.place)) {
                     for difference in &mut found {
@@ -225,7 +228,7 @@ impl Kept {
             changed |= captured.changed;
             let is_full = captured.tree.entries.values().any(|entry| entry.content == Content::Unkept(Why::Full));
             let was_full = known.entries.values().any(|entry| entry.content == Content::Unkept(Why::Full));
-            known = Arc::new(captured.tree);
+            known = captured.tree;
             if !is_full || was_full {
                 break;
             }

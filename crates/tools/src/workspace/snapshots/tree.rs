@@ -22,6 +22,8 @@ pub(super) struct Tree {
     pub(super) unseen: Option<String>,
     /// By path below the root.
     pub(super) entries: HashMap<Vec<u8>, Entry>,
+    /// The digest of the look that it came from, where a look that sees the same can find nothing else.
+    pub(super) seen: Option<Hash>,
     /// Ignore files that were read, so that they are not read again while they stay as they are.
     pub(super) ignores: HashMap<Vec<u8>, (Stamp, Arc<Gitignore>)>,
 }
@@ -108,7 +110,7 @@ pub(super) struct Difference {
 impl Tree {
     /// A tree of which nothing is known.
     pub(super) fn new(place: Place, path: PathBuf) -> Self {
-        Self { place, path, unseen: None, entries: HashMap::new(), ignores: HashMap::new() }
+        Self { place, path, unseen: None, entries: HashMap::new(), seen: None, ignores: HashMap::new() }
     }
 
     /// What is different in a later look, sorted by path.
