@@ -389,6 +389,43 @@ async fn a_change_after_looks_that_saw_none_is_seen() {
     assert_eq!(camera.tree(), before);
 }
 
+/// Large trees are looked at by several threads, which see what one would.
+#[tokio::test]
+async fn a_large_tree_is_looked_at_whole() {
+    let mut camera = Camera::new(Project::Writable).await;
+    camera.bench.put("/project/top.txt", "old");
+    camera.bench.put("/project/.gitignore", "ignored/\n");
+    for number in 0..2100 {
+        camera.bench.put(&format!("/project/d{}/e{}/{number}.txt", number % 7, number % 5), "old");
+    }
+    camera.bench.put("/project/d3/.gitignore", "left-out/\n");
+    assert_eq!(camera.around(|_| {}).await, Changes::default());
+    let before = camera.tree();
+    let changes = camera
+        .around(|bench| {
+            bench.put("/project/top.txt", "new");
+            bench.put("/project/d0/e0/0.txt", "new");
+            bench.put("/project/d6/new/deep/x.txt", "new");
+            bench.put("/project/ignored/x", "new");
+            bench.put("/project/d3/left-out/x", "new");
+            bench.put("/project/d4/left-out/x", "new");
+            fs::remove_dir_all(bench.real("/project/d5")).unwrap();
+        })
+        .await;
+    let mut paths: Vec<&str> = changes.files.iter().map(|file| file.path.as_str()).collect();
+    paths.retain(|path| !path.starts_with("/project/d5/"));
+    let expected = ["/project/d0/e0/0.txt", "/project/d4/left-out/x", "/project/d6/new/deep/x.txt", "/project/top.txt"];
+    assert_eq!(paths.iter().filter(|path| expected.contains(path)).count(), expected.len(), "{paths:?}");
+    assert!(!paths.iter().any(|path| path.contains("ignored/x") || path.contains("d3/left-out")), "{paths:?}");
+    assert!(changes.files.iter().filter(|file| file.path.starts_with("/project/d5/e")).count() >= 300);
+    assert_eq!(camera.around(|_| {}).await, Changes::default());
+    camera.restart(SnapshotConfig::default());
+    camera.undo(&changes.files).await;
+    fs::remove_dir_all(camera.bench.real("/project/ignored")).unwrap();
+    fs::remove_dir_all(camera.bench.real("/project/d3/left-out")).unwrap();
+    assert_eq!(camera.tree(), before);
+}
+
 #[tokio::test]
 async fn a_tool_that_names_its_paths_is_looked_at_there_only() {
     use FileChangeKind::{Created, Modified};

@@ -6,9 +6,14 @@
 
 use std::{
     io,
+    num::NonZero,
     os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
 };
 
 use ignore::{
@@ -32,6 +37,9 @@ const MAX_IGNORE_FILE: u64 = 256 * 1024;
 /// How much is hashed at once, in bytes.
 const WRITTEN: usize = 16 * 1024;
 const IGNORE_FILE: &[u8] = b".gitignore";
+/// Trees that had fewer paths when they were last seen are looked at by one thread alone.
+const SHARED_FROM: usize = 2000;
+const MAX_THREADS: usize = 4;
 
 /// What was seen.
 #[derive(Debug)]
@@ -45,6 +53,13 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Adds what another thread saw of the same tree.
+    fn add(&mut self, part: Self) {
+        self.entries.extend(part.entries);
+        self.tree.ignores.extend(part.tree.ignores);
+        self.too_deep += part.too_deep;
+    }
+
     /// A digest of all that was seen, in its order.
     pub(super) fn digest(&self) -> Hash {
         let mut hasher = Sha256::new();
@@ -74,23 +89,86 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize) -> io::Result<Se
             return Ok(Seen { entries: Vec::new(), tree, too_deep: 0 });
         }
     };
+    let count = AtomicUsize::new(0);
     let seen = Seen { entries: Vec::with_capacity(known.entries.len()), tree, too_deep: 0 };
-    let mut scan = Scan { seen, known, max_files };
+    let shared = known.entries.len() >= SHARED_FROM;
+    let mut scan = Scan { seen, known, max_files, count: &count, later: shared.then(Vec::new) };
     scan.folder(&top, &mut Vec::new(), 0, &[])?;
-    if scan.seen.entries.len() > max_files {
+    let later = scan.later.take().unwrap_or_default();
+    for part in together(&scan, &top, &later) {
+        scan.seen.add(part?);
+    }
+    if count.load(Ordering::Relaxed) > max_files {
         scan.seen.entries.clear();
         scan.seen.tree.unseen = Some(format!("it has more than {max_files} files"));
     }
     Ok(scan.seen)
 }
 
+/// Looks into folders with several threads. What each of them holds comes in the order of the folders.
+fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result<Seen>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut parts = Vec::new();
+        while let Some((index, folder)) = take_next(&next, folders) {
+            let mut part = scan.part();
+            let looked = part.inside(top, &folder.name, &mut folder.name.clone(), 0, &folder.ignores);
+            parts.push((index, looked.map(|()| part.seen)));
+        }
+        parts
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS).min(folders.len());
+    let mut parts = thread::scope(|scope| {
+        // Where no thread can be had, this one does it all.
+        let named = || thread::Builder::new().name("snapshot-look".into());
+        let others: Vec<_> = (1..threads).filter_map(|_| named().spawn_scoped(scope, work).ok()).collect();
+        let mut parts = work();
+        for other in others {
+            match other.join() {
+                Ok(more) => parts.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        parts
+    });
+    parts.sort_by_key(|(index, _)| *index);
+    parts.into_iter().map(|(_, part)| part).collect()
+}
+
+fn take_next<'a>(next: &AtomicUsize, folders: &'a [Later]) -> Option<(usize, &'a Later)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    folders.get(index).map(|folder| (index, folder))
+}
+
 struct Scan<'a> {
     seen: Seen,
     known: &'a Tree,
     max_files: usize,
+    /// The paths that all threads have seen.
+    count: &'a AtomicUsize,
+    /// The folders at the top, where they are left for several threads.
+    later: Option<Vec<Later>>,
+}
+
+/// A folder at the top of a tree.
+struct Later {
+    name: Vec<u8>,
+    ignores: Vec<Arc<Gitignore>>,
 }
 
 impl Scan<'_> {
+    /// The same, with nothing seen yet.
+    fn part(&self) -> Scan<'_> {
+        let tree = Tree::new(self.seen.tree.place, self.seen.tree.path.clone());
+        let seen = Seen { entries: Vec::new(), tree, too_deep: 0 };
+        Scan { seen, known: self.known, max_files: self.max_files, count: self.count, later: None }
+    }
+
+    fn push(&mut self, path: &[u8], stamp: Stamp) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.seen.entries.push((path.to_vec(), stamp));
+    }
+
     /// Looks at the entries of a folder. `path` is its path, and is again when this returns.
     fn folder(
         &mut self,
@@ -103,7 +181,7 @@ impl Scan<'_> {
         let ignores = with_own.as_deref().unwrap_or(above);
         let length = path.len();
         for entry in root::entries(folder)? {
-            if self.seen.entries.len() > self.max_files {
+            if self.count.load(Ordering::Relaxed) > self.max_files {
                 return Ok(());
             }
             let entry = match entry.map_err(io::Error::from) {
@@ -141,17 +219,33 @@ impl Scan<'_> {
         ignores: &[Arc<Gitignore>],
     ) -> io::Result<()> {
         if stamp.kind != Kind::Folder {
-            self.seen.entries.push((path.clone(), stamp));
+            self.push(path, stamp);
             return Ok(());
         }
         if self.is_left_out(name, path, ignores) {
             return Ok(());
         }
-        self.seen.entries.push((path.clone(), stamp));
+        self.push(path, stamp);
         if depth == MAX_DEPTH {
             self.seen.too_deep += 1;
             return Ok(());
         }
+        if let Some(later) = &mut self.later {
+            later.push(Later { name: name.to_vec(), ignores: ignores.to_vec() });
+            return Ok(());
+        }
+        self.inside(folder, name, path, depth, ignores)
+    }
+
+    /// Looks into a folder of a folder.
+    fn inside(
+        &mut self,
+        folder: &OwnedFd,
+        name: &[u8],
+        path: &mut Vec<u8>,
+        depth: usize,
+        ignores: &[Arc<Gitignore>],
+    ) -> io::Result<()> {
         match root::folder_in(folder, name) {
             Ok(inner) => self.folder(&inner, path, depth + 1, ignores),
             Err(error) if root::is_missing(&error) => Ok(()),
@@ -165,8 +259,10 @@ impl Scan<'_> {
     /// What was known below a folder that can no longer be opened is taken to be as it was: it must not look deleted.
     fn hidden(&mut self, path: &[u8]) {
         let below = [path, b"/"].concat();
-        let known = self.known.entries.iter().filter(|(known, _)| known.starts_with(&below));
-        self.seen.entries.extend(known.map(|(known, entry)| (known.clone(), entry.stamp)));
+        let known = self.known;
+        for (known, entry) in known.entries.iter().filter(|(known, _)| known.starts_with(&below)) {
+            self.push(known, entry.stamp);
+        }
     }
 
     fn is_left_out(&self, name: &[u8], path: &[u8], ignores: &[Arc<Gitignore>]) -> bool {
