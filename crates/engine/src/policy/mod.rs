@@ -10,7 +10,7 @@
 //! A person's kept rules (`grants`) turn a question into a yes, never a no; `grant_check` refuses those that make no
 //! sense.
 //!
-//! - [`file`]: the rule file as it is written; [`rules`]: the same, compiled.
+//! - [`mod@file`]: the rule file as it is written; [`rules`]: the same, compiled.
 //! - [`judge`]: the layers put together; `opinion`: what one layer says.
 
 mod checker;
