@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     audit::{AuditEntry, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
     environment::ClientEnvironment,
-    error::{AuditError, ModelError, StoreError, WorkspaceError},
+    error::{AuditError, ErrorKind, ModelError, StoreError, WorkspaceError},
     event::Event,
     grant::{Grant, HeldGrant},
     ids::{CallId, InterruptId, SessionId, TurnId},
@@ -126,12 +126,62 @@ pub trait Workspaces: Send + Sync {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
 
-    /// Paths of files that tools could open, relative to the workspace, newest first, at most `limit`.
+    /// Keeps a text of the daemon's own where tools can read and not change it, and returns the path under which they
+    /// find it. Durable when it returns. The name is that of a visible file, without folders; others are refused.
+    fn keep(
+        &self,
+        session: SessionId,
+        area: KeptArea,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
+
+    /// Paths of files that tools could open, relative to the workspace, newest first, at most `limit`. What the daemon
+    /// keeps for itself is not among them.
     fn paths<'a>(
         &'a self,
         workspace: &'a Workspace,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>>;
+}
+
+/// A folder of a workspace in which the daemon keeps what tools can read and not change. It goes with the session, stays
+/// when that is reset, and is no part of what can be undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeptArea {
+    /// Results too large for the window; a name that is taken is replaced.
+    LargeToolResults,
+    /// What compaction replaced; added at the end of the file.
+    ConversationHistory,
+}
+
+impl KeptArea {
+    /// The name of the folder.
+    #[must_use]
+    pub const fn folder(self) -> &'static str {
+        match self {
+            Self::LargeToolResults => "large_tool_results",
+            Self::ConversationHistory => "conversation_history",
+        }
+    }
+
+    /// Refuses what is not the name of a visible file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for an empty name, one above 200 bytes, one that begins with a dot, and one with slashes,
+    /// backslashes or control characters.
+    pub fn check_name(name: &str) -> Result<(), WorkspaceError> {
+        const MAX_NAME: usize = 200;
+        let is_sound = !name.is_empty()
+            && name.len() <= MAX_NAME
+            && !name.starts_with('.')
+            && !name.contains(|letter: char| matches!(letter, '/' | '\\') || letter.is_control());
+        if is_sound {
+            return Ok(());
+        }
+        Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("could not keep {name:?}: it is no plain file name"))
+            .with_hint(format!("give a name of at most {MAX_NAME} bytes, without slashes, that begins with no dot")))
+    }
 }
 
 /// Records what calls change in the files of a session, so that it can be undone. The calls of one session come one

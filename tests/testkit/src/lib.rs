@@ -4,6 +4,8 @@ pub mod daemon;
 pub mod memory_audit;
 pub mod memory_disk;
 pub mod memory_store;
+pub mod memory_workspaces;
 pub mod model_server;
 pub mod scripted;
 pub mod store_contract;
+pub mod workspace_contract;

@@ -17,7 +17,7 @@ use agentd_core::{
     error::{ErrorKind, ModelError, WorkspaceError},
     ids::SessionId,
     model::{Finish, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
-    ports::{Clock, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
+    ports::{Clock, KeptArea, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
     tool::{Effect, FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -307,6 +307,16 @@ impl Workspaces for NoWorkspaces {
 
     fn add_upload(&self, _: SessionId, name: String, _: Vec<u8>) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         std::future::ready(Ok(format!("uploads/{name}"))).boxed()
+    }
+
+    fn keep(
+        &self,
+        _: SessionId,
+        area: KeptArea,
+        name: String,
+        _: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        std::future::ready(Ok(format!("{}/{name}", area.folder()))).boxed()
     }
 
     fn paths<'a>(&'a self, _: &'a Workspace, _: usize) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {

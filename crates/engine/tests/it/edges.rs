@@ -9,7 +9,7 @@ use agentd_core::{
     interrupt::Answer,
     item::ItemBody,
     policy::Verdict,
-    ports::{Store as _, ToolContext, Toolbox, Workspace, Workspaces},
+    ports::{KeptArea, Store as _, ToolContext, Toolbox, Workspace, Workspaces},
     session::{Mount, SessionSettings},
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{IfBusy, StartTurn, StopReason},
@@ -228,6 +228,16 @@ impl Workspaces for GoneWorkspaces {
 
     fn add_upload(&self, _: SessionId, name: String, _: Vec<u8>) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         std::future::ready(Ok(name)).boxed()
+    }
+
+    fn keep(
+        &self,
+        session: SessionId,
+        area: KeptArea,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        NoWorkspaces.keep(session, area, name, content).boxed()
     }
 
     fn paths<'a>(&'a self, _: &'a Workspace, _: usize) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {

@@ -56,7 +56,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         if aside || place == ToolPath::root(Place::Project) {
             listing.lines.push(format!("{place}/"));
         }
-        let walk = Walk { max_depth, include_ignored: false };
+        let walk = Walk { max_depth, include_ignored: false, include_kept: true };
         walk.run(job, &place, &mut left, &mut |found| Ok(listing.entry(found)))?;
     }
     Ok(ToolOutput::ok(listing.render(&start, &left)))

@@ -96,7 +96,8 @@ pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf],
     places.write.extend(crate::workspace::WRITABLE.iter().map(|area| workspace.root.join(area)));
     // One mount for the whole workspace, so that a file can be moved from uploads/ to outputs/.
     places.trees.push(Tree { path: workspace.root.clone(), writable: true });
-    places.trees.push(Tree { path: workspace.root.join("skills"), writable: false });
+    let held = crate::workspace::read_only().map(|area| Tree { path: workspace.root.join(area), writable: false });
+    places.trees.extend(held);
     places.trees.extend(write.iter().map(|path| Tree { path: path.clone(), writable: true }));
     match &workspace.project {
         Some(project) if project.writable => {

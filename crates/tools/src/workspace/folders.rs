@@ -12,7 +12,7 @@ use std::{
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     ids::SessionId,
-    ports::{Workspace, Workspaces},
+    ports::{KeptArea, Workspace, Workspaces},
     session::Mount,
 };
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions};
@@ -20,7 +20,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AREAS, jail,
+    AREAS, jail, kept,
     path::{Place, ToolPath},
     remove, target,
     walk::{Kind, Left, Walk},
@@ -123,6 +123,23 @@ impl Workspaces for WorkspaceFolders {
                 .and_then(|uploads| put(&uploads, &name, &content))
                 .map(|name| format!("uploads/{name}"))
                 .map_err(|error| storage(&format!("keep the upload {name}"), error))
+        })
+    }
+
+    fn keep(
+        &self,
+        session: SessionId,
+        area: KeptArea,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        self.work("keep a text of the daemon's own", move |base| {
+            KeptArea::check_name(&name)?;
+            make(base, session)
+                .and_then(|root| jail::own_root(&root))
+                .and_then(|root| kept::keep(&root, area, &name, &content))
+                .map(|()| format!("{}/{name}", area.folder()))
+                .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
         })
     }
 

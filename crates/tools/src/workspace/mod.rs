@@ -7,23 +7,36 @@
 //!   or on the opened file, never on a name beforehand.
 //! - `target`: a file about to be written: replaced whole or not at all.
 //! - `walk`: visits files below a folder, through the jail, within bounds.
+//! - `kept`: what the daemon keeps in a session's tree for tools to read.
 //! - `remove`: empties a folder whatever it holds.
 //! - [`snapshots`]: records what calls change, and takes it back.
 
 pub(crate) mod exact;
 pub mod folders;
 pub(crate) mod jail;
+mod kept;
 pub(crate) mod path;
 mod remove;
 pub mod snapshots;
 pub(crate) mod target;
 pub(crate) mod walk;
 
+use agentd_core::ports::KeptArea;
+
 pub use folders::WorkspaceFolders;
 pub use snapshots::{FileSnapshots, SnapshotConfig};
 
 /// The folders of a workspace, in the order in which they are shown.
-const AREAS: [&str; 4] = ["uploads", "outputs", "temp", "skills"];
+const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", KEPT[0], KEPT[1]];
 
 /// Those that tools may write to.
 pub(crate) const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];
+
+/// Those in which the daemon keeps what it writes itself. They are searched only where they are named: what was said or
+/// returned before would otherwise be found twice.
+pub(crate) const KEPT: [&str; 2] = [KeptArea::LargeToolResults.folder(), KeptArea::ConversationHistory.folder()];
+
+/// Those that sessions may read and nothing that runs for them may change.
+pub(crate) fn read_only() -> impl Iterator<Item = &'static str> {
+    AREAS.into_iter().filter(|area| !WRITABLE.contains(area))
+}

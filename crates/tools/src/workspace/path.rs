@@ -82,6 +82,11 @@ impl ToolPath {
         self.rest.is_empty()
     }
 
+    /// Whether it is a folder in which the daemon keeps what it writes itself.
+    pub(crate) fn is_kept_area(&self) -> bool {
+        self.place == Place::Own && super::KEPT.contains(&self.rest.as_str())
+    }
+
     /// The path below its place, `.` for the place itself.
     pub(crate) fn below_place(&self) -> &Path {
         Path::new(if self.rest.is_empty() { "." } else { &self.rest })

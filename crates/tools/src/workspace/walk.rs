@@ -46,6 +46,8 @@ pub(crate) struct Walk {
     pub(crate) max_depth: usize,
     /// Whether entries that ignore files exclude are visited.
     pub(crate) include_ignored: bool,
+    /// Whether a walk from the workspace root visits what the daemon keeps there.
+    pub(crate) include_kept: bool,
 }
 
 /// What a walk could not show.
@@ -61,7 +63,7 @@ pub(crate) struct Left {
 
 impl Walk {
     pub(crate) fn whole(include_ignored: bool) -> Self {
-        Self { max_depth: MAX_DEPTH, include_ignored }
+        Self { max_depth: MAX_DEPTH, include_ignored, include_kept: false }
     }
 
     /// Visits everything below `start`, until `visit` breaks or a bound is met. What could not be shown is added to
@@ -85,7 +87,8 @@ impl Walk {
             if visit(&found)?.is_break() {
                 return Ok(());
             }
-            if found.kind == Kind::Folder && found.depth < self.max_depth {
+            let aside = !self.include_kept && found.depth == 1 && found.path.is_kept_area();
+            if found.kind == Kind::Folder && found.depth < self.max_depth && !aside {
                 match walker.opened(&found.path) {
                     Ok(folder) => stack.extend(walker.children(&found.path, folder, found.depth + 1, &ignores)),
                     // Folders without permission, or gone since they were seen, are no reason to end the walk.

@@ -19,7 +19,7 @@ async fn a_workspace_is_private_complete_and_opened_again() {
     let again = bench.folders.open(session, None).await.unwrap();
     assert_eq!(&again, bench.workspace());
     assert_eq!(bench.content("outputs/kept.txt"), b"kept");
-    for folder in ["", "uploads", "outputs", "temp", "skills", ".."] {
+    for folder in ["", "uploads", "outputs", "temp", "skills", "large_tool_results", "conversation_history", ".."] {
         let mode = fs::metadata(again.root.join(folder)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o700, "{folder}");
     }

@@ -8,6 +8,7 @@ mod encodings;
 mod escapes;
 mod folders;
 mod hostile;
+mod kept;
 mod patches;
 mod races;
 mod reading;

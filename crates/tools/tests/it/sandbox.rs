@@ -157,6 +157,8 @@ async fn nothing_outside_is_changed_with(namespaces: bool) {
     let bench = locked(Project::ReadOnly, |config| config.namespaces = namespaces).await;
     bench.put("/project/main.c", "int main;");
     bench.put("skills/s/SKILL.md", "skill");
+    bench.put("large_tool_results/r.txt", "result");
+    assert!(bench.allowed("cat large_tool_results/r.txt").await.contains("result"));
     let secret = bench.secret();
     let shown = secret.display();
     let root = bench.workspace().root.display().to_string();
@@ -177,6 +179,13 @@ async fn nothing_outside_is_changed_with(namespaces: bool) {
         "mv $PROJECT/main.c temp/".to_owned(),
         "echo x > skills/s/SKILL.md".to_owned(),
         "chmod 777 skills/s/SKILL.md".to_owned(),
+        "echo x >> large_tool_results/r.txt".to_owned(),
+        "chmod 777 large_tool_results/r.txt".to_owned(),
+        "echo x > large_tool_results/new".to_owned(),
+        "rm large_tool_results/r.txt".to_owned(),
+        "mv large_tool_results temp/".to_owned(),
+        "ln large_tool_results/r.txt outputs/r.txt".to_owned(),
+        "echo x > conversation_history/new.md".to_owned(),
         "echo x > new-in-root".to_owned(),
         "mv uploads elsewhere".to_owned(),
         "echo x > /etc/agentd-test".to_owned(),
@@ -202,6 +211,7 @@ async fn nothing_outside_is_changed_with(namespaces: bool) {
     assert_eq!(before.modified().unwrap(), after.modified().unwrap());
     assert_eq!(bench.content("/project/main.c"), b"int main;");
     assert_eq!(bench.content("skills/s/SKILL.md"), b"skill");
+    assert_eq!(bench.content("large_tool_results/r.txt"), b"result");
     assert_eq!(fs::metadata(bench.real("/project/main.c")).unwrap().permissions().mode() & 0o022, 0);
     assert!(!bench.outside.path().join("new").exists());
 }

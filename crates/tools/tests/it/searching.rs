@@ -22,7 +22,7 @@ async fn the_whole_workspace_is_listed() {
     symlink("notes.txt", bench.real("uploads/link")).unwrap();
     assert_eq!(
         bench.ok("list_workspace_files", json!({})).await,
-        "outputs/\noutputs/a/\noutputs/a/b/\nskills/\ntemp/\nuploads/\nuploads/link (link)\nuploads/notes.txt (5 bytes)\n\
+        "conversation_history/\nlarge_tool_results/\noutputs/\noutputs/a/\noutputs/a/b/\nskills/\ntemp/\nuploads/\nuploads/link (link)\nuploads/notes.txt (5 bytes)\n\
          /project/\n/project/README.md (2.0 KB)\n/project/src/"
     );
     for (path, expected) in [

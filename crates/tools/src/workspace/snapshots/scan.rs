@@ -2,7 +2,8 @@
 //!
 //! Of a project, what git ignores as a whole folder (`target/`, `node_modules/`) and `.git` itself are left out: they
 //! can be made again, and are larger than all else together. A file that is ignored by itself, such as `.env`, is not
-//! left out: nothing else could bring it back.
+//! left out: nothing else could bring it back. Of a session's own tree, what the daemon keeps there is left out: no call
+//! changes it.
 
 use std::{
     io,
@@ -266,8 +267,8 @@ impl Scan<'_> {
     }
 
     fn is_left_out(&self, name: &[u8], path: &[u8], ignores: &[Arc<Gitignore>]) -> bool {
-        if self.seen.tree.place != Place::Project {
-            return false;
+        if self.seen.tree.place == Place::Own {
+            return super::super::KEPT.iter().any(|kept| path == kept.as_bytes());
         }
         if name == b".git" {
             return true;

@@ -1,0 +1,74 @@
+//! What the daemon keeps in a session's tree for tools to read: results too large for the window, and history.
+//!
+//! Tools cannot write there and the sandbox lets no command do it. Without the sandbox a command could: so nothing that
+//! stands there is trusted. No link is followed, and no file that has another name is added to.
+
+use std::{
+    io::{self, Write as _},
+    os::unix::fs::MetadataExt as _,
+};
+
+use agentd_core::ports::KeptArea;
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
+use nix::fcntl::OFlag;
+
+use super::{jail, target};
+
+/// Keeps a text below the root of a session's tree.
+pub(super) fn keep(root: &Dir, area: KeptArea, name: &str, content: &[u8]) -> io::Result<()> {
+    let folder = open(root, area)?;
+    match area {
+        KeptArea::LargeToolResults => replace(&folder, name, content)?,
+        KeptArea::ConversationHistory => append(&folder, name, content)?,
+    }
+    target::sync(&folder)
+}
+
+/// Opens the folder of an area. Nobody else has any business in its place, so whatever stands there goes.
+fn open(root: &Dir, area: KeptArea) -> io::Result<Dir> {
+    match jail::open_real_folder(root, area.folder()) {
+        Err(error) if is_no_folder(&error) => root.remove_file(area.folder())?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    let mut private = DirBuilder::new();
+    private.mode(0o700);
+    root.create_dir_with(area.folder(), &private)?;
+    jail::open_real_folder(root, area.folder())
+}
+
+fn is_no_folder(error: &io::Error) -> bool {
+    use nix::errno::Errno;
+    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP))
+}
+
+/// Whoever reads the name finds the old text or the new one, whole.
+fn replace(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
+    let draft = format!(".agentd-{}.tmp", uuid::Uuid::new_v4().simple());
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let written = folder.open_with(&draft, &options).and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_all()?;
+        folder.rename(&draft, folder, name)
+    });
+    if written.is_err() {
+        // The draft may never have been made; what matters is that none stays.
+        let _ = folder.remove_file(&draft);
+    }
+    written
+}
+
+/// What stands in the file already is never written again, so that it costs the same however long it is.
+fn append(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600);
+    options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+    let mut file = folder.open_with(name, &options)?.into_std();
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else stands there under that name"));
+    }
+    file.write_all(content)?;
+    file.sync_all()
+}

@@ -1,0 +1,120 @@
+//! What the daemon keeps in a session's tree: tools read it, and nothing that a model does changes it.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
+
+use agentd_core::{
+    ports::{KeptArea, Snapshots as _, Workspaces as _},
+    tool::ToolErrorCode,
+};
+use agentd_testkit::{memory_workspaces::MemoryWorkspaces, workspace_contract::check_kept_texts};
+use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
+use serde_json::json;
+
+use crate::bench::{Bench, Project};
+
+#[tokio::test]
+async fn folders_keep_the_contract() {
+    let base = tempfile::tempdir().unwrap();
+    let folders = WorkspaceFolders::new(base.path().join("workspace"));
+    check_kept_texts(&folders, |session, path| {
+        fs::read(base.path().join("workspace").join(session.to_string()).join(path)).ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_fake_keeps_the_contract() {
+    let fake = MemoryWorkspaces::default();
+    check_kept_texts(&fake, |session, path| fake.kept(session, path)).await;
+}
+
+async fn keep(bench: &Bench, area: KeptArea, name: &str, content: &str) -> String {
+    let content = content.as_bytes().to_vec();
+    bench.folders.keep(bench.context.session_id, area, name.to_owned(), content).await.unwrap()
+}
+
+#[tokio::test]
+async fn every_reading_tool_sees_it_and_no_other_changes_it() {
+    let bench = Bench::with_project(Project::Writable).await;
+    let path = keep(&bench, KeptArea::LargeToolResults, "call.txt", "first\nneedle\n").await;
+    keep(&bench, KeptArea::ConversationHistory, "h.md", "the needle of turn 5\n").await;
+    for written in [path.as_str(), "/large_tool_results/call.txt", "./large_tool_results//call.txt"] {
+        assert_eq!(bench.ok("read_file", json!({ "path": written })).await, "first\nneedle\n");
+    }
+    for folder in ["large_tool_results", "/large_tool_results"] {
+        let hits = bench.ok("grep", json!({"pattern": "needle", "path": folder})).await;
+        assert!(hits.contains("large_tool_results/call.txt:2: needle"), "{hits}");
+        let found = bench.ok("find_files", json!({"pattern": "*.txt", "path": folder})).await;
+        assert!(found.contains("large_tool_results/call.txt"), "{found}");
+        let listed = bench.ok("list_workspace_files", json!({ "path": folder })).await;
+        assert!(listed.contains("large_tool_results/call.txt"), "{listed}");
+    }
+    assert!(bench.ok("list_workspace_files", json!({})).await.contains("conversation_history/h.md"));
+    // A search of everything does not find again what was returned or said before.
+    bench.put("outputs/a.txt", "needle\n");
+    let hits = bench.ok("grep", json!({"pattern": "needle"})).await;
+    assert!(hits.contains("outputs/a.txt") && !hits.contains("call.txt") && !hits.contains("h.md"), "{hits}");
+    assert!(!bench.ok("find_files", json!({"pattern": "*.md"})).await.contains("h.md"));
+    assert_eq!(bench.folders.paths(bench.workspace(), 10).await.unwrap(), ["outputs/a.txt"]);
+
+    let refused = [
+        ("write_file", json!({"path": path, "content": "x"})),
+        ("write_file", json!({"path": "/conversation_history/new.md", "content": "x"})),
+        ("edit_file", json!({"path": path, "old_string": "first", "new_string": "x"})),
+        ("apply_patch", json!({"patch": format!("*** Begin Patch\n*** Delete File: {path}\n*** End Patch")})),
+        ("apply_patch", json!({"patch": "*** Begin Patch\n*** Add File: large_tool_results/n\n+x\n*** End Patch"})),
+    ];
+    for (tool, arguments) in refused {
+        let text = bench.fails(tool, arguments, ToolErrorCode::Path).await;
+        assert!(text.contains("cannot be written"), "{text}");
+    }
+    assert_eq!(bench.content(&path), b"first\nneedle\n");
+    let mode = fs::metadata(bench.real(&path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+}
+
+#[tokio::test]
+async fn no_link_leads_what_is_kept_elsewhere() {
+    let bench = Bench::new().await;
+    let secret = bench.secret();
+    let before = fs::read(&secret).unwrap();
+    // As a command without a sandbox could leave it.
+    for area in ["large_tool_results", "conversation_history"] {
+        fs::remove_dir(bench.real(area)).unwrap();
+        symlink(bench.outside.path(), bench.real(area)).unwrap();
+    }
+    keep(&bench, KeptArea::LargeToolResults, "secret.txt", "x").await;
+    keep(&bench, KeptArea::ConversationHistory, "secret.txt", "x").await;
+    assert_eq!(bench.content("large_tool_results/secret.txt"), b"x");
+    assert_eq!(bench.content("conversation_history/secret.txt"), b"x");
+
+    // A link in the file's place: replaced where results are, refused where history is added to.
+    symlink(&secret, bench.real("large_tool_results/l")).unwrap();
+    symlink(&secret, bench.real("conversation_history/l")).unwrap();
+    fs::hard_link(&secret, bench.real("conversation_history/hard")).unwrap();
+    keep(&bench, KeptArea::LargeToolResults, "l", "x").await;
+    assert!(fs::symlink_metadata(bench.real("large_tool_results/l")).unwrap().is_file());
+    for name in ["l", "hard"] {
+        let session = bench.context.session_id;
+        let kept = bench.folders.keep(session, KeptArea::ConversationHistory, name.to_owned(), b"x".to_vec()).await;
+        assert!(kept.unwrap_err().hint().is_some(), "{name}");
+    }
+    assert_eq!(fs::read(&secret).unwrap(), before);
+}
+
+#[tokio::test]
+async fn what_is_kept_while_a_call_runs_is_no_change_of_the_call() {
+    let bench = Bench::new().await;
+    let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
+    keep(&bench, KeptArea::ConversationHistory, "h.md", "one\n").await;
+    snapshots.before(&bench.context, None).await.unwrap();
+    keep(&bench, KeptArea::LargeToolResults, "call.txt", "x").await;
+    keep(&bench, KeptArea::ConversationHistory, "h.md", "two\n").await;
+    bench.put("outputs/a.txt", "x");
+    let changes = snapshots.after(&bench.context).await.unwrap();
+    let paths: Vec<&str> = changes.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["outputs/a.txt"]);
+}

@@ -1,0 +1,83 @@
+//! Workspaces that are only names, and remember what the daemon keeps in them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use agentd_core::{
+    error::WorkspaceError,
+    ids::SessionId,
+    ports::{KeptArea, Workspace, Workspaces},
+    session::Mount,
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use crate::scripted::NoWorkspaces;
+
+/// What was kept, by session and path.
+#[derive(Debug, Default)]
+pub struct MemoryWorkspaces {
+    kept: Mutex<BTreeMap<(SessionId, String), Vec<u8>>>,
+}
+
+impl MemoryWorkspaces {
+    fn texts(&self) -> MutexGuard<'_, BTreeMap<(SessionId, String), Vec<u8>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is kept under a path that [`Workspaces::keep`] returned.
+    #[must_use]
+    pub fn kept(&self, session: SessionId, path: &str) -> Option<Vec<u8>> {
+        self.texts().get(&(session, path.to_owned())).cloned()
+    }
+
+    /// The paths of all that is kept of a session, sorted.
+    #[must_use]
+    pub fn kept_paths(&self, session: SessionId) -> Vec<String> {
+        self.texts().keys().filter(|(id, _)| *id == session).map(|(_, path)| path.clone()).collect()
+    }
+}
+
+impl Workspaces for MemoryWorkspaces {
+    fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        NoWorkspaces.open(session, project).boxed()
+    }
+
+    fn clear_temp(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        self.texts().retain(|(id, _), _| *id != session);
+        std::future::ready(Ok(())).boxed()
+    }
+
+    fn add_upload(&self, _: SessionId, name: String, _: Vec<u8>) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        std::future::ready(Ok(format!("uploads/{name}"))).boxed()
+    }
+
+    fn keep(
+        &self,
+        session: SessionId,
+        area: KeptArea,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        let kept = KeptArea::check_name(&name).map(|()| {
+            let path = format!("{}/{name}", area.folder());
+            let mut texts = self.texts();
+            let text = texts.entry((session, path.clone())).or_default();
+            if area == KeptArea::LargeToolResults {
+                text.clear();
+            }
+            text.extend(content);
+            path
+        });
+        std::future::ready(kept).boxed()
+    }
+
+    fn paths<'a>(&'a self, _: &'a Workspace, _: usize) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+}
