@@ -82,7 +82,9 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
         toolbox,
         store: store.clone(),
         workspaces: Arc::new(
-            WorkspaceFolders::new(paths.data.join("workspace")).keeping_private(&[&paths.data, &paths.config]),
+            WorkspaceFolders::new(paths.data.join("workspace"))
+                .remembering(paths.data.join("memories"))
+                .keeping_private(&[&paths.data, &paths.config]),
         ),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
         audit: audit.clone(),

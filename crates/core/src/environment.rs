@@ -9,7 +9,7 @@ const ALWAYS: [&str; 5] = ["PATH", "LANG", "LANGUAGE", "LC_*", "TZ"];
 
 /// What nobody may pass, whatever a configuration says: these load code, run code, or lead to keys and to other programs
 /// of the person. The home and what follows from it belong to the session.
-const NEVER: [&str; 29] = [
+const NEVER: [&str; 30] = [
     "AGENTD_*",
     "BASHOPTS",
     "BASH_*",
@@ -21,6 +21,7 @@ const NEVER: [&str; 29] = [
     "HOME",
     "IFS",
     "LD_*",
+    "MEMORIES",
     "NODE_OPTIONS",
     "PERL5OPT",
     "PROJECT",

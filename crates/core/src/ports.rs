@@ -99,6 +99,9 @@ pub struct Workspace {
     pub root: PathBuf,
     /// What is seen as `/project`.
     pub project: Option<Mount>,
+    /// The absolute path of what all sessions see as `/memories`: kept when a session goes, read by any, written by tools
+    /// that a person has allowed to.
+    pub memories: Option<PathBuf>,
 }
 
 /// Makes, cleans and removes workspaces.

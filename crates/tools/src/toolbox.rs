@@ -305,7 +305,7 @@ mod tests {
             session_id: SessionId::generate(),
             turn_id: TurnId::generate(),
             call_id: CallId::generate(),
-            workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None }),
+            workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None, memories: None }),
             environment: Arc::default(),
             now: Timestamp::UNIX_EPOCH,
             cancel: CancellationToken::new(),

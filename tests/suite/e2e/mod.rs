@@ -6,6 +6,7 @@
 //!   clients, and slow ones.
 //! - [`bad_input`], [`bad_models`]: a clear message with a hint, and nothing lost.
 //! - [`encodings`]: byte-exact edits. [`undo`]: what turns did to files, taken back.
+//! - [`files`]: what sessions see besides their own files.
 //! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them.
 //! - [`audit`]: what was asked, decided and done.
 //! - [`policy`]: the rules of what may run: enforced, explained, tried, read again.
@@ -18,6 +19,7 @@ mod chat;
 mod crash;
 mod embedded;
 mod encodings;
+mod files;
 mod grants;
 mod interrupts;
 mod life;

@@ -294,7 +294,7 @@ pub struct NoWorkspaces;
 impl Workspaces for NoWorkspaces {
     fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         let root = PathBuf::from(format!("/nowhere/{session}"));
-        std::future::ready(Ok(Workspace { root, project })).boxed()
+        std::future::ready(Ok(Workspace { root, project, memories: None })).boxed()
     }
 
     fn clear_temp(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {

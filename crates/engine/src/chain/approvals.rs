@@ -68,6 +68,7 @@ fn judge(call: &Invocation<'_>, tool: &ToolSpec) -> Explanation {
         arguments: &call.call.arguments,
         settings: &settings,
         roots: &policy::roots(&context.workspace),
+        memories: context.workspace.memories.as_deref(),
         kept: &context.grants.for_good(),
     });
     call.trail.judged(&judgement);

@@ -32,7 +32,8 @@ impl Standpoint {
     #[must_use]
     pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str) -> Explanation {
         let roots = self.workspace.as_ref().map(policy::roots).unwrap_or_default();
-        rules.judge(&Facts { tool, arguments, settings: &self.settings, roots: &roots, kept: &self.kept })
+        let memories = self.workspace.as_ref().and_then(|workspace| workspace.memories.as_deref());
+        rules.judge(&Facts { tool, arguments, settings: &self.settings, roots: &roots, memories, kept: &self.kept })
     }
 }
 

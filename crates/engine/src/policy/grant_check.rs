@@ -153,7 +153,14 @@ impl Check<'_> {
         let kept = [Grant::from(self.rule)];
         let roots: [&Path; 0] = [];
         let arguments = arguments.to_string();
-        let facts = Facts { tool: self.tool, arguments: &arguments, settings: &settings, roots: &roots, kept: &kept };
+        let facts = Facts {
+            tool: self.tool,
+            arguments: &arguments,
+            settings: &settings,
+            roots: &roots,
+            memories: None,
+            kept: &kept,
+        };
         match self.policy.judge(&facts).verdict {
             Verdict::Deny { reason } => unfit(
                 format!("the rules deny it, and no grant beats a denial: {reason}"),

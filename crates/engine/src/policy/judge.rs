@@ -50,6 +50,9 @@ pub struct Facts<'a> {
     pub settings: &'a SessionSettings,
     /// The absolute paths of the session's folders; commands that name paths in them stay inside.
     pub roots: &'a [&'a Path],
+    /// The absolute path of what all sessions share, if there is such a folder: commands may look there, and a tool that
+    /// writes there asks.
+    pub memories: Option<&'a Path>,
     /// The rules that were kept for good.
     pub kept: &'a [Grant],
 }
@@ -134,7 +137,9 @@ impl<'a> Call<'a> {
                 Some(command) => self.judge_command(command, arguments),
                 None => self.judge_whole(Some(Opinion::unknown("it names no command"))),
             },
-            Some(arguments) if self.facts.tool.effect == Effect::Write => self.judge_whole(files::check(arguments)),
+            Some(arguments) if self.facts.tool.effect == Effect::Write => {
+                self.judge_whole(files::check(arguments, self.facts.memories))
+            }
             Some(arguments) if self.facts.tool.effect == Effect::Read => self.judge_whole(files::reads(arguments)),
             Some(_) => self.judge_whole(None),
             None if matches!(self.facts.tool.effect, Effect::Write | Effect::Execute) => {
@@ -337,7 +342,8 @@ impl<'a> Call<'a> {
         if part.transparent {
             return Opinion::by_default(Verdict::Allow, "the command inside is judged in its place");
         }
-        if !(wanders && part.program() == "git") && reading::only_looks(part, self.facts.roots) {
+        let shown: Vec<&Path> = self.facts.roots.iter().copied().chain(self.facts.memories).collect();
+        if !(wanders && part.program() == "git") && reading::only_looks(part, &shown) {
             return Opinion::by_default(Verdict::Allow, "it only looks, inside the session's folders");
         }
         self.by_default()
@@ -458,7 +464,8 @@ mod tests {
         let verdict = |name: &str| {
             let parameters = Value::Object(Map::new());
             let tool = ToolSpec { name: name.to_owned(), description: String::new(), parameters, effect: Effect::Read };
-            let facts = Facts { tool: &tool, arguments: "{}", settings: &settings, roots: &[], kept: &[] };
+            let facts =
+                Facts { tool: &tool, arguments: "{}", settings: &settings, roots: &[], memories: None, kept: &[] };
             Policy::default().judge(&facts).verdict
         };
         assert_eq!(verdict("another_tool"), Verdict::Allow);

@@ -103,6 +103,7 @@ impl Actor {
             arguments: &args.to_string(),
             settings: &self.state.settings,
             roots: &policy::roots(&workspace),
+            memories: workspace.memories.as_deref(),
             kept: &shared.kept.now(),
         };
         match shared.config().policy.judge(&facts).verdict {

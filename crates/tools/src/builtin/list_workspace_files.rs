@@ -18,7 +18,7 @@ use crate::{
 
 pub(crate) const DESCRIPTION: &str = "Lists the files and folders of the workspace with their sizes. uploads/ holds the \
     user's files, outputs/ results, temp/ scratch files, skills/ instructions; /project is the user's folder where one \
-    is mounted. Hidden files are left out.";
+    is mounted, /memories what is remembered in all sessions. Hidden files are left out.";
 
 const DEFAULT_DEPTH: usize = 3;
 
@@ -49,15 +49,21 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     }
     let mut left = Left::default();
     let mut listing = Listing { lines: Vec::new(), max: job.limits.list_entries, full: false };
-    for place in job.jail.places(&start) {
+    let remembered = ToolPath::root(Place::Memories);
+    let remembers = start == ToolPath::root(Place::Own) && job.jail.root(Place::Memories).is_ok();
+    for place in job.jail.places(&start).into_iter().chain(remembers.then_some(remembered)) {
         // Of a project that nobody asked for in particular, the first level tells enough.
         let aside = place != start;
         let max_depth = args.depth.unwrap_or(if aside { 1 } else { DEFAULT_DEPTH });
-        if aside || place == ToolPath::root(Place::Project) {
+        if aside || place.place() != Place::Own && place.is_root() {
             listing.lines.push(format!("{place}/"));
         }
         let walk = Walk { max_depth, include_ignored: false, include_kept: true };
+        let shown = listing.lines.len();
         walk.run(job, &place, &mut left, &mut |found| Ok(listing.entry(found)))?;
+        if aside && place.place() == Place::Memories && listing.lines.len() == shown {
+            listing.lines.pop();
+        }
     }
     Ok(ToolOutput::ok(listing.render(&start, &left)))
 }

@@ -27,7 +27,8 @@ pub(crate) fn description(default_seconds: u64) -> String {
         "Runs a bash command in the workspace and returns its exit code, standard output and standard error. It has no \
          standard input and no terminal, is ended after timeout_s seconds (default {default_seconds}), and everything \
          it left running is ended with it. It starts in the workspace root, which holds uploads/, outputs/ and temp/; \
-         give directory to start elsewhere. Inside commands the user's project folder is $PROJECT. To read, write or \
+         give directory to start elsewhere. Inside commands the user's project folder is $PROJECT, and /memories is \
+         $MEMORIES, which they can only read. To read, write or \
          search files use the other tools."
     )
 }

@@ -19,8 +19,8 @@ use crate::{
 };
 
 pub(crate) const DESCRIPTION: &str = "Writes a whole text file, making it and its folders where they are missing and \
-    replacing what is there. Only uploads/, outputs/, temp/ and a writable /project can be written; results for the \
-    user belong in outputs/. To change a part of a file use edit_file.";
+    replacing what is there. Only uploads/, outputs/, temp/, /memories and a writable /project can be written; \
+    results for the user belong in outputs/, what later sessions should know in /memories. To change a part of a file use edit_file.";
 
 pub(crate) fn parameters() -> Value {
     super::object(

@@ -45,6 +45,9 @@ pub(crate) fn clean(
     if let Some(project) = &workspace.project {
         set("PROJECT", &project.path);
     }
+    if let Some(memories) = &workspace.memories {
+        set("MEMORIES", memories);
+    }
     let configured = configured.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let passed: Vec<(&str, &str)> = if client.is_empty() { configured.collect() } else { client.iter().collect() };
     let standing = standing.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -66,7 +69,7 @@ mod tests {
 
     #[test]
     fn what_is_configured_wins_and_what_loads_code_is_left_out() {
-        let workspace = Workspace { root: "/w".into(), project: None };
+        let workspace = Workspace { root: "/w".into(), project: None, memories: None };
         let configured = BTreeMap::from(
             [("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned())),
@@ -84,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_client_takes_the_place_of_what_is_configured() {
-        let workspace = Workspace { root: "/w".into(), project: None };
+        let workspace = Workspace { root: "/w".into(), project: None, memories: None };
         let configured =
             BTreeMap::from([("PATH".to_owned(), "/daemon".to_owned()), ("TZ".to_owned(), "UTC".to_owned())]);
         let client = ClientEnvironment::unjudged([("PATH".to_owned(), "/client".to_owned())]);

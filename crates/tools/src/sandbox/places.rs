@@ -82,7 +82,8 @@ pub(super) struct Places {
 
 /// What must be where it was when it was made or given.
 pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
-    [&workspace.root].into_iter().chain(workspace.project.as_ref().map(|project| &project.path)).cloned().collect()
+    let project = workspace.project.as_ref().map(|project| &project.path);
+    [&workspace.root].into_iter().chain(project).chain(&workspace.memories).cloned().collect()
 }
 
 /// What a command of this workspace may reach, with what the configuration adds.
@@ -92,6 +93,7 @@ pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf],
     places.read.extend(SYSTEM_SETTINGS.iter().map(|name| Path::new("/etc").join(name)));
     places.read.extend(read.iter().cloned());
     places.read.push(workspace.root.clone());
+    places.read.extend(workspace.memories.clone());
     places.write.extend(write.iter().cloned());
     places.write.extend(crate::workspace::WRITABLE.iter().map(|area| workspace.root.join(area)));
     // One mount for the whole workspace, so that a file can be moved from uploads/ to outputs/.
@@ -125,7 +127,11 @@ mod tests {
     use super::*;
 
     fn of(project: Option<Mount>) -> Places {
-        let workspace = Workspace { root: "/home/p/data/workspace/1".into(), project };
+        let workspace = Workspace {
+            root: "/home/p/data/workspace/1".into(),
+            project,
+            memories: Some("/home/p/data/memories".into()),
+        };
         let read = ["/tmp/tools".into(), "/home/p/.rustup".into()];
         places(&workspace, &read, &["/home/p/cache".into()], &["/home/p/data".into()])
     }
@@ -147,7 +153,8 @@ mod tests {
         let places = of(None);
         let home: Vec<_> =
             places.read.iter().filter(|path| path.starts_with("/home") || path.starts_with("/root")).collect();
-        assert_eq!(home, [Path::new("/home/p/.rustup"), Path::new("/home/p/data/workspace/1")]);
+        let own = ["/home/p/data/workspace/1", "/home/p/data/memories"].map(Path::new);
+        assert_eq!(home, [&[Path::new("/home/p/.rustup")], &own[..]].concat());
         assert!(
             !places
                 .read
@@ -160,6 +167,8 @@ mod tests {
     fn what_lies_below_a_fresh_folder_is_put_back() {
         let trees = of(None).trees;
         assert!(trees.contains(&Tree { path: "/tmp/tools".into(), writable: false }));
+        // What all sessions share lies in a hidden folder: it is seen there, and cannot be written.
+        assert!(trees.contains(&Tree { path: "/home/p/data/memories".into(), writable: false }));
         assert!(!trees.iter().any(|tree| tree.path == Path::new("/home/p/.rustup")));
     }
 }

@@ -36,15 +36,46 @@ pub struct WorkspaceFolders {
     base: PathBuf,
     /// What no session may see as its project.
     private: Vec<PathBuf>,
-    /// The base's real path, once it is known.
-    real_base: Arc<OnceLock<PathBuf>>,
+    /// What all sessions see as `/memories`.
+    memories: Option<PathBuf>,
+    /// The real paths of the base and of what all sessions share, once they are known.
+    real: Arc<OnceLock<Real>>,
+}
+
+#[derive(Debug, Clone)]
+struct Real {
+    base: PathBuf,
+    memories: Option<PathBuf>,
+}
+
+impl Real {
+    fn workspace(&self, session: SessionId, project: Option<Mount>) -> Workspace {
+        Workspace { root: self.base.join(session.to_string()), project, memories: self.memories.clone() }
+    }
 }
 
 impl WorkspaceFolders {
     /// Workspaces below `base`, which is made when the first is opened.
     #[must_use]
     pub fn new(base: PathBuf) -> Self {
-        Self { private: vec![base.clone()], base, real_base: Arc::default() }
+        Self { private: vec![base.clone()], base, memories: None, real: Arc::default() }
+    }
+
+    /// The same, with a folder that all sessions see as `/memories`. It is made with the first workspace.
+    #[must_use]
+    pub fn remembering(mut self, memories: PathBuf) -> Self {
+        self.private.push(memories.clone());
+        self.memories = Some(memories);
+        self
+    }
+
+    /// Makes the folders of all sessions where they are missing. Their real paths are what commands print and what the
+    /// jail knows again.
+    fn shared(base: &Path, memories: Option<&PathBuf>) -> Result<Real, WorkspaceError> {
+        let base = make_shared(base).map_err(|error| storage("make the folder of workspaces", error))?;
+        let memories = memories.map(|path| make_shared(path)).transpose();
+        let memories = memories.map_err(|error| storage("make the folder of memories", error))?;
+        Ok(Real { base, memories })
     }
 
     /// The same, with folders that no session may see as its project either.
@@ -72,24 +103,24 @@ impl WorkspaceFolders {
 
 impl Workspaces for WorkspaceFolders {
     fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
-        let private = self.private.clone();
+        let (private, memories) = (self.private.clone(), self.memories.clone());
         self.work("open the workspace", move |base| {
+            let Real { memories, .. } = Self::shared(base, memories.as_ref())?;
             let root = make(base, session).map_err(|error| storage("make the session's workspace", error))?;
             let project = project.map(|mount| check_mount(&private, mount)).transpose()?;
-            Ok(Workspace { root, project })
+            Ok(Workspace { root, project, memories })
         })
     }
 
     fn locate(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
-        if let (Some(base), None) = (self.real_base.get(), &project) {
-            return std::future::ready(Ok(Workspace { root: base.join(session.to_string()), project })).boxed();
+        if let (Some(real), None) = (self.real.get(), &project) {
+            return std::future::ready(Ok(real.workspace(session, project))).boxed();
         }
-        let (private, real_base) = (self.private.clone(), Arc::clone(&self.real_base));
+        let (private, known, memories) = (self.private.clone(), Arc::clone(&self.real), self.memories.clone());
         self.work("find the workspace", move |base| {
-            let real = make_base(base).map_err(|error| storage("make the folder of workspaces", error))?;
-            let root = real_base.get_or_init(|| real).join(session.to_string());
+            let found = Self::shared(base, memories.as_ref())?;
             let project = project.map(|mount| check_mount(&private, mount)).transpose()?;
-            Ok(Workspace { root, project })
+            Ok(known.get_or_init(|| found).workspace(session, project))
         })
     }
 
@@ -186,7 +217,7 @@ fn newest(job: &Job, limit: usize) -> Result<Vec<String>, crate::failure::Failur
 
 /// Makes a session's folders where they are missing, and returns its root.
 fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
-    let root = make_base(base)?.join(session.to_string());
+    let root = make_shared(base)?.join(session.to_string());
     match fs::DirBuilder::new().mode(0o700).create(&root) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -204,10 +235,10 @@ fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     Ok(root)
 }
 
-/// Makes the folder of all workspaces, and returns its real path, because commands print it and the jail knows it again.
-fn make_base(base: &Path) -> io::Result<PathBuf> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(base)?;
-    base.canonicalize()
+/// Makes a folder of all sessions, and returns its real path, because commands print it and the jail knows it again.
+fn make_shared(path: &Path) -> io::Result<PathBuf> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    path.canonicalize()
 }
 
 fn write_metadata(folder: &Dir, session: SessionId) -> io::Result<()> {

@@ -49,7 +49,8 @@ impl Jail {
     /// project, because commands print them.
     pub(crate) fn locate(&self, written: &str) -> Result<ToolPath, Failure> {
         let project = self.workspace.project.as_ref().map(|mount| mount.path.as_path());
-        let real = [(Some(self.workspace.root.as_path()), "./"), (project, "/project/")];
+        let memories = self.workspace.memories.as_deref();
+        let real = [(Some(self.workspace.root.as_path()), "./"), (project, "/project/"), (memories, "/memories/")];
         for (root, shown) in real {
             let below = root.and_then(Path::to_str).and_then(|root| written.strip_prefix(root));
             match below {
@@ -76,7 +77,7 @@ impl Jail {
         if metadata.is_dir() {
             return Err(Failure::path(format!("{path} is a folder; list_workspace_files shows what it holds")));
         }
-        if metadata.nlink() > 1 && path.place() == Place::Own {
+        if metadata.nlink() > 1 && path.place() != Place::Project {
             return Err(hard_link(path));
         }
         Ok(OpenFile { file, size: metadata.len() })
@@ -118,25 +119,30 @@ impl Jail {
                 own_root(&mount.path)
                     .map_err(|error| Failure::path(format!("the project folder cannot be opened: {error}")))
             }
+            Place::Memories => {
+                let memories = self.workspace.memories.as_deref();
+                let memories = memories.ok_or_else(|| Failure::path("nothing is kept across sessions here"))?;
+                own_root(memories).map_err(|error| Failure::tool(format!("/memories cannot be opened: {error}")))
+            }
         }
     }
 
     /// The folder that a path is resolved beneath when it is written, and the path below it: one of the writable
-    /// areas or the project, so that no link leads from a writable folder into one that is not.
+    /// areas, the project or what all sessions share, so that no link leads from a writable folder into one that is not.
     pub(super) fn writable_root<'p>(&self, path: &'p ToolPath) -> Result<(Dir, &'p Path), Failure> {
-        if path.place() == Place::Project {
-            if !self.project()?.writable {
-                return Err(Failure::path(format!(
-                    "{path} cannot be changed: the project is mounted read-only; write to outputs/ instead"
-                )));
-            }
-            return Ok((self.root(Place::Project)?, path.below_place()));
+        if path.place() == Place::Project && !self.project()?.writable {
+            return Err(Failure::path(format!(
+                "{path} cannot be changed: the project is mounted read-only; write to outputs/ instead"
+            )));
+        }
+        if path.place() != Place::Own {
+            return Ok((self.root(path.place())?, path.below_place()));
         }
         let (area, below) = path.rest().split_once('/').unwrap_or((path.rest(), "."));
         if !super::WRITABLE.contains(&area) {
             return Err(Failure::path(format!(
-                "{path} cannot be written: only uploads/, outputs/, temp/ and a writable /project can; write to \
-                 outputs/{} instead",
+                "{path} cannot be written: only uploads/, outputs/, temp/, /memories and a writable /project \
+                 can; write to outputs/{} instead",
                 path.name()
             )));
         }

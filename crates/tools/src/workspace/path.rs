@@ -1,7 +1,7 @@
 //! What a model wrote as a path, taken apart without touching the disk.
 //!
-//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/` and, where a folder is mounted, `/project`. A
-//! leading slash is optional, since that tree has its own root: `/uploads/a.txt` is `uploads/a.txt`. Everything else
+//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories` and, where a folder
+//! is mounted, `/project`. A leading slash is optional, since that tree has its own root: `/uploads/a.txt` is `uploads/a.txt`. Everything else
 //! that is absolute is refused, as is whatever has two meanings: `..`, `~`, backslashes, control characters.
 
 use std::path::Path;
@@ -11,13 +11,31 @@ use crate::{failure::Failure, text};
 const MAX_PATH: usize = 4096;
 const MAX_NAME: usize = 255;
 
-/// Which of the two real folders a path is in.
+/// Which of the real folders a path is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Place {
     /// The session's own tree.
     Own,
     /// The mounted project.
     Project,
+    /// What all sessions share.
+    Memories,
+}
+
+impl Place {
+    /// The name that paths in it begin with; none for the session's own tree.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Own => None,
+            Self::Project => Some("project"),
+            Self::Memories => Some("memories"),
+        }
+    }
+
+    /// The place, other than the session's own tree, that a first part names.
+    fn of(first: &str) -> Option<Self> {
+        [Self::Project, Self::Memories].into_iter().find(|place| place.name() == Some(first))
+    }
 }
 
 /// A path that names something in the workspace, if it is there at all. It has no `..`, no empty and no `.` parts.
@@ -50,12 +68,13 @@ impl ToolPath {
                 )));
             }
         }
+        let place = parts.first().and_then(|first| Place::of(first));
         match parts.split_first() {
-            Some((&"project", below)) => Ok(Self { place: Place::Project, rest: below.join("/") }),
+            Some((_, below)) if let Some(place) = place => Ok(Self { place, rest: below.join("/") }),
             Some((first, _)) if written.starts_with('/') && !super::AREAS.contains(first) => {
                 Err(Failure::path(format!(
-                    "{} is an absolute path outside the workspace; use a path below uploads/, outputs/, temp/, skills/ \
-                     or /project",
+                    "{} is an absolute path outside the workspace; use a path below uploads/, outputs/, temp/, \
+                     skills/, /memories or /project",
                     text::quoted(written)
                 )))
             }
@@ -119,11 +138,11 @@ impl ToolPath {
 
 impl std::fmt::Display for ToolPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.place, self.rest.is_empty()) {
-            (Place::Own, true) => f.write_str("."),
-            (Place::Own, false) => f.write_str(&self.rest),
-            (Place::Project, true) => f.write_str("/project"),
-            (Place::Project, false) => write!(f, "/project/{}", self.rest),
+        match (self.place.name(), self.rest.is_empty()) {
+            (None, true) => f.write_str("."),
+            (None, false) => f.write_str(&self.rest),
+            (Some(place), true) => write!(f, "/{place}"),
+            (Some(place), false) => write!(f, "/{place}/{}", self.rest),
         }
     }
 }
@@ -178,6 +197,10 @@ mod tests {
             ("/project", "/project"),
             ("project/src/main.rs", "/project/src/main.rs"),
             ("/project//src/./main.rs", "/project/src/main.rs"),
+            ("/memories", "/memories"),
+            ("memories/people/ada.md", "/memories/people/ada.md"),
+            ("./memories//./a.md", "/memories/a.md"),
+            ("memoriesx/a", "memoriesx/a"),
             ("uploads/...", "uploads/..."),
             ("uploads/..a", "uploads/..a"),
             ("uploads/a..", "uploads/a.."),
@@ -212,6 +235,7 @@ mod tests {
             Just("~".to_owned()),
             Just("\0".to_owned()),
             Just("project".to_owned()),
+            Just("memories".to_owned()),
             Just("uploads".to_owned()),
             Just("etc".to_owned()),
             Just(". ".to_owned()),

@@ -52,7 +52,8 @@ impl Bench {
         project: Project,
         adapt: impl FnOnce(&mut ToolboxConfig),
     ) -> Self {
-        let folders = WorkspaceFolders::new(outside.path().join("workspaces"));
+        let folders =
+            WorkspaceFolders::new(outside.path().join("workspaces")).remembering(outside.path().join("memories"));
         let session_id = SessionId::generate();
         let mount = (project != Project::None).then(|| {
             let path = outside.path().join("code");
@@ -84,13 +85,16 @@ impl Bench {
 
     /// The real path of a workspace path.
     pub(crate) fn real(&self, path: &str) -> PathBuf {
-        match path.strip_prefix("/project") {
-            Some(below) => {
-                let project = &self.workspace().project.as_ref().unwrap().path;
-                if below.is_empty() { project.clone() } else { project.join(below.trim_start_matches('/')) }
-            }
-            None => self.workspace().root.join(path),
+        let below = |root: &Path, below: &str| {
+            if below.is_empty() { root.to_path_buf() } else { root.join(below.trim_start_matches('/')) }
+        };
+        if let Some(rest) = path.strip_prefix("/project") {
+            return below(&self.workspace().project.as_ref().unwrap().path, rest);
         }
+        if let Some(rest) = path.strip_prefix("/memories") {
+            return below(self.workspace().memories.as_ref().unwrap(), rest);
+        }
+        self.workspace().root.join(path)
     }
 
     /// Puts a file there, with its folders.

@@ -29,7 +29,7 @@ async fn code_and_both_streams_come_back() {
         ("[ -t 0 ] || (: </dev/tty) 2>/dev/null || echo no terminal", "exit code 0\nstdout:\nno terminal"),
         ("printf 'a\\xffb'", "exit code 0\nstdout:\na\u{fffd}b"),
         ("yes | head -n 1", "exit code 0\nstdout:\ny"),
-        ("ls", "exit code 0\nstdout:\noutputs\nskills\ntemp\nuploads"),
+        ("ls", "exit code 0\nstdout:\nconversation_history\nlarge_tool_results\noutputs\nskills\ntemp\nuploads"),
         ("ls $PROJECT", "exit code 0\nstdout:\nhere.txt"),
         ("echo ${BASH_VERSION:+bash} $0", "exit code 0\nstdout:\nbash bash"),
     ] {
@@ -64,6 +64,7 @@ async fn the_environment_is_clean() {
         "GIT_TERMINAL_PROMPT",
         "HOME",
         "LANG",
+        "MEMORIES",
         "PAGER",
         "PATH",
         "PWD",

@@ -91,7 +91,7 @@ async fn code_and_both_streams_come_back() {
         ("kill -9 $$", "ended by signal 9|[no output]"),
         ("printf 'a\\xffb'", "exit code 0|stdout:\na\u{fffd}b"),
         ("yes | head -n 1", "exit code 0|stdout:\ny"),
-        ("ls", "exit code 0|stdout:\noutputs\nskills\ntemp\nuploads"),
+        ("ls", "exit code 0|stdout:\nconversation_history\nlarge_tool_results\noutputs\nskills\ntemp\nuploads"),
         ("ls $PROJECT", "exit code 0|stdout:\nhere.txt"),
         ("(echo late) & exec true", "exit code 0|stdout:\nlate"),
         ("cat <(echo piped)", "exit code 0|stdout:\npiped"),
@@ -159,6 +159,8 @@ async fn nothing_outside_is_changed_with(namespaces: bool) {
     bench.put("skills/s/SKILL.md", "skill");
     bench.put("large_tool_results/r.txt", "result");
     assert!(bench.allowed("cat large_tool_results/r.txt").await.contains("result"));
+    bench.put("/memories/m.md", "remembered");
+    assert!(bench.allowed("cat \"$MEMORIES/m.md\"").await.contains("remembered"));
     let secret = bench.secret();
     let shown = secret.display();
     let root = bench.workspace().root.display().to_string();
@@ -186,6 +188,10 @@ async fn nothing_outside_is_changed_with(namespaces: bool) {
         "mv large_tool_results temp/".to_owned(),
         "ln large_tool_results/r.txt outputs/r.txt".to_owned(),
         "echo x > conversation_history/new.md".to_owned(),
+        "echo x >> \"$MEMORIES/m.md\"".to_owned(),
+        "touch \"$MEMORIES/new.md\"".to_owned(),
+        "mv \"$MEMORIES/m.md\" temp/".to_owned(),
+        "ln \"$MEMORIES/m.md\" temp/m.md".to_owned(),
         "echo x > new-in-root".to_owned(),
         "mv uploads elsewhere".to_owned(),
         "echo x > /etc/agentd-test".to_owned(),
@@ -212,6 +218,7 @@ async fn nothing_outside_is_changed_with(namespaces: bool) {
     assert_eq!(bench.content("/project/main.c"), b"int main;");
     assert_eq!(bench.content("skills/s/SKILL.md"), b"skill");
     assert_eq!(bench.content("large_tool_results/r.txt"), b"result");
+    assert_eq!(bench.content("/memories/m.md"), b"remembered");
     assert_eq!(fs::metadata(bench.real("/project/main.c")).unwrap().permissions().mode() & 0o022, 0);
     assert!(!bench.outside.path().join("new").exists());
 }

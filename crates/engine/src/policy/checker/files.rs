@@ -1,5 +1,7 @@
 //! Tools that change files: some files are run by whoever opens the folder they lie in.
 
+use std::path::Path;
+
 use agentd_core::policy::Risk;
 use serde_json::{Map, Value};
 
@@ -82,15 +84,28 @@ const RUN_BY_FOLDERS: [(&str, &str); 3] = [(".github", "workflows"), (".github",
 const PATCH_KEYS: [&str; 3] = ["patch", "diff", "input"];
 
 /// What is known of a call of a tool that changes files.
-pub(in crate::policy) fn check(arguments: &Map<String, Value>) -> Option<Opinion> {
+pub(in crate::policy) fn check(arguments: &Map<String, Value>, memories: Option<&Path>) -> Option<Opinion> {
     let texts = |keys: &'static [&str]| {
         let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
         named.filter_map(|(_, value)| value.as_str())
     };
     let unnamed = texts(&PATCH_KEYS).any(|text| patched(text).next().is_none());
     let unnamed = unnamed.then(|| Opinion::asks(Risk::High, "it is a patch in which no file name can be found"));
-    let patched = arguments.values().filter_map(Value::as_str).flat_map(patched).filter_map(Named::check);
-    strictest(texts(&PATH_KEYS).filter_map(path).chain(patched).chain(unnamed))
+    let patched =
+        arguments.values().filter_map(Value::as_str).flat_map(patched).flat_map(|named| named.check(memories));
+    let named = texts(&PATH_KEYS).flat_map(|named| path(named).into_iter().chain(remembered(named, memories)));
+    strictest(named.chain(patched).chain(unnamed))
+}
+
+/// What is known of a path in the folder that all sessions share: what is written there is read by sessions to come, and
+/// who talked a model into it would talk to all of them. So no rule that allows a tool for its everyday work covers it.
+fn remembered(path: &str, memories: Option<&Path>) -> Option<Opinion> {
+    let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
+    let is_there = first == Some("memories") || memories.is_some_and(|memories| Path::new(path).starts_with(memories));
+    is_there.then(|| {
+        let shown = super::bash::shortened(path);
+        Opinion::asks(Risk::High, format!("{shown} is remembered in all sessions to come"))
+    })
 }
 
 /// What is known of a call of a tool that reads files.
@@ -110,14 +125,16 @@ enum Named<'t> {
 }
 
 impl Named<'_> {
-    fn check(self) -> Option<Opinion> {
-        match self {
-            Self::Path(named) => path(named),
+    fn check(self, memories: Option<&Path>) -> impl Iterator<Item = Opinion> {
+        let (found, remembered) = match self {
+            Self::Path(named) => (path(named), remembered(named, memories)),
             Self::Escaped(line) => {
                 let shown = super::bash::shortened(line);
-                Some(Opinion::asks(Risk::High, format!("{shown} names a file by escapes, which can spell any name")))
+                let rule = format!("{shown} names a file by escapes, which can spell any name");
+                (Some(Opinion::asks(Risk::High, rule)), None)
             }
-        }
+        };
+        found.into_iter().chain(remembered)
     }
 }
 

@@ -24,6 +24,8 @@ use serde_json::{Value, json};
 const ROOT: &str = "/data/workspace/s";
 /// The folder of the person that it sees.
 const PROJECT: &str = "/home/me/project";
+/// The folder that all sessions share.
+const MEMORIES: &str = "/data/memories";
 
 pub(crate) fn shipped() -> Policy {
     compiled(include_str!("../../../../../config/hitl_rules.yaml"))
@@ -44,7 +46,8 @@ pub(crate) fn granting(grants: &[&str]) -> SessionSettings {
 
 pub(crate) fn judge(policy: &Policy, tool: &ToolSpec, args: &Value, settings: &SessionSettings) -> Explanation {
     let roots = [Path::new(ROOT), Path::new(PROJECT)];
-    policy.judge(&Facts { tool, arguments: &args.to_string(), settings, roots: &roots, kept: &[] })
+    let memories = Some(Path::new(MEMORIES));
+    policy.judge(&Facts { tool, arguments: &args.to_string(), settings, roots: &roots, memories, kept: &[] })
 }
 
 pub(crate) fn run(policy: &Policy, command: &str, settings: &SessionSettings) -> Explanation {

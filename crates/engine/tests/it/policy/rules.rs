@@ -102,6 +102,7 @@ fn the_letters_of_json_hide_nothing() {
             arguments,
             settings: &settings,
             roots: &roots,
+            memories: None,
             kept: &[],
         }))
     };
@@ -367,4 +368,41 @@ fn upper_layers_replace_key_by_key() {
         "{global: {default_action: deny, risk_patterns: {high: {patterns: [b, c], reason: r}}}, tools: {t: {patterns: {high_risk: [], low_risk: [y]}, deny: [d]}, u: {network: true}}}",
     );
     assert_eq!(rules, expected);
+}
+
+#[test]
+fn what_is_remembered_is_read_freely_and_written_only_with_a_word_each_time() {
+    let policy = shipped();
+    let trusting =
+        SessionSettings { confirm_write: false, confirm_exec: false, ..granting(&["write_file", "apply_patch"]) };
+    let write = |path: &str| {
+        mark(&judge(&policy, &tool("write_file", Effect::Write), &json!({"path": path, "content": "x"}), &trusting))
+    };
+    for path in ["/memories/a.md", "memories/a.md", "./memories/a", ".//memories", "/memories", "/data/memories/a.md"] {
+        assert_eq!(write(path), "high", "{path}");
+    }
+    for path in ["outputs/memories/a.md", "/project/memories/a.md", "memories.md", "/data/memoriesx/a"] {
+        assert_eq!(write(path), "allow", "{path}");
+    }
+    let patch =
+        |text: &str| mark(&judge(&policy, &tool("apply_patch", Effect::Write), &json!({ "patch": text }), &trusting));
+    assert_eq!(patch("*** Begin Patch\n*** Add File: /memories/a.md\n+x\n*** End Patch"), "high");
+    assert_eq!(
+        patch("*** Begin Patch\n*** Update File: a\n*** Move to: memories/a\n@@\n-x\n+y\n*** End Patch"),
+        "high"
+    );
+    assert_eq!(patch("--- a/memories/a.md\n+++ b/memories/a.md\n@@ -1 +1 @@\n-x\n+y\n"), "high");
+    assert_eq!(patch("--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1 +1 @@\n-x\n+/memories/a\n"), "allow");
+    let cautious = SessionSettings::default();
+    for (command, expected) in [
+        ("cat /data/memories/a.md", "allow"),
+        ("grep -r tea /data/memories", "allow"),
+        ("echo x > /data/memories/a.md", "high"),
+        ("rm /data/memories/a.md", "high"),
+        ("cp a.md /data/memories/", "high"),
+    ] {
+        assert_eq!(mark(&run(&policy, command, &cautious)), expected, "{command}");
+    }
+    let read = judge(&policy, &tool("read_file", Effect::Read), &json!({"path": "/memories/a.md"}), &cautious);
+    assert_eq!(mark(&read), "allow");
 }

@@ -66,7 +66,11 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Record>> {
 }
 
 fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
-    bytes.push(u8::from(tree.place == Place::Project));
+    bytes.push(match tree.place {
+        Place::Own => 0,
+        Place::Project => 1,
+        Place::Memories => 2,
+    });
     put_bytes(bytes, tree.path.as_os_str().as_bytes());
     put_bytes(bytes, tree.unseen.as_deref().unwrap_or_default().as_bytes());
     put_length(bytes, tree.entries.len());
@@ -120,7 +124,12 @@ impl Reader<'_> {
     }
 
     fn tree(&mut self) -> Option<Tree> {
-        let place = if self.byte()? == 1 { Place::Project } else { Place::Own };
+        let place = match self.byte()? {
+            0 => Place::Own,
+            1 => Place::Project,
+            2 => Place::Memories,
+            _ => return None,
+        };
         let path = PathBuf::from(OsString::from_vec(self.bytes()?.to_vec()));
         let unseen = Some(String::from_utf8_lossy(self.bytes()?).into_owned()).filter(|why| !why.is_empty());
         let count = self.number()?;

@@ -97,11 +97,15 @@ impl Stamp {
 }
 
 impl Root {
-    /// The trees of a workspace that a session may change: its own, and a project that it may write to.
+    /// The trees of a workspace that a session may change: its own, a project that it may write to, and what all sessions
+    /// share.
     pub(super) fn all(workspace: &Workspace) -> io::Result<Vec<Self>> {
         let mut roots = vec![Self::open(Place::Own, &workspace.root)?];
         if let Some(mount) = workspace.project.as_ref().filter(|mount| mount.writable) {
             roots.push(Self::open(Place::Project, &mount.path)?);
+        }
+        if let Some(memories) = &workspace.memories {
+            roots.push(Self::open(Place::Memories, memories)?);
         }
         Ok(roots)
     }

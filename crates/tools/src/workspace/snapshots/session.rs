@@ -211,7 +211,11 @@ impl Kept {
     }
 
     fn look_again(&self, root: &Root, known: &Arc<Tree>, notes: &mut Vec<String>) -> io::Result<(Arc<Tree>, bool)> {
-        let place = if root.place == Place::Own { "the workspace" } else { "/project" };
+        let place = match root.place {
+            Place::Own => "the workspace",
+            Place::Project => "/project",
+            Place::Memories => "/memories",
+        };
         if let Some(why) = &known.unseen {
             // It does not become small again while a session goes on, and finding out costs more than all else.
             notes.push(format!("changes of {place} are not recorded, because {why}"));

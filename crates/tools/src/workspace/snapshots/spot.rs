@@ -4,9 +4,6 @@ use std::fmt::Write as _;
 
 use super::super::path::Place;
 
-/// The prefix of paths in the project.
-const PROJECT: &str = "/project/";
-
 /// One path: the tree that it is in, and its bytes below that tree's root.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Spot {
@@ -18,7 +15,7 @@ impl Spot {
     /// As it is written in changes: a backslash as two, bytes that are no plain text as `\xff`, a folder with a slash at
     /// its end.
     pub(super) fn shown(&self, is_folder: bool) -> String {
-        let mut shown = if self.place == Place::Project { PROJECT.to_owned() } else { String::new() };
+        let mut shown = self.place.name().map(|place| format!("/{place}/")).unwrap_or_default();
         for chunk in self.below.utf8_chunks() {
             for letter in chunk.valid().chars() {
                 match letter {
@@ -40,10 +37,10 @@ impl Spot {
 
     /// Reads what [`Self::shown`] wrote. None for what it never writes, such as a path that climbs.
     pub(super) fn read(shown: &str) -> Option<Self> {
-        let (place, rest) = match shown.strip_prefix(PROJECT) {
-            Some(rest) => (Place::Project, rest),
-            None => (Place::Own, shown),
-        };
+        let within =
+            |place: Place| Some((place, shown.strip_prefix('/')?.strip_prefix(place.name()?)?.strip_prefix('/')?));
+        let (place, rest) =
+            [Place::Project, Place::Memories].into_iter().find_map(within).unwrap_or((Place::Own, shown));
         let below = unescape(rest.strip_suffix('/').unwrap_or(rest))?;
         let sound = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
         below.split(|byte| *byte == b'/').all(sound).then_some(Self { place, below })
@@ -101,6 +98,7 @@ mod tests {
             (Place::Own, &b"outputs/a.txt"[..], "outputs/a.txt"),
             (Place::Own, b"project/a", "project/a"),
             (Place::Project, b"src/\xe6\x8a\xa5.rs", "/project/src/报.rs"),
+            (Place::Memories, b"a.md", "/memories/a.md"),
             (Place::Own, b"temp/a\\b\n\xff", "temp/a\\\\b\\x0a\\xff"),
         ] {
             let spot = Spot { place, below: below.to_vec() };
@@ -121,6 +119,9 @@ mod tests {
             "a/..",
             "a/./b",
             "/project/",
+            "/memories/",
+            "/memories",
+            "/memoriesx/a",
             "/project/../x",
             "a\\",
             "a\\x0",
