@@ -1,5 +1,7 @@
 //! What every [`Workspaces`] keeps to about the daemon's own texts; run against the real one and the fake.
 
+#![expect(clippy::unwrap_used, reason = "a suite fails by panicking")]
+
 use agentd_core::{
     error::ErrorKind,
     ids::SessionId,
