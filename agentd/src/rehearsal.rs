@@ -42,7 +42,8 @@ impl<'a> Rehearsal<'a> {
         Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
     }
 
-    /// Judges a decision again. It is judged by the arguments that the model had written, where the session stands now.
+    /// Judges a decision again. It is judged by the arguments that the model had written, where the session stands now;
+    /// where links led then, nobody knows any more.
     pub fn judge(&mut self, decision: &Decision, standpoint: &Standpoint) {
         let arguments = match &decision.args {
             Value::String(text) => text.clone(),
@@ -62,8 +63,8 @@ impl<'a> Rehearsal<'a> {
             }
         };
         let comparison = Comparison {
-            now: standpoint.judge(self.now, tool, &arguments),
-            then: standpoint.judge(self.then, tool, &arguments),
+            now: standpoint.judge(self.now, tool, &arguments, None),
+            then: standpoint.judge(self.then, tool, &arguments, None),
             call: PolicyCall { tool: decision.tool.clone(), arguments },
         };
         if comparison.changes() {
@@ -169,7 +170,7 @@ mod tests {
         let (now, then) = (denying("x"), denying("y"));
         let mut rehearsal = Rehearsal::new(&now, &then, &[]);
         let comparison = |number: usize| {
-            let said = Standpoint::default().judge(&now, &unknown_tool("t"), "{}");
+            let said = Standpoint::default().judge(&now, &unknown_tool("t"), "{}", None);
             let call = PolicyCall { tool: format!("t{number}"), arguments: "{}".to_owned() };
             Comparison { call, now: said.clone(), then: said }
         };

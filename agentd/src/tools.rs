@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentd_core::{
     ports::{ToolContext, Toolbox},
-    tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt, future::BoxFuture};
 
@@ -54,6 +54,10 @@ impl Toolbox for ConfiguredToolbox {
             Some(refusal) => async { Err(refusal) }.boxed(),
             None => self.inner.preview(context, call),
         }
+    }
+
+    fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
+        self.inner.follow(context, call)
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {

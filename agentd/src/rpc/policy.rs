@@ -25,7 +25,9 @@ impl Policy for Context {
         let tool = self.engine.tool(&call.tool).map_err(Refusal::from)?;
         let standpoint = self.standpoint(&request.session).await?;
         let policy = self.engine.policy();
-        let said = blocking(move || standpoint.judge(&policy, &tool, &call.arguments)).await?;
+        let followed = self.engine.follow(&standpoint, &tool, &call.arguments).await;
+        let judged = move || standpoint.judge(&policy, &tool, &call.arguments, followed.as_ref());
+        let said = blocking(judged).await?;
         Ok(Response::new((&said).into()))
     }
 
@@ -40,10 +42,14 @@ impl Policy for Context {
         let tools = tools.map_err(Refusal::from)?;
         let standpoint = self.standpoint(&request.session).await?;
         let policy = self.engine.policy();
+        let mut led = Vec::with_capacity(calls.len());
+        for (call, tool) in calls.iter().zip(&tools) {
+            led.push(self.engine.follow(&standpoint, tool, &call.arguments).await);
+        }
         let comparisons = blocking(move || {
-            let judged = calls.into_iter().zip(&tools).map(|(call, tool)| Comparison {
-                now: standpoint.judge(&policy, tool, &call.arguments),
-                then: standpoint.judge(&tried, tool, &call.arguments),
+            let judged = calls.into_iter().zip(&tools).zip(&led).map(|((call, tool), followed)| Comparison {
+                now: standpoint.judge(&policy, tool, &call.arguments, followed.as_ref()),
+                then: standpoint.judge(&tried, tool, &call.arguments, followed.as_ref()),
                 call,
             });
             judged.map(|comparison| (&comparison).into()).collect()

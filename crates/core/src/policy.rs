@@ -59,6 +59,27 @@ impl Verdict {
             Self::Deny { .. } => Risk::Critical,
         }
     }
+
+    /// How strict it is, whatever its reason: greater is stricter.
+    #[must_use]
+    pub fn strictness(&self) -> (u8, Risk) {
+        let kind = match self {
+            Self::Allow => 0,
+            Self::Ask { .. } => 1,
+            Self::Deny { .. } => 2,
+        };
+        (kind, self.risk())
+    }
+
+    /// The same verdict for another reason, made of its own.
+    #[must_use]
+    pub fn because(self, make: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Allow => Self::Allow,
+            Self::Ask { risk, reason } => Self::Ask { risk, reason: make(reason) },
+            Self::Deny { reason } => Self::Deny { reason: make(reason) },
+        }
+    }
 }
 
 /// Which layer of the rules decided.
@@ -113,6 +134,10 @@ pub struct Explanation {
     /// The kept rules that let it run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted_by: Vec<String>,
+    /// The path that the call would read, where the one that it names leads there through a link. Then it was judged
+    /// under both names, and this is the stricter verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leads_to: Option<String>,
 }
 
 /// What is said of one part of a compound command.

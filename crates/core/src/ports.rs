@@ -17,7 +17,7 @@ use crate::{
     item::Item,
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     session::{Mount, SessionSettings, SessionSummary, StoredSession},
-    tool::{FileChange, ToolCall, ToolOutput, ToolSpec},
+    tool::{FileChange, Followed, ToolCall, ToolOutput, ToolSpec},
     undo::Undone,
 };
 
@@ -86,6 +86,13 @@ pub trait Toolbox: Send + Sync {
     /// looked at to record its changes. None where it can change anything, as a command can.
     fn changes(&self, _: &ToolContext, _: &ToolCall) -> Option<Vec<String>> {
         None
+    }
+
+    /// The form of a call that names what it would read, where a link stands between the path that it names and that.
+    /// None where no link is in the way, and where nobody can tell: such a call runs as it is written, and reads
+    /// nothing through a link. Nor does any call change a file through one; nothing is said of those here.
+    fn follow<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
+        Box::pin(std::future::ready(None))
     }
 
     /// Runs the call. Failures are outputs; this cannot fail otherwise.

@@ -45,6 +45,23 @@ pub struct ToolCall {
     pub arguments: String,
 }
 
+/// A call that reads through a link, as it would be written without: both forms are judged, and this one runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// The arguments, with the path that the link leads to.
+    pub arguments: String,
+    /// The path that the call names.
+    pub path: String,
+    /// Where it leads.
+    pub leads_to: String,
+}
+
+impl std::fmt::Display for Followed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} leads to {} through a link", self.path, self.leads_to)
+    }
+}
+
 /// The outcome of a call, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {

@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 
 use agentd_core::{
     ports::{ToolContext, Toolbox},
-    tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use jiff::tz::TimeZone;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -175,6 +176,28 @@ impl BuiltinToolbox {
         }
     }
 
+    /// The call with the path that its own leads to, if that is another.
+    async fn followed(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<Followed>, Failure> {
+        const PATH: &str = "path";
+        let tool = self.find(call)?;
+        match tool {
+            Builtin::FindFiles | Builtin::Grep | Builtin::ListWorkspaceFiles | Builtin::ReadFile => {}
+            Builtin::ApplyPatch | Builtin::EditFile | Builtin::Now | Builtin::RunBashCommand | Builtin::WriteFile => {
+                return Ok(None);
+            }
+        }
+        let mut arguments: Map<String, Value> = self.read(tool, call)?;
+        let Some(written) = arguments.get(PATH).and_then(Value::as_str) else { return Ok(None) };
+        let path = Jail::new(Arc::clone(&context.workspace)).locate(written)?;
+        let real = self.work(context, path.clone(), |job, path| job.jail.follow(&path)).await?;
+        if real == path {
+            return Ok(None);
+        }
+        arguments.insert(PATH.to_owned(), real.written().into());
+        let arguments = Value::Object(arguments).to_string();
+        Ok(Some(Followed { arguments, path: path.to_string(), leads_to: real.to_string() }))
+    }
+
     fn find(&self, call: &ToolCall) -> Result<Builtin, Failure> {
         Builtin::of(&call.name).ok_or_else(|| {
             let names = || self.specs.iter().map(|spec| spec.name.as_str());
@@ -268,6 +291,14 @@ impl Toolbox for BuiltinToolbox {
                 Ok(shown) => Ok(shown.map(text::without_nul)),
                 Err(failure) => Err(fit_for_models(failure.into())),
             }
+        }
+        .boxed()
+    }
+
+    fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
+        async move {
+            let followed = AssertUnwindSafe(self.followed(context, call)).catch_unwind().await;
+            followed.ok().and_then(Result::ok).flatten()
         }
         .boxed()
     }

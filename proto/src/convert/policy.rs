@@ -53,6 +53,7 @@ impl From<&Explanation> for v1::Explanation {
             parts: parts.collect(),
             grants: said.grants.clone(),
             granted_by: said.granted_by.clone(),
+            leads_to: said.leads_to.clone(),
         }
     }
 }
@@ -70,6 +71,7 @@ impl TryFrom<v1::Explanation> for Explanation {
             parts: all(said.parts)?,
             grants: said.grants,
             granted_by: said.granted_by,
+            leads_to: said.leads_to,
         })
     }
 }

@@ -9,7 +9,7 @@
 //! - [`files`]: what sessions see besides their own files.
 //! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them.
 //! - [`audit`]: what was asked, decided and done.
-//! - [`policy`]: the rules of what may run: enforced, explained, tried, read again.
+//! - [`policy`]: the rules of what may run: enforced, explained, tried, read again. [`links`]: under every name of a file.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
 mod audit;
@@ -23,6 +23,7 @@ mod files;
 mod grants;
 mod interrupts;
 mod life;
+mod links;
 mod policy;
 mod readers;
 mod run;

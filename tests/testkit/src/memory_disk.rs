@@ -20,6 +20,8 @@ type Files = BTreeMap<String, String>;
 #[derive(Debug, Default)]
 pub struct MemoryDisk {
     files: Mutex<Files>,
+    /// Where links lead.
+    links: Mutex<Files>,
     before: Mutex<BTreeMap<CallId, Files>>,
 }
 
@@ -45,6 +47,18 @@ impl MemoryDisk {
     #[must_use]
     pub fn read(&self, path: &str) -> String {
         self.files().get(path).cloned().unwrap_or_default()
+    }
+
+    /// Makes a path a link to another, in place of the one that it was.
+    pub fn link(&self, path: &str, leads_to: &str) {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.insert(path.to_owned(), leads_to.to_owned());
+    }
+
+    /// Where a path leads, if it is a link.
+    #[must_use]
+    pub fn leads_to(&self, path: &str) -> Option<String> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }
 
     fn changes_since(&self, before: &Files) -> Changes {

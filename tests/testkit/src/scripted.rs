@@ -19,7 +19,7 @@ use agentd_core::{
     model::{Finish, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     ports::{Clock, KeptArea, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
-    tool::{Effect, FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{Effect, FileChange, FileChangeKind, Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -186,6 +186,15 @@ impl ScriptedTools {
         }
     }
 
+    /// `look` at a link of the disk.
+    fn followed(&self, call: &ToolCall) -> Option<Followed> {
+        let mut arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+        let path = arguments["path"].as_str().filter(|_| call.name == "look")?.to_owned();
+        let leads_to = self.disk.leads_to(&path)?;
+        arguments["path"] = leads_to.clone().into();
+        Some(Followed { arguments: arguments.to_string(), path, leads_to })
+    }
+
     /// What is in the file that the call would write, as a diff tells it.
     fn replaced(&self, call: &ToolCall) -> String {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
@@ -253,10 +262,17 @@ impl Toolbox for ScriptedTools {
         let bad = call.arguments.contains("impossible");
         let outcome = if bad {
             Err(ToolOutput::error(ToolErrorCode::InvalidArgs, "that is impossible"))
+        } else if self.followed(call).is_some() {
+            // There is nothing to show of what only reads.
+            Ok(None)
         } else {
             Ok(Some(format!("{}+ {}", self.replaced(call), call.arguments)))
         };
         std::future::ready(outcome).boxed()
+    }
+
+    fn follow<'a>(&'a self, _: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
+        std::future::ready(self.followed(call)).boxed()
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {

@@ -72,6 +72,9 @@ fn print(call: &PolicyCall, said: &Explanation) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     let mut line = |name: &str, value: &str| writeln!(out, "{name:<9}{}", sanitize::clean_line(value));
     line("call", &call::shown(call))?;
+    if let Some(path) = &said.leads_to {
+        line("leads to", path)?;
+    }
     line("verdict", &in_words(&said.verdict))?;
     if let Verdict::Ask { reason, .. } | Verdict::Deny { reason } = &said.verdict
         && *reason != said.rule

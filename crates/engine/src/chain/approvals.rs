@@ -1,5 +1,8 @@
 //! Nothing that changes or runs anything does so without a verdict, and where the verdict is to ask, a person
 //! decides. Fails closed.
+//!
+//! A call that reads through a link is judged in two forms, as it is written and with the name that the link leads to,
+//! and what runs is the second. The tool follows no link, so that what it opens is what was judged and shown.
 
 use agentd_core::{
     audit::DecidedBy,
@@ -7,7 +10,7 @@ use agentd_core::{
     interrupt::{Answer, Ask},
     policy::{Explanation, Verdict},
     session::SessionSettings,
-    tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -33,25 +36,26 @@ impl Link for Approvals {
                 // The toolbox knows best how to say that it has no such tool.
                 return next.run(call).await;
             };
-            let judgement = judge(call, tool);
+            let followed = followed(call).await?;
+            let judgement = judge(call, tool, followed.as_ref());
             let verdict = judgement.verdict.clone();
             match (verdict, context.answered.get(&call.call.call_id)) {
                 (Verdict::Deny { reason }, _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 // What a person said of this call stands, also where a rule that was kept since would let it run.
                 (_, Some(answered)) => {
                     call.trail.answer(answered);
-                    obey(call, next, tool, answered.clone()).await
+                    obey(call, next, tool, followed, answered.clone()).await
                 }
-                (Verdict::Allow, None) => next.run(call).await,
+                (Verdict::Allow, None) => run(call, next, followed).await,
                 (Verdict::Ask { reason, .. }, None) => match context.on_interrupt {
-                    OnInterrupt::Approve => next.run(call).await,
+                    OnInterrupt::Approve => run(call, next, followed).await,
                     OnInterrupt::Deny => Ok(refuse(&format!("this run asks nobody, and {reason}"))),
                     OnInterrupt::Fail => Err(Stop::Refused(Denial {
                         call_id: call.call.call_id.clone(),
                         tool: tool.name.clone(),
                         reason,
                     })),
-                    OnInterrupt::Wait => ask(call, next, tool, judgement).await,
+                    OnInterrupt::Wait => ask(call, next, tool, followed, judgement).await,
                 },
             }
         }
@@ -59,13 +63,38 @@ impl Link for Approvals {
     }
 }
 
+/// The form of the call without the link that it reads through, if it does.
+async fn followed(call: &Invocation<'_>) -> Result<Option<Followed>, Stop> {
+    let context = call.context;
+    let tool_context = context.tool_context(call.call);
+    context.or_cancelled(context.toolbox.follow(&tool_context, call.call)).await
+}
+
+/// Lets the call run, in the form that leads through no link.
+async fn run<'a>(call: &'a Invocation<'a>, next: Next<'a>, followed: Option<Followed>) -> Result<ToolOutput, Stop> {
+    let Some(Followed { arguments, .. }) = followed else { return next.run(call).await };
+    let real = ToolCall { arguments, ..call.call.clone() };
+    next.run(&Invocation { call: &real, ..*call }).await
+}
+
+/// What the call would do, for a person: of one that reads, where it leads.
+async fn preview(
+    call: &Invocation<'_>,
+    followed: Option<&Followed>,
+) -> Result<Result<Option<String>, ToolOutput>, Stop> {
+    let context = call.context;
+    let preview = context.or_cancelled(context.chain.preview(call)).await?;
+    Ok(preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string))))
+}
+
 /// What the rules say of the call as it stands, with what people allow now; also for the audit log.
-fn judge(call: &Invocation<'_>, tool: &ToolSpec) -> Explanation {
+fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) -> Explanation {
     let context = call.context;
     let settings = SessionSettings { grants: context.grants.of_session(), ..context.settings.clone() };
     let judgement = context.policy.judge(&Facts {
         tool,
         arguments: &call.call.arguments,
+        followed,
         settings: &settings,
         roots: &policy::roots(&context.workspace),
         memories: context.workspace.memories.as_deref(),
@@ -80,10 +109,10 @@ async fn ask<'a>(
     call: &'a Invocation<'a>,
     next: Next<'a>,
     tool: &'a ToolSpec,
+    followed: Option<Followed>,
     judgement: Explanation,
 ) -> Result<ToolOutput, Stop> {
-    let context = call.context;
-    let preview = match context.or_cancelled(context.chain.preview(call)).await? {
+    let preview = match preview(call, followed.as_ref()).await? {
         Ok(preview) => preview,
         // It would fail for certain: nobody needs to be asked.
         Err(output) => return Ok(output),
@@ -104,7 +133,7 @@ async fn ask<'a>(
         grants,
     };
     let answered = call.ask(ask).await?;
-    obey(call, next, tool, answered).await
+    obey(call, next, tool, followed, answered).await
 }
 
 /// Does what the person says, if it is still about what they were shown.
@@ -112,14 +141,15 @@ async fn obey<'a>(
     call: &'a Invocation<'a>,
     next: Next<'a>,
     tool: &ToolSpec,
+    followed: Option<Followed>,
     answered: Answered,
 ) -> Result<ToolOutput, Stop> {
     let lets_run = matches!(answered.answer, Answer::Approve | Answer::Always { .. } | Answer::Edit { .. });
-    if lets_run && let Some(output) = no_longer_as_shown(call, tool, &answered).await? {
+    if lets_run && let Some(output) = no_longer_as_shown(call, tool, followed.as_ref(), &answered).await? {
         return Ok(output);
     }
     match answered.answer {
-        Answer::Approve | Answer::Always { .. } => run_approved(call, next, tool).await,
+        Answer::Approve | Answer::Always { .. } => run_approved(call, next, tool, followed).await,
         Answer::Edit { args } => run_edited(call, next, tool, args).await,
         Answer::Reject { reason } => Ok(refuse(reason.as_deref().unwrap_or("the person gave no reason"))),
         // The session refuses an answer that does not fit; if one gets here all the same, the gate stays shut.
@@ -133,6 +163,7 @@ async fn obey<'a>(
 async fn no_longer_as_shown(
     call: &Invocation<'_>,
     tool: &ToolSpec,
+    followed: Option<&Followed>,
     answered: &Answered,
 ) -> Result<Option<ToolOutput>, Stop> {
     let shown = match (answered.asked.as_deref(), &answered.by) {
@@ -142,7 +173,7 @@ async fn no_longer_as_shown(
         _ => None,
     };
     let context = call.context;
-    let would = context.or_cancelled(context.chain.preview(call)).await?;
+    let would = preview(call, followed).await?;
     if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
         return Ok(None);
     }
@@ -165,13 +196,18 @@ async fn no_longer_as_shown(
 }
 
 /// Runs what was approved, unless the rules deny it by now: they may have changed while the question waited.
-async fn run_approved<'a>(call: &'a Invocation<'a>, next: Next<'a>, tool: &ToolSpec) -> Result<ToolOutput, Stop> {
-    if let Verdict::Deny { reason } = judge(call, tool).verdict {
+async fn run_approved<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &ToolSpec,
+    followed: Option<Followed>,
+) -> Result<ToolOutput, Stop> {
+    if let Verdict::Deny { reason } = judge(call, tool, followed.as_ref()).verdict {
         let message = format!("{} was approved, but the rules deny it by now: {reason}; it did not run", tool.name);
         call.context.recorder.fact(EventKind::Warning { code: "approval_denied".to_owned(), message }).await?;
         return Ok(refuse(&format!("the person approved it, but the rules deny it by now: {reason}")));
     }
-    next.run(call).await
+    run(call, next, followed).await
 }
 
 /// Runs the call with the person's arguments, and tells the model that they are not its own.
@@ -186,12 +222,13 @@ async fn run_edited<'a>(
 ) -> Result<ToolOutput, Stop> {
     let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
     let invocation = Invocation { call: &edited, ..*call };
-    if let Verdict::Deny { reason } = judge(&invocation, tool).verdict {
+    let followed = followed(&invocation).await?;
+    if let Verdict::Deny { reason } = judge(&invocation, tool, followed.as_ref()).verdict {
         let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
         call.context.recorder.fact(EventKind::Warning { code: "edit_denied".to_owned(), message }).await?;
         return Ok(refuse(&format!("the person changed the arguments to {args}, and the rules deny that: {reason}")));
     }
-    let mut output = next.run(&invocation).await?;
+    let mut output = run(&invocation, next, followed).await?;
     output.text = format!("The person changed the arguments to {args} before it ran.\n{}", output.text);
     Ok(output)
 }

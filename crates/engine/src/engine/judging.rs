@@ -5,13 +5,14 @@ use std::sync::Arc;
 use agentd_core::{
     error::ErrorKind,
     grant::Grant,
-    ids::SessionId,
+    ids::{CallId, SessionId, TurnId},
     policy::Explanation,
-    ports::Workspace,
+    ports::{ToolContext, Workspace},
     session::SessionSettings,
-    tool::{Effect, ToolSpec},
+    tool::{Effect, Followed, ToolCall, ToolSpec},
 };
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::Engine;
 use crate::{
@@ -23,17 +24,19 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct Standpoint {
     settings: SessionSettings,
-    workspace: Option<Workspace>,
+    workspace: Option<Arc<Workspace>>,
     kept: Arc<[Grant]>,
 }
 
 impl Standpoint {
-    /// What a policy says of a call.
+    /// What a policy says of a call. Of one that reads through a link it says it of both names, where
+    /// [`Engine::follow`] has found the second.
     #[must_use]
-    pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str) -> Explanation {
-        let roots = self.workspace.as_ref().map(policy::roots).unwrap_or_default();
+    pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str, followed: Option<&Followed>) -> Explanation {
+        let roots = self.workspace.as_deref().map(policy::roots).unwrap_or_default();
         let memories = self.workspace.as_ref().and_then(|workspace| workspace.memories.as_deref());
-        rules.judge(&Facts { tool, arguments, settings: &self.settings, roots: &roots, memories, kept: &self.kept })
+        let settings = &self.settings;
+        rules.judge(&Facts { tool, arguments, followed, settings, roots: &roots, memories, kept: &self.kept })
     }
 }
 
@@ -61,13 +64,30 @@ impl Engine {
         // Nothing is made for it: whoever asks only wants to know. Where the project is gone no rule reaches into it, and
         // what the session is set to and what it was granted hold all the same.
         let workspace = match self.shared.parts.workspaces.locate(id, settings.project.clone()).await {
-            Ok(workspace) => Some(workspace),
+            Ok(workspace) => Some(Arc::new(workspace)),
             Err(error) => {
                 tracing::debug!(session = %id, "calls are judged without the session's folders: {error}");
                 None
             }
         };
         Ok(Standpoint { settings, workspace, kept })
+    }
+
+    /// The form of a call that names what it would read, where a path in it leads through a link as the files stand now.
+    /// None from a standpoint without folders.
+    pub async fn follow(&self, at: &Standpoint, tool: &ToolSpec, arguments: &str) -> Option<Followed> {
+        let call_id = CallId::generate();
+        let call = ToolCall { call_id: call_id.clone(), name: tool.name.clone(), arguments: arguments.to_owned() };
+        let context = ToolContext {
+            session_id: SessionId::generate(),
+            turn_id: TurnId::generate(),
+            call_id,
+            workspace: at.workspace.clone()?,
+            environment: Arc::default(),
+            now: self.shared.parts.clock.now(),
+            cancel: CancellationToken::new(),
+        };
+        self.shared.parts.toolbox.follow(&context, &call).await
     }
 
     /// A tool by its name.

@@ -156,6 +156,7 @@ impl Check<'_> {
         let facts = Facts {
             tool: self.tool,
             arguments: &arguments,
+            followed: None,
             settings: &settings,
             roots: &roots,
             memories: None,

@@ -10,7 +10,7 @@ use agentd_core::{
     policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
     ports::Workspace,
     session::SessionSettings,
-    tool::{Effect, ToolSpec},
+    tool::{Effect, Followed, ToolSpec},
 };
 use serde_json::{Map, Value};
 
@@ -46,6 +46,8 @@ pub struct Facts<'a> {
     pub tool: &'a ToolSpec,
     /// The arguments, as the model wrote them.
     pub arguments: &'a str,
+    /// The same call without the link that a path in it leads through, where there is one and it is known.
+    pub followed: Option<&'a Followed>,
     /// The session's settings, with its own kept rules.
     pub settings: &'a SessionSettings,
     /// The absolute paths of the session's folders; commands that name paths in them stay inside.
@@ -77,9 +79,23 @@ impl Policy {
         &self.rules
     }
 
-    /// The verdict on one call, with its reasons. A check that fails denies.
+    /// The verdict on one call, with its reasons. A check that fails denies. Of a call that reads through a link the
+    /// stricter of two: on the name that was written, and on the one that it leads to.
     #[must_use]
     pub fn judge(&self, facts: &Facts<'_>) -> Explanation {
+        let written = self.judge_form(facts);
+        let Some(followed) = facts.followed else { return written };
+        let real = self.judge_form(&Facts { arguments: &followed.arguments, followed: None, ..*facts });
+        let leads_to = Some(followed.leads_to.clone());
+        if real.verdict.strictness() > written.verdict.strictness() {
+            let verdict = real.verdict.because(|reason| format!("{followed}, and {reason}"));
+            Explanation { verdict, leads_to, ..real }
+        } else {
+            Explanation { leads_to, ..written }
+        }
+    }
+
+    fn judge_form(&self, facts: &Facts<'_>) -> Explanation {
         catch_unwind(AssertUnwindSafe(|| Call::read(&self.rules, facts).judge())).unwrap_or_else(|_| {
             let reason = "a check failed on it".to_owned();
             Explanation {
@@ -90,6 +106,7 @@ impl Policy {
                 parts: Vec::new(),
                 grants: Vec::new(),
                 granted_by: Vec::new(),
+                leads_to: None,
             }
         })
     }
@@ -392,6 +409,7 @@ impl<'a> Call<'a> {
             parts: parts.into_iter().map(|(part, _)| part).collect(),
             grants,
             granted_by,
+            leads_to: None,
         }
     }
 }
@@ -464,8 +482,15 @@ mod tests {
         let verdict = |name: &str| {
             let parameters = Value::Object(Map::new());
             let tool = ToolSpec { name: name.to_owned(), description: String::new(), parameters, effect: Effect::Read };
-            let facts =
-                Facts { tool: &tool, arguments: "{}", settings: &settings, roots: &[], memories: None, kept: &[] };
+            let facts = Facts {
+                tool: &tool,
+                arguments: "{}",
+                followed: None,
+                settings: &settings,
+                roots: &[],
+                memories: None,
+                kept: &[],
+            };
             Policy::default().judge(&facts).verdict
         };
         assert_eq!(verdict("another_tool"), Verdict::Allow);

@@ -38,12 +38,7 @@ impl Opinion {
 pub(crate) fn strictest(opinions: impl IntoIterator<Item = Opinion>) -> Option<Opinion> {
     opinions.into_iter().reduce(|best, next| {
         let dynamic = best.dynamic || next.dynamic;
-        let rank = |opinion: &Opinion| match &opinion.verdict {
-            Verdict::Allow => (0, Risk::Low),
-            Verdict::Ask { risk, .. } => (1, *risk),
-            Verdict::Deny { .. } => (2, Risk::Critical),
-        };
-        let winner = if rank(&next) > rank(&best) { next } else { best };
+        let winner = if next.verdict.strictness() > best.verdict.strictness() { next } else { best };
         Opinion { dynamic, ..winner }
     })
 }

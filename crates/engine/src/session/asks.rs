@@ -101,6 +101,8 @@ impl Actor {
         let facts = Facts {
             tool,
             arguments: &args.to_string(),
+            // Where links lead is for the gate to find out.
+            followed: None,
             settings: &self.state.settings,
             roots: &policy::roots(&workspace),
             memories: workspace.memories.as_deref(),

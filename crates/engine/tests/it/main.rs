@@ -7,6 +7,7 @@ mod audit;
 mod crash;
 mod edges;
 mod grants;
+mod links;
 mod policy;
 mod readers;
 mod shown;

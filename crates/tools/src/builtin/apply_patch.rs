@@ -173,7 +173,6 @@ impl Plan<'_> {
     }
 
     fn delete(&mut self, path: ToolPath, target: Target, hunks: Option<&[Hunk]>) -> Result<(), Failure> {
-        target.check_removable()?;
         let before = self.content(&path, &target)?.to_vec();
         if let Some(hunks) = hunks {
             let document = target.document(self.job.limits.write_bytes)?;
@@ -222,7 +221,6 @@ impl Plan<'_> {
     }
 
     fn move_to(&mut self, path: ToolPath, target: Target, hunks: &[Hunk], to: ToolPath) -> Result<(), Failure> {
-        target.check_removable()?;
         if path == to {
             return Err(Failure::arguments(format!("the patch moves {path} to itself; nothing was changed")));
         }

@@ -1,8 +1,9 @@
 //! Opens what a path names, and nothing else.
 //!
-//! Each call opens the workspace root afresh and resolves the whole path beneath it in one step of the kernel, so
-//! that neither a symlink nor a rename under way can lead outside. What was opened is then looked at, not its name:
-//! only regular files and folders pass.
+//! Each call opens the workspace root afresh and resolves the whole path beneath it in one step of the kernel, and
+//! through no link: what is opened is what was named, since the rules have judged the name, and neither a link nor a
+//! rename under way can lead outside. Where a path leads through links, [`Jail::follow`] says beforehand, and what it
+//! says is named then. What was opened is looked at, not its name: only regular files and folders pass.
 //!
 //! Hard links cannot be told from the file they share. In the session's own tree nothing needs them, so they are
 //! refused there; in a project they can be read, because package managers make them, but never written. The count
@@ -19,10 +20,11 @@ use std::{
 
 use agentd_core::{ports::Workspace, session::Mount};
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
-use nix::fcntl::OFlag;
+use nix::{errno::Errno, fcntl::OFlag};
+use rustix::fs::OFlags;
 
 use super::{
-    exact,
+    exact, links,
     path::{Place, ToolPath},
 };
 use crate::{failure::Failure, text};
@@ -71,6 +73,19 @@ impl Jail {
         places
     }
 
+    /// Where a path leads: the path itself, or another where links in the same tree are on the way. What is not there
+    /// is no link. Nothing holds it there: whoever opens it opens that name, and no link in its place.
+    ///
+    /// # Errors
+    /// `E_PATH` for a link that leads out, in a circle, or to what no call can name.
+    pub(crate) fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
+        let root = self.root(path.place())?;
+        let real = links::follow(&root, path.below_place()).map_err(|error| self.told(path, &error))?;
+        ToolPath::found(path.place(), &real).ok_or_else(|| {
+            Failure::path(format!("{path} leads through a link to a name that is no plain text, which is not followed"))
+        })
+    }
+
     /// Opens a regular file for reading.
     pub(crate) fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
         let (file, metadata) = self.open(path)?;
@@ -81,6 +96,18 @@ impl Jail {
             return Err(hard_link(path));
         }
         Ok(OpenFile { file, size: metadata.len() })
+    }
+
+    /// A file that tells how to go on and may well not be there, such as an ignore file; it may be a link in the tree.
+    pub(crate) fn open_if_there(&self, path: &ToolPath) -> Option<fs::File> {
+        let root = self.root(path.place()).ok()?;
+        let file = match open_exact(&root, path.below_place()) {
+            Err(error) if is_link(&error) => open_exact(&root, &links::follow(&root, path.below_place()).ok()?).ok()?,
+            opened => opened.ok()?,
+        };
+        let metadata = file.metadata().ok()?;
+        let is_own = metadata.nlink() == 1 || path.place() == Place::Project;
+        (metadata.is_file() && is_own).then_some(file)
     }
 
     /// Opens a folder.
@@ -99,8 +126,8 @@ impl Jail {
 
     fn open(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
         let root = self.root(path.place())?;
-        let file = root.open_with(path.below_place(), &reading()).map_err(|error| self.refused(path, &error))?;
-        let file = file.into_std();
+        let file = open_exact(&root, path.below_place());
+        let file = file.map_err(|error| self.refused(path, &error, |real| format!("read {real} itself")))?;
         let metadata = file.metadata().map_err(|error| Failure::io(&format!("look at {path}"), &error))?;
         if metadata.is_dir() || metadata.is_file() {
             Ok((file, metadata))
@@ -164,9 +191,25 @@ impl Jail {
         })
     }
 
-    /// Why a path could not be opened, in words for the model.
-    pub(super) fn refused(&self, path: &ToolPath, error: &io::Error) -> Failure {
-        use nix::errno::Errno;
+    /// Why a path could not be opened, in words for the model; where it leads through a link, with what to do about
+    /// the path that it leads to.
+    pub(super) fn refused(&self, path: &ToolPath, error: &io::Error, instead: impl Fn(&ToolPath) -> String) -> Failure {
+        if !is_link(error) {
+            return self.told(path, error);
+        }
+        match self.follow(path) {
+            Ok(real) if real == *path => self.told(path, error),
+            Ok(real) => {
+                let found = self.root(path.place()).map(|root| root.symlink_metadata(path.below_place()));
+                let is_link = found.is_ok_and(|found| found.is_ok_and(|found| found.is_symlink()));
+                let what = if is_link { "is a link to" } else { "leads through a link to" };
+                Failure::path(format!("{path} {what} {real}; {}", instead(&real)))
+            }
+            Err(failure) => failure,
+        }
+    }
+
+    fn told(&self, path: &ToolPath, error: &io::Error) -> Failure {
         let escaped = error.raw_os_error().is_none() && error.kind() == io::ErrorKind::PermissionDenied;
         if escaped {
             return Failure::path(format!(
@@ -179,7 +222,10 @@ impl Jail {
             Some(Errno::ENOTDIR | Errno::EEXIST) => {
                 Failure::path(format!("{path} cannot be there: a part before the last is a file, not a folder"))
             }
-            Some(Errno::ELOOP) => Failure::path(format!("{path} is a link in a circle, or one that is not followed")),
+            Some(Errno::ELOOP) => Failure::path(format!(
+                "{path} is a link in a circle, or was a link while it was being opened; look again, and name the file \
+                 itself"
+            )),
             Some(Errno::ENAMETOOLONG) => Failure::path("the path is too long; shorten its names"),
             Some(Errno::EACCES | Errno::EPERM) => {
                 Failure::path(format!("{path} may not be opened: its permissions do not allow it"))
@@ -219,6 +265,11 @@ impl Jail {
     }
 }
 
+/// Whether it may have been a link that was not followed. One on the way is no folder, where it is gone step by step.
+fn is_link(error: &io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ELOOP | Errno::ENOTDIR))
+}
+
 pub(super) fn hard_link(path: &ToolPath) -> Failure {
     Failure::path(format!(
         "{path} is a hard link: the same content has another name that may be outside the workspace; copy it to a new \
@@ -236,11 +287,10 @@ pub(super) fn not_regular(path: &ToolPath, kind: fs::FileType) -> Failure {
     Failure::path(format!("{path} is {what}; only regular files can be used"))
 }
 
-/// Opens without waiting for the other end of a pipe and without taking a terminal.
-pub(super) fn reading() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
-    options
+/// Opens for reading what a path below a folder names, and no link, without waiting for the other end of a pipe and
+/// without taking a terminal.
+pub(super) fn open_exact(folder: &Dir, path: &Path) -> io::Result<fs::File> {
+    Ok(exact::open_below(folder, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.into())
 }
 
 /// Opens the root of a workspace or project, refusing a link in its place and on the way to it.

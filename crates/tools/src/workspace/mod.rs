@@ -2,7 +2,8 @@
 //!
 //! - [`folders`]: [`WorkspaceFolders`] makes, empties and removes `{base}/{session}/`, and takes uploads.
 //! - `path`: what a model wrote as a path, taken apart without touching the disk.
-//! - `exact`: opens a path that was resolved before, and must not lead through a link since.
+//! - `exact`: opens a path as it is written, and through no link.
+//! - `links`: where a path leads that goes through links.
 //! - `jail`: opens what a path names. Every check is made at open time by the kernel (`openat2` beneath a folder)
 //!   or on the opened file, never on a name beforehand.
 //! - `target`: a file about to be written: replaced whole or not at all.
@@ -15,6 +16,7 @@ pub(crate) mod exact;
 pub mod folders;
 pub(crate) mod jail;
 mod kept;
+mod links;
 pub(crate) mod path;
 mod remove;
 pub mod snapshots;

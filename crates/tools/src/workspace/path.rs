@@ -82,6 +82,18 @@ impl ToolPath {
         }
     }
 
+    /// What a link was found to lead to. None where no call could name it: a name that is no plain text.
+    pub(super) fn found(place: Place, below: &Path) -> Option<Self> {
+        let found = Self { place, rest: below.to_str()?.to_owned() };
+        Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)
+    }
+
+    /// The path as a call can name it.
+    pub(crate) fn written(&self) -> String {
+        let shown = self.to_string();
+        if shown.starts_with('~') { format!("./{shown}") } else { shown }
+    }
+
     /// The root of a place.
     pub(crate) fn root(place: Place) -> Self {
         Self { place, rest: String::new() }
@@ -224,6 +236,24 @@ mod tests {
         assert_eq!(ToolPath::root(Place::Project).parent(), None);
     }
 
+    #[test]
+    fn what_no_call_could_name_is_not_found() {
+        use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+        for (below, named) in [
+            (&b"src/a.rs"[..], true),
+            (b"", true),
+            (b"~draft", true),
+            (b"a\\b", false),
+            (b"a\nb", false),
+            (b"a\xff", false),
+        ] {
+            let found = ToolPath::found(Place::Project, Path::new(OsStr::from_bytes(below)));
+            assert_eq!(found.is_some(), named, "{below:?}");
+        }
+        // In the session's own tree that name means the other one.
+        assert_eq!(ToolPath::found(Place::Own, Path::new("project/a")), None);
+    }
+
     /// Text made of the pieces that matter, so that the generator meets them often.
     fn hostile() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
@@ -261,11 +291,10 @@ mod tests {
                 prop_assert!(path.below_place().is_relative());
                 prop_assert_eq!(path.below_place().components().count(), depth.max(1));
                 prop_assert!(!written.contains('\\') && !written.contains('\0'));
-                // What is shown names the same thing again.
-                let again = ToolPath::parse(&path.to_string());
-                if !path.rest().starts_with('~') {
-                    prop_assert_eq!(again, Ok(path));
-                }
+                // What is written names the same thing again.
+                prop_assert_eq!(ToolPath::parse(&path.written()), Ok(path.clone()));
+                let found = ToolPath::found(path.place(), Path::new(path.rest()));
+                prop_assert_eq!(found, Some(path));
             }
         }
 

@@ -1,8 +1,11 @@
 //! A file about to be written: replaced whole or not at all.
 //!
-//! The new content goes to a hidden file in the same folder, to the disk, and takes the name in one step. Mode and
-//! a link inside the same writable folder are kept; owner, access lists and extended attributes are those of a new
-//! file.
+//! The new content goes to a hidden file in the same folder, to the disk, and takes the name in one step. The mode is
+//! kept; owner, access lists and extended attributes are those of a new file.
+//!
+//! Nothing is written through a link, at the end of the path or on the way: the rules have judged the name that was
+//! given, and a link would make that another file. That is seen where the file and its folder are opened, so that a
+//! link which is put there since the rules were asked is seen too.
 
 use std::{
     ffi::OsStr,
@@ -14,8 +17,10 @@ use std::{
 
 use agentd_core::Timestamp;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use rustix::fs::OFlags;
 
 use super::{
+    exact,
     jail::{self, Jail},
     path::ToolPath,
 };
@@ -64,10 +69,8 @@ pub(crate) struct Target {
     jail: Jail,
     path: ToolPath,
     root: Dir,
-    /// Where it is below `root`, links at the end resolved.
+    /// Where it is below `root`.
     below: PathBuf,
-    /// Whether the path itself is a link.
-    linked: bool,
     /// The permissions that it gets, if not those of any new file.
     mode: Option<u32>,
     /// What it replaces.
@@ -81,29 +84,13 @@ impl Target {
         if below == Path::new(".") {
             return Err(Failure::path(format!("{path} is a folder; name a file in it")));
         }
-        let refused = |error: &io::Error| jail.refused(path, error);
-        let mut linked = false;
-        let below = match root.symlink_metadata(below) {
-            Ok(metadata) if metadata.is_symlink() => {
-                linked = true;
-                root.canonicalize(below).map_err(|error| match error.kind() {
-                    io::ErrorKind::NotFound => Failure::path(format!(
-                        "{path} is a link to a file that is not there; write to that file itself"
-                    )),
-                    _ => refused(&error),
-                })?
-            }
-            Ok(_) => below.to_path_buf(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => below.to_path_buf(),
-            Err(error) => return Err(refused(&error)),
-        };
-        let existing = match root.open_with(&below, &jail::reading()) {
-            Ok(file) => Some(existing(path, file.into_std(), max_content)?),
+        let existing = match jail::open_exact(&root, below) {
+            Ok(file) => Some(existing(path, file, max_content)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(refused(&error)),
+            Err(error) => return Err(refused(jail, path, &error)),
         };
         let mode = existing.as_ref().map(|existing| existing.mode);
-        Ok(Self { jail: jail.clone(), path: path.clone(), root, below, linked, mode, existing })
+        Ok(Self { jail: jail.clone(), path: path.clone(), root, below: below.to_path_buf(), mode, existing })
     }
 
     /// The text that is there. `most` is the size up to which content was asked for.
@@ -144,8 +131,8 @@ impl Target {
     /// Puts `content` in its place, making missing folders.
     pub(crate) fn replace(&self, content: &[u8]) -> Result<(), Failure> {
         let (parent, name) = self.parent_and_name();
-        self.root.create_dir_all(parent).map_err(|error| self.refused(&error))?;
-        let folder = self.open_parent(parent)?;
+        let folder = exact::make_folders(&self.root, parent).map_err(|error| self.refused(&error))?;
+        let folder = Dir::from_std_file(folder.into());
         let draft = format!(".agentd-{}.tmp", uuid::Uuid::new_v4().simple());
         let written = self
             .write_draft(&folder, &draft, content)
@@ -166,7 +153,6 @@ impl Target {
 
     /// Removes the file that is there. A removal cannot be seen half done, and lasts once this returns.
     pub(crate) fn remove(&self) -> Result<(), Failure> {
-        self.check_removable()?;
         let (parent, name) = self.parent_and_name();
         let folder = self.open_parent(parent)?;
         self.check_unchanged(parent, &folder, name.as_ref())?;
@@ -177,8 +163,10 @@ impl Target {
     /// Removes the folders above the file that are empty and were not there before, as `made` tells.
     pub(crate) fn remove_empty_folders(&self, made: &[PathBuf]) {
         for folder in made.iter().rev() {
+            let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { continue };
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             // One that is in use by now stays.
-            let _ = self.root.remove_dir(folder);
+            let _ = self.open_parent(parent).map(|parent| parent.remove_dir(name));
         }
     }
 
@@ -193,28 +181,20 @@ impl Target {
         missing
     }
 
-    /// Refuses what cannot be removed before anything is changed.
-    pub(crate) fn check_removable(&self) -> Result<(), Failure> {
-        if self.linked {
-            return Err(Failure::path(format!(
-                "{} is a link to another file; name that file, or remove the link with run_bash_command",
-                self.path
-            )));
-        }
-        Ok(())
-    }
-
     fn parent_and_name(&self) -> (&Path, &OsStr) {
         let parent = self.below.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         (parent, self.below.file_name().unwrap_or_default())
     }
 
     fn open_parent(&self, parent: &Path) -> Result<Dir, Failure> {
-        self.root.open_dir(parent).map_err(|error| self.refused(&error))
+        match exact::open_below(&self.root, parent, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(folder) => Ok(Dir::from_std_file(folder.into())),
+            Err(error) => Err(self.refused(&error)),
+        }
     }
 
     fn refused(&self, error: &io::Error) -> Failure {
-        self.jail.refused(&self.path, error)
+        refused(&self.jail, &self.path, error)
     }
 
     fn write_draft(&self, folder: &Dir, draft: &str, content: &[u8]) -> io::Result<()> {
@@ -244,7 +224,7 @@ impl Target {
             (Ok(held), Ok(named)) => held == named,
             _ => false,
         };
-        let now = folder.open_with(name, &jail::reading()).and_then(|file| file.into_std().metadata());
+        let now = jail::open_exact(folder, name).and_then(|file| file.metadata());
         let same_file = match (&self.existing, now) {
             (Some(existing), Ok(metadata)) => existing.stamp == Stamp::of(&metadata),
             (None, Err(error)) => error.kind() == io::ErrorKind::NotFound,
@@ -259,6 +239,12 @@ impl Target {
             self.path
         )))
     }
+}
+
+fn refused(jail: &Jail, path: &ToolPath, error: &io::Error) -> Failure {
+    jail.refused(path, error, |real| {
+        format!("write to {real} itself, or change the link with run_bash_command if that is what is wanted")
+    })
 }
 
 fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<Existing, Failure> {

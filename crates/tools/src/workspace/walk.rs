@@ -188,9 +188,9 @@ fn with_ignores_of(job: &Job, folder: &ToolPath, above: &Rc<Vec<Gitignore>>) -> 
     let mut builder = GitignoreBuilder::new(absolute(folder));
     let mut lines = 0;
     for name in IGNORE_FILES {
-        let Ok(opened) = job.jail.open_file(&folder.entry(name)) else { continue };
+        let Some(file) = job.jail.open_if_there(&folder.entry(name)) else { continue };
         let mut content = Vec::new();
-        if opened.file.take(MAX_IGNORE_FILE).read_to_end(&mut content).is_err() {
+        if file.take(MAX_IGNORE_FILE).read_to_end(&mut content).is_err() {
             continue;
         }
         for line in String::from_utf8_lossy(&content).lines() {

@@ -11,7 +11,7 @@ use agentd_core::{
     ids::{CallId, SessionId, TurnId},
     ports::{ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
-    tool::{ToolCall, ToolErrorCode, ToolOutput},
+    tool::{Followed, ToolCall, ToolErrorCode, ToolOutput},
 };
 use agentd_tools::{BuiltinToolbox, Limits, ToolboxConfig, WorkspaceFolders};
 use jiff::tz::TimeZone;
@@ -120,8 +120,22 @@ impl Bench {
         self.call_raw(tool, &arguments.to_string()).await
     }
 
+    /// Calls as a turn does: in the form that names what links lead to, where there is one.
     pub(crate) async fn call_raw(&self, tool: &str, arguments: &str) -> ToolOutput {
+        let call = written(tool, arguments);
+        match self.toolbox.follow(&self.context, &call).await {
+            Some(followed) => self.call_as_written(tool, &followed.arguments).await,
+            None => self.call_as_written(tool, arguments).await,
+        }
+    }
+
+    /// Calls without a look at where links lead, as if there had been none when somebody looked.
+    pub(crate) async fn call_as_written(&self, tool: &str, arguments: &str) -> ToolOutput {
         self.toolbox.call(&self.context, &written(tool, arguments)).await
+    }
+
+    pub(crate) async fn follow(&self, tool: &str, arguments: Value) -> Option<Followed> {
+        self.toolbox.follow(&self.context, &written(tool, &arguments.to_string())).await
     }
 
     pub(crate) async fn preview(&self, tool: &str, arguments: Value) -> Result<Option<String>, ToolOutput> {

@@ -9,6 +9,7 @@ mod escapes;
 mod folders;
 mod hostile;
 mod kept;
+mod links;
 mod memories;
 mod patches;
 mod races;

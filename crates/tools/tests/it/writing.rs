@@ -44,16 +44,6 @@ async fn mode_is_kept_without_what_gives_power() {
 }
 
 #[tokio::test]
-async fn a_link_within_a_writable_folder_stays_a_link() {
-    let bench = Bench::new().await;
-    bench.put("outputs/real.txt", "old");
-    symlink("real.txt", bench.real("outputs/link.txt")).unwrap();
-    bench.ok("write_file", json!({"path": "outputs/link.txt", "content": "new"})).await;
-    assert_eq!(bench.content("outputs/real.txt"), b"new");
-    assert!(bench.real("outputs/link.txt").is_symlink());
-}
-
-#[tokio::test]
 async fn only_some_folders_are_writable() {
     let bench = Bench::with_project(Project::ReadOnly).await;
     bench.put("skills/x/SKILL.md", "skill");

@@ -53,8 +53,15 @@ fn judge(policy: &Policy, samples: &mut Samples) {
     for number in 0..WARM_UP + CALLS {
         // No two are the same: nothing can be remembered from the one before.
         let arguments = json!({ "command": format!("{} {number}", COMMANDS[number % COMMANDS.len()]) }).to_string();
-        let facts =
-            Facts { tool: &tool, arguments: &arguments, settings: &settings, roots: &roots, memories: None, kept: &[] };
+        let facts = Facts {
+            tool: &tool,
+            arguments: &arguments,
+            followed: None,
+            settings: &settings,
+            roots: &roots,
+            memories: None,
+            kept: &[],
+        };
         let begun = Instant::now();
         let said = policy.judge(black_box(&facts));
         let took = begun.elapsed();

@@ -47,7 +47,15 @@ pub(crate) fn granting(grants: &[&str]) -> SessionSettings {
 pub(crate) fn judge(policy: &Policy, tool: &ToolSpec, args: &Value, settings: &SessionSettings) -> Explanation {
     let roots = [Path::new(ROOT), Path::new(PROJECT)];
     let memories = Some(Path::new(MEMORIES));
-    policy.judge(&Facts { tool, arguments: &args.to_string(), settings, roots: &roots, memories, kept: &[] })
+    policy.judge(&Facts {
+        tool,
+        arguments: &args.to_string(),
+        followed: None,
+        settings,
+        roots: &roots,
+        memories,
+        kept: &[],
+    })
 }
 
 pub(crate) fn run(policy: &Policy, command: &str, settings: &SessionSettings) -> Explanation {

@@ -100,6 +100,7 @@ fn the_letters_of_json_hide_nothing() {
         mark(&policy.judge(&agentd_engine::policy::Facts {
             tool: &tool,
             arguments,
+            followed: None,
             settings: &settings,
             roots: &roots,
             memories: None,

@@ -1,0 +1,188 @@
+//! Calls that read through links: judged under both names, and run under the one that was judged.
+
+use std::{path::Path, sync::Arc};
+
+use agentd_core::{
+    event::{Event, EventKind},
+    interrupt::{Answer, Ask, Interrupt},
+    policy::{Explanation, Verdict},
+    session::SessionSettings,
+    tool::{Effect, Followed, ToolErrorCode},
+    turn::{OnInterrupt, StartTurn},
+};
+use agentd_engine::{
+    EngineConfig,
+    policy::{Facts, Policy},
+};
+use agentd_testkit::scripted::{Play, calls, says};
+use serde_json::json;
+
+use crate::{
+    grants::{answer, asked},
+    policy::{compiled, granting, mark, shipped, tool},
+    world::{World, input, run, to_end},
+};
+
+/// What is said of a tool that reads `path`, which leads to `leads_to`.
+fn judged(policy: &Policy, path: &str, leads_to: &str, settings: &SessionSettings) -> Explanation {
+    let followed = Followed {
+        arguments: json!({ "path": leads_to }).to_string(),
+        path: path.to_owned(),
+        leads_to: leads_to.to_owned(),
+    };
+    let (tool, roots) = (tool("read_file", Effect::Read), [Path::new("/home/me/project")]);
+    let arguments = json!({ "path": path }).to_string();
+    let facts = Facts {
+        tool: &tool,
+        arguments: &arguments,
+        followed: Some(&followed),
+        settings,
+        roots: &roots,
+        memories: None,
+        kept: &[],
+    };
+    policy.judge(&facts)
+}
+
+#[test]
+fn the_stricter_of_both_names_decides() {
+    let own = "tools:
+  read_file:
+    patterns: {high_risk: ['\\.envrc'], medium_risk: ['/drafts/'], low_risk: ['docs/']}
+    actions: {high_risk: deny}
+";
+    let check = |policy: &Policy, grants: &[&str], path: &str, leads_to: &str, expected: &str| {
+        let said = judged(policy, path, leads_to, &granting(grants));
+        assert_eq!(mark(&said), expected, "{path} -> {leads_to}: {said:?}");
+        assert_eq!(said.leads_to.as_deref(), Some(leads_to));
+        said
+    };
+    for (rules, path, leads_to, expected) in [
+        (None, "CLAUDE.md", "AGENTS.md", "allow"),
+        (None, "docs/a.md", "/project/.env", "high"),
+        (None, "docs/a.md", "/project/.aws/credentials", "high"),
+        // What it is called counts, too, whatever it is.
+        (None, ".env", "example.txt", "high"),
+        (Some(own), "docs/a.md", "/project/.envrc", "deny"),
+        (Some(own), "docs/a.md", "/project/drafts/a.md", "ask"),
+        (Some(own), "/project/.envrc", "docs/a.md", "deny"),
+        (Some(own), "docs/a.md", "docs/b.md", "allow"),
+    ] {
+        let policy = rules.map_or_else(shipped, compiled);
+        check(&policy, &[], path, leads_to, expected);
+    }
+    // A rule that was kept covers what it would cover under the real name, and no more.
+    let drafts = check(&compiled(own), &[], "docs/a.md", "/project/drafts/a.md", "ask");
+    assert_eq!(drafts.grants, ["read_file"]);
+    check(&compiled(own), &["read_file"], "docs/a.md", "/project/drafts/a.md", "allow");
+    let secret = check(&shipped(), &["read_file"], "docs/a.md", "/project/.env", "high");
+    assert!(secret.grants.is_empty() && secret.granted_by.is_empty(), "{secret:?}");
+    let Verdict::Ask { reason, .. } = secret.verdict else { panic!() };
+    assert_eq!(
+        reason,
+        "docs/a.md leads to /project/.env through a link, and /project/.env looks like a file of secrets"
+    );
+}
+
+fn look(path: &str) -> Play {
+    calls(&[("look", json!({ "path": path }))])
+}
+
+fn ran(world: &World) -> Vec<String> {
+    world.tools.ran()
+}
+
+fn preview(interrupt: &Interrupt) -> Option<&str> {
+    match &interrupt.ask {
+        Ask::Approval { preview, .. } => preview.as_deref(),
+        ask => panic!("{ask:?}"),
+    }
+}
+
+fn warned(events: &[Arc<Event>], wanted: &str) -> bool {
+    events.iter().any(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == wanted))
+}
+
+#[tokio::test]
+async fn what_runs_names_what_was_judged() {
+    let world = World::new([look("CLAUDE.md"), look("plain.md"), says("Read.")]);
+    world.disk.link("CLAUDE.md", "AGENTS.md");
+    let session = world.session().await;
+    assert!(run(&session, "Go!").await.denials.is_empty());
+    assert_eq!(ran(&world), [r#"look {"path":"AGENTS.md"}"#, r#"look {"path":"plain.md"}"#]);
+    // The model's own words stay what they were, in the journal and in the audit log.
+    assert!(world.log(&session).contains("CLAUDE.md"), "{}", world.log(&session));
+    assert_eq!(world.audit.decisions()[0].args, json!({"path": "CLAUDE.md"}));
+}
+
+#[tokio::test]
+async fn a_secret_behind_a_link_asks_and_what_was_shown_is_what_is_read() {
+    let world = World::new([look("docs/a.md"), says("Read.")]);
+    world.disk.link("docs/a.md", ".env");
+    let session = world.session().await;
+    let (mut started, interrupt) = asked(&session).await;
+    assert_eq!(preview(&interrupt), Some("docs/a.md leads to .env through a link"));
+    // Where it leads by then makes no difference: they were shown one file, and that is read.
+    world.disk.link("docs/a.md", ".ssh/id_rsa");
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
+    to_end(&mut started.events).await;
+    assert_eq!(ran(&world), [r#"look {"path":".env"}"#]);
+    // Nobody there to ask: refused, and allowed where a run approves all.
+    for (on_interrupt, runs) in [(OnInterrupt::Deny, 0), (OnInterrupt::Approve, 1)] {
+        let world = World::new([look("docs/a.md"), says("Well.")]);
+        world.disk.link("docs/a.md", ".env");
+        let start = StartTurn { on_interrupt, ..input("Go!") };
+        let mut started = world.session().await.start_turn(start).await.unwrap();
+        to_end(&mut started.events).await;
+        assert_eq!(ran(&world), vec![r#"look {"path":".env"}"#; runs]);
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_leads_elsewhere_after_a_restart_is_not_read() {
+    for (leads_to, reads) in [(".env", true), (".env.local", false)] {
+        let world = World::new([look("docs/a.md")]);
+        world.disk.link("docs/a.md", ".env");
+        let (_started, interrupt) = asked(&world.session().await).await;
+        let next = world.restarted([says("I see.")]);
+        next.engine.recover().await.unwrap();
+        next.disk.link("docs/a.md", leads_to);
+        let session = next.engine.session(interrupt.session_id).await.unwrap();
+        let mut events = session.subscribe(0).await.unwrap();
+        answer(&session, &interrupt, Answer::Approve).await.unwrap();
+        let (events, _) = to_end(&mut events).await;
+        assert_eq!(warned(&events, "changed_since_asked"), !reads, "{leads_to}");
+        assert_eq!(ran(&next).len(), usize::from(reads), "{leads_to}");
+    }
+}
+
+#[tokio::test]
+async fn no_edit_and_no_approval_passes_a_denial_by_a_link() {
+    let strict = "tools:\n  look: {patterns: {high_risk: ['\\.envrc']}, actions: {high_risk: deny}}\n";
+    let config = || EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
+    // As it is called.
+    let world = World::with(config(), [look("docs/a.md"), says("Then not.")]);
+    world.disk.link("docs/a.md", ".envrc");
+    let result = run(&world.session().await, "Go!").await;
+    assert_eq!((ran(&world).len(), result.denials.len()), (0, 1));
+    let told = format!("{:?}", world.model.requests().last().unwrap().messages);
+    assert!(told.contains("docs/a.md leads to .envrc through a link"), "{told}");
+    assert_eq!(world.audit.ends()[0].error, Some(ToolErrorCode::Denied));
+    // As a person edits it.
+    let world = World::with(config(), [look(".env"), says("Then not.")]);
+    world.disk.link("docs/a.md", ".envrc");
+    let session = world.session().await;
+    let (mut started, interrupt) = asked(&session).await;
+    answer(&session, &interrupt, Answer::Edit { args: json!({"path": "docs/a.md"}) }).await.unwrap();
+    let (events, _) = to_end(&mut started.events).await;
+    assert!(warned(&events, "edit_denied"));
+    assert!(ran(&world).is_empty());
+    // And what they may edit it to is read where it leads.
+    let world = World::with(config(), [look(".env"), says("Read.")]);
+    world.disk.link("CLAUDE.md", "AGENTS.md");
+    let session = world.session().await;
+    let (mut started, interrupt) = asked(&session).await;
+    answer(&session, &interrupt, Answer::Edit { args: json!({"path": "CLAUDE.md"}) }).await.unwrap();
+    to_end(&mut started.events).await;
+    assert_eq!(ran(&world), [r#"look {"path":"AGENTS.md"}"#]);
+}

@@ -1,0 +1,271 @@
+//! Links within the tree: nothing is written through one, and what is read through one is named before it is opened.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use agentd_core::tool::ToolErrorCode;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, Project};
+
+/// Calls that would change the file, or take it away.
+fn changing(path: &str) -> Vec<(&'static str, Value)> {
+    let patch = |inner: String| ("apply_patch", json!({"patch": format!("*** Begin Patch\n{inner}*** End Patch\n")}));
+    vec![
+        ("write_file", json!({"path": path, "content": "changed\n"})),
+        ("edit_file", json!({"path": path, "old_string": "real", "new_string": "changed"})),
+        ("apply_patch", json!({"patch": format!("--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-real\n+changed\n")})),
+        patch(format!("*** Update File: {path}\n-real\n+changed\n")),
+        patch(format!("*** Add File: {path}\n+changed\n")),
+        patch(format!("*** Delete File: {path}\n")),
+        patch(format!("*** Update File: {path}\n*** Move to: outputs/moved\n")),
+        patch(format!("*** Update File: outputs/other\n*** Move to: {path}\n")),
+    ]
+}
+
+/// A tree in which `place` has files that are reached by links, too.
+fn lay(bench: &Bench, place: &str) {
+    bench.put("outputs/other", "other\n");
+    bench.put(&format!("{place}/.envrc"), "real\n");
+    bench.put(&format!("{place}/.git/hooks/pre-commit"), "real\n");
+    fs::create_dir(bench.real(&format!("{place}/docs"))).unwrap();
+    for (target, link) in [
+        ("../.envrc", "docs/a.md"),
+        ("a.md", "docs/chain.md"),
+        ("../docs/chain.md", "docs/longer.md"),
+        ("../.git/hooks", "docs/d"),
+        ("docs", "folder"),
+        ("none.md", "docs/dangling.md"),
+        ("../gone/x.md", "docs/far.md"),
+    ] {
+        symlink(target, bench.real(&format!("{place}/{link}"))).unwrap();
+    }
+}
+
+/// All files with what they hold, and links with where they lead.
+fn tree(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = path.symlink_metadata().unwrap();
+        if metadata.is_dir() {
+            found.extend(tree(&path));
+            found.push((path, Vec::new()));
+        } else if metadata.is_symlink() {
+            let target = fs::read_link(&path).unwrap();
+            found.push((path, target.into_os_string().into_encoded_bytes()));
+        } else {
+            found.push((path.clone(), fs::read(path).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[tokio::test]
+async fn nothing_is_written_through_a_link_and_the_real_name_is_told() {
+    for place in ["/project", "outputs"] {
+        let bench = Bench::with_project(Project::Writable).await;
+        lay(&bench, place);
+        let before = tree(bench.outside.path());
+        for (path, told) in [
+            ("docs/a.md", "is a link to {}/.envrc; write to {}/.envrc itself"),
+            ("docs/chain.md", "is a link to {}/.envrc; write to {}/.envrc itself"),
+            ("docs/longer.md", "is a link to {}/.envrc; write to {}/.envrc itself"),
+            ("folder/a.md", "is a link to {}/.envrc; write to {}/.envrc itself"),
+            ("docs/d/pre-commit", "leads through a link to {}/.git/hooks/pre-commit; write to"),
+            ("docs/d/new/hook", "leads through a link to {}/.git/hooks/new/hook; write to"),
+            ("folder/d/pre-commit", "leads through a link to {}/.git/hooks/pre-commit; write to"),
+            ("folder/new.md", "leads through a link to {}/docs/new.md; write to {}/docs/new.md itself"),
+            ("docs/dangling.md", "is a link to {}/docs/none.md; write to {}/docs/none.md itself"),
+            ("docs/far.md", "is a link to {}/gone/x.md; write to {}/gone/x.md itself"),
+        ] {
+            let told = told.replace("{}", place);
+            let path = format!("{place}/{path}");
+            for (tool, arguments) in changing(&path) {
+                let refused = bench.fails(tool, arguments.clone(), ToolErrorCode::Path).await;
+                assert!(refused.starts_with(&format!("{path} {told}")), "{tool} {path}: {refused}");
+                assert_eq!(bench.preview(tool, arguments).await.unwrap_err().text, refused, "foreseen");
+            }
+        }
+        // The same under the names that commands print.
+        let real = bench.real(&format!("{place}/docs/a.md"));
+        let args = json!({"path": real, "content": "changed"});
+        let refused = bench.fails("write_file", args, ToolErrorCode::Path).await;
+        assert!(refused.contains(&format!("write to {place}/.envrc itself")), "{refused}");
+        assert_eq!(tree(bench.outside.path()), before);
+        // Under its own name it is a file like any other.
+        bench.ok("write_file", json!({"path": format!("{place}/.envrc"), "content": "new"})).await;
+        assert_eq!(bench.content(&format!("{place}/.envrc")), b"new");
+    }
+}
+
+#[tokio::test]
+async fn what_a_read_leads_to_is_told_before_it_is_opened() {
+    let bench = Bench::with_project(Project::ReadOnly).await;
+    lay(&bench, "/project");
+    symlink("~draft", bench.real("/project/docs/tilde")).unwrap();
+    symlink("line\nbreak", bench.real("/project/docs/odd")).unwrap();
+    symlink("../../outside", bench.real("/project/docs/out")).unwrap();
+    for tool in ["read_file", "grep", "find_files", "list_workspace_files"] {
+        for (path, leads_to) in [
+            ("/project/docs/a.md", Some("/project/.envrc")),
+            ("project/docs/longer.md", Some("/project/.envrc")),
+            ("/project/folder/d", Some("/project/.git/hooks")),
+            ("/project/folder", Some("/project/docs")),
+            ("/project/docs/dangling.md", Some("/project/docs/none.md")),
+            ("/project/docs/tilde", Some("/project/docs/~draft")),
+            ("/project/docs", None),
+            ("/project/none", None),
+            ("/project/docs/out", None),
+            ("/project/docs/odd", None),
+            ("/etc/passwd", None),
+            ("../x", None),
+        ] {
+            let mut arguments = json!({ "path": path });
+            if matches!(tool, "grep" | "find_files") {
+                arguments["pattern"] = "*".into();
+            }
+            let followed = bench.follow(tool, arguments.clone()).await;
+            let told = followed.as_ref().map(|followed| followed.leads_to.as_str());
+            assert_eq!(told, leads_to, "{tool} {path}");
+            if let Some(followed) = followed {
+                arguments["path"] = followed.leads_to.clone().into();
+                assert_eq!(serde_json::from_str::<Value>(&followed.arguments).unwrap(), arguments);
+            }
+        }
+    }
+    // Names that other systems use are read, too; what changes or runs something is not followed.
+    let followed = bench.follow("read_file", json!({"file_path": "/project/docs/a.md"})).await.unwrap();
+    assert_eq!(followed.to_string(), "/project/docs/a.md leads to /project/.envrc through a link");
+    for (tool, arguments) in changing("/project/docs/a.md") {
+        assert_eq!(bench.follow(tool, arguments).await, None, "{tool}");
+    }
+    assert_eq!(bench.follow("read_file", json!({})).await, None);
+    assert_eq!(bench.follow("no_such_tool", json!({"path": "/project/docs/a.md"})).await, None);
+}
+
+#[tokio::test]
+async fn a_read_goes_on_under_the_name_that_the_link_leads_to() {
+    let bench = Bench::with_project(Project::ReadOnly).await;
+    lay(&bench, "/project");
+    bench.put("/project/AGENTS.md", "be kind\n");
+    symlink("AGENTS.md", bench.real("/project/CLAUDE.md")).unwrap();
+    bench.put("/project/docs/b.md", "needle\n");
+    assert_eq!(bench.ok("read_file", json!({"path": "/project/CLAUDE.md"})).await, "be kind\n");
+    let found = bench.ok("grep", json!({"pattern": "needle", "path": "/project/folder"})).await;
+    assert!(found.starts_with("/project/docs/b.md:1: needle"), "{found}");
+    let found = bench.ok("find_files", json!({"pattern": "*.md", "path": "/project/folder"})).await;
+    assert!(found.starts_with("/project/docs/b.md ("), "{found}");
+    let listed = bench.ok("list_workspace_files", json!({"path": "/project/folder"})).await;
+    assert!(listed.contains("/project/docs/b.md") && !listed.contains("/project/folder"), "{listed}");
+    let ran = bench.preview("run_bash_command", json!({"command": "pwd", "directory": "/project/folder"})).await;
+    assert!(ran.unwrap().unwrap().contains("(in /project/docs,"));
+    // An ignore file may be a link, and counts.
+    symlink("rules", bench.real("/project/docs/.ignore")).unwrap();
+    bench.put("/project/docs/rules", "b.md\n");
+    let found = bench.ok("find_files", json!({"pattern": "*.md", "path": "/project/docs"})).await;
+    assert!(found.contains("No file matches"), "{found}");
+    // Whoever has not looked where it leads reads nothing.
+    for (tool, path) in [
+        ("read_file", "/project/CLAUDE.md"),
+        ("list_workspace_files", "/project/CLAUDE.md"),
+        ("list_workspace_files", "/project/folder"),
+        ("read_file", "/project/folder/b.md"),
+    ] {
+        let output = bench.call_as_written(tool, &json!({ "path": path }).to_string()).await;
+        assert_eq!(output.error, Some(ToolErrorCode::Path), "{}", output.text);
+        assert!(output.text.contains("; read /project/") && output.text.ends_with(" itself"), "{}", output.text);
+    }
+}
+
+/// Calls while another thread exchanges two names without pause.
+async fn while_exchanging(
+    bench: &Bench,
+    one: PathBuf,
+    two: PathBuf,
+    rounds: usize,
+    calls: &[(&str, Value)],
+) -> Vec<String> {
+    let over = Arc::new(AtomicBool::new(false));
+    let exchanging = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            while !over.load(Ordering::Relaxed) {
+                // A call may have taken one of them away.
+                let _ = renameat2(AT_FDCWD, &one, AT_FDCWD, &two, RenameFlags::RENAME_EXCHANGE);
+            }
+        }
+    });
+    let mut texts = Vec::new();
+    for _ in 0..rounds {
+        for (tool, arguments) in calls {
+            texts.push(bench.call_as_written(tool, &arguments.to_string()).await.text);
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    exchanging.join().unwrap();
+    texts
+}
+
+#[tokio::test]
+async fn a_link_put_there_during_a_write_leads_nowhere() {
+    let bench = Bench::with_project(Project::Writable).await;
+    bench.put("/project/.git/hooks/a.md", "the hook\n");
+    bench.put("/project/.git/hooks/sub/a.md", "the hook\n");
+    bench.put("/project/.envrc", "the hook\n");
+    bench.put("outputs/other", "other\n");
+    let hooks = tree(&bench.real("/project/.git"));
+    // A file and a link to another, a folder and a link to another, and a folder further up.
+    bench.put("/project/docs/a.md", "real\n");
+    symlink("../.envrc", bench.real("/project/docs/swap")).unwrap();
+    let swaps = [bench.real("/project/docs/a.md"), bench.real("/project/docs/swap")];
+    while_exchanging(&bench, swaps[0].clone(), swaps[1].clone(), 40, &changing("/project/docs/a.md")).await;
+    for path in ["/project/top/a.md", "/project/top/new/a.md", "/project/top/sub/a.md"] {
+        let (top, swap) = (bench.real("/project/top"), bench.real("/project/swap"));
+        for place in [&top, &swap] {
+            // Either may be the link by now.
+            let _ = if place.is_symlink() { fs::remove_file(place) } else { fs::remove_dir_all(place) };
+        }
+        bench.put("/project/top/sub/a.md", "real\n");
+        bench.put("/project/top/a.md", "real\n");
+        symlink(".git/hooks", &swap).unwrap();
+        while_exchanging(&bench, top, swap, 40, &changing(path)).await;
+        assert_eq!(tree(&bench.real("/project/.git")), hooks, "{path}");
+    }
+    assert_eq!(bench.content("/project/.envrc"), b"the hook\n");
+}
+
+#[tokio::test]
+async fn a_link_put_there_during_a_read_leads_nowhere() {
+    let bench = Bench::with_project(Project::Writable).await;
+    bench.put("/project/private/a.md", "the secret\n");
+    bench.put("/project/docs/a.md", "harmless\n");
+    symlink("../private/a.md", bench.real("/project/docs/swap")).unwrap();
+    symlink("private", bench.real("/project/swap")).unwrap();
+    let file = "/project/docs/a.md";
+    let calls = [
+        ("read_file", json!({ "path": file })),
+        ("grep", json!({"path": file, "pattern": "secret|harm"})),
+        ("grep", json!({"path": "/project/docs", "pattern": "secret|harm"})),
+    ];
+    for (one, two) in [(file, "/project/docs/swap"), ("/project/docs", "/project/swap")] {
+        let texts = while_exchanging(&bench, bench.real(one), bench.real(two), 150, &calls).await;
+        assert!(texts.iter().any(|text| text.contains("harmless")), "some come through");
+        for text in texts {
+            assert!(!text.contains("the secret"), "{text}");
+        }
+        // As it was, for the next.
+        if bench.real(one).is_symlink() {
+            renameat2(AT_FDCWD, &bench.real(one), AT_FDCWD, &bench.real(two), RenameFlags::RENAME_EXCHANGE).unwrap();
+        }
+    }
+}
