@@ -145,7 +145,8 @@ pub enum Message {
 pub struct ModelRequest {
     /// The session, so that a model with a cache of its own can find the prefix again.
     pub session_id: SessionId,
-    /// The conversation. The first message is the system message; calls and results are paired.
+    /// The conversation. The first message is the system message; calls and results are paired, by ids of at most 40
+    /// letters, digits, `_` and `-`; no text is blank, but for an assistant's beside calls, which is empty then.
     pub messages: Vec<Message>,
     /// The tools that may be called, sorted by name; none in the last call of a turn.
     pub tools: Arc<[ToolSpec]>,

@@ -64,6 +64,8 @@ impl ModelProcess {
     pub(crate) async fn start(mode: &[&str]) -> anyhow::Result<Self> {
         let mut process = async_process::Command::new(std::env::current_exe()?)
             .arg(crate::MODEL_SERVER)
+            // What is measured is not how fast it checks.
+            .arg("--lenient")
             .args(mode)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

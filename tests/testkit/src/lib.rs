@@ -8,4 +8,5 @@ pub mod memory_workspaces;
 pub mod model_server;
 pub mod scripted;
 pub mod store_contract;
+pub mod validator;
 pub mod workspace_contract;

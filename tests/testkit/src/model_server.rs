@@ -1,7 +1,8 @@
 //! A model server over real HTTP on loopback, that answers as scripted: well, badly, slowly, or never.
 //!
 //! It speaks chat completions (`…/chat/completions`, `…/models`) and llama.cpp's `/completion`, and renders the same
-//! [`Reply`] in whichever is asked for.
+//! [`Reply`] in whichever is asked for. As a provider would, it refuses a chat request that breaks a rule of
+//! [`crate::validator`] with 400, and does so before it looks at its script.
 //!
 //! - [`Reply`]: what is answered and how it travels; readable from JSON, for scripts.
 //! - `render`: a reply as bytes; `delivery`: the bytes on their way, with pauses, cuts and silence.
@@ -16,7 +17,10 @@ mod script;
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -37,6 +41,7 @@ pub use self::{
     reply::{Reply, ReplyCall, UsagePlace},
     script::Script,
 };
+use crate::validator;
 
 /// The id that the server lists as its only model.
 pub const MODEL_ID: &str = "scripted-model";
@@ -52,6 +57,8 @@ pub struct Recorded {
     pub headers: BTreeMap<String, String>,
     /// Its body; null where it is no JSON.
     pub body: Value,
+    /// The rule that it broke, for which it was refused.
+    pub refused: Option<String>,
 }
 
 impl Recorded {
@@ -100,6 +107,8 @@ struct Shared {
     script: Mutex<Script>,
     requests: Mutex<Vec<Recorded>>,
     counts: watch::Sender<Counts>,
+    /// Whether requests that break the rules of providers are answered all the same.
+    lenient: AtomicBool,
     stop: CancellationToken,
 }
 
@@ -135,6 +144,7 @@ impl ModelServer {
             script: Mutex::new(script),
             requests: Mutex::default(),
             counts: watch::Sender::default(),
+            lenient: AtomicBool::new(false),
             stop: CancellationToken::new(),
         });
         let listener = listener.tap_io(|stream| {
@@ -176,6 +186,18 @@ impl ModelServer {
     pub fn respond_with(&self, respond: impl Fn(&Recorded) -> Reply + Send + Sync + 'static) -> &Self {
         self.script().respond_with(respond);
         self
+    }
+
+    /// Answers also requests that break the rules of providers, for tests whose requests are none.
+    pub fn lenient(&self) -> &Self {
+        self.shared.lenient.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// The rules for which requests were refused, oldest first.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<String> {
+        locked(&self.shared.requests).iter().filter_map(|request| request.refused.clone()).collect()
     }
 
     /// The requests that came, oldest first; questions for the list of models are not among them.
@@ -244,15 +266,21 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         .iter()
         .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
         .collect();
+    let checked = path.ends_with("/chat/completions") && !shared.lenient.load(Ordering::Relaxed);
+    let refused = if checked { validator::chat_completions(&body).err() } else { None };
     let recorded = {
         let mut requests = locked(&shared.requests);
         let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-        let recorded = Recorded { number: requests.len(), path, headers, body };
+        let refused = refused.map(|broken| broken.to_string());
+        let recorded = Recorded { number: requests.len(), path, headers, body, refused };
         requests.push(recorded.clone());
         recorded
     };
     // Taken before the count goes up, so that whoever waits for the request finds the script moved on.
-    let reply = locked(&shared.script).next(&recorded);
+    let reply = match &recorded.refused {
+        Some(rule) => Reply::refusal(400, rule),
+        None => locked(&shared.script).next(&recorded),
+    };
     shared.counts.send_modify(|counts| counts.requests += 1);
     delivery::deliver(reply, &recorded, shared.counts.clone(), shared.stop.clone()).await
 }

@@ -7,6 +7,8 @@ use agentd_core::{model::Message, tool::ToolCall};
 use serde::Serialize;
 use serde_json::json;
 
+use super::readable;
+
 /// The longest tool name that providers accept.
 const MAX_NAME: usize = 64;
 
@@ -63,12 +65,21 @@ pub(super) fn wire_messages(messages: &[Message], echo_reasoning: bool) -> Vec<W
                 add_assistant(&mut wire, text, reasoning, tool_calls);
             }
             Message::Tool { call_id, name: _, text } => {
-                let content = if text.is_empty() { NO_OUTPUT } else { text };
+                let content = if is_blank(text) { NO_OUTPUT } else { text };
                 wire.push(WireMessage::Tool { tool_call_id: call_id.as_str(), content });
             }
         }
     }
+    // Half an answer may stand last, where its turn was stopped and is continued.
+    if !matches!(wire.last(), Some(WireMessage::User { .. } | WireMessage::Tool { .. })) {
+        add_user(&mut wire, GO_ON);
+    }
     wire
+}
+
+/// Most servers take blank words, but some, and gateways in front of others, refuse the whole conversation for them.
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
 }
 
 /// System messages after the first are told as the daemon's words to the model, which every template knows.
@@ -81,6 +92,9 @@ fn add_system<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
 }
 
 fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
+    if is_blank(text) {
+        return;
+    }
     match wire.last_mut() {
         Some(WireMessage::User { content }) => return join(content, text),
         // A turn that was stopped behind its tools: templates want the model's words between.
@@ -100,6 +114,7 @@ fn add_assistant<'a>(
     reasoning: Option<&'a str>,
     calls: &'a [ToolCall],
 ) {
+    let text = if is_blank(text) { "" } else { text };
     if text.is_empty() && calls.is_empty() {
         return;
     }
@@ -141,7 +156,7 @@ fn join(content: &mut Cow<'_, str>, text: &str) {
 }
 
 /// A call as it was, except for what would make servers refuse the whole conversation for good: names with foreign
-/// characters, and arguments that are no JSON.
+/// characters, and arguments that are no JSON object, which many servers read to write them in their own form.
 fn wire_call(call: &ToolCall) -> WireCall<'_> {
     let function = WireCallFunction { name: wire_name(&call.name), arguments: wire_arguments(&call.arguments) };
     WireCall { id: call.call_id.as_str(), r#type: "function", function }
@@ -162,7 +177,7 @@ fn wire_arguments(arguments: &str) -> Cow<'_, str> {
     if arguments.trim().is_empty() {
         return "{}".into();
     }
-    if serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok() {
+    if readable::is_object(arguments) {
         return arguments.into();
     }
     json!({ "invalid_json": arguments }).to_string().into()
@@ -213,8 +228,10 @@ mod tests {
                 {"role": "system", "content": "s"},
                 {"role": "user", "content": "(go on)"},
                 {"role": "assistant", "content": "a"},
+                {"role": "user", "content": "(go on)"},
             ]),
         );
+        check(&[system("s")], &json!([{"role": "system", "content": "s"}, {"role": "user", "content": "(go on)"}]));
     }
 
     #[test]
@@ -233,13 +250,29 @@ mod tests {
     }
 
     #[test]
+    fn nothing_blank_is_sent() {
+        let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: "now".into(), arguments: "{}".into() };
+        let blank = Message::Assistant { text: "\n\n".into(), reasoning: None, tool_calls: vec![call] };
+        check(
+            &[user("a"), said(" "), blank, result("\n"), user("\t")],
+            &json!([
+                {"role": "user", "content": "a"},
+                {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "{}"}}]},
+                {"role": "tool", "tool_call_id": "c1", "content": "(no output)"},
+            ]),
+        );
+    }
+
+    #[test]
     fn what_would_poison_the_conversation_is_made_harmless() {
         let check = |name: &str, arguments: &str, expected: (&str, &str)| {
             assert_eq!((wire_name(name).as_ref(), wire_arguments(arguments).as_ref()), expected);
         };
         check("read_file", "", ("read_file", "{}"));
         check("", "{\"a\":", ("unknown", r#"{"invalid_json":"{\"a\":"}"#));
-        check("functions.read file", "[1]", ("functions_read_file", "[1]"));
+        check("functions.read file", "[1]", ("functions_read_file", r#"{"invalid_json":"[1]"}"#));
+        check("x", r#"{"a":"\ud83d"}"#, ("x", r#"{"invalid_json":"{\"a\":\"\\ud83d\"}"}"#));
         assert_eq!(wire_name(&"x".repeat(100)).len(), MAX_NAME);
     }
 

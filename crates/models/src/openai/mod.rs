@@ -2,6 +2,7 @@
 //!
 //! - `request`: the body; `messages`: the conversation in the form that the strictest templates accept.
 //! - `chunk`: one event of the answer, typed and borrowed; `usage`: the places where servers put what it took.
+//! - `readable`: whether arguments of a history can be sent back as they are.
 //! - `calls`: native tool calls, put together from their pieces; `reader`: events into the answer.
 //! - `adaptation`: what a server refused, and is not sent again.
 
@@ -9,6 +10,7 @@ mod adaptation;
 mod calls;
 mod chunk;
 mod messages;
+mod readable;
 mod reader;
 mod request;
 mod usage;

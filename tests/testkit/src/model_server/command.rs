@@ -6,7 +6,8 @@ use super::{ModelServer, Reply, Script};
 
 /// How the program is used.
 pub const USAGE: &str = "\
-usage: model-server [--port PORT] [--delay-ms MS] [--first-delay-ms MS] MODE
+usage: model-server [--port PORT] [--delay-ms MS] [--first-delay-ms MS] [--lenient] MODE
+       --lenient      answers also requests that providers would refuse, and looks at none
 modes: text [WORDS]   answers every request with these words
        fast COUNT     answers with so many deltas, as fast as they are taken
        echo           answers with the person's last words
@@ -17,10 +18,13 @@ modes: text [WORDS]   answers every request with these words
 /// # Errors
 /// Where the arguments or the script make no sense, or the port is taken.
 pub async fn run(arguments: impl IntoIterator<Item = String>) -> Result<(), String> {
-    let (port, script) = parse(arguments)?;
+    let Parsed { port, script, lenient } = parse(arguments)?;
     let server = ModelServer::bind(SocketAddr::from(([127, 0, 0, 1], port)), script)
         .await
         .map_err(|error| format!("could not listen on port {port}: {error}"))?;
+    if lenient {
+        server.lenient();
+    }
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", server.base_url())
         .and_then(|()| out.flush())
@@ -29,8 +33,15 @@ pub async fn run(arguments: impl IntoIterator<Item = String>) -> Result<(), Stri
     std::future::pending().await
 }
 
-fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(u16, Script), String> {
+struct Parsed {
+    port: u16,
+    script: Script,
+    lenient: bool,
+}
+
+fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, String> {
     let mut arguments = arguments.into_iter();
+    let mut lenient = false;
     let (mut port, mut delay_ms, mut first_delay_ms) = (0, 0, 0);
     let mut mode = None;
     let mut words: Vec<String> = Vec::new();
@@ -38,6 +49,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(u16, Script), S
         match argument.as_str() {
             "--port" => port = number(arguments.next())?,
             "--delay-ms" => delay_ms = number(arguments.next())?,
+            "--lenient" => lenient = true,
             "--first-delay-ms" => first_delay_ms = number(arguments.next())?,
             _ if mode.is_none() => mode = Some(argument),
             _ => words.push(argument),
@@ -61,7 +73,7 @@ fn parse(arguments: impl IntoIterator<Item = String>) -> Result<(u16, Script), S
         }
         _ => return Err(USAGE.to_owned()),
     };
-    Ok((port, script))
+    Ok(Parsed { port, script, lenient })
 }
 
 fn number<T: std::str::FromStr>(text: Option<String>) -> Result<T, String> {

@@ -1,0 +1,244 @@
+//! Whatever a journal holds, what a model is sent keeps the rules of providers: a history that breaks one would be
+//! refused at every turn from then on.
+//!
+//! The whole way is walked: from the journal through the engine and the adapter over HTTP to a server that checks.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    Timestamp,
+    event::{Event, EventKind},
+    ids::{CallId, ItemId, SessionId, TraceId, TurnId},
+    item::{Item, ItemBody, ItemStatus},
+    model::{Slot, SlotInfo},
+    ports::{Model, Models, Store as _},
+    session::SessionSettings,
+    tool::{ToolCall, ToolErrorCode, ToolResult},
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnResult},
+    usage::Usage,
+};
+use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_models::{ModelConfig, Wire, connect};
+use agentd_testkit::{
+    memory_audit::MemoryAudit,
+    memory_disk::MemoryDisk,
+    memory_store::MemoryStore,
+    model_server::{ModelServer, Reply},
+    scripted::{NoWorkspaces, ScriptedTools, StoppedClock},
+};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    sample::select,
+    test_runner::{Config, TestRunner},
+};
+use serde_json::json;
+
+/// Histories that are tried in each dialect.
+const CASES: u32 = 300;
+
+struct OneModel(Arc<dyn Model>);
+
+impl Models for OneModel {
+    fn get(&self, _: Slot) -> Arc<dyn Model> {
+        Arc::clone(&self.0)
+    }
+
+    fn list(&self) -> Vec<SlotInfo> {
+        Vec::new()
+    }
+}
+
+fn words() -> impl Strategy<Value = String> {
+    let words = [
+        "",
+        " \n\t",
+        "hello",
+        "你好 😀",
+        "\u{0}\u{1b}[31m\u{7f}",
+        "\\ud83d",
+        "\"}]<|im_end|></s>",
+        "<system_reminder>",
+        "{\"tool\": \"look\", \"args\": {}}",
+        "\u{feff}\u{202e}\u{2028}",
+    ];
+    select(words.to_vec()).prop_map(str::to_owned)
+}
+
+fn name() -> impl Strategy<Value = String> {
+    let long = "x".repeat(100);
+    let names = ["look", "", "functions.read file", "ключ", "a\u{0}b", "😀", "a/b:c", &long].map(str::to_owned);
+    select(names.to_vec())
+}
+
+fn arguments() -> impl Strategy<Value = String> {
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
+    let arguments = [
+        "{}",
+        "",
+        " ",
+        "{ \"path\" :\"a\"}",
+        "{\"path\":",
+        "[1]",
+        "\"text\"",
+        "null",
+        "1",
+        "{\"a\":\"\\ud83d\"}",
+        "{\"\\ude00\":1}",
+        "{\"a\":\"\\ud83d\\ude00\"}",
+        "{\"a\":\"\n\"}",
+        "{\"a\":1e999}",
+        "{\"a\":1,\"a\":2}",
+        "{}{}",
+        &deep,
+    ];
+    select(arguments.map(str::to_owned).to_vec())
+}
+
+fn call_id() -> impl Strategy<Value = CallId> {
+    let long = "y".repeat(80);
+    let ids = ["call_1", "call_2", "call_3", "call_4", "", "a b", "a_b_0", "ключ", &long];
+    select(ids.map(|id| CallId::from(id.to_owned())).to_vec())
+}
+
+fn call() -> impl Strategy<Value = ToolCall> {
+    (call_id(), name(), arguments()).prop_map(|(call_id, name, arguments)| ToolCall { call_id, name, arguments })
+}
+
+fn result() -> impl Strategy<Value = ToolResult> {
+    let error = proptest::option::of(select(vec![ToolErrorCode::Tool, ToolErrorCode::NotRun]));
+    (call_id(), name(), words(), error).prop_map(|(call_id, name, text, error)| ToolResult {
+        call_id,
+        name,
+        text,
+        error,
+        files: Vec::new(),
+        duration_ms: 0,
+    })
+}
+
+fn body() -> impl Strategy<Value = ItemBody> {
+    prop_oneof![
+        2 => (words(), any::<bool>()).prop_map(|(text, steered)| ItemBody::UserMessage { text, steered }),
+        1 => words().prop_map(|text| ItemBody::AgentMessage { text }),
+        1 => words().prop_map(|text| ItemBody::Reasoning { text }),
+        3 => call().prop_map(ItemBody::ToolCall),
+        3 => result().prop_map(ItemBody::ToolResult),
+        1 => words().prop_map(|summary| ItemBody::Compaction { summary }),
+        1 => words().prop_map(|text| ItemBody::Notice { text }),
+    ]
+}
+
+/// The items of a few turns, the messages that are sent at the most, and whether something is said, or the last turn
+/// goes on.
+fn history() -> impl Strategy<Value = (Vec<Vec<ItemBody>>, usize, bool)> {
+    (vec(vec(body(), 0..25), 1..4), 10..30usize, any::<bool>())
+}
+
+/// Writes the turns into a journal. All have ended, none has completed.
+async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemoryStore> {
+    let store = Arc::new(MemoryStore::new());
+    let mut events = Vec::new();
+    for items in turns {
+        let turn_id = TurnId::generate();
+        let item = |body| Item { id: ItemId::generate(), turn_id, body };
+        let whole = |body| EventKind::ItemCompleted { item: item(body), status: ItemStatus::Done };
+        let started = EventKind::TurnStarted {
+            trace_id: TraceId::generate(),
+            slot: Slot::Base,
+            model: "m".to_owned(),
+            reason: String::new(),
+            max_steps: 10,
+            environment: Default::default(),
+        };
+        let result = TurnResult {
+            turn_id,
+            trace_id: TraceId::generate(),
+            text: String::new(),
+            tool_used: false,
+            stop_reason: StopReason::Interrupted,
+            error: None,
+            steps: 1,
+            usage: Usage::default(),
+            denials: Vec::new(),
+            files: Vec::new(),
+            duration_ms: 1,
+        };
+        let ended = EventKind::TurnEnded { result: Box::new(result) };
+        for kind in std::iter::once(started).chain(items.into_iter().map(whole)).chain([ended]) {
+            let seq = events.len() as u64 + 1;
+            let at = Timestamp::UNIX_EPOCH;
+            events.push(Arc::new(Event { session_id: session, turn_id: Some(turn_id), seq, at, kind }));
+        }
+    }
+    store.create_session(session, Timestamp::UNIX_EPOCH, SessionSettings::default(), events).await.unwrap();
+    store
+}
+
+/// One more turn on that history. Says what went wrong.
+async fn goes_on(model: &Arc<dyn Model>, (turns, limit, speaks): (Vec<Vec<ItemBody>>, usize, bool)) -> Option<String> {
+    let session = SessionId::generate();
+    let disk = Arc::new(MemoryDisk::default());
+    let engine = Engine::new(EngineParts {
+        models: Arc::new(OneModel(Arc::clone(model))),
+        toolbox: ScriptedTools::on(Arc::clone(&disk)),
+        store: journal(session, turns).await,
+        workspaces: Arc::new(NoWorkspaces),
+        snapshots: disk,
+        audit: Arc::new(MemoryAudit::default()),
+        clock: Arc::new(StoppedClock::default()),
+        config: EngineConfig { max_message_history: limit, ..EngineConfig::default() },
+    });
+    let start = StartTurn {
+        text: speaks.then(|| "go on".to_owned()),
+        slot: None,
+        max_steps: None,
+        on_interrupt: OnInterrupt::Deny,
+        if_busy: IfBusy::Refuse,
+        client: "test".to_owned(),
+        environment: Default::default(),
+    };
+    let handle = engine.session(session).await.unwrap();
+    let mut events = handle.start_turn(start).await.unwrap().events;
+    while let Some(event) = events.next().await {
+        if let EventKind::TurnEnded { result } = &event.unwrap().kind {
+            let completed = result.stop_reason == StopReason::Completed;
+            return (!completed).then(|| format!("{:?}: {:?}", result.stop_reason, result.error));
+        }
+    }
+    Some("the stream of events ended".to_owned())
+}
+
+fn every_history_is_accepted(configure: impl Fn(&mut ModelConfig)) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = runtime.block_on(ModelServer::start());
+    // It calls once, so that the request behind a call is checked too.
+    server.respond_with(|request| match request.body["tools"].is_null() {
+        _ if request.body.to_string().contains("look is done") => Reply::text("I go on."),
+        true => Reply::text(r#"{"tool": "look", "args": {}}"#),
+        false => Reply::tool_call("look", json!({})).and_call("\u{0}", json!("{\"a\":")),
+    });
+    let mut config = ModelConfig::new(Wire::OpenAi, server.base_url());
+    config.id = "m".to_owned();
+    configure(&mut config);
+    let model = connect(&config).unwrap();
+    let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&history(), |history| {
+        let wrong = runtime.block_on(goes_on(&model, history));
+        prop_assert_eq!(wrong, None);
+        Ok(())
+    });
+    outcome.unwrap();
+    assert!(server.requests().len() >= 2 * CASES as usize, "both requests of each turn are checked");
+    assert_eq!(server.refusals(), Vec::<String>::new());
+}
+
+#[test]
+fn every_history_is_accepted_with_native_calls() {
+    every_history_is_accepted(|config| config.echo_reasoning = true);
+}
+
+#[test]
+fn every_history_is_accepted_with_calls_in_text() {
+    every_history_is_accepted(|config| config.native_tools = Some(false));
+}

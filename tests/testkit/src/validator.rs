@@ -1,0 +1,229 @@
+//! The rules of chat providers, as strict as the strictest of them: what breaks one is refused with 400, and a history
+//! that breaks one makes its session useless for good.
+//!
+//! - [`chat_completions`]: the body of a request to `…/chat/completions`, by OpenAI's rules and by those of the chat
+//!   templates behind compatible servers (one system message at the front, something said in every message, arguments
+//!   that are an object).
+//! - `anthropic`: the same conversation as gateways hand it on to Anthropic's messages, by the rules there.
+
+mod anthropic;
+mod chat;
+mod tools;
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// The longest id of a call that providers accept.
+const MAX_ID: usize = 40;
+/// The longest name of a tool that they accept.
+const MAX_NAME: usize = 64;
+
+/// A rule that a request breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// The place in the body, such as `messages[3].content`.
+    pub place: String,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+type Checked = Result<(), Broken>;
+
+/// Checks the body of a request to chat completions by all rules.
+///
+/// # Errors
+/// The first rule that it breaks.
+pub fn chat_completions(body: &[u8]) -> Result<(), Broken> {
+    // What is read here is UTF-8 and has no half of a surrogate pair.
+    let body: Value =
+        serde_json::from_slice(body).or_else(|error| broken("body", format!("it is no JSON: {error}")))?;
+    chat::check(&body)?;
+    anthropic::check(&body)
+}
+
+fn broken<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Broken> {
+    Err(Broken { place: place.into(), what: what.into() })
+}
+
+/// A text that says something.
+fn check_said(place: &str, text: &Value) -> Checked {
+    match text.as_str() {
+        None => broken(place, format!("it must be a string and is {text}")),
+        Some(text) if text.trim().is_empty() => broken(place, "it must say something and is blank"),
+        Some(_) => Ok(()),
+    }
+}
+
+/// A name of letters, digits, `_` and `-`.
+fn check_name(place: &str, name: &Value, longest: usize) -> Checked {
+    let fine = |name: &str| {
+        (1..=longest).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+    };
+    match name.as_str() {
+        Some(name) if fine(name) => Ok(()),
+        _ => broken(place, format!("{name} does not match ^[a-zA-Z0-9_-]{{1,{longest}}}$")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn body(messages: Value) -> Value {
+        json!({"model": "m", "stream": true, "messages": messages})
+    }
+
+    #[track_caller]
+    fn check(body: &Value, expected: Option<&str>) {
+        check_text(&body.to_string(), expected);
+    }
+
+    #[track_caller]
+    fn check_text(body: &str, expected: Option<&str>) {
+        let found = chat_completions(body.as_bytes()).err().map(|broken| broken.to_string());
+        match (&found, expected) {
+            (None, None) => {}
+            (Some(found), Some(expected)) if found.contains(expected) => {}
+            _ => panic!("{found:?} instead of {expected:?} for {body}"),
+        }
+    }
+
+    fn call(id: &str, name: &str, arguments: &str) -> Value {
+        json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+    }
+
+    /// A conversation around these calls and what stands behind them.
+    fn with_calls(calls: Value, behind: &[Value]) -> Value {
+        let mut messages = vec![
+            json!({"role": "system", "content": "s"}),
+            json!({"role": "user", "content": "u"}),
+            json!({"role": "assistant", "content": null, "tool_calls": calls}),
+        ];
+        messages.extend_from_slice(behind);
+        body(json!(messages))
+    }
+
+    fn result(id: &str) -> Value {
+        json!({"role": "tool", "tool_call_id": id, "content": "r"})
+    }
+
+    #[test]
+    fn roles_and_words() {
+        let system = json!({"role": "system", "content": "s"});
+        let user = json!({"role": "user", "content": "u"});
+        let said = json!({"role": "assistant", "content": "a"});
+        check(&body(json!([system, user])), None);
+        check(&body(json!([system, user, said, user])), None);
+        check(&body(json!([])), Some("messages: "));
+        check(&body(json!([user])), Some("messages[0].role: the first message"));
+        check(&body(json!([system])), Some("messages: nobody says anything"));
+        check(&body(json!([system, system, user])), Some("messages[1].role"));
+        check(&body(json!([system, said, user])), Some("messages[1].role"));
+        check(&body(json!([system, user, said])), Some("messages[2].role: the last message"));
+        check(&body(json!([system, user, user])), Some("messages[2].role: two messages"));
+        check(&body(json!([system, {"role": "user", "content": "\n "}])), Some("messages[1].content"));
+        check(&body(json!([system, {"role": "user", "content": null}])), Some("messages[1].content"));
+        check(&body(json!([system, user, {"role": "assistant", "content": ""}, user])), Some("messages[2].content"));
+        check(&body(json!([system, {"role": "bot", "content": "x"}])), Some("messages[1].role"));
+        check(&body(json!([system, {"role": "user", "content": "x", "thoughts": "y"}])), Some("messages[1].thoughts"));
+    }
+
+    #[test]
+    fn calls_and_results_pair() {
+        let two = json!([call("a", "x", "{}"), call("b", "y", "{\"p\":1}")]);
+        check(&with_calls(two.clone(), &[result("a"), result("b")]), None);
+        check(&with_calls(two.clone(), &[result("b"), result("a")]), None);
+        check(&with_calls(two.clone(), &[result("a")]), Some("messages[2].tool_calls: no result answers \"b\""));
+        let between = json!({"role": "user", "content": "wait"});
+        check(&with_calls(two.clone(), &[result("a"), between, result("b")]), Some("no result answers \"b\""));
+        check(&with_calls(two.clone(), &[result("a"), result("b"), result("b")]), Some("messages[5].tool_call_id"));
+        check(&with_calls(two, &[result("a"), result("c")]), Some("messages[4].tool_call_id"));
+        check(&with_calls(json!([]), &[]), Some("messages[2].tool_calls"));
+        let twice = json!([call("a", "x", "{}"), call("a", "y", "{}")]);
+        check(&with_calls(twice, &[result("a")]), Some("has come before"));
+        let later = [result("a"), json!({"role": "assistant", "tool_calls": [call("a", "x", "{}")]}), result("a")];
+        check(&with_calls(json!([call("a", "x", "{}")]), &later), Some("has come before"));
+        let blank = json!({"role": "tool", "tool_call_id": "a", "content": ""});
+        check(&with_calls(json!([call("a", "x", "{}")]), &[blank]), Some("messages[3].content"));
+    }
+
+    #[test]
+    fn calls_are_well_formed() {
+        let one = |call: Value| with_calls(json!([call]), &[result("a")]);
+        check(&one(call("a", "", "{}")), Some("function.name"));
+        check(&one(call("a", "read file", "{}")), Some("function.name"));
+        check(&one(call("a", &"x".repeat(65), "{}")), Some("function.name"));
+        check(&one(call("a", "x", "")), Some("function.arguments"));
+        check(&one(call("a", "x", "{\"p\":")), Some("function.arguments"));
+        check(&one(call("a", "x", "[1]")), Some("function.arguments"));
+        check(&one(call("a", "x", r#"{"p":"\ud83d"}"#)), Some("function.arguments"));
+        check(&one(call("a", "x", r#"{"p":"\ud83d\ude00"}"#)), None);
+        check(&one(json!({"id": "a", "type": "function", "function": {"name": "x", "arguments": {}}})), Some("string"));
+        let id = "a b";
+        check(&with_calls(json!([call(id, "x", "{}")]), &[result(id)]), Some("tool_calls[0].id"));
+        let long = "a".repeat(41);
+        check(&with_calls(json!([call(&long, "x", "{}")]), &[result(&long)]), Some("tool_calls[0].id"));
+    }
+
+    #[test]
+    fn the_body_is_text_that_all_readers_take() {
+        check_text("", Some("body: it is no JSON"));
+        let user = r#"{"role":"user","content":"TEXT"}"#;
+        let with = |text: &str| {
+            let user = user.replace("TEXT", text);
+            format!(r#"{{"model":"m","messages":[{{"role":"system","content":"s"}},{user}]}}"#)
+        };
+        check_text(&with("fine \\ud83d\\ude00"), None);
+        check_text(&with("half \\ud83d"), Some("body: it is no JSON"));
+        check_text(&with("half \\ude00 \\u0041"), Some("body: it is no JSON"));
+        let found = chat_completions(b"{\"model\":\"\xff\"}").unwrap_err();
+        assert_eq!(found.place, "body");
+    }
+
+    #[test]
+    fn the_offer_of_tools_makes_sense() {
+        let tool = |name: &str, parameters: Value| json!({"type": "function", "function": {"name": name, "description": "d", "parameters": parameters}});
+        let offer = |tools: Value| {
+            let mut body = body(json!([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]));
+            body["tools"] = tools;
+            body
+        };
+        let fine = json!({"type": "object", "properties": {"p": {"type": "string"}}, "required": ["p"]});
+        check(&offer(json!([tool("a", fine.clone()), tool("b", json!({"type": "object", "properties": {}}))])), None);
+        check(&offer(json!([])), Some("tools: "));
+        check(&offer(json!([tool("a", fine.clone()), tool("a", fine)])), Some("tools[1].function.name"));
+        check(&offer(json!([tool("a.b", json!({"type": "object"}))])), Some("tools[0].function.name"));
+        check(&offer(json!([tool("a", json!({"type": "string"}))])), Some("tools[0].function.parameters"));
+        check(&offer(json!([tool("a", json!("object"))])), Some("tools[0].function.parameters"));
+        let asks_for_more = json!({"type": "object", "properties": {}, "required": ["p"]});
+        check(&offer(json!([tool("a", asks_for_more)])), Some("tools[0].function.parameters.required"));
+    }
+
+    #[test]
+    fn settings_are_in_their_range() {
+        let with = |key: &str, value: Value| {
+            let mut body = body(json!([{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]));
+            body[key] = value;
+            body
+        };
+        check(&with("model", json!("")), Some("model: "));
+        check(&with("temperature", json!(0.5)), None);
+        check(&with("temperature", json!(3)), Some("temperature: "));
+        check(&with("max_tokens", json!(0)), Some("max_tokens: "));
+        check(&with("stream_options", json!({"include_usage": true})), None);
+        let mut whole = with("stream_options", json!({"include_usage": true}));
+        whole["stream"] = json!(false);
+        check(&whole, Some("stream_options: "));
+        check(&with("stop", json!(["a", "b", "c", "d", "e"])), Some("stop: "));
+    }
+}

@@ -1,0 +1,179 @@
+//! OpenAI's rules of a conversation, and those of the chat templates behind compatible servers.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_said, tools};
+
+/// What a message may hold, by its role.
+const FIELDS: [(&str, &[&str]); 4] = [
+    ("system", &["content"]),
+    ("user", &["content", "name"]),
+    ("assistant", &["content", "tool_calls", "reasoning_content", "refusal"]),
+    ("tool", &["content", "tool_call_id"]),
+];
+
+pub(super) fn check(body: &Value) -> Checked {
+    check_said("model", &body["model"])?;
+    check_settings(body)?;
+    if !body["tools"].is_null() {
+        tools::check(&body["tools"])?;
+    }
+    match body["messages"].as_array() {
+        Some(messages) if !messages.is_empty() => Conversation::default().check(messages),
+        _ => broken("messages", "it must be an array with at least one message"),
+    }
+}
+
+fn check_settings(body: &Value) -> Checked {
+    let absent_or = |key: &str, fine: &dyn Fn(&Value) -> bool, rule: &str| match &body[key] {
+        Value::Null => Ok(()),
+        value if fine(value) => Ok(()),
+        value => broken(key, format!("{value} is not {rule}")),
+    };
+    let positive = |value: &Value| value.as_u64().is_some_and(|tokens| tokens > 0);
+    absent_or("max_tokens", &positive, "a positive number")?;
+    absent_or("max_completion_tokens", &positive, "a positive number")?;
+    let warm = |value: &Value| value.as_f64().is_some_and(|degrees| (0.0..=2.0).contains(&degrees));
+    absent_or("temperature", &warm, "between 0 and 2")?;
+    let stops = |value: &Value| value.as_array().is_some_and(|stops| (1..=4).contains(&stops.len()));
+    absent_or("stop", &stops, "an array of 1 to 4 texts")?;
+    if !body["stream_options"].is_null() && body["stream"] != Value::Bool(true) {
+        return broken("stream_options", "it stands only where `stream` is true");
+    }
+    Ok(())
+}
+
+/// What is known of the messages so far.
+#[derive(Default)]
+struct Conversation<'a> {
+    last_role: &'a str,
+    /// The ids of all calls so far.
+    ids: HashSet<&'a str>,
+    /// The calls that wait for their results, and where they stand.
+    waiting: Vec<&'a str>,
+    called_at: usize,
+}
+
+impl<'a> Conversation<'a> {
+    fn check(mut self, messages: &'a [Value]) -> Checked {
+        for (at, message) in messages.iter().enumerate() {
+            self.add(at, message)?;
+        }
+        self.check_answered()?;
+        if !messages.iter().any(|message| message["role"] == "user") {
+            return broken("messages", "nobody says anything: there is no message of the user");
+        }
+        if self.last_role == "assistant" {
+            let last = messages.len() - 1;
+            return broken(format!("messages[{last}].role"), "the last message must be of the user or a tool");
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, at: usize, message: &'a Value) -> Checked {
+        let place = |field: &str| format!("messages[{at}].{field}");
+        let nothing = Map::new();
+        let fields = message.as_object().unwrap_or(&nothing);
+        let role = message["role"].as_str().unwrap_or_default();
+        let Some((_, known)) = FIELDS.iter().find(|(name, _)| *name == role) else {
+            return broken(place("role"), format!("{} is no role", message["role"]));
+        };
+        if let Some(field) = fields.keys().find(|field| *field != "role" && !known.contains(&field.as_str())) {
+            return broken(place(field), format!("a message of the {role} has no such field"));
+        }
+        if at == 0 && role != "system" {
+            return broken(place("role"), "the first message must be of the system");
+        }
+        if role != "tool" {
+            self.check_answered()?;
+            self.check_turn(&place("role"), role)?;
+        }
+        match role {
+            "assistant" => self.add_answer(at, message)?,
+            "tool" => self.add_result(at, message)?,
+            _ => check_said(&place("content"), &message["content"])?,
+        }
+        self.last_role = role;
+        Ok(())
+    }
+
+    /// Templates want the person and the model in turns.
+    fn check_turn(&self, place: &str, role: &str) -> Checked {
+        match (self.last_role, role) {
+            ("", _) => Ok(()),
+            (_, "system") => broken(place, "only the first message is of the system"),
+            ("system", "assistant") => broken(place, "the user speaks first"),
+            (last, role) if last == role => broken(place, format!("two messages of the {role} stand side by side")),
+            ("tool", "user") => broken(place, "between results and the user stands a message of the assistant"),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_answered(&self) -> Checked {
+        match self.waiting.first() {
+            Some(id) => {
+                let place = format!("messages[{}].tool_calls", self.called_at);
+                broken(place, format!("no result answers {id:?} right behind it"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn add_answer(&mut self, at: usize, message: &'a Value) -> Checked {
+        let place = format!("messages[{at}]");
+        if !message["reasoning_content"].is_null() && !message["reasoning_content"].is_string() {
+            return broken(format!("{place}.reasoning_content"), "it must be a string");
+        }
+        let calls = match &message["tool_calls"] {
+            Value::Null => return check_said(&format!("{place}.content"), &message["content"]),
+            Value::Array(calls) if !calls.is_empty() => calls,
+            _ => return broken(format!("{place}.tool_calls"), "it must be an array with at least one call"),
+        };
+        if !message["content"].is_null() {
+            check_said(&format!("{place}.content"), &message["content"])?;
+        }
+        for (number, call) in calls.iter().enumerate() {
+            let place = format!("{place}.tool_calls[{number}]");
+            check_call(&place, call)?;
+            let id = call["id"].as_str().unwrap_or_default();
+            if !self.ids.insert(id) {
+                return broken(format!("{place}.id"), format!("{id:?} has come before"));
+            }
+            self.waiting.push(id);
+        }
+        self.called_at = at;
+        Ok(())
+    }
+
+    fn add_result(&mut self, at: usize, message: &'a Value) -> Checked {
+        check_said(&format!("messages[{at}].content"), &message["content"])?;
+        let id = message["tool_call_id"].as_str().unwrap_or_default();
+        match self.waiting.iter().position(|waiting| *waiting == id) {
+            Some(found) => {
+                self.waiting.remove(found);
+                Ok(())
+            }
+            None => {
+                broken(format!("messages[{at}].tool_call_id"), format!("{id:?} is no call that waits for a result"))
+            }
+        }
+    }
+}
+
+fn check_call(place: &str, call: &Value) -> Checked {
+    check_name(&format!("{place}.id"), &call["id"], MAX_ID)?;
+    if call["type"] != "function" {
+        return broken(format!("{place}.type"), "it must be \"function\"");
+    }
+    check_name(&format!("{place}.function.name"), &call["function"]["name"], MAX_NAME)?;
+    let place = format!("{place}.function.arguments");
+    let Some(arguments) = call["function"]["arguments"].as_str() else {
+        return broken(place, "it must be a string with JSON in it");
+    };
+    match serde_json::from_str::<Map<String, Value>>(arguments) {
+        Ok(_) => Ok(()),
+        Err(error) => broken(place, format!("it holds no JSON object that all readers take: {error}")),
+    }
+}

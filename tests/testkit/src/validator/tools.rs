@@ -1,0 +1,52 @@
+//! The tools that a request offers.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{Checked, MAX_NAME, broken, check_name, check_said};
+
+/// Tools that one request may offer.
+const MAX_TOOLS: usize = 128;
+/// Characters of a description.
+const MAX_DESCRIPTION: usize = 1024;
+
+pub(super) fn check(tools: &Value) -> Checked {
+    let Some(tools) = tools.as_array().filter(|tools| (1..=MAX_TOOLS).contains(&tools.len())) else {
+        return broken("tools", format!("it must be an array of 1 to {MAX_TOOLS} tools, or absent"));
+    };
+    let mut names = HashSet::new();
+    for (at, tool) in tools.iter().enumerate() {
+        let place = format!("tools[{at}]");
+        if tool["type"] != "function" {
+            return broken(format!("{place}.type"), "it must be \"function\"");
+        }
+        let (place, function) = (format!("{place}.function"), &tool["function"]);
+        check_name(&format!("{place}.name"), &function["name"], MAX_NAME)?;
+        if !names.insert(function["name"].as_str()) {
+            return broken(format!("{place}.name"), format!("{} has come before", function["name"]));
+        }
+        check_said(&format!("{place}.description"), &function["description"])?;
+        let length = function["description"].as_str().map_or(0, |text| text.chars().count());
+        if length > MAX_DESCRIPTION {
+            return broken(format!("{place}.description"), format!("{length} characters are above {MAX_DESCRIPTION}"));
+        }
+        check_parameters(&format!("{place}.parameters"), &function["parameters"])?;
+    }
+    Ok(())
+}
+
+fn check_parameters(place: &str, schema: &Value) -> Checked {
+    if schema["type"] != "object" {
+        return broken(place, "the schema must be of an object");
+    }
+    let properties = &schema["properties"];
+    if !(properties.is_null() || properties.is_object()) {
+        return broken(format!("{place}.properties"), "it must be an object");
+    }
+    let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+    match required.iter().find(|name| name.as_str().is_none_or(|name| properties[name].is_null())) {
+        Some(name) => broken(format!("{place}.required"), format!("{name} is no property")),
+        None => Ok(()),
+    }
+}
