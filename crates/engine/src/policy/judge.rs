@@ -20,7 +20,7 @@ use super::{
     file::Action,
     grants::{Grants, Wanted},
     is_shallow,
-    opinion::{Opinion, strictest},
+    opinion::{Opinion, of_both, strictest},
     rules::{Rules, ToolSection},
 };
 
@@ -86,13 +86,7 @@ impl Policy {
         let written = self.judge_form(facts);
         let Some(followed) = facts.followed else { return written };
         let real = self.judge_form(&Facts { arguments: &followed.arguments, followed: None, ..*facts });
-        let leads_to = Some(followed.leads_to.clone());
-        if real.verdict.strictness() > written.verdict.strictness() {
-            let verdict = real.verdict.because(|reason| format!("{followed}, and {reason}"));
-            Explanation { verdict, leads_to, ..real }
-        } else {
-            Explanation { leads_to, ..written }
-        }
+        of_both(written, real, followed)
     }
 
     fn judge_form(&self, facts: &Facts<'_>) -> Explanation {

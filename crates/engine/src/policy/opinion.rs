@@ -1,6 +1,9 @@
 //! What one layer says.
 
-use agentd_core::policy::{Layer, Risk, Verdict};
+use agentd_core::{
+    policy::{Explanation, Layer, Risk, Verdict},
+    tool::Followed,
+};
 
 /// A verdict with the rule that it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,4 +44,16 @@ pub(crate) fn strictest(opinions: impl IntoIterator<Item = Opinion>) -> Option<O
         let winner = if next.verdict.strictness() > best.verdict.strictness() { next } else { best };
         Opinion { dynamic, ..winner }
     })
+}
+
+/// The stricter of what is said of a call as it is written and of the same call under the name that a link leads to. Of
+/// equals the first.
+pub(crate) fn of_both(written: Explanation, real: Explanation, followed: &Followed) -> Explanation {
+    let leads_to = Some(followed.leads_to.clone());
+    if real.verdict.strictness() > written.verdict.strictness() {
+        let verdict = real.verdict.because(|reason| format!("{followed}, and {reason}"));
+        Explanation { verdict, leads_to, ..real }
+    } else {
+        Explanation { leads_to, ..written }
+    }
 }
