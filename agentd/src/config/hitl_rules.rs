@@ -67,7 +67,9 @@ fn describe(sources: &Sources, origins: &Origins, error: &RuleError) -> ConfigEr
     } else {
         "patterns are regular expressions without look-around; in double quotes, write each backslash twice"
     };
-    let Some(origin) = origins.get(&format!("{PREFIX}.{}", error.key)) else {
+    // A list of global patterns is one value of its level among others.
+    let keys = [format!("{PREFIX}.{}", error.key), format!("{PREFIX}.{}.patterns", error.key)];
+    let Some(origin) = keys.iter().find_map(|key| origins.get(key)) else {
         return ConfigError::new(Place::Setting(error.key.clone()), error.message.clone()).with_hint(hint);
     };
     let file = sources.files_about(Subject::HitlRules).find(|file| file.origin == *origin);

@@ -1,99 +1,196 @@
-//! Edits of real files through a real turn: every byte outside of the edit stays, and what an encoding lacks is refused.
+//! Edits of real files through real turns: in every encoding every byte outside of the edit stays, whatever the line
+//! ends are, and a character that the encoding lacks is refused.
 
 use std::fs;
 
-use agentd_testkit::model_server::Reply;
 use serde_json::{Value, json};
 
-use super::{World, tool_texts};
+use super::World;
 
-fn utf16(text: &str, big: bool) -> Vec<u8> {
-    let bytes = |unit: u16| if big { unit.to_be_bytes() } else { unit.to_le_bytes() };
-    [0xfeff].into_iter().chain(text.encode_utf16()).flat_map(bytes).collect()
-}
-
-/// A file as it is and as it is to be after "old" has become what is written in that encoding.
-struct Case {
+/// An encoding, and what people write in it. The bytes were made by another program.
+#[derive(Clone)]
+struct Script {
     name: &'static str,
-    before: Vec<u8>,
-    new: &'static str,
-    after: Vec<u8>,
+    /// Before all text.
+    mark: Vec<u8>,
+    /// A line, which tells the encoding from others, and its bytes.
+    line: &'static str,
+    bytes: Vec<u8>,
+    /// What takes the place of `old`, and its bytes.
+    new: (&'static str, Vec<u8>),
+    /// A character that it lacks, and the name by which the encoding is told then.
+    lacks: Option<(char, &'static str)>,
+    /// How text that every encoding has is written.
+    ascii: fn(&str) -> Vec<u8>,
 }
 
-fn cases() -> Vec<Case> {
-    // Enough of a language that its encoding can be told from others.
-    let gbk = b"\xd6\xd0\xce\xc4\xb1\xe0\xc2\xeb\xb2\xe2\xca\xd4\xa3\xac\xd5\xe2\xca\xc7\xd2\xbb\xb8\xf6\xce\xc4\xbc\xfe\xa1\xa3\r\n";
-    let sjis = b"\x93\xfa\x96\x7b\x8c\xea\x82\xcc\x83\x65\x83\x4c\x83\x58\x83\x67\x82\xc5\x82\xb7\x81\x42\n";
-    let latin = b"Stra\xdfe, Gr\xfc\xdfe, \xc4rger und \xd6fen; caf\xe9, gar\xe7on, na\xefve\n";
-    let euc = b"\xc7\xd1\xb1\xb9\xbe\xee \xc6\xc4\xc0\xcf\xc0\xd4\xb4\xcf\xb4\xd9. \xbe\xc8\xb3\xe7\xc7\xcf\xbc\xbc\xbf\xe4.\n";
-    let around = |before: &[u8], word: &[u8], after: &[u8]| [before, word, after].concat();
-    let mut cases = vec![
-        Case {
-            name: "bom.txt",
-            before: "\u{feff}old \u{e4}\r\nmixed\n\rend".into(),
-            new: "n\u{fc}",
-            after: "\u{feff}n\u{fc} \u{e4}\r\nmixed\n\rend".into(),
+fn bytes(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn little(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+fn big(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_be_bytes).collect()
+}
+
+fn scripts() -> Vec<Script> {
+    const MIXED: &str = "stra\u{df}e, caf\u{e9}, \u{4e2d}\u{6587}, \u{1f980}";
+    let plain = Script {
+        name: "utf-8",
+        mark: Vec::new(),
+        line: MIXED,
+        bytes: bytes(MIXED),
+        new: ("n\u{fc} \u{1f980}", bytes("n\u{fc} \u{1f980}")),
+        lacks: None,
+        ascii: bytes,
+    };
+    let wide = |name, mark: &[u8], encode: fn(&str) -> Vec<u8>| Script {
+        name,
+        mark: mark.to_vec(),
+        bytes: encode(MIXED),
+        new: (plain.new.0, encode(plain.new.0)),
+        ascii: encode,
+        ..plain.clone()
+    };
+    vec![
+        plain.clone(),
+        wide("utf-8-bom", b"\xef\xbb\xbf", bytes),
+        wide("utf-16le", b"\xff\xfe", little),
+        wide("utf-16be", b"\xfe\xff", big),
+        Script {
+            name: "gbk",
+            line: "请在修改之前先阅读说明，然后再提交。",
+            bytes: b"\xc7\xeb\xd4\xda\xd0\xde\xb8\xc4\xd6\xae\xc7\xb0\xcf\xc8\xd4\xc4\xb6\xc1\xcb\xb5\xc3\xf7\xa3\xac\xc8\xbb\xba\xf3\xd4\xd9\xcc\xe1\xbd\xbb\xa1\xa3".to_vec(),
+            new: ("新", b"\xd0\xc2".to_vec()),
+            lacks: Some(('한', "GBK")),
+            ..plain.clone()
         },
-        Case {
-            name: "le.txt",
-            before: utf16("old \u{e4}\r\nx\n", false),
-            new: "n\u{4e2d}",
-            after: utf16("n\u{4e2d} \u{e4}\r\nx\n", false),
+        Script {
+            name: "big5",
+            line: "請在修改之前先閱讀說明，然後再提交。",
+            bytes: b"\xbd\xd0\xa6b\xad\xd7\xa7\xef\xa4\xa7\xabe\xa5\xfd\xbe\\\xc5\xaa\xbb\xa1\xa9\xfa\xa1A\xb5M\xab\xe1\xa6A\xb4\xa3\xa5\xe6\xa1C".to_vec(),
+            new: ("新", b"\xb7s".to_vec()),
+            lacks: Some(('한', "Big5")),
+            ..plain.clone()
         },
-        Case { name: "be.txt", before: utf16("old\r\n", true), new: "new", after: utf16("new\r\n", true) },
-    ];
-    for (name, text, new, written) in [
-        ("gbk.txt", &gbk[..], "\u{65b0}", &b"\xd0\xc2"[..]),
-        ("sjis.txt", &sjis[..], "\u{65b0}", b"\x90\x56"),
-        ("latin.txt", &latin[..], "n\u{fc}", b"n\xfc"),
-        ("euc.txt", &euc[..], "\u{c0c8}", b"\xbb\xf5"),
-    ] {
-        cases.push(Case { name, before: around(text, b"old", text), new, after: around(text, written, text) });
+        Script {
+            name: "shift-jis",
+            line: "変更する前に、まず説明書を読んでください。",
+            bytes: b"\x95\xcf\x8dX\x82\xb7\x82\xe9\x91O\x82\xc9\x81A\x82\xdc\x82\xb8\x90\xe0\x96\xbe\x8f\x91\x82\xf0\x93\xc7\x82\xf1\x82\xc5\x82\xad\x82\xbe\x82\xb3\x82\xa2\x81B".to_vec(),
+            new: ("新", b"\x90V".to_vec()),
+            lacks: Some(('한', "Shift_JIS")),
+            ..plain.clone()
+        },
+        Script {
+            name: "euc-jp",
+            line: "変更する前に、まず説明書を読んでください。",
+            bytes: b"\xca\xd1\xb9\xb9\xa4\xb9\xa4\xeb\xc1\xb0\xa4\xcb\xa1\xa2\xa4\xde\xa4\xba\xc0\xe2\xcc\xc0\xbd\xf1\xa4\xf2\xc6\xc9\xa4\xf3\xa4\xc7\xa4\xaf\xa4\xc0\xa4\xb5\xa4\xa4\xa1\xa3".to_vec(),
+            new: ("新", b"\xbf\xb7".to_vec()),
+            lacks: Some(('한', "EUC-JP")),
+            ..plain.clone()
+        },
+        Script {
+            name: "euc-kr",
+            line: "변경하기 전에 먼저 설명서를 읽어 주십시오.",
+            bytes: b"\xba\xaf\xb0\xe6\xc7\xcf\xb1\xe2 \xc0\xfc\xbf\xa1 \xb8\xd5\xc0\xfa \xbc\xb3\xb8\xed\xbc\xad\xb8\xa6 \xc0\xd0\xbe\xee \xc1\xd6\xbd\xca\xbd\xc3\xbf\xc0.".to_vec(),
+            new: ("새", b"\xbb\xf5".to_vec()),
+            lacks: Some(('é', "EUC-KR")),
+            ..plain.clone()
+        },
+        Script {
+            name: "latin-1",
+            line: "Veuillez lire les consignes détaillées, à côté.",
+            bytes: b"Veuillez lire les consignes d\xe9taill\xe9es, \xe0 c\xf4t\xe9.".to_vec(),
+            new: ("ü", b"\xfc".to_vec()),
+            lacks: Some(('中', "windows-1252")),
+            ..plain.clone()
+        },
+    ]
+}
+
+/// How lines end: alike, in both ways there are, and mixed with a last line that has no end.
+const ENDS: [(&str, [&str; 3]); 4] = [
+    ("lf", ["\n", "\n", "\n"]),
+    ("crlf", ["\r\n", "\r\n", "\r\n"]),
+    ("mixed", ["\r\n", "\n", "\r\n"]),
+    ("open", ["\n", "\r\n", ""]),
+];
+
+impl Script {
+    /// A file of three lines, with this in the middle of the second.
+    fn file(&self, word: &[u8], ends: [&str; 3]) -> Vec<u8> {
+        let end = |number: usize| (self.ascii)(ends[number]);
+        let (line, blank) = (&self.bytes, (self.ascii)(" "));
+        let parts: [&[u8]; 11] = [&self.mark, line, &end(0), line, &blank, word, &blank, line, &end(1), line, &end(2)];
+        parts.concat()
     }
-    cases
+
+    fn lines(&self, word: &str) -> (&str, String) {
+        (self.line, format!("{0} {word} {0}", self.line))
+    }
+
+    /// The edit as each tool takes it.
+    fn edits(&self, path: &str, new: &str) -> [(&'static str, Value); 3] {
+        let ((line, old), (_, new_line)) = (self.lines("old"), self.lines(new));
+        let hunk = format!(" {line}\n-{old}\n+{new_line}\n {line}\n");
+        [
+            ("edit_file", json!({"path": path, "old_string": "old", "new_string": new})),
+            ("apply_patch", json!({"patch": format!("--- a{path}\n+++ b{path}\n@@ -1,3 +1,3 @@\n{hunk}")})),
+            (
+                "apply_patch",
+                json!({"patch": format!("*** Begin Patch\n*** Update File: {path}\n@@\n{hunk}*** End Patch\n")}),
+            ),
+        ]
+    }
 }
 
-/// What a call of a tool tells the model.
-async fn call(world: &World, tool: &'static str, arguments: Value) -> String {
-    world.model.respond_with(move |request| match request.last_role() {
-        "tool" => Reply::text("over"),
-        _ => Reply::tool_call(tool, arguments.clone()),
-    });
-    let project = format!("{}:rw", world.daemon.path().join("project").display());
-    world.daemon.agentctl(["run", "Edit it", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
-    tool_texts(world.model.requests().last().unwrap())
-}
+const FORMS: [&str; 3] = ["edit", "unified", "envelope"];
 
 #[tokio::test]
-async fn edits_are_exact_in_every_encoding() {
+async fn edits_and_patches_are_exact_in_every_encoding() {
     let world = World::start().await;
-    for Case { name, before, new, after } in cases() {
-        let file = world.daemon.write(&format!("project/{name}"), &before);
-        let path = format!("/project/{name}");
-        let told = call(&world, "edit_file", json!({"path": path, "old_string": "old", "new_string": new})).await;
-        assert_eq!(fs::read(&file).unwrap(), after, "{name}: {told}");
-        fs::write(&file, &before).unwrap();
-        if name.ends_with("latin.txt") || name.ends_with("sjis.txt") {
-            let told =
-                call(&world, "edit_file", json!({"path": path, "old_string": "old", "new_string": "\u{1f980}"})).await;
-            assert!(told.contains("nothing was changed") && fs::read(&file).unwrap() == before, "{name}: {told}");
+    let (mut files, mut calls) = (Vec::new(), Vec::new());
+    for script in scripts() {
+        for (end, ends) in ENDS {
+            for (number, form) in FORMS.into_iter().enumerate() {
+                let path = format!("/project/{}-{end}-{form}.txt", script.name);
+                let real = world.daemon.write(&path[1..], script.file(&(script.ascii)("old"), ends));
+                calls.push(script.edits(&path, script.new.0)[number].clone());
+                files.push((real, script.file(&script.new.1, ends)));
+            }
         }
     }
+    let told = world.call_all_in_project(calls).await;
+    for ((file, expected), told) in files.iter().zip(&told) {
+        assert!(fs::read(file).unwrap() == *expected, "{}: {told}", file.display());
+    }
 }
 
 #[tokio::test]
-async fn patches_are_exact_in_every_encoding() {
+async fn what_an_encoding_lacks_is_refused_by_name() {
     let world = World::start().await;
-    for (name, before, after) in [
-        ("le.txt", utf16("one\r\nold \u{e4}\r\nlast", false), utf16("one\r\nnew \u{4e2d}\r\nlast", false)),
-        ("bom.txt", "\u{feff}one\nold \u{e4}\r\nlast".into(), "\u{feff}one\nnew \u{4e2d}\r\nlast".into()),
-    ] {
-        let file = world.daemon.write(&format!("project/{name}"), before);
-        let patch = format!(
-            "--- a/project/{name}\n+++ b/project/{name}\n@@ -1,3 +1,3 @@\n one\n-old \u{e4}\n+new \u{4e2d}\n last\n"
-        );
-        let patch = patch.replace("a/project", "/project").replace("b/project", "/project");
-        let told = call(&world, "apply_patch", json!({ "patch": patch })).await;
-        assert_eq!(fs::read(&file).unwrap(), after, "{name}: {told}");
+    let (mut files, mut calls) = (Vec::new(), Vec::new());
+    for script in scripts() {
+        let Some((lacking, said)) = script.lacks else { continue };
+        let before = script.file(b"old", ENDS[2].1);
+        for (number, form) in FORMS.into_iter().enumerate() {
+            let path = format!("/project/{}-{form}.txt", script.name);
+            let real = world.daemon.write(&path[1..], &before);
+            calls.push(script.edits(&path, &format!("new {lacking}"))[number].clone());
+            files.push((
+                real,
+                before.clone(),
+                format!("is {said}, which has no '{lacking}' (U+{:04X})", u32::from(lacking)),
+            ));
+        }
+    }
+    assert!(files.len() >= 15);
+    let told = world.call_all_in_project(calls).await;
+    for ((file, before, expected), told) in files.iter().zip(&told) {
+        assert!(told.starts_with("E_TOOL: ") && told.contains(expected), "{}: {told}", file.display());
+        assert!(fs::read(file).unwrap() == *before, "{}: {told}", file.display());
     }
 }

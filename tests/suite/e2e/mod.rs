@@ -5,25 +5,32 @@
 //! - [`interrupts`]: approvals and questions that outlive everybody. [`grants`]: rules that people keep. [`readers`]: several
 //!   clients, and slow ones.
 //! - [`bad_input`], [`bad_models`]: a clear message with a hint, and nothing lost.
-//! - [`encodings`]: byte-exact edits. [`undo`]: what turns did to files, taken back.
+//! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
 //! - [`files`]: what sessions see besides their own files.
-//! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them.
+//! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them. [`limits`]: how much
+//!   they can take, and what they can leave behind.
+//! - [`hostile`]: all commands and paths of the corpora that try to get where they may not.
 //! - [`audit`]: what was asked, decided and done.
-//! - [`policy`]: the rules of what may run: enforced, explained, tried, read again. [`links`]: under every name of a file.
+//! - [`policy`]: the rules of what may run: enforced, explained, tried, read again. [`checks`]: those that cannot be made.
+//!   [`links`]: under every name of a file.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
 mod audit;
 mod bad_input;
 mod bad_models;
 mod chat;
+mod checks;
 mod crash;
 mod embedded;
 mod encodings;
 mod files;
 mod grants;
+mod hostile;
 mod interrupts;
 mod life;
+mod limits;
 mod links;
+mod patches;
 mod policy;
 mod readers;
 mod run;
@@ -31,7 +38,7 @@ mod sandbox;
 mod sessions;
 mod undo;
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashMap, path::Path, sync::Arc};
 
 use agentd_core::{
     event::{Event, EventKind},
@@ -40,10 +47,13 @@ use agentd_core::{
 };
 use agentd_proto::client::{Client, EventStream, NewSession, SessionChoice, StartRequest, TurnStream};
 use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
+    daemon::{Output, TempDaemon, TempHome},
     model_server::{ModelServer, Recorded, Reply},
 };
 use serde_json::Value;
+
+/// A tool and its arguments.
+type Call = (&'static str, Value);
 
 /// A daemon and its model.
 struct World {
@@ -69,6 +79,37 @@ impl World {
 
     async fn client(&self) -> Client {
         Client::connect(&self.daemon.socket()).await.unwrap()
+    }
+
+    /// One turn in which the model asks for all these calls, as many at once as one step runs. Says what it was told of
+    /// each of them, in their order. Arguments that are a string are sent as they are.
+    async fn call_all(&self, calls: Vec<Call>, args: &[&str]) -> (Vec<String>, Output) {
+        // More calls of one answer are not run, and longer arguments are not read.
+        const AT_ONCE: usize = 64;
+        const BYTES_AT_ONCE: usize = 512 << 10;
+        let (count, calls) = (calls.len(), Arc::new(calls));
+        self.model.respond_with(move |request| {
+            let done = told_of_each(request).len();
+            let mut bytes = 0;
+            let next = calls[done..].iter().take(AT_ONCE).take_while(|(_, args)| {
+                bytes += args.to_string().len();
+                bytes < BYTES_AT_ONCE
+            });
+            let reply = next.fold(Reply::default(), |reply, (tool, args)| reply.and_call(*tool, args.clone()));
+            if reply.tool_calls.is_empty() { Reply::text("over") } else { reply }
+        });
+        let output = self.daemon.agentctl(["run", ALL_OF_IT].iter().chain(args)).await;
+        let told = told_of_each(self.model.requests().last().unwrap());
+        assert_eq!(told.len(), count, "{}\n{}", output.stderr, self.daemon.log());
+        (told, output)
+    }
+
+    /// The same where there is a folder to work on and everything that can be allowed is allowed.
+    async fn call_all_in_project(&self, calls: Vec<Call>) -> Vec<String> {
+        let project = format!("{}:rw", self.daemon.path().join("project").display());
+        let (told, output) = self.call_all(calls, &["-C", &project, "--on-interrupt", "approve"]).await;
+        output.exits(0);
+        told
     }
 
     /// Makes sure that the daemon serves the next request as if nothing had happened.
@@ -162,6 +203,23 @@ fn works_through(model: &ModelServer, steps: Vec<(&'static [&'static str], Reply
 fn tool_texts(request: &Recorded) -> String {
     let texts = request.messages().iter().filter(|message| message["role"] == "tool");
     texts.filter_map(|message| message["content"].as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// What a person says who wants many calls.
+const ALL_OF_IT: &str = "Do all of it.";
+
+/// What the model was told of each call since the person said so, in the order of the calls.
+fn told_of_each(request: &Recorded) -> Vec<String> {
+    let messages = request.messages();
+    let said = |message: &Value| message["content"].as_str().is_some_and(|text| text.contains(ALL_OF_IT));
+    let begin = messages.iter().rposition(|message| message["role"] == "user" && said(message)).unwrap();
+    let turn = || messages[begin..].iter();
+    // Those that only look run at once, and end in any order.
+    let results = turn().filter(|message| message["role"] == "tool");
+    let results: HashMap<&str, &str> =
+        results.filter_map(|result| Some((result["tool_call_id"].as_str()?, result["content"].as_str()?))).collect();
+    let calls = turn().flat_map(|message| message["tool_calls"].as_array().into_iter().flatten());
+    calls.filter_map(|call| results.get(call["id"].as_str()?).map(|text| (*text).to_owned())).collect()
 }
 
 /// The sorted keys of an object.

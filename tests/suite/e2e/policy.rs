@@ -139,6 +139,11 @@ async fn a_file_of_rules_is_tried_before_it_is_adopted() {
     };
     check("tools:\n  x:\n    patterns:\n      high_risk: ['a(']\n", &["wrong.yaml:4:20", "unclosed group", "hint:"])
         .await;
+    check(
+        "global:\n  risk_patterns:\n    high:\n      patterns: ['b(']\n",
+        &["wrong.yaml:4:19", "unclosed group", "hint:"],
+    )
+    .await;
     check("global:\n  enable_aproval: true\n", &["wrong.yaml:2:", "enable_approval"]).await;
     check("global: [\n", &["wrong.yaml:"]).await;
 }

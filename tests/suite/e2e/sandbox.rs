@@ -19,27 +19,27 @@ use super::{World, tool_texts, works_through};
 const SECRET: &str = "the launch code is 0000";
 
 /// A world whose project can be written.
-async fn world(agentd_yaml: &str) -> World {
+pub(super) async fn world(agentd_yaml: &str) -> World {
     let world = World::configured(agentd_yaml).await;
     fs::create_dir_all(project(&world)).unwrap();
     world
 }
 
-fn project(world: &World) -> PathBuf {
+pub(super) fn project(world: &World) -> PathBuf {
     world.daemon.path().join("project")
 }
 
-fn mount(world: &World) -> String {
+pub(super) fn mount(world: &World) -> String {
     format!("{}:rw", project(world).display())
 }
 
 impl World {
     /// The model asks for this command and then says that it is over.
-    fn will_run(&self, command: &str) {
+    pub(super) fn will_run(&self, command: &str) {
         self.will_call(json!({"command": command, "timeout_s": 60}));
     }
 
-    fn will_call(&self, arguments: Value) {
+    pub(super) fn will_call(&self, arguments: Value) {
         self.model.respond_with(move |request| match request.last_role() {
             "tool" => Reply::text("over"),
             _ => Reply::tool_call("run_bash_command", arguments.clone()),
@@ -47,7 +47,7 @@ impl World {
     }
 
     /// What the last tool told the model.
-    fn told(&self) -> String {
+    pub(super) fn told(&self) -> String {
         let requests = self.model.requests();
         let last = requests.last().unwrap().messages().last().unwrap();
         assert_eq!(last["role"], "tool", "{last}");
@@ -55,26 +55,26 @@ impl World {
     }
 
     /// Runs a turn in a new session, which is allowed everything that can be allowed.
-    async fn turn(&self) -> Output {
+    pub(super) async fn turn(&self) -> Output {
         let args = ["run", "Do it", "-C", &mount(self), "--on-interrupt", "approve"];
         self.daemon.agentctl(args).await.exits(0)
     }
 
     /// What becomes of a command.
-    async fn sh(&self, command: &str) -> String {
+    pub(super) async fn sh(&self, command: &str) -> String {
         self.will_run(command);
         self.turn().await;
         self.told()
     }
 
-    async fn allowed(&self, command: &str) -> String {
+    pub(super) async fn allowed(&self, command: &str) -> String {
         let told = self.sh(command).await;
         assert!(told.starts_with("exit code 0"), "{command}: {told}");
         told
     }
 
     /// The command fails, and says nothing of the secret.
-    async fn barred(&self, command: &str) -> String {
+    pub(super) async fn barred(&self, command: &str) -> String {
         let told = self.sh(command).await;
         let failed = told.starts_with("exit code ") && !told.starts_with("exit code 0");
         assert!(failed && !told.contains(SECRET), "{command}: {told}");
@@ -93,7 +93,7 @@ fn named(word: &str) -> usize {
 }
 
 /// Children of the daemon, whatever they have become.
-fn children(daemon: u32) -> Vec<String> {
+pub(super) fn children(daemon: u32) -> Vec<String> {
     fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children"))
         .unwrap_or_default()
         .split_whitespace()

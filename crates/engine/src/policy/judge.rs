@@ -1,8 +1,10 @@
 //! The layers put together.
 
 use std::{
+    fmt::Debug,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
+    sync::Arc,
 };
 
 use agentd_core::{
@@ -37,6 +39,13 @@ const SHORT: usize = 256;
 #[derive(Debug, Default)]
 pub struct Policy {
     rules: Rules,
+    checks: Vec<Arc<dyn Check>>,
+}
+
+/// A check beside those that are built in, of whoever puts the engine into a program and knows more of its tools.
+pub trait Check: Debug + Send + Sync {
+    /// Why the call may not run, whoever allows it; none where nothing speaks against it.
+    fn objects(&self, facts: &Facts<'_>) -> Option<String>;
 }
 
 /// All that a verdict depends on, besides the rules.
@@ -70,7 +79,14 @@ impl Policy {
     /// A policy of these rules.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
-        Self { rules }
+        Self { rules, checks: Vec::new() }
+    }
+
+    /// The same with one more check in the first layer. Rules that are read anew need it anew.
+    #[must_use]
+    pub fn with_check(mut self, check: Arc<dyn Check>) -> Self {
+        self.checks.push(check);
+        self
     }
 
     /// The rules.
@@ -90,19 +106,27 @@ impl Policy {
     }
 
     fn judge_form(&self, facts: &Facts<'_>) -> Explanation {
-        catch_unwind(AssertUnwindSafe(|| Call::read(&self.rules, facts).judge())).unwrap_or_else(|_| {
-            let reason = "a check failed on it".to_owned();
-            Explanation {
-                tool: facts.tool.name.clone(),
-                verdict: Verdict::Deny { reason: reason.clone() },
-                layer: Layer::Checker,
-                rule: reason,
-                parts: Vec::new(),
-                grants: Vec::new(),
-                granted_by: Vec::new(),
-                leads_to: None,
-            }
+        let judge = || match self.checks.iter().find_map(|check| check.objects(facts)) {
+            Some(reason) => denial(facts, reason),
+            None => Call::read(&self.rules, facts).judge(),
+        };
+        catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|_| {
+            denial(facts, "a check failed on it, so that nobody can tell what it would do".to_owned())
         })
+    }
+}
+
+/// The first layer denies the whole call, whatever the rules and grants say of it.
+fn denial(facts: &Facts<'_>, reason: String) -> Explanation {
+    Explanation {
+        tool: facts.tool.name.clone(),
+        verdict: Verdict::Deny { reason: reason.clone() },
+        layer: Layer::Checker,
+        rule: reason,
+        parts: Vec::new(),
+        grants: Vec::new(),
+        granted_by: Vec::new(),
+        leads_to: None,
     }
 }
 
@@ -141,8 +165,6 @@ impl<'a> Call<'a> {
     }
 
     fn judge(&self) -> Explanation {
-        #[cfg(test)]
-        tests::fail_on_purpose(&self.facts.tool.name);
         match &self.arguments {
             Some(arguments) if self.facts.tool.name == SHELL_TOOL => match command(arguments) {
                 Some(command) => self.judge_command(command, arguments),
@@ -452,42 +474,5 @@ fn texts(key: Option<&str>, value: &Value, look: &mut impl FnMut(&str)) {
         Value::Array(items) => items.iter().for_each(|item| texts(key, item, look)),
         Value::Object(fields) => fields.iter().for_each(|(key, value)| texts(Some(key), value, look)),
         _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BROKEN: &str = "tool_whose_check_fails";
-
-    pub(super) fn fail_on_purpose(tool: &str) {
-        assert!(tool != BROKEN, "a check that fails");
-    }
-
-    #[test]
-    fn a_failing_check_denies_whatever_was_granted() {
-        let settings = SessionSettings {
-            confirm_write: false,
-            confirm_exec: false,
-            grants: vec![BROKEN.into()],
-            ..SessionSettings::default()
-        };
-        let verdict = |name: &str| {
-            let parameters = Value::Object(Map::new());
-            let tool = ToolSpec { name: name.to_owned(), description: String::new(), parameters, effect: Effect::Read };
-            let facts = Facts {
-                tool: &tool,
-                arguments: "{}",
-                followed: None,
-                settings: &settings,
-                roots: &[],
-                memories: None,
-                kept: &[],
-            };
-            Policy::default().judge(&facts).verdict
-        };
-        assert_eq!(verdict("another_tool"), Verdict::Allow);
-        assert!(matches!(verdict(BROKEN), Verdict::Deny { reason } if reason.contains("failed")));
     }
 }

@@ -25,8 +25,15 @@ const NETWORK: &[&str] = &[
 const FILES: &[&str] =
     &["permission denied", "operation not permitted", "read-only file system", "eacces", "eperm", "erofs"];
 
-const LIMITS: &[&str] =
-    &["cannot allocate memory", "file size limit exceeded", "file too large", "too many open files"];
+const LIMITS: &[&str] = &[
+    "cannot allocate memory",
+    "memory exhausted",
+    "file size limit exceeded",
+    "file too large",
+    "too many open files",
+    "fork: resource temporarily unavailable",
+    "fork: retry: resource temporarily unavailable",
+];
 
 /// One sentence for the model, if the words of a failed command look as if the sandbox had been in its way.
 pub(crate) fn hint(stderr: &str, network: bool) -> Option<&'static str> {
@@ -49,7 +56,7 @@ pub(crate) fn hint(stderr: &str, network: bool) -> Option<&'static str> {
              in agentd.yaml]",
         );
     }
-    says(LIMITS).then_some("[the sandbox limits memory, file sizes and open files; do it in smaller pieces]")
+    says(LIMITS).then_some("[the sandbox limits memory, file sizes, open files and processes; do it in smaller pieces]")
 }
 
 #[cfg(test)]
@@ -72,6 +79,8 @@ mod tests {
         check("bash: /etc/x: Permission denied", false, Some("sandbox.write"));
         check("touch: cannot touch '/usr/x': Read-only file system", true, Some("outputs/"));
         check("bash: fork: Cannot allocate memory", false, Some("limits"));
+        check("tail: memory exhausted", false, Some("limits"));
+        check("bash: fork: retry: Resource temporarily unavailable", false, Some("processes"));
         check("error[E0308]: mismatched types", false, None);
         check(&format!("ä{}", "x".repeat(LOOKED_AT - 1)), false, None);
     }

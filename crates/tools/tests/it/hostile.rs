@@ -1,48 +1,25 @@
 //! Paths that try to leave. Every tool refuses every one of them, and nothing outside is read or changed.
 
 use std::{
-    collections::BTreeMap,
     fs,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink},
-    os::unix::net::UnixListener,
-    path::Path,
 };
 
 use agentd_core::tool::ToolErrorCode;
+use agentd_testkit::hostile::{CANARY, Class, SECRET, Trap, state};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Project, SECRET, mkfifo};
+use crate::bench::{Bench, Project};
 
-/// What the corpus says of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
-    /// No tool takes it.
-    Refused,
-    /// No tool writes it.
-    Unwritable,
-    /// It may be used, and stays inside.
-    Contained,
+/// The trap of this bench.
+fn trap(bench: &Bench) -> Trap {
+    let (root, project) = (bench.workspace().root.clone(), bench.real("/project"));
+    Trap { outside: bench.outside.path().to_owned(), root, project }
 }
 
 /// The corpus, and what is too long to be written down.
 fn corpus(bench: &Bench) -> Vec<(Class, String)> {
-    let mut class = Class::Refused;
-    let mut paths = Vec::new();
-    for line in include_str!("../corpus/hostile_paths.txt").lines() {
-        match line {
-            "[refused]" => class = Class::Refused,
-            "[unwritable]" => class = Class::Unwritable,
-            "[contained]" => class = Class::Contained,
-            "" => {}
-            _ if line.starts_with("# ") || line == "#" => {}
-            _ => {
-                let outside = bench.outside.path().to_str().unwrap();
-                let session = bench.context.session_id.to_string();
-                let path = line.replace("{outside}", outside).replace("{session}", &session);
-                paths.push((class, unescaped(&path)));
-            }
-        }
-    }
+    let mut paths = trap(bench).paths();
     let refused = [
         "a".repeat(5000),
         "a".repeat(64 * 1024),
@@ -64,137 +41,9 @@ fn corpus(bench: &Bench) -> Vec<(Class, String)> {
         "~".repeat(100),
     ];
     paths.extend(refused.map(|path| (Class::Refused, path)));
-    for depth in 1..30 {
-        let down = (0..depth).map(|level| format!("d{level}/")).collect::<String>();
-        let up = "../".repeat(depth + 3);
-        paths.push((Class::Refused, format!("uploads/{down}{up}canary/a.txt")));
-        paths.push((Class::Refused, format!("/project/{down}{}canary/a.txt", "../".repeat(depth + 1))));
-    }
     paths.push((Class::Contained, format!("uploads/{}", "c".repeat(255))));
     paths.push((Class::Contained, format!("uploads/{}a.txt", "d/".repeat(1000))));
     paths
-}
-
-/// Reads the escapes of the corpus.
-fn unescaped(line: &str) -> String {
-    let mut text = String::new();
-    let mut left = line;
-    while let Some((before, after)) = left.split_once('\\') {
-        text.push_str(before);
-        let mut chars = after.chars();
-        let (character, rest) = match chars.next().unwrap() {
-            '0' => ('\0', chars.as_str()),
-            't' => ('\t', chars.as_str()),
-            'n' => ('\n', chars.as_str()),
-            'r' => ('\r', chars.as_str()),
-            '\\' => ('\\', chars.as_str()),
-            'u' => {
-                let (digits, rest) = chars.as_str().strip_prefix('{').unwrap().split_once('}').unwrap();
-                (char::from_u32(u32::from_str_radix(digits, 16).unwrap()).unwrap(), rest)
-            }
-            other => panic!("the corpus has an unknown escape {other:?} in {line}"),
-        };
-        text.push(character);
-        left = rest;
-    }
-    text + left
-}
-
-/// What is in the files that must not be reached.
-const CANARY: &str = "the canary sings";
-
-/// Lays links, pipes and whatever else leads elsewhere, and what they lead to.
-fn lay_trap(bench: &Bench) {
-    let outside = bench.outside.path();
-    let secret = bench.secret();
-    fs::create_dir_all(outside.join("canary/deep")).unwrap();
-    fs::create_dir_all(outside.join("workspaces/other/uploads")).unwrap();
-    for file in ["canary/a.txt", "canary/deep/b.txt", "workspaces/other/uploads/a.txt"] {
-        fs::write(outside.join(file), format!("{CANARY}\n")).unwrap();
-    }
-    for folder in ["uploads/inner", "skills/known", "/project/src"] {
-        fs::create_dir_all(bench.real(folder)).unwrap();
-    }
-    bench.put("uploads/notes.txt", "code\n");
-    bench.put("outputs/a.txt", "code\n");
-    bench.put("skills/known/SKILL.md", "code\n");
-    bench.put("/project/src/a.txt", "code\n");
-    bench.put("uploads/inside/a.txt", "code\n");
-    let link = |target: &str, name: &str| symlink(target, bench.real(name)).unwrap();
-    let away = |below: &str| outside.join(below).to_str().unwrap().to_owned();
-    let back = bench.real("uploads").to_str().unwrap().to_owned();
-    symlink(back, outside.join("canary/link-back")).unwrap();
-    for area in ["uploads", "outputs", "temp", "skills", "/project"] {
-        link(secret.to_str().unwrap(), &format!("{area}/link-absolute"));
-    }
-    link("../../../secret.txt", "uploads/link-relative");
-    link(&away("canary/none.txt"), "uploads/link-dangling");
-    link("../../../canary/none.txt", "uploads/link-dangling-relative");
-    link("link-absolute", "uploads/link-chain");
-    link("link-chain", "uploads/link-chain-2");
-    link("link-dir", "uploads/link-chain-dir");
-    link("link-circle", "uploads/link-circle");
-    link("link-circle-b", "uploads/link-circle-a");
-    link("link-circle-a", "uploads/link-circle-b");
-    link(&away("canary"), "uploads/link-dir");
-    link("../../..", "uploads/link-base");
-    link("../..", "uploads/link-up");
-    link("../outputs/../../../canary/a.txt", "uploads/link-dots");
-    link("../../../../canary/a.txt", "uploads/inner/link-out");
-    link("../../../../canary", "uploads/inner/link-out-dir");
-    link("/etc", "uploads/link-etc");
-    link("/", "uploads/link-root");
-    link("/proc/self/root", "uploads/link-proc");
-    link("/proc/self/cwd", "uploads/link-cwd");
-    link("/proc/self/fd", "uploads/link-fd");
-    link("/proc/self/exe", "uploads/link-exe");
-    link("/dev/zero", "uploads/link-zero");
-    link("/dev/null", "uploads/link-null");
-    link("/dev/shm", "uploads/link-shm");
-    link("../../other", "uploads/link-other");
-    link("../skills", "uploads/link-skills");
-    link("../.metadata.json", "uploads/link-metadata");
-    link("../outputs", "uploads/link-outputs");
-    link("notes.txt", "uploads/link-inside");
-    link("inside", "uploads/link-inside-dir");
-    link("../secret.txt", "/project/link-relative");
-    link(&away("canary/none.txt"), "/project/link-dangling");
-    link(&away("canary"), "/project/link-dir");
-    link("/etc", "/project/link-etc");
-    link("/proc/self/root", "/project/link-proc");
-    link("src/a.txt", "/project/link-inside");
-    fs::hard_link(&secret, bench.real("uploads/hard-link")).unwrap();
-    mkfifo(&bench.real("uploads/pipe"));
-    mkfifo(&bench.real("/project/pipe"));
-    drop(UnixListener::bind(bench.real("uploads/socket")).unwrap());
-}
-
-/// Everything below a folder that a tool could change, but for what is below `but`.
-fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut left = vec![folder.to_path_buf()];
-    while let Some(folder) = left.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            if but.contains(&path.as_path()) {
-                continue;
-            }
-            let metadata = path.symlink_metadata().unwrap();
-            let kind = metadata.file_type();
-            let held = if kind.is_symlink() {
-                format!("{:?}", fs::read_link(&path).unwrap())
-            } else if kind.is_file() {
-                format!("{:?} {} {:?}", fs::read(&path).unwrap(), metadata.nlink(), metadata.modified().unwrap())
-            } else {
-                String::new()
-            };
-            found.insert(path.to_string_lossy().into_owned(), format!("{kind:?} {:o} {held}", metadata.mode()));
-            if kind.is_dir() {
-                left.push(path);
-            }
-        }
-    }
-    found
 }
 
 /// A name as git quotes it, so that every byte of it arrives.
@@ -255,7 +104,7 @@ fn check_output(text: &str, tool: &str, path: &str) {
 #[tokio::test]
 async fn no_path_leads_out() {
     let bench = Bench::with_project(Project::Writable).await;
-    lay_trap(&bench);
+    trap(&bench).lay();
     let paths: Vec<String> =
         corpus(&bench).into_iter().filter(|(class, _)| *class == Class::Refused).map(|(_, path)| path).collect();
     let before = state(bench.outside.path(), &[]);
@@ -286,7 +135,7 @@ async fn no_path_leads_out() {
 #[tokio::test]
 async fn what_is_not_for_tools_to_write_is_not_written() {
     let bench = Bench::with_project(Project::Writable).await;
-    lay_trap(&bench);
+    trap(&bench).lay();
     let before = state(bench.outside.path(), &[]);
     for (_, path) in corpus(&bench).into_iter().filter(|(class, _)| *class == Class::Unwritable) {
         for (tool, arguments) in looking(&path) {
@@ -304,7 +153,7 @@ async fn what_is_not_for_tools_to_write_is_not_written() {
 #[tokio::test]
 async fn odd_names_stay_where_they_are() {
     let bench = Bench::with_project(Project::Writable).await;
-    lay_trap(&bench);
+    trap(&bench).lay();
     let all = corpus(&bench);
     assert!(all.len() >= 400, "{} paths", all.len());
     let (root, project) = (bench.workspace().root.clone(), bench.real("/project"));
@@ -338,7 +187,7 @@ async fn odd_names_stay_where_they_are() {
 #[tokio::test]
 async fn every_refusal_says_how_to_do_it_right() {
     let bench = Bench::with_project(Project::Writable).await;
-    lay_trap(&bench);
+    trap(&bench).lay();
     for (path, expected) in [
         ("../x", "write the path from the workspace root"),
         ("/etc/passwd", "use a path below uploads/"),

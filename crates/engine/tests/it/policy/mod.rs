@@ -18,12 +18,12 @@ use agentd_core::{
     tool::{Effect, ToolSpec},
 };
 use agentd_engine::policy::{Facts, Policy, RuleFile, Rules, SHELL_TOOL};
+use agentd_testkit::hostile;
 use serde_json::{Value, json};
 
-/// The folder that a session of the tests has.
-const ROOT: &str = "/data/workspace/s";
-/// The folder of the person that it sees.
-const PROJECT: &str = "/home/me/project";
+/// The folders that a session of the tests has.
+const ROOT: &str = hostile::CORPUS_ROOT;
+const PROJECT: &str = hostile::CORPUS_PROJECT;
 /// The folder that all sessions share.
 const MEMORIES: &str = "/data/memories";
 
@@ -60,20 +60,6 @@ pub(crate) fn judge(policy: &Policy, tool: &ToolSpec, args: &Value, settings: &S
 
 pub(crate) fn run(policy: &Policy, command: &str, settings: &SessionSettings) -> Explanation {
     judge(policy, &tool(SHELL_TOOL, Effect::Execute), &json!({ "command": command }), settings)
-}
-
-/// The entries of a corpus: a mark, a bar, and a command in which `\n`, `\t`, `\0`, `\e` and `\u{…}` stand for those characters
-/// where the line begins with `%`.
-pub(crate) fn corpus(text: &str) -> Vec<(String, String)> {
-    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
-    let entries = lines.map(|line| {
-        let (mark, command) = line.split_once('|').unwrap_or_else(|| panic!("no mark: {line}"));
-        match mark.trim().strip_prefix('%') {
-            Some(mark) => (mark.to_owned(), serde_json::from_str(&format!("\"{command}\"")).unwrap()),
-            None => (mark.trim().to_owned(), command.to_owned()),
-        }
-    });
-    entries.collect()
 }
 
 pub(crate) fn mark(explanation: &Explanation) -> &'static str {
@@ -122,7 +108,7 @@ fn disagreements(
 
 #[test]
 fn everyday_commands_get_the_verdict_that_people_expect() {
-    let corpus = corpus(include_str!("../../corpus/everyday_commands.txt"));
+    let corpus = hostile::commands(include_str!("../../corpus/everyday_commands.txt"));
     assert!(corpus.len() >= 100, "{}", corpus.len());
     let wrong = disagreements(&corpus, &SessionSettings::default(), |expected, found| expected == found);
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
@@ -139,7 +125,7 @@ fn is_held(expected: &str, found: &str) -> bool {
 
 #[test]
 fn hostile_commands_are_held_whatever_was_granted() {
-    let corpus = corpus(include_str!("../../corpus/hostile_commands.txt"));
+    let corpus = hostile::hostile_commands();
     assert!(corpus.len() >= 900, "{}", corpus.len());
     let trusting = SessionSettings { confirm_exec: false, confirm_write: false, ..lived_in() };
     for settings in [SessionSettings::default(), lived_in(), trusting] {

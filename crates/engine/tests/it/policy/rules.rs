@@ -1,11 +1,13 @@
 //! Rule files, the layers, tools other than commands, grants.
 
+use std::sync::Arc;
+
 use agentd_core::{
     policy::{Layer, Risk, Verdict},
     session::SessionSettings,
     tool::Effect,
 };
-use agentd_engine::policy::{RuleFile, Rules, SHELL_TOOL};
+use agentd_engine::policy::{Check, Facts, Policy, RuleFile, Rules, SHELL_TOOL};
 use serde_json::json;
 
 use super::{compiled, granting, judge, mark, run, shipped, tool};
@@ -406,4 +408,46 @@ fn what_is_remembered_is_read_freely_and_written_only_with_a_word_each_time() {
     }
     let read = judge(&policy, &tool("read_file", Effect::Read), &json!({"path": "/memories/a.md"}), &cautious);
     assert_eq!(mark(&read), "allow");
+}
+
+/// Checks that a program brings along: one knows what it may object to, the other is broken.
+#[derive(Debug)]
+struct Own;
+
+impl Check for Own {
+    fn objects(&self, facts: &Facts<'_>) -> Option<String> {
+        assert!(!facts.arguments.contains("broken"), "a check that fails");
+        facts.arguments.contains("forbidden").then(|| "it is forbidden here".to_owned())
+    }
+}
+
+#[test]
+fn a_check_that_objects_or_fails_denies_whatever_was_granted() {
+    let settings = granting(&["write_file", "run_bash_command: touch broken", "run_bash_command: touch forbidden"]);
+    let trusting = SessionSettings { confirm_exec: false, confirm_write: false, ..settings };
+    let policy = Policy::new(Rules::default()).with_check(Arc::new(Own));
+    for name in ["broken", "forbidden", "fine"] {
+        let calls = [
+            (tool(SHELL_TOOL, Effect::Execute), json!({"command": format!("touch {name}")})),
+            (tool(SHELL_TOOL, Effect::Execute), json!({"command": format!("ls {name}")})),
+            (tool("write_file", Effect::Write), json!({"path": name, "content": ""})),
+            (tool("read_file", Effect::Read), json!({"path": name})),
+        ];
+        for (tool, args) in calls {
+            let said = judge(&policy, &tool, &args, &trusting);
+            let expected = match name {
+                "broken" => Some("a check failed on it"),
+                "forbidden" => Some("it is forbidden here"),
+                _ => None,
+            };
+            match (&said.verdict, expected) {
+                (Verdict::Allow, None) => {}
+                (Verdict::Deny { reason }, Some(words)) => {
+                    assert!(reason.contains(words) && said.rule == *reason && said.grants.is_empty(), "{said:?}");
+                    assert_eq!(said.layer, Layer::Checker);
+                }
+                _ => panic!("{args}: {said:?}"),
+            }
+        }
+    }
 }

@@ -1,0 +1,61 @@
+//! The daemon with one more check, which is broken, for tests: it fails on every call whose arguments have the word
+//! `brittle`. All else is as in the daemon itself.
+
+use std::{env, error::Error, process::ExitCode, sync::Arc, time::Instant};
+
+use agentd::{
+    app::{self, Beginning},
+    args::Args,
+    config::Flags,
+    control::{self, Recipe},
+    environment::Environment,
+    lock::Lock,
+    logging::{self, Destination},
+    paths::Paths,
+    redact::Redactor,
+    service::Supervisor,
+};
+use agentd_engine::policy::{Check, Facts, Policy, Rules};
+use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
+
+/// A check as it is with a mistake in it.
+#[derive(Debug)]
+struct Broken;
+
+impl Check for Broken {
+    fn objects(&self, facts: &Facts<'_>) -> Option<String> {
+        assert!(!facts.arguments.contains("brittle"), "a mistake in a check");
+        None
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == HELPER_ARGUMENT) {
+        return run_helper(arguments.collect());
+    }
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let environment = Environment::capture();
+    let socket = environment.path("AGENTD_SOCKET").ok_or("AGENTD_SOCKET is not set")?;
+    let paths = Paths::resolve(&Args::default(), &environment, &env::current_dir()?)?;
+    let recipe = Recipe { paths, env: environment, flags: Flags::default() };
+    let mut config = recipe.read()?;
+    config.rules.policy = Arc::new(Policy::new(Rules::compile(&config.rules.file)?).with_check(Arc::new(Broken)));
+    let redactor = Redactor::default();
+    redactor.learn(control::secrets(&config, &recipe.env));
+    let log = logging::start(&Destination::Stderr, &config.daemon.service.log_level, redactor)?;
+    std::fs::create_dir_all(&recipe.paths.data)?;
+    let _lock = Lock::take(&recipe.paths.lock())?;
+    let beginning =
+        Beginning { started: Instant::now(), config, recipe, socket, supervisor: Supervisor::default(), log };
+    Ok(tokio::runtime::Runtime::new()?.block_on(app::run(beginning))?)
+}

@@ -1,0 +1,223 @@
+//! Checks that cannot be made: what they were to look at does not run, everybody is told, and the daemon goes on.
+
+use std::fs;
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome, program, until},
+    model_server::{ModelServer, Reply},
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::World;
+
+/// As much trust as there can be.
+const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
+
+async fn calls_in_audit(world: &World) -> Vec<Value> {
+    let records = world.daemon.agentctl(["audit", "--json", "-n", "1000"]).await.exits(0).json();
+    let records = records.as_array().unwrap().iter();
+    records.filter(|record| record["kind"] == "call_decided").cloned().collect()
+}
+
+/// The daemon with one check more, which has a mistake in it.
+async fn with_a_broken_check() -> World {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/agentd.yaml", TRUSTING);
+    fs::create_dir(home.path().join("project")).unwrap();
+    let command = home.command(program("examples/broken_check"));
+    World { daemon: TempDaemon::start_with(home, command).await, model }
+}
+
+#[tokio::test]
+async fn a_check_that_fails_denies_and_the_daemon_goes_on() {
+    let world = with_a_broken_check().await;
+    for rule in ["write_file", "run_bash_command: touch *"] {
+        world.daemon.agentctl(["grants", "add", rule]).await.exits(0);
+    }
+    world.daemon.write("project/brittle.txt", "brittle as it is\n");
+    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    let calls = |name: &str| {
+        vec![
+            ("run_bash_command", json!({"command": format!("touch \"$PROJECT/{name}\"")})),
+            ("write_file", json!({"path": format!("/project/{name}"), "content": "x"})),
+            ("read_file", json!({"path": format!("/project/{name}.txt")})),
+        ]
+    };
+    // Settings, grants and the run itself allow it. What cannot be checked is denied all the same.
+    let args = ["-C", &project, "--on-interrupt", "approve", "--output", "json"];
+    let (told, output) = world.call_all(calls("brittle"), &args).await;
+    for told in &told {
+        assert!(told.starts_with("E_DENIED: a check failed on it"), "{told}");
+    }
+    let result = output.exits(5).json();
+    assert_eq!(result["denials"].as_array().unwrap().len(), 3, "{result:#}");
+    assert!(!world.daemon.path().join("project/brittle").exists());
+    let log = world.daemon.log();
+    assert!(log.contains("panic: a mistake in a check"), "the operator can find the cause: {log}");
+    let audited = calls_in_audit(&world).await;
+    assert_eq!(audited.len(), 3);
+    for call in &audited {
+        assert_eq!((&call["verdict"], &call["layer"]), (&json!("deny"), &json!("checker")), "{call:#}");
+        assert_eq!((&call["allowed"], &call["by"]), (&json!(false), &json!("rules")), "{call:#}");
+        assert_eq!((&call["outcome"], &call["ended"]["ran"]), (&json!("refused"), &json!(false)), "{call:#}");
+        assert!(call["reason"].as_str().unwrap().contains("a check failed on it"), "{call:#}");
+    }
+
+    // A person who is asked cannot put arguments in its place on which it fails either.
+    let mut running = {
+        let edited = Reply::tool_call("run_bash_command", json!({"command": "sudo true"}));
+        world.model.reply(edited).reply(Reply::text("I see."));
+        world.daemon.spawn_agentctl([
+            "run",
+            "Do it",
+            "-C",
+            &project,
+            "--on-interrupt",
+            "wait",
+            "--output",
+            "stream-json",
+        ])
+    };
+    let (raised, _) = running.event("interrupt_raised").await;
+    let edit = json!({"command": "touch \"$PROJECT/brittle\""}).to_string();
+    let id = raised["interrupt"]["id"].as_str().unwrap();
+    world
+        .daemon
+        .agentctl(["answer", id, "edit", "--args", &edit])
+        .await
+        .exits(2)
+        .says(&["a check failed on it", "hint:"]);
+    world.daemon.agentctl(["answer", id, "reject"]).await.exits(0);
+    running.output(Vec::new()).await.exits(5);
+    assert!(!world.daemon.path().join("project/brittle").exists());
+
+    // The daemon is the same one, and other calls run.
+    let (told, output) = world.call_all(calls("sound"), &args).await;
+    output.exits(0);
+    assert!(told[0].starts_with("exit code 0") && told[1].starts_with("Replaced"), "{told:#?}");
+    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn what_the_checks_cannot_read_runs_only_when_somebody_says_so() {
+    let world = World::configured(TRUSTING).await;
+    fs::create_dir(world.daemon.path().join("project")).unwrap();
+    for rule in ["touch *", "echo *", "sh *", "true *"] {
+        world.daemon.agentctl(["grants", "add", &format!("run_bash_command: {rule}")]).await.exits(0);
+    }
+    let touch = "touch \"$PROJECT/ran\"";
+    let nested = |times: usize| (0..times).fold(touch.to_owned(), |inner, _| format!("( {inner} )"));
+    let substituted = |times: usize| (0..times).fold(touch.to_owned(), |inner, _| format!("echo $({inner})"));
+    let cases = [
+        (json!({"command": format!("{touch} # {}", words(70_000))}), "it is longer than 64 KiB"),
+        (json!({"command": nested(11)}), "it nests too deeply"),
+        (json!({"command": substituted(9)}), "commands inside commands too deeply"),
+        (
+            json!({"command": format!("{touch}; echo {}", "$(true) ".repeat(300))}),
+            "more expansions than anybody would write",
+        ),
+        (
+            json!({"command": format!("{touch}; echo a\"{}\"", "$(true)".repeat(13))}),
+            "more expansions than anybody would write",
+        ),
+        (json!({"command": format!("{touch}{}", "; true".repeat(300))}), "more parts than anybody would read"),
+        (json!({"command": format!("{touch}; echo 'open")}), "quotes or brackets do not match"),
+        (json!({"command": format!("{touch}; fi")}), "the shell's grammar"),
+        (json!({"command": format!("{touch}\u{a0}x")}), "cannot be seen"),
+        (json!({"command": format!("{touch} \u{202e}x")}), "cannot be seen"),
+        (json!({"command": format!("{touch}\u{0}")}), "cannot be seen"),
+        (json!({"command": [touch]}), "it names no command"),
+        (json!({"command": {"text": touch}}), "it names no command"),
+        (json!({}), "it names no command"),
+        (json!(format!("{{\"command\": {}", json!(touch))), "its arguments are no JSON object"),
+        (json!(format!("[{{\"command\": {}}}]", json!(touch))), "its arguments are no JSON object"),
+        (
+            json!(format!("{{\"command\": {}, \"more\": {}{}}}", json!(touch), "[".repeat(70), "]".repeat(70))),
+            "its arguments are no JSON object",
+        ),
+    ];
+    let (arguments, expected): (Vec<Value>, Vec<&str>) = cases.into_iter().unzip();
+    let calls = arguments.into_iter().map(|arguments| ("run_bash_command", arguments)).collect();
+    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    let (told, output) = world.call_all(calls, &["-C", &project, "--on-interrupt", "deny"]).await;
+    output.exits(5);
+    for (told, words) in told.iter().zip(&expected) {
+        assert!(told.starts_with("E_DENIED: refused: this run asks nobody") && told.contains(words), "{words}: {told}");
+    }
+    assert!(!world.daemon.path().join("project/ran").exists());
+    let audited = calls_in_audit(&world).await;
+    assert_eq!(audited.len(), expected.len());
+    for call in &audited {
+        assert_eq!(
+            (&call["verdict"], &call["layer"], &call["risk"]),
+            (&json!("ask"), &json!("checker"), &json!("high"))
+        );
+        assert_eq!((&call["allowed"], &call["ended"]["ran"]), (&json!(false), &json!(false)), "{call:#}");
+    }
+    world.still_serves().await;
+}
+
+/// Words that do not repeat themselves, as a model writes that has lost its way.
+fn words(bytes: usize) -> String {
+    let numbers = (0..).map(|number: u32| format!("{number} "));
+    numbers
+        .scan(0, |length, word| {
+            *length += word.len();
+            (*length < bytes).then_some(word)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn rules_that_cannot_be_read_are_never_followed() {
+    let mut world = World::configured(TRUSTING).await;
+    fs::create_dir(world.daemon.path().join("project")).unwrap();
+    let rules = world.daemon.write("config/hitl_rules.yaml", "tools: {run_bash_command: {deny: [frobnicate]}}\n");
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    let calls = || vec![("run_bash_command", json!({"command": "touch ran; frobnicate"}))];
+    let denied = "E_DENIED: frobnicate is on the list of commands that are never run";
+    type Break = fn(&std::path::Path);
+    let ways: [(&str, Break); 5] = [
+        ("no YAML", |path| fs::write(path, "tools: [").unwrap()),
+        ("a word that is no key", |path| fs::write(path, "tools: {run_bash_command: {denny: []}}\n").unwrap()),
+        ("a pattern that is none", |path| {
+            fs::write(path, "global: {risk_patterns: {high: {patterns: ['(']}}}\n").unwrap();
+        }),
+        ("no text", |path| fs::write(path, b"tools: \xff\xfe\n").unwrap()),
+        ("a folder", |path| {
+            fs::remove_file(path).unwrap();
+            fs::create_dir(path).unwrap();
+        }),
+    ];
+    for (what, damage) in &ways {
+        damage(&rules);
+        world.daemon.agentctl(["reload"]).await.exits(2).says(&["hitl_rules.yaml"]);
+        // Whoever asks for it, and however.
+        let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
+        assert!(told[0].starts_with(denied), "{what}: {told:?}");
+        let lines = world.daemon.log().matches("the configuration was not changed").count();
+        world.daemon.signal(Signal::SIGHUP);
+        until("the signal is followed", || async {
+            (world.daemon.log().matches("the configuration was not changed").count() > lines).then_some(())
+        })
+        .await;
+        let told = world.call_all(calls(), &["--on-interrupt", "approve"]).await.0;
+        assert!(told[0].starts_with(denied), "{what}: {told:?}");
+    }
+    let records = world.daemon.agentctl(["audit", "--json", "-n", "1000"]).await.exits(0).json();
+    let refused = records
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|record| record["kind"] == "rules_read" && !record["problem"].is_null());
+    assert_eq!(refused.count(), 2 * ways.len(), "each time is in the log");
+    // Without the rules that were read before there is nothing to go by, and so no daemon.
+    world.daemon.sigterm().await;
+    world.daemon.agentctl(["run", "Do it"]).await.exits(2).says(&["hitl_rules.yaml", "hint:"]);
+    fs::remove_dir(&rules).unwrap();
+    world.daemon.restart().await;
+    world.still_serves().await;
+}

@@ -1,0 +1,220 @@
+//! The corpora of hostile commands and paths, every entry as a call of a model in a real turn: no command runs that
+//! nobody allowed, and no path reaches what is outside.
+
+use std::{cell::Cell, collections::BTreeMap, fs};
+
+use agentd_testkit::{
+    hostile::{self, CANARY, Class, SECRET, Trap, state},
+    model_server::Reply,
+};
+use serde_json::{Value, json};
+
+use super::{Call, World};
+
+/// Rules that somebody might have kept in half a year, none of which was meant for what is asked here.
+const KEPT: [&str; 8] = ["git status", "git log *", "cargo test *", "make", "ls *", "cat *", "echo *", "npm run build"];
+
+/// Everything that can be trusted is trusted, so that nothing but what is known of the commands holds them.
+const TRUSTING: &str = "sessions: {confirm_exec: false, confirm_write: false}\n";
+
+/// A world with a session that may change a project, and the session's folders with what is outside of them.
+async fn session(agentd_yaml: &str) -> (World, String, Trap) {
+    let world = World::configured(agentd_yaml).await;
+    world.daemon.write("project/src/main.rs", "fn main() {}\n");
+    world.model.reply(Reply::tool_call("list_workspace_files", json!({}))).reply(Reply::text("Hello."));
+    let project = world.daemon.path().join("project");
+    let mount = format!("{}:rw", project.display());
+    let hello = world.daemon.agentctl(["run", "Hi", "-C", &mount, "--output", "json"]).await.exits(0).json();
+    let session = hello["session_id"].as_str().unwrap().to_owned();
+    let outside = world.daemon.data();
+    let trap = Trap { root: outside.join("workspace").join(&session), outside, project };
+    (world, session, trap)
+}
+
+/// The corpus, with the folders of this session in place of those that it names.
+fn commands(trap: &Trap, wanted: impl Fn(&str) -> bool) -> Vec<Call> {
+    let (root, project) = (trap.root.to_str().unwrap(), trap.project.to_str().unwrap());
+    let here = |line: &str| line.replace(hostile::CORPUS_ROOT, root).replace(hostile::CORPUS_PROJECT, project);
+    let entries = hostile::hostile_commands().into_iter().filter(|(mark, _)| wanted(mark));
+    entries.map(|(_, line)| ("run_bash_command", json!({ "command": here(&line) }))).collect()
+}
+
+/// How many calls of commands the audit log has, and those of them that ran or were let through.
+async fn audited(world: &World) -> (usize, Vec<Value>) {
+    let args = ["audit", "--tool", "run_bash_command", "--json", "-n", "10000"];
+    let records = world.daemon.agentctl(args).await.exits(0).json();
+    let records = records.as_array().unwrap().clone();
+    let ran = |record: &&Value| record["allowed"] != false || record["ended"]["ran"] != false;
+    (records.len(), records.iter().filter(ran).cloned().collect())
+}
+
+#[tokio::test]
+async fn no_hostile_command_runs_that_nobody_allowed() {
+    let (world, session, trap) = session(TRUSTING).await;
+    for rule in KEPT {
+        world.daemon.agentctl(["grants", "add", &format!("run_bash_command: {rule}")]).await.exits(0);
+    }
+    trap.lay();
+    let folders = || [state(&trap.root, &[]), state(&trap.project, &[]), outside(&world, &trap)];
+    let before = folders();
+    let all = commands(&trap, |_| true);
+    assert!(all.len() >= 900, "{}", all.len());
+
+    let args = ["--session", &session, "--on-interrupt", "deny", "--output", "json"];
+    let (told, output) = world.call_all(all.clone(), &args).await;
+    for ((_, call), told) in all.iter().zip(&told) {
+        assert!(told.starts_with("E_DENIED: "), "{call}: {told}");
+    }
+    let result = output.exits(5).json();
+    assert_eq!(result["denials"].as_array().unwrap().len(), all.len(), "each is listed");
+    assert_eq!(audited(&world).await, (all.len(), Vec::new()));
+    assert!(folders() == before, "nothing has changed anywhere");
+    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn commands_that_are_denied_run_for_nobody() {
+    let (world, session, trap) = session(TRUSTING).await;
+    let denied = commands(&trap, |mark| mark == "deny");
+    assert!(denied.len() >= 100, "{}", denied.len());
+    let args = ["--session", &session, "--on-interrupt", "approve", "--output", "json"];
+    let (told, output) = world.call_all(denied.clone(), &args).await;
+    for ((_, call), told) in denied.iter().zip(&told) {
+        assert!(told.starts_with("E_DENIED: ") && told.contains("never run"), "{call}: {told}");
+    }
+    output.exits(5);
+    assert_eq!(audited(&world).await, (denied.len(), Vec::new()));
+}
+
+/// What must stay as it is: the secrets, and the names of what lies beside the workspaces and beside the project.
+fn outside(world: &World, trap: &Trap) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let others = trap.root.parent().unwrap().join("other");
+    for around in trap.around() {
+        found.extend(state(&around.join("canary"), &[]));
+        let secret = around.join("secret.txt");
+        found.insert(secret.display().to_string(), fs::read_to_string(secret).unwrap());
+    }
+    found.extend(state(&others, &[]));
+    let ours = ["agentd", "audit", "undo", "logs"];
+    for folder in [world.daemon.path(), &trap.outside, &trap.root, trap.root.parent().unwrap()] {
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        // What the daemon makes in its own folder comes and goes.
+        let mut names: Vec<String> =
+            names.filter(|name| *folder != trap.outside || !ours.iter().any(|own| name.starts_with(own))).collect();
+        names.sort();
+        found.insert(format!("names in {}", folder.display()), names.join(" "));
+    }
+    for path in ["/tmp/x", "/var/tmp/x", "/dev/shm/x", "/etc/new.txt", "/new.txt"] {
+        found.insert(
+            path.to_owned(),
+            format!("{:?}", fs::symlink_metadata(path).map(|found| found.modified().ok()).ok()),
+        );
+    }
+    found
+}
+
+/// Names that are longer than any disk takes, which no model writes as one letter again and again.
+fn long_paths() -> Vec<(Class, String)> {
+    let long = |bytes: usize| (0..).flat_map(|number: u32| format!("{number}.").into_bytes()).take(bytes);
+    let long = |bytes: usize| String::from_utf8(long(bytes).collect()).unwrap();
+    let refused = [
+        long(5000),
+        long(64 * 1024),
+        format!("uploads/{}", long(256)),
+        format!("uploads/{}", long(64 * 1024)),
+        format!("/project/{}", long(64 * 1024)),
+        format!("../../{}", long(64 * 1024)),
+    ];
+    refused
+        .map(|path| (Class::Refused, path))
+        .into_iter()
+        .chain([(Class::Contained, format!("uploads/{}", long(255)))])
+        .collect()
+}
+
+/// All paths, in every tool of these.
+fn calls(trap: &Trap, tools: impl Fn(&str) -> Vec<Call>) -> (Vec<(Class, String)>, Vec<Call>) {
+    let paths = trap.paths().into_iter().chain(long_paths());
+    let all = paths.flat_map(|(class, path)| tools(&path).into_iter().map(move |call| ((class, path.clone()), call)));
+    all.unzip()
+}
+
+/// What the model was told, and all else that it was sent, has nothing of what is outside.
+#[track_caller]
+fn keeps_the_secrets(world: &World) {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let first = passwd.lines().next().unwrap_or("no such file");
+    let requests = world.model.requests();
+    let sent = requests.last().unwrap().body.to_string();
+    for secret in [CANARY, SECRET, first] {
+        assert!(!sent.contains(secret), "{secret}: {}", &sent[..sent.len().min(10_000)]);
+    }
+}
+
+#[tokio::test]
+async fn no_path_of_a_model_shows_what_is_outside() {
+    let (world, session, trap) = session("").await;
+    trap.lay();
+    let before = outside(&world, &trap);
+    let (paths, calls) = calls(&trap, |path| {
+        vec![
+            ("read_file", json!({ "path": path })),
+            ("list_workspace_files", json!({"path": path, "depth": 9})),
+            ("grep", json!({"path": path, "pattern": "launch|canary|root"})),
+        ]
+    });
+    assert!(calls.len() >= 3 * 450, "{}", calls.len());
+    let (told, output) = world.call_all(calls.clone(), &["--session", &session, "--on-interrupt", "approve"]).await;
+    output.exits(0);
+    for (((class, path), (tool, _)), told) in paths.iter().zip(&calls).zip(&told) {
+        assert!(*class != Class::Refused || told.starts_with("E_PATH: "), "{tool} {path:?}: {told}");
+    }
+    keeps_the_secrets(&world);
+    assert_eq!(outside(&world, &trap), before);
+}
+
+#[tokio::test]
+async fn no_path_of_a_model_changes_what_is_outside() {
+    let (world, session, trap) = session("").await;
+    trap.lay();
+    let before = outside(&world, &trap);
+    let number = Cell::new(0);
+    let (paths, calls) = calls(&trap, |path| {
+        let mut calls = vec![
+            ("write_file", json!({"path": path, "content": "overwritten"})),
+            ("edit_file", json!({"path": path, "old_string": "code", "new_string": "overwritten"})),
+        ];
+        // A patch has no way to name what is more than a line; and every third shows what all of them do.
+        number.set(number.get() + 1);
+        if number.get() % 3 == 0 && path.trim() == path && !path.contains(['\n', '\r']) {
+            // What stands beside it in the patch is not done either.
+            let patch = format!("*** Add File: outputs/{}.txt\n+beside\n*** Delete File: {path}\n", number.get());
+            calls.push(("apply_patch", json!({"patch": format!("*** Begin Patch\n{patch}*** End Patch")})));
+        }
+        calls
+    });
+    assert!(calls.len() >= 2 * 450, "{}", calls.len());
+    let (told, output) = world.call_all(calls.clone(), &["--session", &session, "--on-interrupt", "approve"]).await;
+    output.exits(0);
+    let (mut used, mut applied) = (0, 0);
+    for (((class, path), (tool, _)), told) in paths.iter().zip(&calls).zip(&told) {
+        let is_refused =
+            told.starts_with("E_PATH: ") || (*tool == "apply_patch" && told.starts_with("E_INVALID_ARGS: "));
+        assert!(*class == Class::Contained || is_refused, "{tool} {path:?}: {told}");
+        used += usize::from(!told.starts_with("E_"));
+        applied += usize::from(told.starts_with("Applied the patch"));
+    }
+    let beside = fs::read_dir(trap.real("outputs")).unwrap().filter(|entry| {
+        let held = fs::read_to_string(entry.as_ref().unwrap().path());
+        held.is_ok_and(|held| held == "beside\n")
+    });
+    assert_eq!(beside.count(), applied);
+    assert!(used > 50, "most of the odd names are names like any other: {used}");
+    keeps_the_secrets(&world);
+    assert_eq!(outside(&world, &trap), before);
+    assert_eq!(fs::read_to_string(trap.real("skills/known/SKILL.md")).unwrap(), "code\n");
+    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.still_serves().await;
+}

@@ -1,0 +1,126 @@
+//! How much a command can take, and what it can leave behind in the system's temporary folders: nothing.
+
+use std::{cell::Cell, fs, path::Path};
+
+use agentd_testkit::daemon::until;
+use serde_json::json;
+
+use super::{
+    World,
+    sandbox::{children, mount, project, world},
+};
+
+/// Small enough to be met at once.
+const SMALL: &str = "sandbox: {cpu_time: 1s, memory_mib: 256, file_mib: 1, open_files: 64, processes: 310}\n";
+
+/// What cannot be had here, as `agentctl status` says it.
+async fn weaknesses(world: &World) -> String {
+    let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    status["sandbox"]["weaknesses"].to_string()
+}
+
+/// Processes that have this among their arguments, seen from outside.
+fn running(argument: &str) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let entry = entry.ok()?;
+        entry.file_name().to_str()?.parse::<u32>().ok()?;
+        fs::read(entry.path().join("cmdline")).ok()
+    });
+    processes.filter(|line| line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes())).count()
+}
+
+#[tokio::test]
+async fn the_limits_of_the_settings_hold_for_each_process() {
+    let world = world(SMALL).await;
+    // In kilobytes and pieces, as bash counts them; neither can be raised.
+    let told = world.allowed("echo $(ulimit -Hf) $(ulimit -Hn) $(ulimit -Hd) $(ulimit -Ht) $(ulimit -Hc)").await;
+    assert!(told.contains("\n1024 64 262144 1 0"), "{told}");
+    for limit in ["-f 2048", "-n 128", "-d unlimited", "-t 60", "-c 1"] {
+        world.barred(&format!("ulimit {limit}")).await;
+    }
+    // What is larger than it may be is cut.
+    world.barred("head -c 3000000 /dev/zero > \"$PROJECT/large\"").await;
+    assert_eq!(fs::metadata(project(&world).join("large")).unwrap().len(), 1 << 20);
+    // One short of the limit can be opened, one beyond cannot.
+    world.allowed("for n in {10..60}; do eval \"exec $n</dev/null\" || exit 1; done").await;
+    world.barred("for n in {10..90}; do eval \"exec $n</dev/null\" || exit 1; done").await;
+    // What has no line end is kept until its end.
+    let kept = |bytes: u32| format!("set -o pipefail; head -c {bytes} /dev/zero | tail -n 1 | wc -c");
+    world.allowed(&kept(40_000_000)).await;
+    let told = world.barred(&kept(400_000_000)).await;
+    assert!(told.contains("the sandbox limits memory"), "{told}");
+    let told = world.sh("while :; do :; done").await;
+    assert!(told.starts_with("ended by signal"), "{told}");
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_fork_bomb_is_stopped_and_the_daemon_goes_on() {
+    let world = world(SMALL).await;
+    world.allowed("true").await;
+    if weaknesses(&world).await.contains("processes is not limited") {
+        // It would not be stopped here before its time, and `doctor` says so.
+        return;
+    }
+    let before = children(world.daemon.pid());
+    // Each that ends is followed by two, for as long as the command may run. Its text is an argument of every one.
+    let bomb = format!("b() {{ b | b & }}; b; while :; do :; done # {}", world.daemon.pid());
+    world.will_call(json!({"command": bomb, "timeout_s": 1}));
+    let most = Cell::new(0);
+    let look = async {
+        until("it is everywhere", || async { (running(&bomb) > 100).then_some(()) }).await;
+        // The daemon answers others meanwhile.
+        world.daemon.agentctl(["status"]).await.exits(0);
+        world.daemon.agentctl(["sessions", "list"]).await.exits(0);
+        until("it is over", || async {
+            let now = running(&bomb);
+            most.set(most.get().max(now));
+            (now == 0).then_some(())
+        })
+        .await;
+    };
+    tokio::join!(world.turn(), look);
+    assert!((1..=310).contains(&most.get()), "{} at once", most.get());
+    let told = world.told();
+    assert!(told.contains("fork: retry"), "{told}");
+    assert_eq!((running(&bomb), children(world.daemon.pid())), (0, before), "none is left: {told}");
+    // The next command has its room again.
+    world.allowed("for n in {1..50}; do true & done; wait").await;
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn temporary_files_are_each_commands_own() {
+    let world = world("").await;
+    let mark = format!("agentd-own-{}", world.daemon.pid());
+    // What others have there, as all daemons of all tests have.
+    let theirs = Path::new("/tmp").join(format!("{mark}-theirs"));
+    fs::write(&theirs, "theirs").unwrap();
+    let script = |command: &str| ("run_bash_command", json!({ "command": command.replace("MARK", &mark) }));
+    // One after the other, in one session.
+    let told = world
+        .call_all_in_project(vec![
+            script("for f in /tmp /dev/shm; do echo left > $f/MARK; cat $f/MARK; done; mktemp -p /tmp"),
+            script("ls -a /tmp /dev/shm; cat /tmp/MARK /dev/shm/MARK"),
+            script("cat /tmp/MARK-theirs; echo mine > /tmp/MARK-theirs; rm -f /tmp/MARK-theirs"),
+            script("f=$(mktemp) && echo \"kept for the session\" > \"$f\" && cat \"$f\""),
+            script("cat \"$TMPDIR\"/tmp.*"),
+        ])
+        .await;
+    let status = world.daemon.agentctl(["status", "--json"]).await.exits(0).json();
+    if status["sandbox"]["namespaces"] == true {
+        assert!(told[0].starts_with("exit code 0") && told[0].contains("left\nleft\n/tmp/tmp."), "{}", told[0]);
+    }
+    assert!(told[1].contains("No such file") && !told[1].contains("left") && !told[1].contains("tmp."), "{}", told[1]);
+    assert!(!told[2].lines().any(|line| line == "theirs"), "{}", told[2]);
+    for folder in ["/tmp", "/dev/shm", "/var/tmp"] {
+        assert!(!Path::new(folder).join(&mark).exists(), "it is in {folder}");
+    }
+    assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
+    fs::remove_file(theirs).unwrap();
+    // Programs that ask where to put them get a folder of the session, and what of it lies below the real /tmp is there.
+    assert!(told[3].contains("kept for the session") && told[4].contains("kept for the session"), "{told:?}");
+    assert!(mount(&world).starts_with("/tmp/"));
+    world.allowed("echo kept > \"$PROJECT/kept\"").await;
+    assert_eq!(fs::read_to_string(project(&world).join("kept")).unwrap(), "kept\n");
+}

@@ -1,0 +1,180 @@
+//! Patches of real turns: both forms, all or nothing, and what the model is told of one that does not fit.
+
+use std::{collections::BTreeMap, fs};
+
+use serde_json::json;
+
+use super::{Call, World};
+
+const CODE: &str = "fn a() {\n    let x = 1;\n    let y = 2;\n    x + y\n}\n\nfn b() {\n    3\n}\n";
+const LIST: &[u8] = b"one\r\ntwo \xff\r\nthree\r\nfour\r\nfive";
+
+fn patch(text: impl Into<String>) -> Call {
+    ("apply_patch", json!({ "patch": text.into() }))
+}
+
+fn begin_patch(inner: &str) -> Call {
+    patch(format!("*** Begin Patch\n{inner}*** End Patch\n"))
+}
+
+/// A world whose project has a few files.
+async fn world() -> World {
+    let world = World::start().await;
+    world.daemon.write("project/src/code.rs", CODE);
+    world.daemon.write("project/list.txt", LIST);
+    world.daemon.write("project/gone.txt", "old\nlines\n");
+    world
+}
+
+/// The files of the project.
+fn files(world: &World) -> BTreeMap<String, Vec<u8>> {
+    let project = world.daemon.path().join("project");
+    let mut found = BTreeMap::new();
+    let mut left = vec![project.clone()];
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+            } else {
+                let name = path.strip_prefix(&project).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, fs::read(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn both_forms_change_make_move_and_delete() {
+    let world = world().await;
+    let unified = "diff --git a/project/src/code.rs b/project/src/code.rs\n--- a/project/src/code.rs\n\
+        +++ b/project/src/code.rs\n@@ -1,4 +1,4 @@\n fn a() {\n     let x = 1;\n-    let y = 2;\n+    let y = 7;\n     x + y\n\
+        @@ -7,3 +7,3 @@\n fn b() {\n-    3\n+    4\n }\n\
+        diff --git a/project/new/n.txt b/project/new/n.txt\nnew file mode 100644\n--- /dev/null\n\
+        +++ b/project/new/n.txt\n@@ -0,0 +1,2 @@\n+first\n+second\n\\ No newline at end of file\n\
+        diff --git a/project/gone.txt b/project/gone.txt\ndeleted file mode 100644\n--- a/project/gone.txt\n\
+        +++ /dev/null\n@@ -1,2 +0,0 @@\n-old\n-lines\n";
+    let envelope = "*** Update File: /project/list.txt\n*** Move to: /project/moved.txt\n@@\n-three\n+3\n+and a half\n four\n\
+        *** Update File: /project/src/code.rs\n@@ fn b() {\n-    4\n+    5\n*** Add File: /project/made.txt\n+made\n\
+        *** Delete File: /project/new/n.txt\n";
+    let told = world.call_all_in_project(vec![patch(unified), begin_patch(envelope)]).await;
+    assert!(told.iter().all(|told| told.starts_with("Applied the patch: ")), "{told:#?}");
+    let expected = [
+        ("made.txt", b"made\n".to_vec()),
+        ("moved.txt", b"one\r\ntwo \xff\r\n3\r\nand a half\r\nfour\r\nfive".to_vec()),
+        ("src/code.rs", CODE.replace("y = 2", "y = 7").replace("    3", "    5").into_bytes()),
+    ];
+    assert_eq!(files(&world), expected.map(|(name, held)| (name.to_owned(), held)).into());
+}
+
+#[tokio::test]
+async fn a_hunk_that_does_not_fit_is_named_with_what_stands_there_and_nothing_is_changed() {
+    let world = world().await;
+    let before = files(&world);
+    let fits = "--- a/project/list.txt\n+++ b/project/list.txt\n@@ -3,2 +3,2 @@\n three\n-four\n+4\n";
+    let code = "--- a/project/src/code.rs\n+++ b/project/src/code.rs\n";
+    let made = "*** Add File: /project/made.txt\n+made\n*** Delete File: /project/gone.txt\n";
+    // The file before it fits, its own first hunk fits, and nothing of all that is done.
+    let cases = [
+        (
+            patch(format!(
+                "{fits}{code}@@ -1,2 +1,2 @@\n-fn a() {{\n+fn z() {{\n     let x = 1;\n@@ -7,3 +7,3 @@\n fn b() {{\n-    4\n+    5\n }}\n"
+            )),
+            vec![
+                "/project/src/code.rs: hunk 2 of 2 (@@ -7,3 +7,3 @@) does not fit: it wants \"    4\" at line 8, where \
+                 \"    3\" stands. From line 7 on the file has:\nfn b() {\n    3\n}",
+            ],
+        ),
+        (
+            begin_patch(&format!(
+                "{made}*** Update File: /project/src/code.rs\n@@ fn a() {{\n     let x = 1;\n-    let y = 5;\n+    let y = 6;\n"
+            )),
+            vec![
+                "/project/src/code.rs: hunk 1 of 1 (@@ fn a() {) does not fit: it wants \"    let y = 5;\" at line 3, where \
+                 \"    let y = 2;\" stands.",
+                "From line 2 on the file has:\n    let x = 1;\n    let y = 2;",
+            ],
+        ),
+        (
+            patch(format!("{fits}{code}@@ -1,1 +1,1 @@\n-nothing of the kind\n+x\n")),
+            vec!["hunk 1 of 1", "neither \"nothing of the kind\" nor anything like it is in the file"],
+        ),
+        (
+            patch(format!("{fits}{code}@@\n-}}\n+}};\n")),
+            vec!["hunk 1 of 1 (@@) fits 2 times (lines 5, 9); add lines around"],
+        ),
+        (
+            patch(format!("{fits}--- a/project/none.txt\n+++ b/project/none.txt\n@@ -1 +1 @@\n-a\n+b\n")),
+            vec!["/project/none.txt is not there"],
+        ),
+        (begin_patch(&format!("{made}*** Delete File: /project/none.txt\n")), vec!["/project/none.txt is not there"]),
+        (begin_patch(&format!("{made}*** Add File: /project/list.txt\n+x\n")), vec!["which is there already"]),
+        // The file that it makes first is in the way of the folder that it needs then: found out only while it writes.
+        (
+            begin_patch(&format!("{made}*** Add File: /project/made.txt/deep.txt\n+x\n")),
+            vec!["1 file changed before it had their content given back"],
+        ),
+        (patch("*** Begin Patch\n*** Delete File: /project/gone.txt\n"), vec!["no `*** End Patch`"]),
+    ];
+    let (calls, expected): (Vec<_>, Vec<_>) = cases.into_iter().unzip();
+    let told = world.call_all_in_project(calls).await;
+    for (told, expected) in told.iter().zip(&expected) {
+        assert!(told.starts_with("E_") && expected.iter().all(|words| told.contains(words)), "{expected:#?}\n{told}");
+    }
+    for told in &told[..4] {
+        assert!(told.starts_with("E_TOOL: the patch does not fit, so nothing was changed.\n"), "{told}");
+    }
+    assert_eq!(files(&world), before);
+}
+
+#[tokio::test]
+async fn white_space_may_differ_and_nothing_else() {
+    let world = World::start().await;
+    let old = "alpha  \n\tbeta one\nGamma(1, 2)\n\n\"delta\"\nend";
+    // What a model wrote of that file, with one line exchanged, and what the file is then: nothing, if it is refused.
+    let cases: [(&str, Option<&str>); 15] = [
+        // As it stands.
+        (" alpha  \n-\tbeta one\n+\tBETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
+        // White space at line ends and in front, in lines that stay and in the one that goes.
+        (" alpha\n-\tbeta one\n+\tBETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
+        (" alpha\n-\tbeta one  \n+\tBETA\n Gamma(1, 2) \n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
+        (" alpha\n-    beta one\n+    BETA\n Gamma(1, 2)\n", Some("alpha  \n\tBETA\nGamma(1, 2)\n\n\"delta\"\nend")),
+        ("-Gamma(1, 2)\n+Gamma(3)\n \t\n \"delta\"\n", Some("alpha  \n\tbeta one\nGamma(3)\n\n\"delta\"\nend")),
+        (" \"delta\"\n-end\n+END\n", Some("alpha  \n\tbeta one\nGamma(1, 2)\n\n\"delta\"\nEND")),
+        // Anything else.
+        (" alpha\n-\tbeta two\n+\tBETA\n", None),
+        (" alpha\n-\tbeta One\n+\tBETA\n", None),
+        (" alpha\n-\tbetaone\n+\tBETA\n", None),
+        (" Alpha\n-\tbeta one\n+\tBETA\n", None),
+        ("-Gamma(1; 2)\n+Gamma(3)\n", None),
+        ("-\u{201c}delta\u{201d}\n+x\n", None),
+        ("-Gamma(1,\u{a0}2)\n+Gamma(3)\n", None),
+        (" Gamma(1, 2)\n-\tbeta one\n+\tBETA\n", None),
+        (" alpha\n-Gamma(1, 2)\n+\tBETA\n", None),
+    ];
+    let mut calls = Vec::new();
+    for (number, (hunk, _)) in cases.iter().enumerate() {
+        for form in ["unified", "envelope"] {
+            let path = format!("/project/{number}-{form}.txt");
+            world.daemon.write(&path[1..], old);
+            calls.push(match form {
+                "unified" => patch(format!("--- a{path}\n+++ b{path}\n@@\n{hunk}")),
+                _ => begin_patch(&format!("*** Update File: {path}\n@@\n{hunk}")),
+            });
+        }
+    }
+    let told = world.call_all_in_project(calls).await;
+    let files = files(&world);
+    for (number, (hunk, expected)) in cases.iter().enumerate() {
+        for (form, told) in ["unified", "envelope"].into_iter().zip(&told[2 * number..]) {
+            let held = String::from_utf8(files[&format!("{number}-{form}.txt")].clone()).unwrap();
+            assert_eq!(held, expected.unwrap_or(old), "{form} {hunk:?}: {told}");
+            assert_eq!(
+                told.starts_with("E_TOOL: the patch does not fit"),
+                expected.is_none(),
+                "{form} {hunk:?}: {told}"
+            );
+        }
+    }
+}

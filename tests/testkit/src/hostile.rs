@@ -1,0 +1,262 @@
+//! Hostile commands and paths: the corpora, and what is laid on the disk for the paths that need it.
+//!
+//! - [`commands`], [`hostile_commands`]: command lines with the verdict that is expected of them.
+//! - [`Trap`]: a session's folders with links, pipes and secrets around them, and the paths that try to get at these.
+//! - [`state`]: everything that a tool could have changed, to be compared.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test cannot go on without its corpus")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::{
+        fs::{MetadataExt as _, symlink},
+        net::UnixListener,
+    },
+    path::{Path, PathBuf},
+};
+
+use nix::{sys::stat::Mode, unistd::mkfifo};
+
+/// What is in the file that must not be reached.
+pub const SECRET: &str = "the launch code is 0000";
+/// What is in all others that must not be reached.
+pub const CANARY: &str = "the canary sings";
+
+/// The session's workspace, in the corpus of commands.
+pub const CORPUS_ROOT: &str = "/data/workspace/s";
+/// The folder of the person that it sees, in the corpus of commands.
+pub const CORPUS_PROJECT: &str = "/home/me/project";
+
+/// The entries of a corpus of commands: a mark, a bar, and a command, which is JSON text where the line begins with `%`.
+///
+/// # Panics
+/// Where a line is none of that.
+#[must_use]
+pub fn commands(text: &str) -> Vec<(String, String)> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let entries = lines.map(|line| {
+        let (mark, command) = line.split_once('|').unwrap_or_else(|| panic!("no mark: {line}"));
+        match mark.trim().strip_prefix('%') {
+            Some(mark) => (mark.to_owned(), serde_json::from_str(&format!("\"{command}\"")).unwrap()),
+            None => (mark.trim().to_owned(), command.to_owned()),
+        }
+    });
+    entries.collect()
+}
+
+/// Commands that must never run by themselves, with their marks: `ask` and `critical` for what a person may allow,
+/// `deny` for what nobody can.
+///
+/// # Panics
+/// Where the corpus is damaged.
+#[must_use]
+pub fn hostile_commands() -> Vec<(String, String)> {
+    commands(include_str!("../../../crates/engine/tests/corpus/hostile_commands.txt"))
+}
+
+/// What the corpus of paths says of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// No tool takes it.
+    Refused,
+    /// No tool writes it.
+    Unwritable,
+    /// It may be used, and stays inside.
+    Contained,
+}
+
+/// The folders of a session, and what is around them.
+#[derive(Debug, Clone)]
+pub struct Trap {
+    /// The folder above the folder of all workspaces.
+    pub outside: PathBuf,
+    /// The session's workspace.
+    pub root: PathBuf,
+    /// Its project.
+    pub project: PathBuf,
+}
+
+impl Trap {
+    /// The real path of a workspace path.
+    #[must_use]
+    pub fn real(&self, path: &str) -> PathBuf {
+        match path.strip_prefix("/project") {
+            Some(below) => self.project.join(below.trim_start_matches('/')),
+            None => self.root.join(path),
+        }
+    }
+
+    /// The paths of the corpus.
+    ///
+    /// # Panics
+    /// Where the corpus is damaged.
+    #[must_use]
+    pub fn paths(&self) -> Vec<(Class, String)> {
+        let outside = self.outside.to_str().unwrap();
+        let session = self.root.file_name().unwrap().to_str().unwrap();
+        let mut class = Class::Refused;
+        let mut paths = Vec::new();
+        for line in include_str!("../../../crates/tools/tests/corpus/hostile_paths.txt").lines() {
+            match line {
+                "[refused]" => class = Class::Refused,
+                "[unwritable]" => class = Class::Unwritable,
+                "[contained]" => class = Class::Contained,
+                "" => {}
+                _ if line.starts_with("# ") || line == "#" => {}
+                _ => {
+                    let path = line.replace("{outside}", outside).replace("{session}", session);
+                    paths.push((class, unescaped(&path)));
+                }
+            }
+        }
+        for depth in 1..30 {
+            let down = (0..depth).map(|level| format!("d{level}/")).collect::<String>();
+            let up = "../".repeat(depth + 3);
+            paths.push((Class::Refused, format!("uploads/{down}{up}canary/a.txt")));
+            paths.push((Class::Refused, format!("/project/{down}{}canary/a.txt", "../".repeat(depth + 1))));
+        }
+        paths
+    }
+
+    /// Lays links, pipes and whatever else leads elsewhere, and what they lead to.
+    ///
+    /// # Panics
+    /// Where the disk does not take it.
+    pub fn lay(&self) {
+        let outside = self.outside.as_path();
+        let others = self.root.parent().unwrap().join("other/uploads");
+        for around in self.around() {
+            fs::create_dir_all(around.join("canary/deep")).unwrap();
+            fs::write(around.join("secret.txt"), SECRET).unwrap();
+            for file in ["canary/a.txt", "canary/deep/b.txt"] {
+                fs::write(around.join(file), format!("{CANARY}\n")).unwrap();
+            }
+        }
+        fs::create_dir_all(&others).unwrap();
+        fs::write(others.join("a.txt"), format!("{CANARY}\n")).unwrap();
+        for folder in ["uploads/inner", "uploads/inside", "skills/known", "/project/src"] {
+            fs::create_dir_all(self.real(folder)).unwrap();
+        }
+        for file in [
+            "uploads/notes.txt",
+            "outputs/a.txt",
+            "skills/known/SKILL.md",
+            "/project/src/a.txt",
+            "uploads/inside/a.txt",
+        ] {
+            fs::write(self.real(file), "code\n").unwrap();
+        }
+        let link = |target: &str, name: &str| symlink(target, self.real(name)).unwrap();
+        let secret = outside.join("secret.txt");
+        let away = |below: &str| outside.join(below).to_str().unwrap().to_owned();
+        let back = self.real("uploads").to_str().unwrap().to_owned();
+        symlink(back, outside.join("canary/link-back")).unwrap();
+        for area in ["uploads", "outputs", "temp", "skills", "/project"] {
+            link(secret.to_str().unwrap(), &format!("{area}/link-absolute"));
+        }
+        link("../../../secret.txt", "uploads/link-relative");
+        link(&away("canary/none.txt"), "uploads/link-dangling");
+        link("../../../canary/none.txt", "uploads/link-dangling-relative");
+        link("link-absolute", "uploads/link-chain");
+        link("link-chain", "uploads/link-chain-2");
+        link("link-dir", "uploads/link-chain-dir");
+        link("link-circle", "uploads/link-circle");
+        link("link-circle-b", "uploads/link-circle-a");
+        link("link-circle-a", "uploads/link-circle-b");
+        link(&away("canary"), "uploads/link-dir");
+        link("../../..", "uploads/link-base");
+        link("../..", "uploads/link-up");
+        link("../outputs/../../../canary/a.txt", "uploads/link-dots");
+        link("../../../../canary/a.txt", "uploads/inner/link-out");
+        link("../../../../canary", "uploads/inner/link-out-dir");
+        link("/etc", "uploads/link-etc");
+        link("/", "uploads/link-root");
+        link("/proc/self/root", "uploads/link-proc");
+        link("/proc/self/cwd", "uploads/link-cwd");
+        link("/proc/self/fd", "uploads/link-fd");
+        link("/proc/self/exe", "uploads/link-exe");
+        link("/dev/zero", "uploads/link-zero");
+        link("/dev/null", "uploads/link-null");
+        link("/dev/shm", "uploads/link-shm");
+        link("../../other", "uploads/link-other");
+        link("../skills", "uploads/link-skills");
+        link("../.metadata.json", "uploads/link-metadata");
+        link("../outputs", "uploads/link-outputs");
+        link("notes.txt", "uploads/link-inside");
+        link("inside", "uploads/link-inside-dir");
+        link("../secret.txt", "/project/link-relative");
+        link(&away("canary/none.txt"), "/project/link-dangling");
+        link(&away("canary"), "/project/link-dir");
+        link("/etc", "/project/link-etc");
+        link("/proc/self/root", "/project/link-proc");
+        link("src/a.txt", "/project/link-inside");
+        fs::hard_link(&secret, self.real("uploads/hard-link")).unwrap();
+        mkfifo(&self.real("uploads/pipe"), Mode::S_IRWXU).unwrap();
+        mkfifo(&self.real("/project/pipe"), Mode::S_IRWXU).unwrap();
+        drop(UnixListener::bind(self.real("uploads/socket")).unwrap());
+    }
+
+    /// What must not be reached, beside the workspaces and beside the project.
+    #[must_use]
+    pub fn around(&self) -> [PathBuf; 2] {
+        [self.outside.clone(), self.project.parent().unwrap_or(&self.outside).to_owned()]
+    }
+}
+
+/// Everything below a folder that a tool could change, but for what is below `but`.
+///
+/// # Panics
+/// Where it cannot be read.
+#[must_use]
+pub fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![folder.to_path_buf()];
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if but.contains(&path.as_path()) {
+                continue;
+            }
+            let metadata = path.symlink_metadata().unwrap();
+            let kind = metadata.file_type();
+            let held = if kind.is_symlink() {
+                format!("{:?}", fs::read_link(&path).unwrap())
+            } else if kind.is_file() {
+                format!("{:?} {} {:?}", fs::read(&path).unwrap(), metadata.nlink(), metadata.modified().unwrap())
+            } else {
+                String::new()
+            };
+            found.insert(path.to_string_lossy().into_owned(), format!("{kind:?} {:o} {held}", metadata.mode()));
+            if kind.is_dir() {
+                left.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Reads the escapes of the corpus.
+fn unescaped(line: &str) -> String {
+    let mut text = String::new();
+    let mut left = line;
+    while let Some((before, after)) = left.split_once('\\') {
+        text.push_str(before);
+        let mut chars = after.chars();
+        let (character, rest) = match chars.next().unwrap() {
+            '0' => ('\0', chars.as_str()),
+            't' => ('\t', chars.as_str()),
+            'n' => ('\n', chars.as_str()),
+            'r' => ('\r', chars.as_str()),
+            '\\' => ('\\', chars.as_str()),
+            'u' => {
+                let (digits, rest) = chars.as_str().strip_prefix('{').unwrap().split_once('}').unwrap();
+                (char::from_u32(u32::from_str_radix(digits, 16).unwrap()).unwrap(), rest)
+            }
+            other => panic!("the corpus has an unknown escape {other:?} in {line}"),
+        };
+        text.push(character);
+        left = rest;
+    }
+    text + left
+}
