@@ -282,8 +282,8 @@ impl<O: Write, E: Write> Human<O, E> {
             StateChange::Queue { length: 1, .. } => self.status(QUIET, "one more turn waits"),
             StateChange::Queue { length, .. } => self.status(QUIET, &format!("{length} more turns wait")),
             StateChange::Reset => self.status(QUIET, "the history was set aside"),
-            // The notice that comes with it says what was done.
-            StateChange::Undone { .. } => Ok(()),
+            // The notice that comes with it says what was done, and so does the tool that wrote a file.
+            StateChange::Undone { .. } | StateChange::File(_) => Ok(()),
         }
     }
 

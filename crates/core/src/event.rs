@@ -15,6 +15,7 @@ use crate::{
     item::{Item, ItemStatus},
     model::Slot,
     session::{SessionSettings, Todo},
+    state_files::StateFileChange,
     tool::FileChange,
     turn::{QueuedTurn, TurnResult},
     usage::Usage,
@@ -181,8 +182,11 @@ pub enum StateChange {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         added: Option<Box<QueuedTurn>>,
     },
-    /// The history was set aside: what came before is kept in the journal, but no model sees it.
+    /// The history was set aside: what came before is kept in the journal, but no model sees it. The files of the
+    /// session's own state are gone with it.
     Reset,
+    /// A file of the session's own state was written or removed.
+    File(StateFileChange),
     /// What a turn had done to files was taken back, or brought back after that.
     Undone {
         /// The turn.

@@ -9,7 +9,7 @@
 //! - [`tool`]: abilities, requests and outcomes; [`interrupt`]: durable pauses for a person;
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
-//! - [`session`]: the settings, todos and summary of a durable conversation.
+//! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps.
 //! - [`undo`]: what a turn did to files, taken back.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
 //!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Audit`], [`ports::Clock`]).
@@ -27,6 +27,7 @@ pub mod model;
 pub mod policy;
 pub mod ports;
 pub mod session;
+pub mod state_files;
 pub mod tool;
 pub mod turn;
 pub mod undo;

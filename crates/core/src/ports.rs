@@ -17,6 +17,7 @@ use crate::{
     item::Item,
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     session::{Mount, SessionSettings, SessionSummary, StoredSession},
+    state_files::StateFiles,
     tool::{FileChange, Followed, ToolCall, ToolOutput, ToolSpec},
     undo::Undone,
 };
@@ -58,6 +59,8 @@ pub struct ToolContext {
     pub call_id: CallId,
     /// The session's files.
     pub workspace: Arc<Workspace>,
+    /// The files of the session's own state, as they are now.
+    pub state_files: Arc<StateFiles>,
     /// What of the client's environment the processes of tools see; empty where the client sent none.
     pub environment: Arc<ClientEnvironment>,
     /// The time.
@@ -296,6 +299,9 @@ pub trait Store: Send + Sync {
         after: u64,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>>;
+
+    /// The files of a session's own state.
+    fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>>;
 
     /// Pending interrupts of one session or of all, oldest first.
     fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>>;

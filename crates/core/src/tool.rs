@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ids::CallId, session::Todo};
+use crate::{ids::CallId, session::Todo, state_files::StateFileChange};
 
 /// What a model is told of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -96,6 +96,8 @@ pub struct ToolOutput {
     pub exit_code: Option<i32>,
     /// A new todo list.
     pub todos: Option<Vec<Todo>>,
+    /// What changed of the files in the session's own state, in order.
+    pub state_files: Vec<StateFileChange>,
 }
 
 impl ToolOutput {

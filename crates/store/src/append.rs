@@ -13,7 +13,7 @@ use crate::{
     error::Fault,
     events, grants, interrupts, queue,
     rows::{Known, Rows},
-    sessions,
+    sessions, state_files,
 };
 
 /// Events of one session, ready to be written.
@@ -101,6 +101,10 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
         EventKind::StateChanged { change: StateChange::Todos { todos } } => {
             sessions::save_todos(connection, session, todos)
         }
+        EventKind::StateChanged { change: StateChange::File(change) } => {
+            state_files::change(connection, session, event.at, change)
+        }
+        EventKind::StateChanged { change: StateChange::Reset } => state_files::clear(connection, session),
         EventKind::StateChanged { change: StateChange::Queue { added: Some(turn), .. } } => {
             queue::join(connection, session, turn)
         }

@@ -27,6 +27,7 @@ mod queue;
 mod reader;
 mod rows;
 mod sessions;
+mod state_files;
 mod store;
 mod writer;
 

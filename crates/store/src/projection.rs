@@ -87,6 +87,7 @@ impl Projection {
                     StateChange::Todos { .. }
                     | StateChange::Settings { .. }
                     | StateChange::Queue { .. }
+                    | StateChange::File(_)
                     | StateChange::Undone { .. },
             }
             | EventKind::ItemStarted { .. }
@@ -118,8 +119,9 @@ fn is_use(kind: &EventKind) -> bool {
         EventKind::TurnStarted { .. }
         | EventKind::TurnEnded { .. }
         | EventKind::InterruptRaised { .. }
-        | EventKind::InterruptResolved { .. }
-        | EventKind::StateChanged { .. } => true,
+        | EventKind::InterruptResolved { .. } => true,
+        // Files are written in the middle of a turn.
+        EventKind::StateChanged { change } => !matches!(change, StateChange::File(_)),
         EventKind::ItemStarted { .. }
         | EventKind::ItemDelta { .. }
         | EventKind::ItemCompleted { .. }

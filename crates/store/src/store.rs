@@ -11,6 +11,7 @@ use agentd_core::{
     item::Item,
     ports::{Store, StoredInterrupt},
     session::{SessionSettings, SessionSummary, StoredSession},
+    state_files::StateFiles,
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
@@ -22,7 +23,7 @@ use crate::{
     error::Fault,
     events, grants, interrupts, open,
     reader::Readers,
-    sessions,
+    sessions, state_files,
     writer::{Change, Writer},
 };
 
@@ -144,6 +145,10 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>> {
         self.read("read items", move |connection| events::recent_items(connection, session, after, limit))
+    }
+
+    fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>> {
+        self.read("read the files of the session's state", move |connection| state_files::of(connection, session))
     }
 
     fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>> {

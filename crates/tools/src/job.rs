@@ -2,16 +2,16 @@
 
 use std::{sync::Arc, time::Instant};
 
-use agentd_core::ports::{ToolContext, Workspace};
+use agentd_core::ports::ToolContext;
 use tokio_util::sync::CancellationToken;
 
-use crate::{failure::Failure, toolbox::Limits, workspace::jail::Jail};
+use crate::{failure::Failure, toolbox::Limits, workspace::backend::Files};
 
 /// What a tool needs while it runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     /// The only way to files.
-    pub(crate) jail: Jail,
+    pub(crate) files: Files,
     /// How much it may read, write, visit and return.
     pub(crate) limits: Limits,
     /// When it has to stop looking.
@@ -20,13 +20,14 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(workspace: Arc<Workspace>, limits: Limits, cancel: CancellationToken) -> Self {
+    pub(crate) fn new(files: Files, limits: Limits, cancel: CancellationToken) -> Self {
         let deadline = Instant::now() + limits.search_time;
-        Self { jail: Jail::new(workspace), limits, deadline, cancel }
+        Self { files, limits, deadline, cancel }
     }
 
     pub(crate) fn of(context: &ToolContext, limits: &Limits, cancel: CancellationToken) -> Self {
-        Self::new(Arc::clone(&context.workspace), limits.clone(), cancel)
+        let files = Files::new(Arc::clone(&context.workspace), &context.state_files, context.now);
+        Self::new(files, limits.clone(), cancel)
     }
 
     /// Fails once the turn is cancelled; asked between files.

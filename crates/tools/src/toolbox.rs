@@ -23,7 +23,10 @@ use crate::{
     job::Job,
     sandbox::Sandbox,
     text,
-    workspace::jail::Jail,
+    workspace::{
+        jail::Jail,
+        path::{Place, ToolPath},
+    },
 };
 
 /// How the tools are set up.
@@ -142,8 +145,8 @@ impl BuiltinToolbox {
     async fn run(&self, context: &ToolContext, call: &ToolCall) -> Result<ToolOutput, Failure> {
         let tool = self.find(call)?;
         match tool {
-            Builtin::ApplyPatch => self.work(context, self.read(tool, call)?, apply_patch::run).await,
-            Builtin::EditFile => self.work(context, self.read(tool, call)?, edit_file::run).await,
+            Builtin::ApplyPatch => self.write(context, self.read(tool, call)?, apply_patch::run).await,
+            Builtin::EditFile => self.write(context, self.read(tool, call)?, edit_file::run).await,
             Builtin::FindFiles => self.work(context, self.read(tool, call)?, find_files::run).await,
             Builtin::Grep => self.work(context, self.read(tool, call)?, grep::run).await,
             Builtin::ListWorkspaceFiles => self.work(context, self.read(tool, call)?, list_workspace_files::run).await,
@@ -153,7 +156,7 @@ impl BuiltinToolbox {
                 let prepared = self.work(context, self.read(tool, call)?, run_bash_command::prepare).await?;
                 run_bash_command::run(context, prepared, &self.commands, &context.cancel).await
             }
-            Builtin::WriteFile => self.work(context, self.read(tool, call)?, write_file::run).await,
+            Builtin::WriteFile => self.write(context, self.read(tool, call)?, write_file::run).await,
         }
     }
 
@@ -189,7 +192,7 @@ impl BuiltinToolbox {
         let mut arguments: Map<String, Value> = self.read(tool, call)?;
         let Some(written) = arguments.get(PATH).and_then(Value::as_str) else { return Ok(None) };
         let path = Jail::new(Arc::clone(&context.workspace)).locate(written)?;
-        let real = self.work(context, path.clone(), |job, path| job.jail.follow(&path)).await?;
+        let real = self.work(context, path.clone(), |job, path| job.files.follow(&path)).await?;
         if real == path {
             return Ok(None);
         }
@@ -225,6 +228,24 @@ impl BuiltinToolbox {
         work: Work<A, T>,
     ) -> Result<T, Failure> {
         self.work_with(context, move |job| work(job, args)).await
+    }
+
+    /// Runs work that may also change the files of the session's state. Those are no files that somebody else could have
+    /// changed or that undo would look for, so they are not told of among files.
+    async fn write<A: Send + 'static>(
+        &self,
+        context: &ToolContext,
+        args: A,
+        work: Work<A, ToolOutput>,
+    ) -> Result<ToolOutput, Failure> {
+        self.work_with(context, move |job| {
+            let mut output = work(job, args)?;
+            output.state_files = job.files.state_changes();
+            let is_state = |path: &str| job.files.locate(path).is_ok_and(|path| path.place() == Place::State);
+            output.files.retain(|file| !is_state(&file.path));
+            Ok(output)
+        })
+        .await
     }
 
     /// Runs work on a thread that may block, once there is a free one. Work that nobody waits for any more is told.
@@ -276,8 +297,11 @@ impl Toolbox for BuiltinToolbox {
             }
             _ => return None,
         };
-        // Arguments that cannot be read change nothing: the call fails.
-        Some(named.map(|paths| paths.iter().map(ToString::to_string).collect()).unwrap_or_default())
+        // Arguments that cannot be read change nothing: the call fails. What is not on the disk is nothing to look at there.
+        let on_disk = |paths: Vec<ToolPath>| {
+            paths.iter().filter(|path| path.place() != Place::State).map(ToString::to_string).collect()
+        };
+        Some(named.map(on_disk).unwrap_or_default())
     }
 
     fn preview<'a>(
@@ -337,6 +361,7 @@ mod tests {
             turn_id: TurnId::generate(),
             call_id: CallId::generate(),
             workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None, memories: None }),
+            state_files: Arc::default(),
             environment: Arc::default(),
             now: Timestamp::UNIX_EPOCH,
             cancel: CancellationToken::new(),

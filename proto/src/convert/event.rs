@@ -3,6 +3,7 @@
 use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::CallId,
+    state_files::StateFileChange,
 };
 
 use super::{
@@ -150,6 +151,9 @@ impl From<&StateChange> for state_changed::Change {
             StateChange::Settings { settings } => Self::Settings(settings.into()),
             StateChange::Queue { length, .. } => Self::Queue(state_changed::Queue { length: *length }),
             StateChange::Reset => Self::Reset(state_changed::Reset {}),
+            StateChange::File(file) => {
+                Self::File(state_changed::StateFile { path: file.path.clone(), content: file.content.clone() })
+            }
             StateChange::Undone { turn_id, redo, files } => Self::Undone(state_changed::Undone {
                 turn_id: turn_id.to_string(),
                 redo: *redo,
@@ -169,6 +173,7 @@ impl TryFrom<state_changed::Change> for StateChange {
             state_changed::Change::Settings(settings) => Self::Settings { settings: settings.try_into()? },
             state_changed::Change::Queue(queue) => Self::Queue { length: queue.length, added: None },
             state_changed::Change::Reset(_) => Self::Reset,
+            state_changed::Change::File(file) => Self::File(StateFileChange { path: file.path, content: file.content }),
             state_changed::Change::Undone(undone) => {
                 Self::Undone { turn_id: id(&undone.turn_id)?, redo: undone.redo, files: all(undone.files)? }
             }

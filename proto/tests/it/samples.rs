@@ -11,6 +11,7 @@ use agentd_core::{
     model::Slot,
     policy::{Layer, Risk},
     session::{Mount, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
+    state_files::StateFileChange,
     tool::{FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
     turn::{Denial, StopReason, TurnError, TurnResult},
     usage::Usage,
@@ -239,6 +240,8 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         StateChange::Settings { settings: settings() },
         StateChange::Queue { length: 2, added: None },
         StateChange::Reset,
+        StateChange::File(StateFileChange { path: "notes/plan.md".into(), content: Some("one\n".into()) }),
+        StateChange::File(StateFileChange { path: "old.md".into(), content: None }),
         StateChange::Undone {
             turn_id: TurnId::generate(),
             redo: true,

@@ -18,6 +18,7 @@ use agentd_core::{
     item::{Item, ItemBody},
     ports::{Store, StoredInterrupt},
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
+    state_files::StateFiles,
     turn::StopReason,
     usage::Usage,
 };
@@ -273,7 +274,7 @@ fn add(session: &mut StoredSession, event: &Event) {
             StateChange::Title { title } => summary.title.clone_from(title),
             StateChange::Settings { settings } => session.settings.clone_from(settings),
             StateChange::Queue { added, .. } => session.queue.extend(added.as_deref().cloned()),
-            StateChange::Undone { .. } => {}
+            StateChange::Undone { .. } | StateChange::File(_) => {}
             StateChange::Reset => {
                 session.reset_seq = event.seq;
                 if session.open_turn.is_none() {
@@ -384,6 +385,19 @@ impl Store for MemoryStore {
         let mut items: Vec<_> = newest_first.take(limit).collect();
         items.reverse();
         ready(Ok(items))
+    }
+
+    fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>> {
+        let state = self.state();
+        let mut files = StateFiles::default();
+        for event in state.events_of(session) {
+            match &event.kind {
+                EventKind::StateChanged { change: StateChange::File(change) } => files.apply(change, event.at),
+                EventKind::StateChanged { change: StateChange::Reset } => files = StateFiles::default(),
+                _ => {}
+            }
+        }
+        ready(Ok(files))
     }
 
     fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>> {

@@ -16,6 +16,7 @@ use agentd_core::{
     policy::Risk,
     ports::{Store, StoredInterrupt},
     session::{SessionSettings, SessionStatus, Todo, TodoPriority, TodoStatus},
+    state_files::StateFileChange,
     turn::{IfBusy, OnInterrupt, QueuedTurn, StartTurn, StopReason, TurnResult},
     usage::Usage,
 };
@@ -45,6 +46,7 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         an_append_is_stored_whole_or_not_at_all
         events_that_cannot_be_are_refused
         the_state_is_what_the_events_add_up_to
+        the_files_of_the_state_follow_their_changes
         the_status_follows_turns_and_interrupts
         a_turn_that_never_ran_leaves_the_open_one
         usage_adds_up_without_overflow
@@ -418,6 +420,44 @@ async fn the_state_is_what_the_events_add_up_to(store: &impl Store) {
     assert_eq!(state.open_turn, Some((script.turn, script.seq)));
     assert_eq!((state.summary.created_at, state.summary.updated_at), (start(), script.now()));
     assert_eq!(store.sessions(1).await.unwrap(), [state.summary]);
+}
+
+async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {
+    let mut script = session(store).await;
+    let other = session(store).await;
+    let write = |path: &str, content: &str| {
+        StateChange::File(StateFileChange { path: path.into(), content: Some(content.into()) })
+    };
+    let remove = |path: &str| StateChange::File(StateFileChange { path: path.into(), content: None });
+    let read = async |id| {
+        let files = store.state_files(id).await.unwrap();
+        files.iter().map(|(path, file)| (path.to_owned(), file.content.clone())).collect::<Vec<_>>()
+    };
+    let pair = |path: &str, content: &str| (path.to_owned(), content.to_owned());
+
+    assert!(store.state_files(SessionId::generate()).await.unwrap().is_empty());
+    let events = vec![
+        script.changed(write("notes/plan.md", "one")),
+        script.changed(write("b", "报告\r\n\u{1f600}")),
+        script.changed(write("notes/plan.md", "two")),
+    ];
+    let last = events[2].at;
+    store.append(events).await.unwrap();
+    assert_eq!(read(script.session).await, [pair("b", "报告\r\n\u{1f600}"), pair("notes/plan.md", "two")]);
+    let files = store.state_files(script.session).await.unwrap();
+    assert_eq!(files.get("notes/plan.md").unwrap().changed, last);
+    assert!(read(other.session).await.is_empty());
+
+    // A change that is refused with its append is none.
+    let doomed = vec![script.changed(write("c", "lost")), script.answered(InterruptId::generate(), Answer::Approve)];
+    script.seq -= 2;
+    refused(store.append(doomed).await, ErrorKind::Conflict);
+    store.append(vec![script.changed(remove("b")), script.changed(remove("never"))]).await.unwrap();
+    assert_eq!(read(script.session).await, [pair("notes/plan.md", "two")]);
+    store.append(vec![script.changed(StateChange::Reset), script.changed(write("new", ""))]).await.unwrap();
+    assert_eq!(read(script.session).await, [pair("new", "")]);
+    store.delete_session(script.session).await.unwrap();
+    assert!(read(script.session).await.is_empty());
 }
 
 async fn the_status_follows_turns_and_interrupts(store: &impl Store) {

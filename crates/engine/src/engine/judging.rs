@@ -83,6 +83,7 @@ impl Engine {
             turn_id: TurnId::generate(),
             call_id,
             workspace: at.workspace.clone()?,
+            state_files: Arc::default(),
             environment: Arc::default(),
             now: self.shared.parts.clock.now(),
             cancel: CancellationToken::new(),

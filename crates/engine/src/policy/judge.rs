@@ -351,6 +351,11 @@ impl<'a> Call<'a> {
             Effect::Read | Effect::State => {
                 return Opinion::by_default(Verdict::Allow, "it changes nothing outside the session");
             }
+            Effect::Write
+                if self.arguments.as_ref().is_some_and(|args| files::only_state(&self.facts.tool.name, args)) =>
+            {
+                return Opinion::by_default(Verdict::Allow, "it changes only the session's own state");
+            }
             Effect::Write => (settings.confirm_write, Risk::Medium, "it changes files", "confirm_write"),
             Effect::Execute if self.facts.tool.name == SHELL_TOOL => {
                 (settings.confirm_exec, Risk::Medium, "it runs a command", "confirm_exec")

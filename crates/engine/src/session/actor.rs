@@ -16,6 +16,7 @@ use agentd_core::{
     model::Slot,
     ports::Workspace,
     session::SessionSettings,
+    state_files::StateFiles,
     turn::{OnInterrupt, QueuedTurn, StopReason},
 };
 use tokio::{
@@ -50,6 +51,8 @@ pub(super) struct Actor {
     pub(super) open: Option<OpenTurn>,
     /// The rules that the session keeps, for the running turn to see as they are now.
     pub(super) grants: watch::Sender<Arc<[Grant]>>,
+    /// The files of the session's own state, for the running turn to see as they are now.
+    pub(super) files: watch::Sender<Arc<StateFiles>>,
     /// Turns that wait behind it.
     pub(super) queue: VecDeque<QueuedTurn>,
     /// Where the session's files are; found by its first turn.
@@ -165,6 +168,7 @@ impl Actor {
             shared,
             journal,
             grants: watch::Sender::new(Arc::from(state.settings.grants.as_slice())),
+            files: watch::Sender::new(Arc::clone(&state.files)),
             state,
             interrupts: Interrupts::default(),
             open: None,
@@ -276,6 +280,14 @@ impl Actor {
             let changed = **live != **grants;
             if changed {
                 *live = Arc::from(grants.as_slice());
+            }
+            changed
+        });
+        let files = &self.state.files;
+        self.files.send_if_modified(|live| {
+            let changed = !Arc::ptr_eq(live, files);
+            if changed {
+                live.clone_from(files);
             }
             changed
         });

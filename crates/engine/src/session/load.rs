@@ -44,8 +44,9 @@ pub(super) async fn load(
     // A session that was made just now has nothing to read, and somebody waits for its first answer.
     let is_new = stored.summary.last_seq == 0;
     let items = if is_new { Vec::new() } else { store.recent_items(id, stored.reset_seq, KEPT_ITEMS).await? };
+    let files = if is_new { Default::default() } else { store.state_files(id).await? };
     let journal = Journal::new(id, stored.summary.last_seq, Arc::clone(store), Arc::clone(&shared.parts.clock));
-    let state = SessionState::restore(&stored, items);
+    let state = SessionState::restore(&stored, items, files);
     let mut actor = Actor::new(id, shared, journal, state, commands);
     actor.queue = stored.queue.into();
     let settled = match stored.open_turn {

@@ -7,6 +7,7 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     item::Item,
     session::{SessionSettings, StoredSession, Todo},
+    state_files::StateFiles,
     turn::StopReason,
 };
 
@@ -19,6 +20,8 @@ pub(crate) struct SessionState {
     pub(crate) created_at: Timestamp,
     pub(crate) settings: SessionSettings,
     pub(crate) todos: Vec<Todo>,
+    /// The files of the session's own state.
+    pub(crate) files: Arc<StateFiles>,
     /// The newest items that a model may see.
     pub(crate) history: VecDeque<Arc<Item>>,
     /// How the last turn ended, as far as it is known.
@@ -26,18 +29,26 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
-    pub(crate) fn restore(stored: &StoredSession, items: Vec<(u64, Item)>) -> Self {
+    pub(crate) fn restore(stored: &StoredSession, items: Vec<(u64, Item)>, files: StateFiles) -> Self {
         Self {
             created_at: stored.summary.created_at,
             settings: stored.settings.clone(),
             todos: stored.todos.clone(),
+            files: Arc::new(files),
             history: items.into_iter().map(|(_, item)| Arc::new(item)).collect(),
             last_stop: None,
         }
     }
 
     pub(crate) fn newborn(created_at: Timestamp, settings: SessionSettings) -> Self {
-        Self { created_at, settings, todos: Vec::new(), history: VecDeque::new(), last_stop: None }
+        Self {
+            created_at,
+            settings,
+            todos: Vec::new(),
+            files: Arc::default(),
+            history: VecDeque::new(),
+            last_stop: None,
+        }
     }
 
     /// Takes in a stored event.
@@ -48,7 +59,9 @@ impl SessionState {
             EventKind::StateChanged { change } => match change {
                 StateChange::Todos { todos } => self.todos.clone_from(todos),
                 StateChange::Settings { settings } => self.settings.clone_from(settings),
+                StateChange::File(change) => Arc::make_mut(&mut self.files).apply(change, event.at),
                 StateChange::Reset => {
+                    self.files = Arc::default();
                     self.history.clear();
                     // What was set aside cannot be continued.
                     self.last_stop = None;

@@ -202,6 +202,7 @@ impl Actor {
             policy: shared.policy_in_force(),
             on_interrupt: open.on_interrupt,
             grants: LiveGrants { of_session: self.grants.subscribe(), kept: shared.kept.clone() },
+            state_files: self.files.subscribe(),
             answered: self.interrupts.answered(),
             environment: Arc::clone(&open.environment),
             slot: open.slot,

@@ -10,6 +10,7 @@ use agentd_core::{
     ids::ItemId,
     item::{Item, ItemBody, ItemStatus},
     session::Todo,
+    state_files::StateFileChange,
     tool::{Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
     turn::StopReason,
 };
@@ -69,7 +70,8 @@ async fn run_call(
     let invocation = Invocation { context, call, todos, history, started: &started, trail: &trail };
     let output = context.chain.around_tool(&invocation).await?;
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let ToolOutput { text, error, files, todos, .. } = output;
+    let ToolOutput { text, error, files, todos, state_files, .. } = output;
+    remember(context, state_files).await?;
     let result = ToolResult { call_id: call.call_id.clone(), name: call.name.clone(), text, error, files, duration_ms };
     let id = match started.get() {
         Some(id) => *id,
@@ -78,6 +80,18 @@ async fn run_call(
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
     let item = context.recorder.complete(id, ItemBody::ToolResult(result), status).await?;
     Ok(Outcome { item, todos })
+}
+
+/// Tells what a call changed of the files in the session's state. It is in the journal before the result is, so that no
+/// model is told of a file that a crash has taken, and the next call sees it.
+async fn remember(context: &TurnContext, changes: Vec<StateFileChange>) -> Result<(), Stop> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    for change in changes {
+        context.recorder.fact(EventKind::StateChanged { change: StateChange::File(change) }).await?;
+    }
+    context.recorder.flush().await
 }
 
 async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome) -> Result<(), Stop> {

@@ -26,9 +26,11 @@ use agentd_core::{
     model::Slot,
     ports::{Audit, Clock, Model, Snapshots, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
+    state_files::StateFiles,
     tool::ToolSpec,
     turn::{Denial, OnInterrupt, StopReason, TurnError},
 };
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::{TurnOutcome, TurnState};
@@ -48,6 +50,8 @@ pub(crate) struct TurnContext {
     pub(crate) policy: PolicyInForce,
     /// What people allowed, as it stands now.
     pub(crate) grants: LiveGrants,
+    /// The files of the session's own state, as they stand now.
+    pub(crate) state_files: watch::Receiver<Arc<StateFiles>>,
     pub(crate) on_interrupt: OnInterrupt,
     /// What people answered to calls of this turn before it was taken up again.
     pub(crate) answered: HashMap<CallId, Answered>,
@@ -116,6 +120,7 @@ impl TurnContext {
             turn_id: self.turn_id,
             call_id: call.call_id.clone(),
             workspace: Arc::clone(&self.workspace),
+            state_files: Arc::clone(&self.state_files.borrow()),
             environment: Arc::clone(&self.environment),
             now: self.clock.now(),
             cancel: self.cancel.clone(),

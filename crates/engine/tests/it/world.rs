@@ -157,6 +157,10 @@ fn line(event: &Event) -> String {
             }
             StateChange::Queue { length, .. } => format!("queue: {length}"),
             StateChange::Reset => "reset".to_owned(),
+            StateChange::File(file) => match &file.content {
+                Some(content) => format!("state file {}: {content:?}", file.path),
+                None => format!("state file {} is gone", file.path),
+            },
             StateChange::Undone { redo, files, .. } => {
                 let names: Vec<String> = files.iter().map(|file| format!("{} {:?}", file.path, file.change)).collect();
                 format!("{}: {}", if *redo { "redone" } else { "undone" }, names.join(", "))

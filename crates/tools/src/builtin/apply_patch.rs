@@ -15,6 +15,7 @@ use crate::{
     patch::{self, Change, FilePatch, Hunk},
     text,
     workspace::{
+        backend::Backend as _,
         jail::Jail,
         path::{Place, ToolPath},
         target::Target,
@@ -124,7 +125,7 @@ struct Plan<'j> {
 
 impl Plan<'_> {
     fn file(&mut self, file: &FilePatch) -> Result<(), Failure> {
-        let path = self.job.jail.locate(&file.path)?;
+        let path = self.job.files.locate(&file.path)?;
         let target = match &file.change {
             Change::Add { .. } => self.open(&path)?,
             _ => self.open(&path).map_err(|failure| self.elsewhere(&path, failure))?,
@@ -134,14 +135,14 @@ impl Plan<'_> {
             Change::Delete { hunks } => self.delete(path, target, hunks.as_deref()),
             Change::Update { hunks, moved_to: None } => self.update(path, target, hunks),
             Change::Update { hunks, moved_to: Some(to) } => {
-                let to = self.job.jail.locate(to)?;
+                let to = self.job.files.locate(to)?;
                 self.move_to(path, target, hunks, to)
             }
         }
     }
 
     fn open(&self, path: &ToolPath) -> Result<Target, Failure> {
-        let target = Target::open(&self.job.jail, path, self.job.limits.write_bytes)?;
+        let target = self.job.files.target(path, self.job.limits.write_bytes)?;
         match self.steps.iter().find(|step| step.target.is_file_of(&target)) {
             Some(other) if other.path == *path => Err(Failure::arguments(format!(
                 "the patch names {path} twice; nothing was changed: put all that happens to a file under one header"
@@ -273,7 +274,7 @@ impl Plan<'_> {
     /// Models that work in a project name files as the project does.
     fn elsewhere(&self, path: &ToolPath, failure: Failure) -> Failure {
         let inside = format!("/project/{}", path.rest());
-        let is_there = |inside: &ToolPath| self.job.jail.open_file(inside).is_ok();
+        let is_there = |inside: &ToolPath| self.job.files.open_file(inside).is_ok();
         if path.place() == Place::Own && ToolPath::parse(&inside).is_ok_and(|inside| is_there(&inside)) {
             return Failure::path(format!("{path} is not there; did you mean {inside}?"));
         }
@@ -282,7 +283,7 @@ impl Plan<'_> {
 
     fn content<'t>(&self, path: &ToolPath, target: &'t Target) -> Result<&'t [u8], Failure> {
         let Some(existing) = &target.existing else {
-            let missing = self.job.jail.open_file(path).err();
+            let missing = self.job.files.open_file(path).err();
             let missing = missing.unwrap_or_else(|| Failure::path(format!("{path} is not there")));
             return Err(self.elsewhere(path, missing));
         };
@@ -366,7 +367,7 @@ fn taken_back(job: &Job, done: &[(&Step, Vec<std::path::PathBuf>)], failure: Fai
 }
 
 fn take_back(job: &Job, step: &Step) -> Result<(), Failure> {
-    let now = Target::open(&job.jail, &step.path, job.limits.write_bytes)?;
+    let now = job.files.target(&step.path, job.limits.write_bytes)?;
     let content = now.existing.as_ref().and_then(|existing| existing.content.as_deref());
     if content != step.content.as_deref() {
         return Err(Failure::tool("something else changed it since"));

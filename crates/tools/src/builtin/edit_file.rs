@@ -10,7 +10,7 @@ use crate::{
     failure::Failure,
     job::Job,
     text,
-    workspace::{jail::Jail, path::ToolPath, target::Target},
+    workspace::{backend::Backend as _, jail::Jail, path::ToolPath, target::Target},
 };
 
 pub(crate) const DESCRIPTION: &str = "Replaces old_string by new_string in a file. old_string must be exactly what the \
@@ -78,8 +78,8 @@ fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
     if args.old_string == args.new_string {
         return Err(Failure::arguments("`old_string` and `new_string` are the same, so nothing would change"));
     }
-    let path = job.jail.locate(&args.path)?;
-    let target = Target::open(&job.jail, &path, job.limits.write_bytes)?;
+    let path = job.files.locate(&args.path)?;
+    let target = job.files.target(&path, job.limits.write_bytes)?;
     let before = target.document(job.limits.write_bytes)?;
     let (old, new) = (before.normal(&args.old_string), before.normal(&args.new_string));
     if old == new {

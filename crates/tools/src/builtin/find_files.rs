@@ -12,6 +12,7 @@ use crate::{
     job::Job,
     text,
     workspace::{
+        backend::Backend as _,
         path::ToolPath,
         walk::{Kind, Left, Walk},
     },
@@ -79,13 +80,13 @@ impl PathGlob {
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let glob = PathGlob::new("pattern", &args.pattern)?;
-    let start = job.jail.locate(args.path.as_deref().unwrap_or("."))?;
-    if !job.jail.is_folder(&start)? {
+    let start = job.files.locate(args.path.as_deref().unwrap_or("."))?;
+    if !job.files.is_folder(&start)? {
         return Err(Failure::path(format!("{start} is a file, not a folder; name the folder to search")));
     }
     let mut newest = Newest { files: Vec::new(), total: 0, max: job.limits.found_files };
     let mut left = Left::default();
-    for place in job.jail.places(&start) {
+    for place in job.files.places(&start) {
         Walk::whole(args.include_ignored).run(job, &place, &mut left, &mut |found| {
             if found.kind == Kind::File && glob.matches(&found.path, &start) {
                 let modified = found.modified.unwrap_or(SystemTime::UNIX_EPOCH);

@@ -18,6 +18,7 @@ use crate::{
     job::Job,
     text,
     workspace::{
+        backend::Backend as _,
         path::ToolPath,
         walk::{Kind, Left, Walk},
     },
@@ -67,7 +68,7 @@ pub(crate) struct Args {
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let matcher = matcher(&args)?;
     let include = args.include.as_deref().map(|glob| PathGlob::new("include", glob)).transpose()?;
-    let start = job.jail.locate(args.path.as_deref().unwrap_or("."))?;
+    let start = job.files.locate(args.path.as_deref().unwrap_or("."))?;
     let searcher = SearcherBuilder::new()
         .line_number(true)
         // `$` stands before either line end.
@@ -81,11 +82,11 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         .build();
     let mut search = Search { job, matcher, searcher, hits: Hits::new(job, args.context > 0) };
     let mut left = Left::default();
-    if !job.jail.is_folder(&start)? {
-        job.jail.open_file(&start)?;
+    if !job.files.is_folder(&start)? {
+        job.files.open_file(&start)?;
         let _only_file = search.file(&start)?;
     } else {
-        for place in job.jail.places(&start) {
+        for place in job.files.places(&start) {
             Walk::whole(args.include_ignored).run(job, &place, &mut left, &mut |found| {
                 let wanted = include.as_ref().is_none_or(|glob| glob.matches(&found.path, &start));
                 if found.kind == Kind::File && wanted {
@@ -133,14 +134,14 @@ struct Search<'a> {
 impl Search<'_> {
     fn file(&mut self, path: &ToolPath) -> Result<ControlFlow<()>, Failure> {
         // A file that went away or may not be read is no reason to end the search.
-        let Ok(opened) = self.job.jail.open_file(path) else {
+        let Ok(opened) = self.job.files.open_file(path) else {
             self.hits.skipped += 1;
             return Ok(ControlFlow::Continue(()));
         };
         self.hits.path = path.to_string();
         self.hits.files += 1;
         let before = self.hits.count;
-        let reader = Stoppable { file: opened.file, job: self.job };
+        let reader = Stoppable { content: opened.content, job: self.job };
         if self.searcher.search_reader(&self.matcher, reader, &mut self.hits).is_err() {
             self.job.check()?;
             self.hits.skipped += 1;
@@ -155,7 +156,7 @@ impl Search<'_> {
 
 /// A file that ends when the turn is cancelled or time is up.
 struct Stoppable<'a> {
-    file: std::fs::File,
+    content: Box<dyn Read + Send>,
     job: &'a Job,
 }
 
@@ -164,7 +165,7 @@ impl Read for Stoppable<'_> {
         if self.job.is_cancelled() || self.job.is_late() {
             return Err(io::Error::from(io::ErrorKind::TimedOut));
         }
-        self.file.read(buffer)
+        self.content.read(buffer)
     }
 }
 

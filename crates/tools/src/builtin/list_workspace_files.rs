@@ -11,6 +11,7 @@ use crate::{
     job::Job,
     text,
     workspace::{
+        backend::Backend as _,
         path::{Place, ToolPath},
         walk::{Found, Kind, Left, Walk},
     },
@@ -18,7 +19,7 @@ use crate::{
 
 pub(crate) const DESCRIPTION: &str = "Lists the files and folders of the workspace with their sizes. uploads/ holds the \
     user's files, outputs/ results, temp/ scratch files, skills/ instructions; /project is the user's folder where one \
-    is mounted, /memories what is remembered in all sessions. Hidden files are left out.";
+    is mounted, /memories what is remembered in all sessions, /state your own notes in this one. Hidden files are left out.";
 
 const DEFAULT_DEPTH: usize = 3;
 
@@ -42,16 +43,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
-    let start = job.jail.locate(args.path.as_deref().unwrap_or("."))?;
-    if !job.jail.is_folder(&start)? {
-        let opened = job.jail.open_file(&start)?;
+    let start = job.files.locate(args.path.as_deref().unwrap_or("."))?;
+    if !job.files.is_folder(&start)? {
+        let opened = job.files.open_file(&start)?;
         return Ok(ToolOutput::ok(format!("{start} ({})", text::size(opened.size))));
     }
     let mut left = Left::default();
     let mut listing = Listing { lines: Vec::new(), max: job.limits.list_entries, full: false };
-    let remembered = ToolPath::root(Place::Memories);
-    let remembers = start == ToolPath::root(Place::Own) && job.jail.root(Place::Memories).is_ok();
-    for place in job.jail.places(&start).into_iter().chain(remembers.then_some(remembered)) {
+    let beside = if start == ToolPath::root(Place::Own) { job.files.beside() } else { Vec::new() };
+    for place in job.files.places(&start).into_iter().chain(beside) {
         // Of a project that nobody asked for in particular, the first level tells enough.
         let aside = place != start;
         let max_depth = args.depth.unwrap_or(if aside { 1 } else { DEFAULT_DEPTH });
@@ -59,11 +59,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
             listing.lines.push(format!("{place}/"));
         }
         let walk = Walk { max_depth, include_ignored: false, include_kept: true };
-        let shown = listing.lines.len();
         walk.run(job, &place, &mut left, &mut |found| Ok(listing.entry(found)))?;
-        if aside && place.place() == Place::Memories && listing.lines.len() == shown {
-            listing.lines.pop();
-        }
     }
     Ok(ToolOutput::ok(listing.render(&start, &left)))
 }

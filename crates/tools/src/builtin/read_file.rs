@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     job::Job,
     text,
-    workspace::{jail::OpenFile, path::ToolPath},
+    workspace::{backend::Backend as _, path::ToolPath},
 };
 
 pub(crate) const DESCRIPTION: &str = "Reads a text file. Files under 100 KB come whole; of larger ones the first part \
@@ -38,13 +38,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
-    let path = job.jail.locate(&args.path)?;
-    let mut opened = job.jail.open_file(&path)?;
+    let path = job.files.locate(&args.path)?;
+    let mut opened = job.files.open_file(&path)?;
     let failed = |error: io::Error| Failure::io(&format!("read {path}"), &error);
     // What is small enough to be edited is looked at as a whole, so that reads and edits agree on what it is.
     let sampled = if opened.size <= job.limits.write_bytes { job.limits.write_bytes } else { SAMPLE };
     let mut sample = Vec::new();
-    (&mut opened.file).take(sampled).read_to_end(&mut sample).map_err(failed)?;
+    (&mut opened.content).take(sampled).read_to_end(&mut sample).map_err(failed)?;
     let whole = (sample.len() as u64) < sampled;
     // A zero byte far behind does not make a log unreadable, as it makes it unsafe to edit.
     let first = &sample[..sample.len().min(SAMPLE as usize)];
@@ -52,14 +52,14 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         .or_else(|what| if first.len() < sample.len() { encoding::detect(first, false) } else { Err(what) });
     let charset = match detected {
         Ok(charset) => charset,
-        Err(what) => return Err(not_text(&path, &opened, what)),
+        Err(what) => return Err(not_text(&path, opened.size, what)),
     };
     let cr_ends = charset.ends_lines_with_cr(&sample);
     let decoded = DecodeReaderBytesBuilder::new()
         .encoding(Some(charset.encoding))
         .bom_override(true)
         .strip_bom(true)
-        .build(io::Cursor::new(sample).chain(opened.file));
+        .build(io::Cursor::new(sample).chain(opened.content));
     let small = opened.size <= job.limits.whole_file_bytes;
     let wanted = Wanted {
         offset: args.offset.unwrap_or(1),
@@ -96,11 +96,11 @@ impl<R: io::Read> io::Read for LineEnds<R> {
 /// How far behind a page lines are still counted, so that its header can tell the whole.
 const MAX_COUNTED: u64 = 64 * 1024 * 1024;
 
-fn not_text(path: &ToolPath, opened: &OpenFile, what: &str) -> Failure {
+fn not_text(path: &ToolPath, size: u64, what: &str) -> Failure {
     Failure::tool(format!(
         "{path} is {what} ({}), not text; read_file reads text only, so convert it first, for example with \
          run_bash_command",
-        text::size(opened.size)
+        text::size(size)
     ))
 }
 

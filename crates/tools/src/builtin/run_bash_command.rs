@@ -85,8 +85,8 @@ pub(crate) fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd)
             text::size(args.command.len() as u64)
         )));
     }
-    let directory = job.jail.follow(&job.jail.locate(args.directory.as_deref().unwrap_or("."))?)?;
-    let folder = job.jail.open_folder(&directory)?;
+    let directory = job.files.follow(&job.files.locate(args.directory.as_deref().unwrap_or("."))?)?;
+    let folder = job.files.jail.open_folder(&directory)?;
     Ok((args, directory, folder.into_std_file().into()))
 }
 

@@ -15,12 +15,13 @@ use crate::{
     failure::Failure,
     job::Job,
     text,
-    workspace::{jail::Jail, path::ToolPath, target::Target},
+    workspace::{backend::Backend as _, jail::Jail, path::ToolPath, target::Target},
 };
 
 pub(crate) const DESCRIPTION: &str = "Writes a whole text file, making it and its folders where they are missing and \
-    replacing what is there. Only uploads/, outputs/, temp/, /memories and a writable /project can be written; \
-    results for the user belong in outputs/, what later sessions should know in /memories. To change a part of a file use edit_file.";
+    replacing what is there. Only uploads/, outputs/, temp/, /memories, /state and a writable /project can be \
+    written; results for the user belong in outputs/, notes for yourself in /state, what later sessions should know in \
+    /memories. To change a part of a file use edit_file.";
 
 pub(crate) fn parameters() -> Value {
     super::object(
@@ -80,7 +81,7 @@ pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
             None => {
                 let sizes = (text::size(existing.size), text::size(content.len() as u64));
                 // It is not read, so this is what tells its versions apart.
-                let changed = existing.changed().map(|at| format!(" (last changed {at})")).unwrap_or_default();
+                let changed = existing.changed.map(|at| format!(" (last changed {at})")).unwrap_or_default();
                 format!("{path}: {}{changed} are replaced by {}", sizes.0, sizes.1)
             }
         }),
@@ -100,8 +101,8 @@ fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
     if args.content.len() as u64 > job.limits.write_bytes {
         return Err(too_large(args.content.len()));
     }
-    let path = job.jail.locate(&args.path)?;
-    let target = Target::open(&job.jail, &path, job.limits.write_bytes)?;
+    let path = job.files.locate(&args.path)?;
+    let target = job.files.target(&path, job.limits.write_bytes)?;
     let (content, kept) = as_before(&path, &target, &args.content)?;
     // The same text can have more bytes in the encoding of the file.
     if content.len() as u64 > job.limits.write_bytes {

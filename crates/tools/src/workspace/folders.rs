@@ -10,17 +10,21 @@ use std::{
 };
 
 use agentd_core::{
+    Timestamp,
     error::{ErrorKind, WorkspaceError},
     ids::SessionId,
     ports::{KeptArea, Workspace, Workspaces},
     session::Mount,
+    state_files::StateFiles,
 };
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AREAS, jail, kept,
+    AREAS,
+    backend::Files,
+    jail, kept,
     path::{Place, ToolPath},
     remove, target,
     walk::{Kind, Left, Walk},
@@ -187,7 +191,8 @@ impl Workspaces for WorkspaceFolders {
             if !session_root.exists() {
                 return Ok(Vec::new());
             }
-            let job = Job::new(workspace, Limits::default(), cancel);
+            let files = Files::new(workspace, &StateFiles::default(), Timestamp::UNIX_EPOCH);
+            let job = Job::new(files, Limits::default(), cancel);
             newest(&job, limit)
                 .map_err(|failure| WorkspaceError::new(ErrorKind::Storage, format!("could not list files: {failure}")))
         });
@@ -203,7 +208,7 @@ impl Workspaces for WorkspaceFolders {
 fn newest(job: &Job, limit: usize) -> Result<Vec<String>, crate::failure::Failure> {
     let mut files: Vec<(SystemTime, String)> = Vec::new();
     let mut left = Left::default();
-    for place in job.jail.places(&ToolPath::root(Place::Own)) {
+    for place in job.files.places(&ToolPath::root(Place::Own)) {
         Walk::whole(false).run(job, &place, &mut left, &mut |found| {
             if found.kind == Kind::File {
                 files.push((found.modified.unwrap_or(SystemTime::UNIX_EPOCH), found.path.to_string()));

@@ -35,13 +35,6 @@ pub(crate) struct Jail {
     workspace: Arc<Workspace>,
 }
 
-/// A regular file, open for reading.
-#[derive(Debug)]
-pub(crate) struct OpenFile {
-    pub(crate) file: fs::File,
-    pub(crate) size: u64,
-}
-
 impl Jail {
     pub(crate) fn new(workspace: Arc<Workspace>) -> Self {
         Self { workspace }
@@ -86,8 +79,8 @@ impl Jail {
         })
     }
 
-    /// Opens a regular file for reading.
-    pub(crate) fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
+    /// Opens a regular file for reading, and tells its size in bytes.
+    pub(super) fn open_regular(&self, path: &ToolPath) -> Result<(fs::File, u64), Failure> {
         let (file, metadata) = self.open(path)?;
         if metadata.is_dir() {
             return Err(Failure::path(format!("{path} is a folder; list_workspace_files shows what it holds")));
@@ -95,11 +88,11 @@ impl Jail {
         if metadata.nlink() > 1 && path.place() != Place::Project {
             return Err(hard_link(path));
         }
-        Ok(OpenFile { file, size: metadata.len() })
+        Ok((file, metadata.len()))
     }
 
     /// A file that tells how to go on and may well not be there, such as an ignore file; it may be a link in the tree.
-    pub(crate) fn open_if_there(&self, path: &ToolPath) -> Option<fs::File> {
+    pub(super) fn open_linked(&self, path: &ToolPath) -> Option<fs::File> {
         let root = self.root(path.place()).ok()?;
         let file = match open_exact(&root, path.below_place()) {
             Err(error) if is_link(&error) => open_exact(&root, &links::follow(&root, path.below_place()).ok()?).ok()?,
@@ -119,12 +112,8 @@ impl Jail {
         Ok(Dir::from_std_file(file))
     }
 
-    /// Whether it is a folder.
-    pub(crate) fn is_folder(&self, path: &ToolPath) -> Result<bool, Failure> {
-        Ok(self.open(path)?.1.is_dir())
-    }
-
-    fn open(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
+    /// Opens a file or a folder, whichever is there.
+    pub(super) fn open(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
         let root = self.root(path.place())?;
         let file = open_exact(&root, path.below_place());
         let file = file.map_err(|error| self.refused(path, &error, |real| format!("read {real} itself")))?;
@@ -151,6 +140,9 @@ impl Jail {
                 let memories = memories.ok_or_else(|| Failure::path("nothing is kept across sessions here"))?;
                 own_root(memories).map_err(|error| Failure::tool(format!("/memories cannot be opened: {error}")))
             }
+            Place::State => Err(Failure::path(
+                "/state is not on the disk: commands cannot see it, and the file tools can; copy what a command needs to temp/",
+            )),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The folders of sessions, and the one way into them.
 //!
 //! - [`folders`]: [`WorkspaceFolders`] makes, empties and removes `{base}/{session}/`, and takes uploads.
+//! - `backend`: what tools need of a place that keeps files; the disk is one, the session's own state another.
 //! - `path`: what a model wrote as a path, taken apart without touching the disk.
 //! - `exact`: opens a path as it is written, and through no link.
 //! - `links`: where a path leads that goes through links.
@@ -12,6 +13,7 @@
 //! - `remove`: empties a folder whatever it holds.
 //! - [`snapshots`]: records what calls change, and takes it back.
 
+pub(crate) mod backend;
 pub(crate) mod exact;
 pub mod folders;
 pub(crate) mod jail;

@@ -1,7 +1,7 @@
 //! What a model wrote as a path, taken apart without touching the disk.
 //!
-//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories` and, where a folder
-//! is mounted, `/project`. A leading slash is optional, since that tree has its own root: `/uploads/a.txt` is `uploads/a.txt`. Everything else
+//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories`, `/state` and, where
+//! a folder is mounted, `/project`. A leading slash is optional, since that tree has its own root: `/uploads/a.txt` is `uploads/a.txt`. Everything else
 //! that is absolute is refused, as is whatever has two meanings: `..`, `~`, backslashes, control characters.
 
 use std::path::Path;
@@ -20,6 +20,8 @@ pub(crate) enum Place {
     Project,
     /// What all sessions share.
     Memories,
+    /// The session's own state, which is in the journal and not on the disk.
+    State,
 }
 
 impl Place {
@@ -29,12 +31,13 @@ impl Place {
             Self::Own => None,
             Self::Project => Some("project"),
             Self::Memories => Some("memories"),
+            Self::State => Some("state"),
         }
     }
 
     /// The place, other than the session's own tree, that a first part names.
     fn of(first: &str) -> Option<Self> {
-        [Self::Project, Self::Memories].into_iter().find(|place| place.name() == Some(first))
+        [Self::Project, Self::Memories, Self::State].into_iter().find(|place| place.name() == Some(first))
     }
 }
 
@@ -74,7 +77,7 @@ impl ToolPath {
             Some((first, _)) if written.starts_with('/') && !super::AREAS.contains(first) => {
                 Err(Failure::path(format!(
                     "{} is an absolute path outside the workspace; use a path below uploads/, outputs/, temp/, \
-                     skills/, /memories or /project",
+                     skills/, /memories, /state or /project",
                     text::quoted(written)
                 )))
             }
@@ -213,6 +216,8 @@ mod tests {
             ("memories/people/ada.md", "/memories/people/ada.md"),
             ("./memories//./a.md", "/memories/a.md"),
             ("memoriesx/a", "memoriesx/a"),
+            ("/state/plan.md", "/state/plan.md"),
+            ("state", "/state"),
             ("uploads/...", "uploads/..."),
             ("uploads/..a", "uploads/..a"),
             ("uploads/a..", "uploads/a.."),
@@ -266,6 +271,7 @@ mod tests {
             Just("\0".to_owned()),
             Just("project".to_owned()),
             Just("memories".to_owned()),
+            Just("state".to_owned()),
             Just("uploads".to_owned()),
             Just("etc".to_owned()),
             Just(". ".to_owned()),

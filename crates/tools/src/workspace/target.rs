@@ -1,6 +1,7 @@
-//! A file about to be written: replaced whole or not at all.
+//! A file about to be written: replaced whole or not at all. How that is done is for its backend: a [`Seat`] is the place
+//! of a file as one holds it.
 //!
-//! The new content goes to a hidden file in the same folder, to the disk, and takes the name in one step. The mode is
+//! On the disk the new content goes to a hidden file in the same folder, to the disk, and takes the name in one step. The mode is
 //! kept; owner, access lists and extended attributes are those of a new file.
 //!
 //! Nothing is written through a link, at the end of the path or on the way: the rules have judged the name that was
@@ -33,15 +34,106 @@ pub(crate) struct Existing {
     pub(crate) content: Option<Vec<u8>>,
     /// Its size in bytes.
     pub(crate) size: u64,
-    stamp: Stamp,
-    mode: u32,
+    /// When its content was last changed, as far as anybody can tell.
+    pub(crate) changed: Option<Timestamp>,
+    /// What tells that two names are of one file, where a file can have two.
+    pub(super) identity: Option<(u64, u64)>,
+    /// Its permissions, where it has any.
+    pub(super) mode: Option<u32>,
 }
 
-impl Existing {
-    /// When its content was last changed, as far as the file system tells.
-    pub(crate) fn changed(&self) -> Option<Timestamp> {
-        let (seconds, nanoseconds) = self.stamp.changed;
-        Timestamp::new(seconds, i32::try_from(nanoseconds).ok()?).ok()
+/// A file that may be written.
+#[derive(Debug)]
+pub(crate) struct Target {
+    path: ToolPath,
+    /// The permissions that it gets, if not those of any new file.
+    mode: Option<u32>,
+    seat: Box<dyn Seat>,
+    /// What it replaces.
+    pub(crate) existing: Option<Existing>,
+}
+
+/// The place of a file, as its backend holds it.
+pub(crate) trait Seat: std::fmt::Debug + Send {
+    /// Puts `content` there whole, with these permissions where there are such, making missing folders.
+    ///
+    /// # Errors
+    /// When something else was put there since it was opened, or it cannot be written.
+    fn replace(&self, content: &[u8], mode: Option<u32>) -> Result<(), Failure>;
+
+    /// Removes the file that is there. A removal cannot be seen half done, and lasts once this returns.
+    ///
+    /// # Errors
+    /// When something else was put there since it was opened, or it cannot be removed.
+    fn remove(&self) -> Result<(), Failure>;
+
+    /// Why there is nothing to read where nothing was there.
+    fn missing(&self) -> Failure;
+
+    /// The folders above the file that are not there yet, the outer ones first, where folders are something to make.
+    fn missing_folders(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Removes the folders above the file that are empty and were not there before, as `made` tells.
+    fn remove_empty_folders(&self, _made: &[PathBuf]) {}
+}
+
+impl Target {
+    pub(super) fn new(path: ToolPath, existing: Option<Existing>, seat: Box<dyn Seat>) -> Self {
+        let mode = existing.as_ref().and_then(|existing| existing.mode);
+        Self { path, mode, seat, existing }
+    }
+
+    /// The text that is there. `most` is the size up to which content was asked for.
+    pub(crate) fn document(&self, most: u64) -> Result<Document, Failure> {
+        let path = &self.path;
+        let Some(existing) = &self.existing else { return Err(self.seat.missing()) };
+        let Some(bytes) = &existing.content else {
+            return Err(Failure::tool(format!(
+                "{path} has {}; files up to {} are edited, so change it with run_bash_command",
+                text::size(existing.size),
+                text::size(most)
+            )));
+        };
+        Document::read(bytes.clone()).map_err(|what| {
+            Failure::tool(format!("{path} is {what}, not text, and an edit would damage it; use run_bash_command"))
+        })
+    }
+
+    /// Whether both are one file, under one name or two.
+    pub(crate) fn is_file_of(&self, other: &Self) -> bool {
+        let identity = |target: &Self| target.existing.as_ref().and_then(|existing| existing.identity);
+        match (identity(self), identity(other)) {
+            (Some(one), Some(two)) => one == two,
+            _ => self.path == other.path,
+        }
+    }
+
+    /// Lets a new file have the permissions of another, as one that is moved does.
+    pub(crate) fn with_mode_of(mut self, other: &Self) -> Self {
+        self.mode = other.existing.as_ref().and_then(|existing| existing.mode);
+        self
+    }
+
+    /// Puts `content` in its place, making missing folders.
+    pub(crate) fn replace(&self, content: &[u8]) -> Result<(), Failure> {
+        self.seat.replace(content, self.mode)
+    }
+
+    /// Removes the file that is there.
+    pub(crate) fn remove(&self) -> Result<(), Failure> {
+        self.seat.remove()
+    }
+
+    /// The folders above the file that are not there yet, the outer ones first.
+    pub(crate) fn missing_folders(&self) -> Vec<PathBuf> {
+        self.seat.missing_folders()
+    }
+
+    /// Removes the folders above the file that are empty and were not there before, as `made` tells.
+    pub(crate) fn remove_empty_folders(&self, made: &[PathBuf]) {
+        self.seat.remove_empty_folders(made);
     }
 }
 
@@ -63,79 +155,49 @@ impl Stamp {
     }
 }
 
-/// A file that may be written.
+/// The place of a file on the disk.
 #[derive(Debug)]
-pub(crate) struct Target {
+struct DiskSeat {
     jail: Jail,
     path: ToolPath,
     root: Dir,
     /// Where it is below `root`.
     below: PathBuf,
-    /// The permissions that it gets, if not those of any new file.
-    mode: Option<u32>,
-    /// What it replaces.
-    pub(crate) existing: Option<Existing>,
+    /// What was there.
+    stamp: Option<Stamp>,
 }
 
-impl Target {
-    /// Opens the place of a file, and the file that is there, if its content has at most `max_content` bytes.
-    pub(crate) fn open(jail: &Jail, path: &ToolPath, max_content: u64) -> Result<Self, Failure> {
-        let (root, below) = jail.writable_root(path)?;
-        if below == Path::new(".") {
-            return Err(Failure::path(format!("{path} is a folder; name a file in it")));
-        }
-        let existing = match jail::open_exact(&root, below) {
-            Ok(file) => Some(existing(path, file, max_content)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(refused(jail, path, &error)),
-        };
-        let mode = existing.as_ref().map(|existing| existing.mode);
-        Ok(Self { jail: jail.clone(), path: path.clone(), root, below: below.to_path_buf(), mode, existing })
+/// Opens the place of a file on the disk, and the file that is there.
+pub(super) fn on_disk(jail: &Jail, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
+    let (root, below) = jail.writable_root(path)?;
+    if below == Path::new(".") {
+        return Err(Failure::path(format!("{path} is a folder; name a file in it")));
     }
+    let found = match jail::open_exact(&root, below) {
+        Ok(file) => Some(existing(path, file, max_content)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(refused(jail, path, &error)),
+    };
+    let (stamp, existing) = found.unzip();
+    let seat = DiskSeat { jail: jail.clone(), path: path.clone(), root, below: below.to_path_buf(), stamp };
+    Ok(Target::new(path.clone(), existing, Box::new(seat)))
+}
 
-    /// The text that is there. `most` is the size up to which content was asked for.
-    pub(crate) fn document(&self, most: u64) -> Result<Document, Failure> {
-        let path = &self.path;
-        let Some(existing) = &self.existing else {
-            // The jail knows what could have been meant.
-            return Err(self.jail.open_file(path).err().unwrap_or_else(|| {
-                Failure::tool(format!("{path} was made by something else just now; read it and repeat the call"))
-            }));
-        };
-        let Some(bytes) = &existing.content else {
-            return Err(Failure::tool(format!(
-                "{path} has {}; files up to {} are edited, so change it with run_bash_command",
-                text::size(existing.size),
-                text::size(most)
-            )));
-        };
-        Document::read(bytes.clone()).map_err(|what| {
-            Failure::tool(format!("{path} is {what}, not text, and an edit would damage it; use run_bash_command"))
+impl Seat for DiskSeat {
+    fn missing(&self) -> Failure {
+        // The jail knows what could have been meant.
+        self.jail.open_regular(&self.path).err().unwrap_or_else(|| {
+            Failure::tool(format!("{} was made by something else just now; read it and repeat the call", self.path))
         })
     }
 
-    /// Whether both are one file, under one name or two.
-    pub(crate) fn is_file_of(&self, other: &Self) -> bool {
-        match (&self.existing, &other.existing) {
-            (Some(one), Some(two)) => one.stamp.file == two.stamp.file,
-            _ => self.path == other.path,
-        }
-    }
-
-    /// Lets a new file have the permissions of another, as one that is moved does.
-    pub(crate) fn with_mode_of(mut self, other: &Self) -> Self {
-        self.mode = other.existing.as_ref().map(|existing| existing.mode);
-        self
-    }
-
-    /// Puts `content` in its place, making missing folders.
-    pub(crate) fn replace(&self, content: &[u8]) -> Result<(), Failure> {
+    fn replace(&self, content: &[u8], mode: Option<u32>) -> Result<(), Failure> {
         let (parent, name) = self.parent_and_name();
         let folder = exact::make_folders(&self.root, parent).map_err(|error| self.refused(&error))?;
         let folder = Dir::from_std_file(folder.into());
         let draft = format!(".agentd-{}.tmp", uuid::Uuid::new_v4().simple());
         let written = self
-            .write_draft(&folder, &draft, content)
+            .write_draft(&folder, &draft, content, mode)
             .map_err(|error| Failure::io(&format!("write {}", self.path), &error))
             .and_then(|()| self.check_unchanged(parent, &folder, name.as_ref()))
             .and_then(|()| {
@@ -151,8 +213,7 @@ impl Target {
         sync(&folder).map_err(|error| Failure::io(&format!("write {} to the disk", self.path), &error))
     }
 
-    /// Removes the file that is there. A removal cannot be seen half done, and lasts once this returns.
-    pub(crate) fn remove(&self) -> Result<(), Failure> {
+    fn remove(&self) -> Result<(), Failure> {
         let (parent, name) = self.parent_and_name();
         let folder = self.open_parent(parent)?;
         self.check_unchanged(parent, &folder, name.as_ref())?;
@@ -160,8 +221,7 @@ impl Target {
         sync(&folder).map_err(|error| Failure::io(&format!("remove {} from the disk", self.path), &error))
     }
 
-    /// Removes the folders above the file that are empty and were not there before, as `made` tells.
-    pub(crate) fn remove_empty_folders(&self, made: &[PathBuf]) {
+    fn remove_empty_folders(&self, made: &[PathBuf]) {
         for folder in made.iter().rev() {
             let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { continue };
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -170,8 +230,7 @@ impl Target {
         }
     }
 
-    /// The folders above the file that are not there yet, the outer ones first.
-    pub(crate) fn missing_folders(&self) -> Vec<PathBuf> {
+    fn missing_folders(&self) -> Vec<PathBuf> {
         let above = self.below.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
         let is_missing = |folder: &&Path| {
             self.root.symlink_metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
@@ -180,7 +239,9 @@ impl Target {
         missing.reverse();
         missing
     }
+}
 
+impl DiskSeat {
     fn parent_and_name(&self) -> (&Path, &OsStr) {
         let parent = self.below.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         (parent, self.below.file_name().unwrap_or_default())
@@ -197,15 +258,15 @@ impl Target {
         refused(&self.jail, &self.path, error)
     }
 
-    fn write_draft(&self, folder: &Dir, draft: &str, content: &[u8]) -> io::Result<()> {
+    fn write_draft(&self, folder: &Dir, draft: &str, content: &[u8], mode: Option<u32>) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        if let Some(mode) = self.mode {
+        if let Some(mode) = mode {
             options.mode(mode);
         }
         let mut file = folder.open_with(draft, &options)?.into_std();
         file.write_all(content)?;
-        if let Some(mode) = self.mode {
+        if let Some(mode) = mode {
             file.set_permissions(fs::Permissions::from_mode(mode))?;
         }
         file.sync_all()
@@ -225,8 +286,8 @@ impl Target {
             _ => false,
         };
         let now = jail::open_exact(folder, name).and_then(|file| file.metadata());
-        let same_file = match (&self.existing, now) {
-            (Some(existing), Ok(metadata)) => existing.stamp == Stamp::of(&metadata),
+        let same_file = match (self.stamp, now) {
+            (Some(stamp), Ok(metadata)) => stamp == Stamp::of(&metadata),
             (None, Err(error)) => error.kind() == io::ErrorKind::NotFound,
             _ => false,
         };
@@ -247,7 +308,7 @@ fn refused(jail: &Jail, path: &ToolPath, error: &io::Error) -> Failure {
     })
 }
 
-fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<Existing, Failure> {
+fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<(Stamp, Existing), Failure> {
     let failed = |error: io::Error| Failure::io(&format!("read {path}"), &error);
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
@@ -265,13 +326,18 @@ fn existing(path: &ToolPath, file: fs::File, max_content: u64) -> Result<Existin
         file.take(max_content + 1).read_to_end(&mut bytes).map_err(failed)?;
         content = Some(bytes).filter(|bytes| bytes.len() as u64 <= max_content);
     }
-    Ok(Existing {
+    let stamp = Stamp::of(&metadata);
+    let (seconds, nanoseconds) = stamp.changed;
+    let changed = i32::try_from(nanoseconds).ok().and_then(|nanoseconds| Timestamp::new(seconds, nanoseconds).ok());
+    let existing = Existing {
         content,
         size: metadata.len(),
-        stamp: Stamp::of(&metadata),
+        changed,
+        identity: Some(stamp.file),
         // Set-user-id and the like are dropped: the content is no longer what was trusted with them.
-        mode: metadata.permissions().mode() & 0o777,
-    })
+        mode: Some(metadata.permissions().mode() & 0o777),
+    };
+    Ok((stamp, existing))
 }
 
 /// Makes a rename in this folder last.

@@ -5,27 +5,21 @@
 
 use std::{io::Read as _, ops::ControlFlow, rc::Rc, time::SystemTime};
 
-use cap_std::fs::{DirEntry, ReadDir};
 use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
 };
 
-use super::path::ToolPath;
+pub(crate) use super::backend::Kind;
+use super::{
+    backend::{Backend as _, Entries, Entry, Listed},
+    path::ToolPath,
+};
 use crate::{failure::Failure, job::Job};
 
 const MAX_DEPTH: usize = 64;
 const MAX_IGNORE_FILE: u64 = 256 * 1024;
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
-
-/// What an entry is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    File,
-    Folder,
-    Link,
-    Other,
-}
 
 /// An entry.
 #[derive(Debug, Clone)]
@@ -115,16 +109,15 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    fn opened(&self, folder: &ToolPath) -> Result<ReadDir, Failure> {
-        let opened = self.job.jail.open_folder(folder)?;
-        opened.entries().map_err(|error| Failure::io(&format!("list {folder}"), &error))
+    fn opened(&self, folder: &ToolPath) -> Result<Entries, Failure> {
+        self.job.files.entries(folder)
     }
 
     /// The entries of a folder, last first, as the stack wants them.
     fn children(
         &mut self,
         folder: &ToolPath,
-        entries: ReadDir,
+        entries: Entries,
         depth: usize,
         above: &Rc<Vec<Gitignore>>,
     ) -> Vec<Pending> {
@@ -137,17 +130,15 @@ impl Walker<'_> {
                 break;
             }
             self.budget -= 1;
-            let Some(name) = entry.as_ref().ok().map(DirEntry::file_name) else {
-                self.left.unreadable += 1;
-                continue;
+            let Entry { name, kind, size, modified } = match entry {
+                Listed::Entry(entry) => entry,
+                Listed::Hidden => continue,
+                Listed::Unreadable => {
+                    self.left.unreadable += 1;
+                    continue;
+                }
             };
-            if name.as_encoded_bytes().starts_with(b".") {
-                continue;
-            }
-            let Some(found) = entry.ok().and_then(|entry| found(folder, &entry, depth)) else {
-                self.left.unreadable += 1;
-                continue;
-            };
+            let found = Found { path: folder.entry(&name), kind, size, modified, depth };
             if is_ignored(&ignores, &found.path, found.kind == Kind::Folder) {
                 self.left.ignored += 1;
                 continue;
@@ -159,26 +150,6 @@ impl Walker<'_> {
     }
 }
 
-/// The entry, if its name is plain text and it can be looked at.
-fn found(folder: &ToolPath, entry: &DirEntry, depth: usize) -> Option<Found> {
-    let name = entry.file_name();
-    let name = name.to_str().filter(|name| !name.contains(|letter: char| letter.is_control() || letter == '\\'))?;
-    let metadata = entry.metadata().ok()?;
-    let kind = match metadata.file_type() {
-        kind if kind.is_dir() => Kind::Folder,
-        kind if kind.is_file() => Kind::File,
-        kind if kind.is_symlink() => Kind::Link,
-        _ => Kind::Other,
-    };
-    Some(Found {
-        path: folder.entry(name),
-        kind,
-        size: if kind == Kind::File { metadata.len() } else { 0 },
-        modified: metadata.modified().ok().map(cap_std::time::SystemTime::into_std),
-        depth,
-    })
-}
-
 /// Ignore files think in absolute paths; the place is their root.
 fn absolute(path: &ToolPath) -> String {
     format!("/{}", path.rest())
@@ -188,7 +159,7 @@ fn with_ignores_of(job: &Job, folder: &ToolPath, above: &Rc<Vec<Gitignore>>) -> 
     let mut builder = GitignoreBuilder::new(absolute(folder));
     let mut lines = 0;
     for name in IGNORE_FILES {
-        let Some(file) = job.jail.open_if_there(&folder.entry(name)) else { continue };
+        let Some(file) = job.files.open_if_there(&folder.entry(name)) else { continue };
         let mut content = Vec::new();
         if file.take(MAX_IGNORE_FILE).read_to_end(&mut content).is_err() {
             continue;

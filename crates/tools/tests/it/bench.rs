@@ -71,6 +71,7 @@ impl Bench {
                 turn_id: TurnId::generate(),
                 call_id: CallId::generate(),
                 workspace: Arc::new(workspace),
+                state_files: Arc::default(),
                 environment: Arc::default(),
                 now: "2026-11-21T08:31:05Z".parse().unwrap(),
                 cancel: CancellationToken::new(),

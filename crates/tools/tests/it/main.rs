@@ -17,5 +17,6 @@ mod reading;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod searching;
+mod state;
 mod undoing;
 mod writing;

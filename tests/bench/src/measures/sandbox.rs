@@ -35,6 +35,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         turn_id: TurnId::generate(),
         call_id: CallId::generate(),
         workspace: Arc::new(workspace),
+        state_files: Arc::default(),
         environment: Arc::default(),
         now: Timestamp::now(),
         cancel: CancellationToken::new(),

@@ -74,6 +74,7 @@ async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
         turn_id: TurnId::generate(),
         call_id: CallId::generate(),
         workspace: Arc::new(workspace),
+        state_files: Arc::default(),
         environment: Arc::default(),
         now: Timestamp::now(),
         cancel: Default::default(),

@@ -108,6 +108,20 @@ fn remembered(path: &str, memories: Option<&Path>) -> Option<Opinion> {
     })
 }
 
+/// The tools whose paths are known to be those of the session's tree: the `/state` of another tool may be a real one.
+const OWN_TOOLS: [&str; 2] = ["edit_file", "write_file"];
+
+/// Whether a call changes nothing but files of the session's own state.
+pub(in crate::policy) fn only_state(tool: &str, arguments: &Map<String, Value>) -> bool {
+    let is_there = |path: &str| {
+        let mut parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+        let plain = !path.contains(|c: char| c == '\\' || c.is_control());
+        plain && parts.next() == Some("state") && parts.next().is_some() && !path.split('/').any(|part| part == "..")
+    };
+    let mut named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str())).peekable();
+    OWN_TOOLS.contains(&tool) && named.peek().is_some() && named.all(|(_, path)| path.as_str().is_some_and(is_there))
+}
+
 /// What is known of a call of a tool that reads files.
 pub(in crate::policy) fn reads(arguments: &Map<String, Value>) -> Option<Opinion> {
     let named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));

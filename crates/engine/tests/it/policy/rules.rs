@@ -451,3 +451,31 @@ fn a_check_that_objects_or_fails_denies_whatever_was_granted() {
         }
     }
 }
+
+#[test]
+fn the_sessions_own_state_is_written_without_a_word() {
+    let policy = shipped();
+    let judged = |tool_name: &str, args: serde_json::Value| {
+        mark(&judge(&policy, &tool(tool_name, Effect::Write), &args, &SessionSettings::default()))
+    };
+    for path in ["/state/plan.md", "state/a/b", "./state//x", "//state/x"] {
+        assert_eq!(judged("write_file", json!({"path": path, "content": "x"})), "allow", "{path}");
+    }
+    assert_eq!(judged("edit_file", json!({"path": "/state/a", "old_string": "x", "new_string": "y"})), "allow");
+    for path in
+        ["/state", "/state/../outputs/a", "outputs/state/a", "/project/state/a", "state\\a", "/State/a", "/state/a/.."]
+    {
+        assert_eq!(judged("write_file", json!({"path": path, "content": "x"})), "ask", "{path}");
+    }
+    assert_eq!(judged("write_file", json!({"path": "/state/a", "file": "outputs/b", "content": "x"})), "ask");
+    assert_eq!(judged("write_file", json!({"path": ["/state/a"], "content": "x"})), "ask");
+    // Another tool may mean another folder.
+    assert_eq!(judged("files_write", json!({"path": "/state/a", "content": "x"})), "ask");
+    assert_eq!(
+        judged("apply_patch", json!({"patch": "*** Begin Patch\n*** Add File: /state/a\n+x\n*** End Patch"})),
+        "ask"
+    );
+    // What the rules find in it still counts.
+    assert_eq!(judged("write_file", json!({"path": "/state/.env", "content": "x"})), "high");
+    assert_eq!(judged("write_file", json!({"path": "/state/a", "content": "password = 'hunter2'"})), "critical");
+}

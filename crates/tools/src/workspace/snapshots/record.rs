@@ -70,6 +70,8 @@ fn put_tree(bytes: &mut Vec<u8>, tree: &Tree) {
         Place::Own => 0,
         Place::Project => 1,
         Place::Memories => 2,
+        // It is not on the disk, so no tree is of it.
+        Place::State => 3,
     });
     put_bytes(bytes, tree.path.as_os_str().as_bytes());
     put_bytes(bytes, tree.unseen.as_deref().unwrap_or_default().as_bytes());

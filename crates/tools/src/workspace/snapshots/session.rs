@@ -215,6 +215,7 @@ impl Kept {
             Place::Own => "the workspace",
             Place::Project => "/project",
             Place::Memories => "/memories",
+            Place::State => "/state",
         };
         if let Some(why) = &known.unseen {
             // It does not become small again while a session goes on, and finding out costs more than all else.

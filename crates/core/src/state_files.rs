@@ -1,0 +1,208 @@
+//! The small text files that a session keeps in its own state, where tools see them as `/state`. They live in the
+//! journal, one event a change, and so need no disk of their own.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{ErrorKind, WorkspaceError};
+
+/// The largest file, in bytes.
+pub const MAX_FILE_BYTES: usize = 256 * 1024;
+/// How much all files of a session have together, in bytes.
+pub const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// How many files a session has.
+pub const MAX_FILES: usize = 500;
+/// The longest path, in bytes.
+const MAX_PATH: usize = 512;
+
+/// A change of one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateFileChange {
+    /// Its path below `/state`.
+    pub path: String,
+    /// All that it holds now; none where it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+}
+
+/// A file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateFile {
+    /// What it holds.
+    pub content: String,
+    /// When it was last written.
+    pub changed: Timestamp,
+}
+
+/// The files of one session, by their paths below `/state`. Cheap to clone: contents are shared.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StateFiles {
+    files: BTreeMap<String, Arc<StateFile>>,
+    bytes: usize,
+}
+
+impl StateFiles {
+    /// The file of that path.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Option<&Arc<StateFile>> {
+        self.files.get(path)
+    }
+
+    /// All files, sorted by path.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<StateFile>)> {
+        self.files.iter().map(|(path, file)| (path.as_str(), file))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The files below a folder, by the paths that they have there; of the empty path, all.
+    pub fn below(&self, folder: &str) -> impl Iterator<Item = (&str, &Arc<StateFile>)> {
+        let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        let from = self.files.range::<String, _>(prefix.clone()..);
+        from.map_while(move |(path, file)| Some((path.strip_prefix(&prefix)?, file)))
+    }
+
+    /// Whether it is a folder: there is no folder without a file in it but the root.
+    #[must_use]
+    pub fn is_folder(&self, path: &str) -> bool {
+        path.is_empty() || self.below(path).next().is_some()
+    }
+
+    /// Takes a change in, whatever it says: what is in the journal has happened.
+    pub fn apply(&mut self, change: &StateFileChange, at: Timestamp) {
+        let before = match &change.content {
+            Some(content) => {
+                self.bytes += content.len();
+                let file = Arc::new(StateFile { content: content.clone(), changed: at });
+                self.files.insert(change.path.clone(), file)
+            }
+            None => self.files.remove(&change.path),
+        };
+        self.bytes -= before.map_or(0, |file| file.content.len());
+    }
+
+    /// Says why a change may not be made, before it is.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] with a hint: the path names no file, the content is no text, or there would be too much.
+    pub fn check(&self, change: &StateFileChange) -> Result<(), WorkspaceError> {
+        let path = change.path.as_str();
+        let refuse = |what: String, hint: &str| {
+            Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("/state/{path} cannot be written: {what}"))
+                .with_hint(hint))
+        };
+        let sound =
+            |part: &str| !matches!(part, "" | "." | "..") && !part.contains(|c: char| c == '\\' || c.is_control());
+        if path.len() > MAX_PATH || !path.split('/').all(sound) {
+            return refuse(
+                "its path is none".to_owned(),
+                "write plain names with slashes between them, 512 bytes at most",
+            );
+        }
+        let Some(content) = &change.content else { return Ok(()) };
+        let is_below_a_file = path.match_indices('/').any(|(at, _)| self.files.contains_key(&path[..at]));
+        if is_below_a_file || self.below(path).next().is_some() {
+            return refuse("a file and a folder cannot have one name".to_owned(), "choose another name");
+        }
+        if content.contains('\0') {
+            return refuse(
+                "it holds NUL characters".to_owned(),
+                "only text is kept there; write other files to outputs/",
+            );
+        }
+        if content.len() > MAX_FILE_BYTES {
+            let what = format!("it has {} bytes, and a file there has at most {MAX_FILE_BYTES}", content.len());
+            return refuse(what, "write what is larger to outputs/");
+        }
+        let known = self.files.get(path);
+        if known.is_none() && self.files.len() >= MAX_FILES {
+            return refuse(format!("there are {MAX_FILES} files already"), "put several notes into one file");
+        }
+        if self.bytes - known.map_or(0, |file| file.content.len()) + content.len() > MAX_BYTES {
+            let what = format!("all files there have at most {MAX_BYTES} bytes together");
+            return refuse(what, "write some of them to outputs/");
+        }
+        Ok(())
+    }
+}
+
+impl FromIterator<(String, StateFile)> for StateFiles {
+    fn from_iter<T: IntoIterator<Item = (String, StateFile)>>(files: T) -> Self {
+        let files: BTreeMap<_, _> = files.into_iter().map(|(path, file)| (path, Arc::new(file))).collect();
+        Self { bytes: files.values().map(|file| file.content.len()).sum(), files }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &str, content: &str) -> StateFileChange {
+        StateFileChange { path: path.to_owned(), content: Some(content.to_owned()) }
+    }
+
+    fn holding(files: &[(&str, &str)]) -> StateFiles {
+        let mut all = StateFiles::default();
+        for (path, content) in files {
+            all.apply(&write(path, content), Timestamp::UNIX_EPOCH);
+        }
+        all
+    }
+
+    #[test]
+    fn changes_add_up() {
+        let mut files = holding(&[("a", "12345"), ("b/c", "1"), ("a", "12"), ("b-c", "x")]);
+        assert_eq!((files.bytes, files.get("a").unwrap().content.as_str()), (4, "12"));
+        assert_eq!(files.below("b").map(|(path, _)| path).collect::<Vec<_>>(), ["c"]);
+        assert_eq!(files.below("").count(), 3);
+        assert!(files.is_folder("b") && files.is_folder("") && !files.is_folder("a"));
+        for path in ["a", "a", "b/c"] {
+            files.apply(&StateFileChange { path: path.to_owned(), content: None }, Timestamp::UNIX_EPOCH);
+        }
+        assert_eq!((files.bytes, files.iter().count()), (1, 1));
+        assert!(!files.is_folder("b"));
+        let again: StateFiles = files.iter().map(|(path, file)| (path.to_owned(), file.as_ref().clone())).collect();
+        assert_eq!(again, files);
+    }
+
+    #[test]
+    fn what_may_not_be_written_is_said_with_what_to_do() {
+        let some = holding(&[("notes/plan.md", "x"), ("full", &"x".repeat(MAX_FILE_BYTES))]);
+        let many: Vec<String> = (0..MAX_FILES).map(|number| number.to_string()).collect();
+        let many = holding(&many.iter().map(|path| (path.as_str(), "x")).collect::<Vec<_>>());
+        let large: Vec<String> = (0..32).map(|number| number.to_string()).collect();
+        let whole = "x".repeat(MAX_FILE_BYTES);
+        let large = holding(&large.iter().map(|path| (path.as_str(), whole.as_str())).collect::<Vec<_>>());
+        #[track_caller]
+        fn check(files: &StateFiles, path: &str, content: &str, part: Option<&str>) {
+            match (files.check(&write(path, content)), part) {
+                (Ok(()), None) => {}
+                (Err(error), Some(part)) => {
+                    assert!(error.to_string().contains(part), "{error}");
+                    assert!(error.hint().is_some());
+                }
+                (checked, _) => panic!("{path}: {checked:?}"),
+            }
+        }
+        for path in ["", "/a", "a/", "a//b", "../a", "a/..", "./a", "a\\b", "a\nb", &"x".repeat(513)] {
+            check(&some, path, "x", Some("its path is none"));
+        }
+        check(&some, "notes", "x", Some("one name"));
+        check(&some, "notes/plan.md/a", "x", Some("one name"));
+        check(&some, "notes/plan.md", "y", None);
+        check(&some, "a", "\0", Some("NUL"));
+        check(&some, "a", &"x".repeat(MAX_FILE_BYTES), None);
+        check(&some, "a", &"x".repeat(MAX_FILE_BYTES + 1), Some("bytes"));
+        check(&many, "more", "x", Some("500 files"));
+        check(&many, "7", "xyz", None);
+        check(&large, "more", "x", Some("together"));
+        check(&large, "7", &whole, None);
+        check(&large, "7", "", None);
+    }
+}

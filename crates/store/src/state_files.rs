@@ -1,0 +1,54 @@
+//! The table `state_files`.
+
+use agentd_core::{
+    Timestamp,
+    ids::SessionId,
+    state_files::{StateFile, StateFileChange, StateFiles},
+};
+use rusqlite::{Connection, params};
+
+use crate::{
+    codec::{text, time, time_from},
+    error::Fault,
+    sessions,
+};
+
+/// A file was written or removed. Only its own row is touched.
+pub(crate) fn change(
+    connection: &Connection,
+    session: i64,
+    at: Timestamp,
+    change: &StateFileChange,
+) -> Result<(), Fault> {
+    match &change.content {
+        Some(content) => connection
+            .prepare_cached(
+                "INSERT INTO state_files (session, path, content, changed) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT DO UPDATE SET content = excluded.content, changed = excluded.changed",
+            )?
+            .execute(params![session, change.path, content, time(at)?])?,
+        None => connection
+            .prepare_cached("DELETE FROM state_files WHERE session = ?1 AND path = ?2")?
+            .execute(params![session, change.path])?,
+    };
+    Ok(())
+}
+
+/// All files of a session are gone.
+pub(crate) fn clear(connection: &Connection, session: i64) -> Result<(), Fault> {
+    connection.prepare_cached("DELETE FROM state_files WHERE session = ?1")?.execute([session])?;
+    Ok(())
+}
+
+pub(crate) fn of(connection: &Connection, id: SessionId) -> Result<StateFiles, Fault> {
+    let Some(session) = sessions::key(connection, id)? else { return Ok(StateFiles::default()) };
+    let mut statement =
+        connection.prepare_cached("SELECT path, content, changed FROM state_files WHERE session = ?1")?;
+    let mut rows = statement.query([session])?;
+    let mut files = Vec::new();
+    while let Some(row) = rows.next()? {
+        let changed = time_from(row.get("changed")?)?;
+        files.push((row.get("path")?, StateFile { content: text(row, "content")?.to_owned(), changed }));
+    }
+    Ok(files.into_iter().collect())
+}

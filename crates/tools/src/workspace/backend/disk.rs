@@ -1,0 +1,63 @@
+//! Real folders, through the jail.
+
+use std::io::Read;
+
+use cap_std::fs::DirEntry;
+
+use super::{Backend, Entries, Entry, Kind, Listed, OpenFile};
+use crate::{
+    failure::Failure,
+    workspace::{
+        jail::Jail,
+        path::ToolPath,
+        target::{self, Target},
+    },
+};
+
+impl Backend for Jail {
+    fn is_folder(&self, path: &ToolPath) -> Result<bool, Failure> {
+        Ok(self.open(path)?.1.is_dir())
+    }
+
+    fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
+        let (file, size) = self.open_regular(path)?;
+        Ok(OpenFile { content: Box::new(file), size })
+    }
+
+    fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {
+        let opened = self.open_folder(folder)?;
+        let entries = opened.entries().map_err(|error| Failure::io(&format!("list {folder}"), &error))?;
+        Ok(Box::new(entries.map(|entry| entry.map_or(Listed::Unreadable, |entry| listed(&entry)))))
+    }
+
+    fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
+        target::on_disk(self, path, max_content)
+    }
+
+    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Read + Send>> {
+        let file = self.open_linked(path)?;
+        Some(Box::new(file))
+    }
+}
+
+/// The entry, if its name is plain text and it can be looked at.
+fn listed(entry: &DirEntry) -> Listed {
+    let name = entry.file_name();
+    if name.as_encoded_bytes().starts_with(b".") {
+        return Listed::Hidden;
+    }
+    let plain = name.to_str().filter(|name| !name.contains(|letter: char| letter.is_control() || letter == '\\'));
+    let (Some(name), Ok(metadata)) = (plain, entry.metadata()) else { return Listed::Unreadable };
+    let kind = match metadata.file_type() {
+        kind if kind.is_dir() => Kind::Folder,
+        kind if kind.is_file() => Kind::File,
+        kind if kind.is_symlink() => Kind::Link,
+        _ => Kind::Other,
+    };
+    Listed::Entry(Entry {
+        name: name.to_owned(),
+        kind,
+        size: if kind == Kind::File { metadata.len() } else { 0 },
+        modified: metadata.modified().ok().map(cap_std::time::SystemTime::into_std),
+    })
+}

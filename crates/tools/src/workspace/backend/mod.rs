@@ -1,0 +1,178 @@
+//! Where files are kept, and what the tools need of any such place.
+//!
+//! - [`Backend`]: look, open, list, and open a place to write. Every file tool is made of these: a search is a walk of
+//!   lists and opens, an edit is a [`Target`] that is read and replaced, an upload one that is replaced.
+//! - `disk`: real folders, through the jail. `state`: the files that live in the journal.
+//! - [`Files`]: the one tree that models see, put together of both by the first part of a path.
+//!
+//! Paths are taken apart before they come here ([`ToolPath`]), so no backend meets `..` or another absolute path; what a
+//! path leads to on a real disk is for the disk's backend alone to hold.
+
+mod disk;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt::Debug, io::Read, sync::Arc, time::SystemTime};
+
+use agentd_core::{
+    Timestamp,
+    ports::Workspace,
+    state_files::{StateFileChange, StateFiles},
+};
+
+pub(crate) use self::state::StateBackend;
+use super::{
+    jail::Jail,
+    path::{Place, ToolPath},
+    target::Target,
+};
+use crate::failure::Failure;
+
+/// A place that keeps files.
+pub(crate) trait Backend: Send + Sync + Debug {
+    /// Whether a folder is there.
+    ///
+    /// # Errors
+    /// `E_PATH` where nothing is, or what is there is neither file nor folder.
+    fn is_folder(&self, path: &ToolPath) -> Result<bool, Failure>;
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// `E_PATH` where no file is there, or it is none that may be read.
+    fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure>;
+
+    /// The entries of a folder, in no order.
+    ///
+    /// # Errors
+    /// `E_PATH` where no folder is there.
+    fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure>;
+
+    /// Opens the place of a file that is to be written, and the file that is there, if its content has at most
+    /// `max_content` bytes.
+    ///
+    /// # Errors
+    /// `E_PATH` where it may not be written.
+    fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure>;
+
+    /// A file that tells how to go on and may well not be there, such as an ignore file.
+    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Read + Send>> {
+        self.open_file(path).ok().map(|opened| opened.content)
+    }
+}
+
+/// A file, open for reading.
+pub(crate) struct OpenFile {
+    pub(crate) content: Box<dyn Read + Send>,
+    /// In bytes.
+    pub(crate) size: u64,
+}
+
+/// The entries of a folder.
+pub(crate) type Entries = Box<dyn Iterator<Item = Listed> + Send>;
+
+/// One entry of a folder.
+#[derive(Debug)]
+pub(crate) enum Listed {
+    /// It can be shown.
+    Entry(Entry),
+    /// Its name begins with a dot.
+    Hidden,
+    /// Its name is no plain text, or it cannot be looked at.
+    Unreadable,
+}
+
+/// An entry that can be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    /// In bytes; 0 for folders.
+    pub(crate) size: u64,
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Folder,
+    Link,
+    Other,
+}
+
+/// The one tree that models see: `/state` is in the journal, all else on the disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    /// The way to real folders, for those who need one: a command starts in it.
+    pub(crate) jail: Jail,
+    state: Arc<StateBackend>,
+}
+
+impl Files {
+    /// The tree of a session, with the files of its state as they are at that time.
+    pub(crate) fn new(workspace: Arc<Workspace>, state: &StateFiles, now: Timestamp) -> Self {
+        Self { jail: Jail::new(workspace), state: Arc::new(StateBackend::new(state.clone(), now)) }
+    }
+
+    /// What was changed of the files in the session's state, in order.
+    pub(crate) fn state_changes(&self) -> Vec<StateFileChange> {
+        self.state.changes()
+    }
+
+    /// Reads a path as a model writes it.
+    pub(crate) fn locate(&self, written: &str) -> Result<ToolPath, Failure> {
+        self.jail.locate(written)
+    }
+
+    /// Where a search from `start` looks.
+    pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
+        self.jail.places(start)
+    }
+
+    /// Where a path leads, if links are on the way.
+    pub(crate) fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
+        match path.place() {
+            Place::State => Ok(path.clone()),
+            Place::Own | Place::Project | Place::Memories => self.jail.follow(path),
+        }
+    }
+
+    /// The places beside the session's own tree and the project that have something to show.
+    pub(crate) fn beside(&self) -> Vec<ToolPath> {
+        let holds = |place: &ToolPath| {
+            self.entries(place).is_ok_and(|mut entries| entries.any(|e| matches!(e, Listed::Entry(_))))
+        };
+        [Place::Memories, Place::State].map(ToolPath::root).into_iter().filter(holds).collect()
+    }
+
+    fn backend(&self, path: &ToolPath) -> &dyn Backend {
+        match path.place() {
+            Place::State => &*self.state,
+            Place::Own | Place::Project | Place::Memories => &self.jail,
+        }
+    }
+}
+
+impl Backend for Files {
+    fn is_folder(&self, path: &ToolPath) -> Result<bool, Failure> {
+        self.backend(path).is_folder(path)
+    }
+
+    fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
+        self.backend(path).open_file(path)
+    }
+
+    fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {
+        self.backend(folder).entries(folder)
+    }
+
+    fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
+        self.backend(path).target(path, max_content)
+    }
+
+    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Read + Send>> {
+        self.backend(path).open_if_there(path)
+    }
+}
