@@ -4,8 +4,9 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "audit",
+    "context",
     "daemon",
     "error",
     "event",

@@ -121,6 +121,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     EngineConfig {
         system_prompt: config.system_prompt.clone(),
+        compact_prompt: config.compact_prompt.as_str().into(),
         policy: Arc::clone(&config.rules.policy),
         session_defaults: SessionSettings {
             confirm_write: settings.sessions.confirm_write,

@@ -165,6 +165,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
     let request = StartRequest {
         session: place.into_choice(),
         start: StartTurn {
+            compact: None,
             text: prompt,
             slot: args.turn.model,
             max_steps: args.max_steps.map(NonZeroU32::get),

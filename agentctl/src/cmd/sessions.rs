@@ -203,8 +203,8 @@ fn told(body: &ItemBody) -> (&'static str, String) {
         ItemBody::Reasoning { text } => ("thought", text.clone()),
         ItemBody::ToolCall(call) => ("call", format!("{} {}", call.name, call.arguments)),
         ItemBody::ToolResult(result) => ("result", result.text.clone()),
-        ItemBody::Compaction { summary } => ("summary", summary.clone()),
-        ItemBody::Notice { text } => ("notice", text.clone()),
+        ItemBody::Compaction(compaction) => ("summary", compaction.summary.clone()),
+        ItemBody::Notice { text, .. } => ("notice", text.clone()),
     }
 }
 

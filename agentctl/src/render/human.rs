@@ -22,6 +22,7 @@ use anstyle::Style;
 
 use super::{
     closing,
+    context::{compaction_line, level_line},
     look::Look,
     paint::{QUIET, STRONG, WARN, clip, fold, paint},
     sanitize::{clean, clean_line},
@@ -199,8 +200,8 @@ impl<O: Write, E: Write> Human<O, E> {
                     Ok(())
                 }
             }
-            ItemBody::Compaction { .. } => self.status(QUIET, "earlier history was replaced by a summary"),
-            ItemBody::Notice { text } => self.status(QUIET, &clean_line(text)),
+            ItemBody::Compaction(compaction) => self.status(QUIET, &compaction_line(&compaction.report)),
+            ItemBody::Notice { text, .. } => self.status(QUIET, &clean_line(text)),
         }?;
         match (&item.body, status) {
             (ItemBody::ToolResult(_), _) | (_, ItemStatus::Done | ItemStatus::Cut) => Ok(()),
@@ -277,6 +278,11 @@ impl<O: Write, E: Write> Human<O, E> {
 
     fn state_changed(&mut self, change: &StateChange) -> io::Result<()> {
         match change {
+            StateChange::TokenLevel { level, tokens, window } => match level_line(*level, *tokens, *window) {
+                Some(line) => self.status(QUIET, &line),
+                None => Ok(()),
+            },
+            StateChange::Window { .. } => self.status(QUIET, "the last compaction was taken back"),
             StateChange::Todos { todos } => self.status(QUIET, &todo_line(todos)),
             StateChange::Queue { length: 0, .. } | StateChange::Title { .. } | StateChange::Settings { .. } => Ok(()),
             StateChange::Queue { length: 1, .. } => self.status(QUIET, "one more turn waits"),

@@ -2,7 +2,7 @@
 //!
 //! - [`human`]: text for people; the answer on standard output, everything else on standard error.
 //!   - [`stream`] shows the answer as it comes, [`markdown`] renders its finished blocks.
-//!   - [`tool_line`], [`closing`], [`spinner`]: the quiet lines around it.
+//!   - [`tool_line`], [`closing`], [`context`], [`spinner`]: the quiet lines around it.
 //! - [`jsonl`]: a line of JSON for each event, for programs.
 //! - [`asking`], [`diff`]: what a person is asked, in words, and what would happen.
 //! - [`sanitize`]: nothing that a model or a tool wrote reaches a terminal but through it.
@@ -10,6 +10,7 @@
 
 pub(crate) mod asking;
 pub(crate) mod closing;
+pub(crate) mod context;
 pub(crate) mod diff;
 pub(crate) mod human;
 pub(crate) mod jsonl;

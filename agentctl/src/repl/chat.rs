@@ -178,6 +178,7 @@ impl Chat {
         let request = StartRequest {
             session: self.place.clone().into_choice(),
             start: StartTurn {
+                compact: None,
                 text,
                 slot: self.slot,
                 max_steps: None,

@@ -26,11 +26,14 @@ pub enum Subject {
     HitlRules,
     /// `prompts/system.md`
     SystemPrompt,
+    /// `prompts/compact.md`
+    CompactPrompt,
 }
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Daemon, Self::Models, Self::Tools, Self::HitlRules, Self::SystemPrompt];
+    pub const ALL: [Self; 6] =
+        [Self::Daemon, Self::Models, Self::Tools, Self::HitlRules, Self::SystemPrompt, Self::CompactPrompt];
 
     /// Its name in each configuration folder.
     #[must_use]
@@ -41,6 +44,7 @@ impl Subject {
             Self::Tools => "tools.yaml",
             Self::HitlRules => "hitl_rules.yaml",
             Self::SystemPrompt => "prompts/system.md",
+            Self::CompactPrompt => "prompts/compact.md",
         }
     }
 
@@ -51,6 +55,7 @@ impl Subject {
             Self::Tools => include_str!("../../../config/tools.yaml"),
             Self::HitlRules => include_str!("../../../config/hitl_rules.yaml"),
             Self::SystemPrompt => include_str!("../../../config/prompts/system.md"),
+            Self::CompactPrompt => include_str!("../../../config/prompts/compact.md"),
         }
     }
 }

@@ -69,6 +69,8 @@ pub struct Config {
     pub rules: RuleSettings,
     /// `prompts/system.md`
     pub system_prompt: String,
+    /// `prompts/compact.md`
+    pub compact_prompt: String,
     /// Where each value came from.
     pub origins: Origins,
     /// The files that were read, lowest layer first.
@@ -85,17 +87,18 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let models = models::resolve(sources, &mut origins)?;
     let tools = tools::resolve(sources, &mut origins)?;
     let rules = hitl_rules::resolve(sources, &mut origins)?;
-    let system_prompt = system_prompt(sources, &mut origins);
+    let system_prompt = prompt(sources, Subject::SystemPrompt, "prompts.system", &mut origins);
+    let compact_prompt = prompt(sources, Subject::CompactPrompt, "prompts.compact", &mut origins);
     let files = sources.files.iter().filter(|file| file.origin != Origin::BuiltIn).map(|file| file.origin.path());
-    Ok(Config { daemon, models, tools, rules, system_prompt, files: files.collect(), origins })
+    Ok(Config { daemon, models, tools, rules, system_prompt, compact_prompt, files: files.collect(), origins })
 }
 
 /// The highest layer's text: instructions do not add up.
-fn system_prompt(sources: &Sources, origins: &mut Origins) -> String {
+fn prompt(sources: &Sources, subject: Subject, key: &'static str, origins: &mut Origins) -> String {
     let mut text = String::new();
-    for file in sources.files_about(Subject::SystemPrompt).filter(|file| !file.text.trim().is_empty()) {
+    for file in sources.files_about(subject).filter(|file| !file.text.trim().is_empty()) {
         text = file.text.trim().to_owned();
-        origins.set("prompts.system", &file.origin);
+        origins.set(key, &file.origin);
     }
     text
 }

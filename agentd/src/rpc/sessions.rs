@@ -96,6 +96,21 @@ impl Sessions for Context {
         Ok(Response::new((&report).into()))
     }
 
+    async fn context(&self, request: Request<v1::ContextRequest>) -> Result<Response<v1::ContextView>, Status> {
+        let session = self.session(&request.into_inner().session).await?;
+        let view = session.context().await.map_err(Refusal::from)?;
+        Ok(Response::new((&view).into()))
+    }
+
+    async fn undo_compaction(
+        &self,
+        request: Request<v1::UndoCompactionRequest>,
+    ) -> Result<Response<v1::UndoCompactionResponse>, Status> {
+        let session = self.session(&request.into_inner().session).await?;
+        let (window, undone) = session.undo_compaction().await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::UndoCompactionResponse { window: Some((&window).into()), undone: Some((&undone).into()) }))
+    }
+
     async fn items(&self, request: Request<v1::ListItemsRequest>) -> Result<Response<v1::ListItemsResponse>, Status> {
         let request = request.into_inner();
         let limit = given(request.limit).unwrap_or(DEFAULT_ITEMS).min(MAX_ITEMS);

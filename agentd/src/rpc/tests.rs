@@ -131,6 +131,7 @@ impl Daemon {
 fn start(session: SessionChoice, text: &str) -> StartRequest {
     let start = StartTurn {
         text: Some(text.to_owned()),
+        compact: None,
         slot: None,
         max_steps: None,
         on_interrupt: OnInterrupt::Wait,

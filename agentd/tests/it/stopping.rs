@@ -68,6 +68,7 @@ fn request() -> StartRequest {
         session: SessionChoice::New(NewSession::default()),
         start: StartTurn {
             text: Some("Hello".to_owned()),
+            compact: None,
             slot: None,
             max_steps: None,
             on_interrupt: OnInterrupt::Wait,

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    context::{PromptReport, TokenLevel, Window},
     environment::ClientEnvironment,
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy, Interrupt},
@@ -109,6 +110,9 @@ pub enum EventKind {
         usage: Usage,
         /// What the turn has taken so far.
         turn: Usage,
+        /// How much of the request repeated the one before it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<PromptReport>,
     },
     /// The session's state changed.
     StateChanged {
@@ -187,6 +191,20 @@ pub enum StateChange {
     Reset,
     /// A file of the session's own state was written or removed.
     File(StateFileChange),
+    /// The window has become fuller, or there is room again.
+    TokenLevel {
+        /// How full it is.
+        level: TokenLevel,
+        /// The tokens of the last request and its answer.
+        tokens: u64,
+        /// The tokens that they may have together.
+        window: u64,
+    },
+    /// A compaction was undone: the model sees what it had replaced.
+    Window {
+        /// What it sees now.
+        window: Window,
+    },
     /// What a turn had done to files was taken back, or brought back after that.
     Undone {
         /// The turn.

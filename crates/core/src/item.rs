@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    context::Compaction,
     ids::{ItemId, TurnId},
     tool::{ToolCall, ToolResult},
 };
@@ -46,14 +47,14 @@ pub enum ItemBody {
     /// What came of a tool call. Started when the tool starts to run, completed when it has run.
     ToolResult(ToolResult),
     /// A prefix of the history, replaced by a summary.
-    Compaction {
-        /// What stands in for the prefix.
-        summary: String,
-    },
+    Compaction(Compaction),
     /// A fact that the daemon adds for the model and the person, such as what a crash left behind.
     Notice {
         /// The words.
         text: String,
+        /// What it is about.
+        #[serde(default, skip_serializing_if = "NoticeTopic::is_general")]
+        topic: NoticeTopic,
     },
 }
 
@@ -67,9 +68,28 @@ impl ItemBody {
             Self::Reasoning { .. } => "reasoning",
             Self::ToolCall(_) => "tool_call",
             Self::ToolResult(_) => "tool_result",
-            Self::Compaction { .. } => "compaction",
+            Self::Compaction(_) => "compaction",
             Self::Notice { .. } => "notice",
         }
+    }
+}
+
+/// What a notice is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeTopic {
+    /// What happened: a crash, an undo.
+    #[default]
+    General,
+    /// What `AGENTS.md` files say. A later one takes the place of those before it.
+    Memory,
+    /// The catalogue of skills. A later one takes the place of those before it.
+    Skills,
+}
+
+impl NoticeTopic {
+    fn is_general(&self) -> bool {
+        *self == Self::General
     }
 }
 

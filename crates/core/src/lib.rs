@@ -9,6 +9,7 @@
 //! - [`tool`]: abilities, requests and outcomes; [`interrupt`]: durable pauses for a person;
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
+//! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps.
 //! - [`undo`]: what a turn did to files, taken back.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
@@ -16,6 +17,7 @@
 //! - [`error`]: the kinds of failure that cross a port.
 
 pub mod audit;
+pub mod context;
 pub mod environment;
 pub mod error;
 pub mod event;

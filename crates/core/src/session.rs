@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    context::Window,
     grant::Grant,
     ids::{SessionId, TurnId},
     model::Slot,
@@ -135,4 +136,6 @@ pub struct StoredSession {
     pub queue: Vec<QueuedTurn>,
     /// The number of the last [`crate::event::StateChange::Reset`], or 0: no model sees what came before.
     pub reset_seq: u64,
+    /// Which part of the history a model sees.
+    pub window: Window,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ids::CallId, session::Todo, state_files::StateFileChange};
+use crate::{context::CompactionStrategy, ids::CallId, session::Todo, state_files::StateFileChange};
 
 /// What a model is told of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,6 +98,8 @@ pub struct ToolOutput {
     pub todos: Option<Vec<Todo>>,
     /// What changed of the files in the session's own state, in order.
     pub state_files: Vec<StateFileChange>,
+    /// The history shall be compacted in this way before the model's next words.
+    pub compact: Option<CompactionStrategy>,
 }
 
 impl ToolOutput {

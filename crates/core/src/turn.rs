@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    context::CompactionStrategy,
     environment::ClientEnvironment,
     error::ErrorKind,
     ids::{CallId, TraceId, TurnId},
@@ -16,6 +17,9 @@ use crate::{
 pub struct StartTurn {
     /// The input. None continues a turn that a stop of the daemon, a cancel or a limit ended.
     pub text: Option<String>,
+    /// The turn compacts the history in this way, and does nothing else. It has no input then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compact: Option<CompactionStrategy>,
     /// The slot to use; the session's own, or routing, decides where absent.
     pub slot: Option<Slot>,
     /// The steps that the turn may take; the model's default where absent.

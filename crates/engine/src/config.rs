@@ -12,11 +12,13 @@ use crate::policy::{Facts, Policy};
 pub struct EngineConfig {
     /// The instructions that every session starts with.
     pub system_prompt: String,
+    /// How a model is asked to sum up a history.
+    pub compact_prompt: Arc<str>,
     /// The rules about what may run.
     pub policy: Arc<Policy>,
     /// The settings of a new session.
     pub session_defaults: SessionSettings,
-    /// The messages of history that a model sees at the most; from 10 to 100.
+    /// The messages of history that a model sees at the most, those of the running turn not included; from 10 to 100.
     pub max_message_history: usize,
     /// The steps that a turn may take where its client names no number; the model's default where absent.
     pub max_steps: Option<u32>,
@@ -42,6 +44,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             system_prompt: "You are a helpful assistant.".to_owned(),
+            compact_prompt: Arc::from("Sum up the history."),
             policy: Arc::default(),
             session_defaults: SessionSettings::default(),
             max_message_history: 40,

@@ -22,9 +22,10 @@ use tokio::sync::{OnceCell, watch};
 
 use self::{gauges::Gauges, grants::KeptHandle};
 use crate::{
-    chain::Chain,
+    chain::{Chain, compaction},
     config::{EngineConfig, PolicyInForce},
     error::EngineError,
+    prompt::{ToolSet, tokens::Scales},
     recovery::RecoveredTurn,
     session::{SessionHandle, StartedTurn},
 };
@@ -52,8 +53,10 @@ pub struct EngineParts {
 /// What all sessions share.
 pub(crate) struct Shared {
     pub(crate) parts: Ports,
-    /// All tools, those of the chain's links included, sorted by name.
-    pub(crate) tools: Arc<[ToolSpec]>,
+    /// All tools that every turn shows, those of the chain's links included.
+    pub(crate) tools: ToolSet,
+    /// What was learned of how models count tokens.
+    pub(crate) scales: Arc<Scales>,
     pub(crate) chain: Arc<Chain>,
     pub(crate) gauges: Arc<Gauges>,
     /// What people allowed for good.
@@ -114,12 +117,12 @@ impl Engine {
         let chain = Arc::new(Chain::standard());
         let mut tools = toolbox.specs().to_vec();
         tools.extend(chain.tools());
-        tools.sort_by(|a, b| a.name.cmp(&b.name));
         let (sender, receiver) = watch::channel(Arc::new(config));
         let kept = KeptHandle::spawn(Arc::clone(&store));
         let shared = Arc::new(Shared {
             parts: Ports { models, toolbox, store, workspaces, snapshots, audit, clock },
-            tools: tools.into(),
+            tools: ToolSet::new(tools),
+            scales: Arc::default(),
             chain,
             gauges: Arc::default(),
             kept,
@@ -296,7 +299,7 @@ impl Engine {
     /// All tools, sorted by name.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolSpec> {
-        self.shared.tools.to_vec()
+        self.shared.tools.with(compaction::spec()).specs.to_vec()
     }
 
     /// The links of the chain, in order.

@@ -10,11 +10,12 @@
 //! - `turn/`: one turn. `run` is the product in eighty lines, `step` decides purely, `sample` asks the model,
 //!   `dispatch` runs tool calls, `finalize` writes the last answer.
 //! - `chain/`: the capabilities that surround a turn, one link a file, their order and its reason in `order.rs`.
-//! - `prompt/`: what the model sees, one fragment a file.
+//! - `prompt/`: what the model sees, one fragment a file; `compaction/`: what makes room in it.
 //! - [`policy`]: whether a call may run, pure.
 //! - `recovery`: what a crash left behind, and the facts that say so, pure.
 
 mod chain;
+mod compaction;
 pub mod config;
 pub mod engine;
 pub mod error;

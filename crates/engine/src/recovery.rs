@@ -9,7 +9,7 @@ use agentd_core::{
     event::{Event, EventKind},
     ids::{CallId, InterruptId, ItemId, SessionId, TurnId},
     interrupt::Interrupt,
-    item::{Item, ItemBody, ItemStatus},
+    item::{Item, ItemBody, ItemStatus, NoticeTopic},
     tool::{ToolCall, ToolErrorCode, ToolResult},
 };
 use serde::{Deserialize, Serialize};
@@ -216,6 +216,6 @@ fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
             text.push_str(&format!(" {what}: {}.", names.join(", ")));
         }
     }
-    let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::Notice { text } };
+    let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::Notice { text, topic: NoticeTopic::General } };
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }

@@ -1,6 +1,7 @@
 //! What a session's events add up to: the part that is cheap to keep current, event by event.
 
 use agentd_core::{
+    context::Window,
     event::{Event, EventKind, StateChange},
     ids::TurnId,
     item::ItemBody,
@@ -23,6 +24,8 @@ pub(crate) struct Projection {
     pub(crate) turns: u64,
     pub(crate) last_seq: u64,
     pub(crate) reset_seq: u64,
+    /// Which part of the history a model sees.
+    pub(crate) window: Window,
     pub(crate) open_turn: Option<(TurnId, u64)>,
     /// Whether the last turn was ended by a stop of the daemon.
     pub(crate) interrupted: bool,
@@ -38,6 +41,7 @@ impl Projection {
             turns: 0,
             last_seq: 0,
             reset_seq: 0,
+            window: Window::default(),
             open_turn: None,
             interrupted: false,
             usage: Usage::default(),
@@ -68,26 +72,30 @@ impl Projection {
                     self.interrupted = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
                 }
             }
-            EventKind::ItemCompleted { item, .. } => {
-                if let ItemBody::UserMessage { text, .. } = &item.body
-                    && self.title.is_empty()
-                {
-                    self.title = title_of(text);
+            EventKind::ItemCompleted { item, .. } => match &item.body {
+                ItemBody::UserMessage { text, .. } if self.title.is_empty() => self.title = title_of(text),
+                // One that never came to its end replaces nothing.
+                ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => {
+                    self.window = Window { after: compaction.through, summary: event.seq };
                 }
-            }
+                _ => {}
+            },
             EventKind::UsageUpdated { usage, .. } => self.usage += *usage,
             EventKind::StateChanged { change: StateChange::Title { title } } => self.title.clone_from(title),
             EventKind::StateChanged { change: StateChange::Reset } => {
                 self.reset_seq = event.seq;
+                self.window = Window { after: event.seq, summary: 0 };
                 // What was set aside cannot be continued.
                 self.interrupted = false;
             }
+            EventKind::StateChanged { change: StateChange::Window { window } } => self.window = *window,
             EventKind::StateChanged {
                 change:
                     StateChange::Todos { .. }
                     | StateChange::Settings { .. }
                     | StateChange::Queue { .. }
                     | StateChange::File(_)
+                    | StateChange::TokenLevel { .. }
                     | StateChange::Undone { .. },
             }
             | EventKind::ItemStarted { .. }
@@ -120,8 +128,10 @@ fn is_use(kind: &EventKind) -> bool {
         | EventKind::TurnEnded { .. }
         | EventKind::InterruptRaised { .. }
         | EventKind::InterruptResolved { .. } => true,
-        // Files are written in the middle of a turn.
-        EventKind::StateChanged { change } => !matches!(change, StateChange::File(_)),
+        // Files are written, and the level changes, in the middle of a turn.
+        EventKind::StateChanged { change } => {
+            !matches!(change, StateChange::File(_) | StateChange::TokenLevel { .. })
+        }
         EventKind::ItemStarted { .. }
         | EventKind::ItemDelta { .. }
         | EventKind::ItemCompleted { .. }

@@ -1,6 +1,7 @@
 //! The tables `sessions` and `session_state`.
 
 use agentd_core::{
+    context::Window,
     ids::SessionId,
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
 };
@@ -29,8 +30,8 @@ pub(crate) struct SessionRow {
 macro_rules! select_sessions {
     ($rest:literal) => {
         concat!(
-            "SELECT key, id, title, created_at, updated_at, turns, last_seq, reset_seq, open_turn, open_turn_seq,
-                interrupted, usage, open_turn IS NOT NULL AND EXISTS
+            "SELECT key, id, title, created_at, updated_at, turns, last_seq, reset_seq, window_after,
+                window_summary, open_turn, open_turn_seq, interrupted, usage, open_turn IS NOT NULL AND EXISTS
                     (SELECT 1 FROM interrupts WHERE session = sessions.key AND resolved_at IS NULL) AS waiting
              FROM sessions ",
             $rest
@@ -55,6 +56,10 @@ impl SessionRow {
                 turns: number_from(row.get("turns")?)?,
                 last_seq: number_from(row.get("last_seq")?)?,
                 reset_seq: number_from(row.get("reset_seq")?)?,
+                window: Window {
+                    after: number_from(row.get("window_after")?)?,
+                    summary: number_from(row.get("window_summary")?)?,
+                },
                 open_turn,
                 interrupted: row.get("interrupted")?,
                 usage: json_from(text(row, "usage")?)?,
@@ -129,7 +134,7 @@ fn save_all(connection: &Connection, key: i64, projection: &Projection) -> Resul
     connection
         .prepare_cached(
             "UPDATE sessions SET title = :title, updated_at = :updated_at, turns = :turns, last_seq = :last_seq,
-                reset_seq = :reset_seq, open_turn = :open_turn, open_turn_seq = :open_turn_seq,
+                reset_seq = :reset_seq, window_after = :window_after, window_summary = :window_summary, open_turn = :open_turn, open_turn_seq = :open_turn_seq,
                 interrupted = :interrupted, usage = :usage
              WHERE key = :key",
         )?
@@ -140,6 +145,8 @@ fn save_all(connection: &Connection, key: i64, projection: &Projection) -> Resul
             ":turns": number(projection.turns)?,
             ":last_seq": number(projection.last_seq)?,
             ":reset_seq": number(projection.reset_seq)?,
+            ":window_after": number(projection.window.after)?,
+            ":window_summary": number(projection.window.summary)?,
             ":open_turn": open_turn,
             ":open_turn_seq": open_turn_seq,
             ":interrupted": projection.interrupted,
@@ -185,6 +192,7 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
         open_turn: row.projection.open_turn,
         queue: queue::of(&snapshot, row.key)?,
         reset_seq: row.projection.reset_seq,
+        window: row.projection.window,
         summary: row.into_summary(),
     }))
 }

@@ -7,7 +7,9 @@ use agentd_core::{
 };
 
 use super::{
-    WireError, all, id,
+    WireError, all,
+    context::{level, level_to_wire},
+    id,
     item::{status, status_to_wire},
     model::{slot, slot_to_wire},
     moment, part, required, to_moment,
@@ -74,13 +76,16 @@ impl From<&EventKind> for wire::Kind {
                     by: Some(by.into()),
                 })
             }
-            EventKind::UsageUpdated { step, slot, model, usage, turn } => Self::UsageUpdated(wire::UsageUpdated {
-                step: *step,
-                slot: slot_to_wire(*slot),
-                model: model.clone(),
-                usage: Some(usage.into()),
-                turn: Some(turn.into()),
-            }),
+            EventKind::UsageUpdated { step, slot, model, usage, turn, prompt } => {
+                Self::UsageUpdated(wire::UsageUpdated {
+                    step: *step,
+                    slot: slot_to_wire(*slot),
+                    model: model.clone(),
+                    usage: Some(usage.into()),
+                    turn: Some(turn.into()),
+                    prompt: prompt.as_ref().map(Into::into),
+                })
+            }
             EventKind::StateChanged { change } => {
                 Self::StateChanged(wire::StateChanged { change: Some(change.into()) })
             }
@@ -129,6 +134,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 model: updated.model,
                 usage: required(updated.usage, "the usage of a call")?.into(),
                 turn: required(updated.turn, "the usage of a turn")?.into(),
+                prompt: updated.prompt.map(Into::into),
             },
             wire::Kind::StateChanged(changed) => Self::StateChanged {
                 change: changed.change.ok_or(WireError::Unknown("a change of state"))?.try_into()?,
@@ -154,6 +160,12 @@ impl From<&StateChange> for state_changed::Change {
             StateChange::File(file) => {
                 Self::File(state_changed::StateFile { path: file.path.clone(), content: file.content.clone() })
             }
+            StateChange::TokenLevel { level, tokens, window } => Self::TokenLevel(state_changed::TokenLevelChange {
+                level: level_to_wire(*level),
+                tokens: *tokens,
+                window: *window,
+            }),
+            StateChange::Window { window } => Self::Window(window.into()),
             StateChange::Undone { turn_id, redo, files } => Self::Undone(state_changed::Undone {
                 turn_id: turn_id.to_string(),
                 redo: *redo,
@@ -174,6 +186,10 @@ impl TryFrom<state_changed::Change> for StateChange {
             state_changed::Change::Queue(queue) => Self::Queue { length: queue.length, added: None },
             state_changed::Change::Reset(_) => Self::Reset,
             state_changed::Change::File(file) => Self::File(StateFileChange { path: file.path, content: file.content }),
+            state_changed::Change::TokenLevel(change) => {
+                Self::TokenLevel { level: level(change.level)?, tokens: change.tokens, window: change.window }
+            }
+            state_changed::Change::Window(window) => Self::Window { window: window.into() },
             state_changed::Change::Undone(undone) => {
                 Self::Undone { turn_id: id(&undone.turn_id)?, redo: undone.redo, files: all(undone.files)? }
             }

@@ -1,6 +1,9 @@
 //! Items.
 
-use agentd_core::item::{Item, ItemBody, ItemStatus};
+use agentd_core::{
+    context::Compaction,
+    item::{Item, ItemBody, ItemStatus, NoticeTopic},
+};
 
 use super::{WireError, id, mirrored, part};
 use crate::{
@@ -16,6 +19,16 @@ mirrored!(
     optional_status,
     "the status of an item",
     [Done, Cut, Unknown]
+);
+
+mirrored!(
+    NoticeTopic,
+    v1::NoticeTopic,
+    topic_to_wire,
+    topic,
+    optional_topic,
+    "the topic of a notice",
+    [General, Memory, Skills]
 );
 
 impl From<&Item> for v1::Item {
@@ -43,8 +56,15 @@ impl From<&ItemBody> for item::Body {
             ItemBody::Reasoning { text } => Self::Reasoning(item::Reasoning { text: text.clone() }),
             ItemBody::ToolCall(call) => Self::ToolCall(call.into()),
             ItemBody::ToolResult(result) => Self::ToolResult(result.into()),
-            ItemBody::Compaction { summary } => Self::Compaction(item::Compaction { summary: summary.clone() }),
-            ItemBody::Notice { text } => Self::Notice(item::Notice { text: text.clone() }),
+            ItemBody::Compaction(compaction) => Self::Compaction(item::Compaction {
+                summary: compaction.summary.clone(),
+                through: compaction.through,
+                before: Some((&compaction.before).into()),
+                report: Some((&compaction.report).into()),
+            }),
+            ItemBody::Notice { text, topic } => {
+                Self::Notice(item::Notice { text: text.clone(), topic: topic_to_wire(*topic) })
+            }
         }
     }
 }
@@ -59,8 +79,15 @@ impl TryFrom<item::Body> for ItemBody {
             item::Body::Reasoning(reasoning) => Self::Reasoning { text: reasoning.text },
             item::Body::ToolCall(call) => Self::ToolCall(call.into()),
             item::Body::ToolResult(result) => Self::ToolResult(result.try_into()?),
-            item::Body::Compaction(compaction) => Self::Compaction { summary: compaction.summary },
-            item::Body::Notice(notice) => Self::Notice { text: notice.text },
+            item::Body::Compaction(compaction) => Self::Compaction(Compaction {
+                summary: compaction.summary,
+                through: compaction.through,
+                before: compaction.before.map(Into::into).unwrap_or_default(),
+                report: compaction.report.map(TryInto::try_into).transpose()?.unwrap_or_default(),
+            }),
+            item::Body::Notice(notice) => {
+                Self::Notice { text: notice.text, topic: optional_topic(notice.topic)?.unwrap_or_default() }
+            }
         })
     }
 }

@@ -4,6 +4,7 @@
 //! `TryFrom`, because it is hostile. A [`WireError`] tells what is merely newer than we are from what is wrong.
 
 mod audit;
+mod context;
 mod daemon;
 mod error;
 mod event;

@@ -182,6 +182,7 @@ impl From<&SessionView> for v1::Session {
                 .open_turn
                 .map(|(turn, first_seq)| v1::session::OpenTurn { turn_id: turn.to_string(), first_seq }),
             reset_seq: session.reset_seq,
+            window: Some((&session.window).into()),
         }
     }
 }
@@ -203,6 +204,7 @@ impl TryFrom<v1::Session> for SessionView {
                 // What waits is for the daemon to know; a client is told how many do.
                 queue: Vec::new(),
                 reset_seq: session.reset_seq,
+                window: session.window.map(Into::into).unwrap_or_default(),
             },
             pending: all(session.pending)?,
             live_turn: session.live_turn_id.map(|turn| id(&turn)).transpose()?,

@@ -8,6 +8,7 @@ use agentd_core::{
 
 use super::{
     WireError, all,
+    context::{optional_strategy, strategy_to_wire},
     error::{error_kind, error_kind_to_wire},
     id, mirrored,
     model::{optional_slot, optional_slot_to_wire},
@@ -53,6 +54,7 @@ impl From<&StartTurn> for turn_request::Start {
             settings: None,
             title: None,
             text: start.text.clone(),
+            compact: start.compact.map_or(0, strategy_to_wire),
             slot: optional_slot_to_wire(start.slot),
             max_steps: start.max_steps.unwrap_or(0),
             on_interrupt: on_interrupt_to_wire(start.on_interrupt),
@@ -70,6 +72,7 @@ impl TryFrom<turn_request::Start> for StartTurn {
     fn try_from(start: turn_request::Start) -> Result<Self, WireError> {
         Ok(Self {
             text: start.text,
+            compact: optional_strategy(start.compact)?,
             slot: optional_slot(start.slot)?,
             max_steps: (start.max_steps > 0).then_some(start.max_steps),
             on_interrupt: optional_on_interrupt(start.on_interrupt)?.unwrap_or_default(),

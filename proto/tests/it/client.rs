@@ -19,6 +19,7 @@ use crate::fake::{FakeDaemon, Manners};
 fn start(session: SessionChoice, text: &str) -> StartRequest {
     let start = StartTurn {
         text: Some(text.to_owned()),
+        compact: None,
         slot: Some(Slot::Code),
         max_steps: None,
         on_interrupt: OnInterrupt::Deny,

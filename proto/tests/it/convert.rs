@@ -8,10 +8,11 @@ use agentd_core::{
         AuditEntry, AuditFact, AuditFinding, AuditHead, AuditLine, AuditProblem, AuditRecord, AuditReport, RecordQuery,
         VerdictName,
     },
+    context::Window,
     environment::ClientEnvironment,
     event::{Event, EventKind},
     interrupt::Answer,
-    item::{Item, ItemBody},
+    item::{Item, ItemBody, NoticeTopic},
     model::{ModelInfo, Slot, SlotInfo},
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
     tool::{Effect, ToolSpec},
@@ -75,6 +76,7 @@ fn sessions_survive() {
                 open_turn: live_turn.map(|turn| (turn, 12)),
                 queue: Vec::new(),
                 reset_seq: 5,
+                window: Window { after: 6, summary: 7 },
             },
             pending: samples::interrupts(),
             live_turn,
@@ -110,6 +112,7 @@ fn starts_survive() {
         for if_busy in [IfBusy::Refuse, IfBusy::Queue, IfBusy::Steer] {
             for text in [None, Some(String::new()), Some("do it".to_owned())] {
                 check::<Start, _>(&StartTurn {
+                    compact: None,
                     text,
                     slot: Some(Slot::Reasoning),
                     max_steps: Some(3),
@@ -236,7 +239,7 @@ proptest! {
         let at = Timestamp::from_nanosecond(nanosecond).unwrap();
         check::<v1::Event, _>(&Event { at, seq, ..samples::event(samples::delta(&text)) });
         let mut item = samples::items().remove(0);
-        item.body = ItemBody::Notice { text };
+        item.body = ItemBody::Notice { text, topic: NoticeTopic::General };
         check::<v1::Item, _>(&item);
     }
 

@@ -2,12 +2,13 @@
 
 use agentd_core::{
     Timestamp,
+    context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy, PromptReport, TokenLevel, Window},
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     grant::GrantScope,
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
-    item::{Item, ItemBody, ItemStatus},
+    item::{Item, ItemBody, ItemStatus, NoticeTopic},
     model::Slot,
     policy::{Layer, Risk},
     session::{Mount, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
@@ -129,12 +130,34 @@ pub(crate) fn items() -> Vec<Item> {
         ItemBody::AgentMessage { text: String::new() },
         ItemBody::Reasoning { text: text() },
         ItemBody::ToolCall(ToolCall { call_id: call_id.clone(), name: "grep".into(), arguments: "{\"a\": 1 ".into() }),
-        ItemBody::Compaction { summary: text() },
-        ItemBody::Notice { text: text() },
+        ItemBody::Compaction(compaction()),
+        ItemBody::Notice { text: text(), topic: NoticeTopic::General },
+        ItemBody::Notice { text: text(), topic: NoticeTopic::Memory },
+        ItemBody::Notice { text: text(), topic: NoticeTopic::Skills },
         result(None),
     ];
     bodies.extend(codes.into_iter().map(|code| result(Some(code))));
     bodies.into_iter().map(|body| Item { id: ItemId::generate(), turn_id: TurnId::generate(), body }).collect()
+}
+
+fn compaction() -> Compaction {
+    Compaction {
+        summary: "what was".into(),
+        through: 12,
+        before: Window { after: 3, summary: 4 },
+        report: CompactionReport {
+            cause: CompactionCause::Person,
+            strategy: CompactionStrategy::Compact,
+            messages_before: 40,
+            messages_after: 11,
+            tokens_before: 15_000,
+            tokens_after: 3_000,
+            pinned: vec!["never push".into()],
+            path: Some("/conversation_history/x.md".into()),
+            model: Some("m".into()),
+            problem: Some("it was long".into()),
+        },
+    }
 }
 
 pub(crate) fn results() -> Vec<TurnResult> {
@@ -233,12 +256,20 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         model: "m".into(),
         usage: usage(),
         turn: Usage::default(),
+        prompt: Some(PromptReport {
+            bytes: 9,
+            repeated_bytes: 5,
+            broken_by: Some("tools".into()),
+            ..Default::default()
+        }),
     });
     for change in [
         StateChange::Todos { todos: todos() },
         StateChange::Title { title: "named".into() },
         StateChange::Settings { settings: settings() },
         StateChange::Queue { length: 2, added: None },
+        StateChange::TokenLevel { level: TokenLevel::Warning, tokens: 80, window: 100 },
+        StateChange::Window { window: Window { after: 7, summary: 9 } },
         StateChange::Reset,
         StateChange::File(StateFileChange { path: "notes/plan.md".into(), content: Some("one\n".into()) }),
         StateChange::File(StateFileChange { path: "old.md".into(), content: None }),

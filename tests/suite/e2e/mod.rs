@@ -129,6 +129,7 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
     StartRequest {
         session,
         start: StartTurn {
+            compact: None,
             text: Some(text.to_owned()),
             slot: None,
             max_steps: None,

@@ -10,6 +10,7 @@ use std::{
 
 use agentd_core::{
     Timestamp,
+    context::Window,
     error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
     grant::{Grant, GrantScope, HeldGrant},
@@ -219,6 +220,7 @@ impl State {
             open_turn: None,
             queue: Vec::new(),
             reset_seq: 0,
+            window: Window::default(),
         };
         for event in self.events_of(id) {
             add(&mut session, event);
@@ -268,15 +270,22 @@ fn add(session: &mut StoredSession, event: &Event) {
         {
             summary.title = title_of(text);
         }
+        EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. }
+            if !compaction.summary.is_empty() =>
+        {
+            session.window = Window { after: compaction.through, summary: event.seq };
+        }
         EventKind::UsageUpdated { usage, .. } => summary.usage += *usage,
         EventKind::StateChanged { change } => match change {
             StateChange::Todos { todos } => session.todos.clone_from(todos),
             StateChange::Title { title } => summary.title.clone_from(title),
             StateChange::Settings { settings } => session.settings.clone_from(settings),
             StateChange::Queue { added, .. } => session.queue.extend(added.as_deref().cloned()),
-            StateChange::Undone { .. } | StateChange::File(_) => {}
+            StateChange::Undone { .. } | StateChange::File(_) | StateChange::TokenLevel { .. } => {}
+            StateChange::Window { window } => session.window = *window,
             StateChange::Reset => {
                 session.reset_seq = event.seq;
+                session.window = Window { after: event.seq, summary: 0 };
                 if session.open_turn.is_none() {
                     summary.status = SessionStatus::Idle;
                 }

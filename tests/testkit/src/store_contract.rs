@@ -186,7 +186,14 @@ impl EventScript {
 
     /// A model call was paid for.
     pub fn paid(&mut self, usage: Usage) -> Arc<Event> {
-        self.next(EventKind::UsageUpdated { step: 1, slot: Slot::Base, model: "small".into(), usage, turn: usage })
+        self.next(EventKind::UsageUpdated {
+            step: 1,
+            slot: Slot::Base,
+            model: "small".into(),
+            usage,
+            turn: usage,
+            prompt: None,
+        })
     }
 
     fn warning(&mut self) -> Arc<Event> {
@@ -261,6 +268,7 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
     let [first, second] = ["one", "two"].map(|text| QueuedTurn {
         turn_id: TurnId::generate(),
         start: StartTurn {
+            compact: None,
             text: Some(text.to_owned()),
             slot: Some(Slot::Code),
             max_steps: Some(7),
@@ -679,7 +687,7 @@ async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
         script.input("a"),
         script.warning(),
         script.input("b"),
-        script.completed(ItemBody::Notice { text: "n".into() }),
+        script.completed(ItemBody::Notice { text: "n".into(), topic: Default::default() }),
         script.input("c"),
         script.turn_ended(StopReason::Completed),
     ];

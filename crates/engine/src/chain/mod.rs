@@ -4,6 +4,7 @@
 
 mod approvals;
 mod audit;
+pub(crate) mod compaction;
 mod order;
 mod questions;
 mod repair;

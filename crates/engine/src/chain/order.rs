@@ -6,7 +6,6 @@ use agentd_core::{
     ids::ItemId,
     interrupt::Ask,
     item::Item,
-    model::ModelRequest,
     session::Todo,
     tool::{ToolCall, ToolOutput, ToolSpec},
 };
@@ -15,13 +14,17 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use super::{
     approvals::Approvals,
     audit::{Account, Gate},
+    compaction::Compaction,
     questions::Questions,
     repair::Repair,
     todos::Todos,
     trail::Trail,
     undo::Undo,
 };
-use crate::turn::{Stop, TurnContext, TurnState, dispatch, recorder::Answered};
+use crate::{
+    prompt::Draft,
+    turn::{Stop, TurnContext, TurnState, dispatch, recorder::Answered},
+};
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
 pub(crate) trait Link: Send + Sync {
@@ -38,8 +41,18 @@ pub(crate) trait Link: Send + Sync {
         std::future::ready(Ok(())).boxed()
     }
 
+    /// Called before each step: before it is decided what comes next.
+    fn before_step<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), Stop>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    /// Called once after the last step, where the turn came to its answer or to a limit.
+    fn after_steps<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), Stop>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
     /// May change what the model is sent.
-    fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut ModelRequest) {}
+    fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut Draft) {}
 
     /// What a call of one of its tools would do, as [`agentd_core::ports::Toolbox::preview`] tells it of others. None
     /// where the link has no such tool.
@@ -102,16 +115,18 @@ impl Chain {
     /// added before; for tool calls the first is the outermost.
     ///
     /// 1. `audit`: outermost, so that no call ends without its being told.
-    /// 2. `todos`, `questions`: they answer their own tools, which never need an approval.
-    /// 3. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-    /// 4. `approvals`: around all that runs, so that what a person is asked about is exactly what will.
-    /// 5. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
-    /// 6. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+    /// 2. `compaction`: before all that look at the history, so that they look at what is left of it.
+    /// 3. `todos`, `questions`: they answer their own tools, which never need an approval.
+    /// 4. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+    /// 5. `approvals`: around all that runs, so that what a person is asked about is exactly what will.
+    /// 6. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
+    /// 7. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
     ///    a person did while being asked.
     pub(crate) fn standard() -> Self {
         Self {
             links: vec![
                 Arc::new(Account),
+                Arc::new(Compaction),
                 Arc::new(Todos),
                 Arc::new(Questions),
                 Arc::new(Repair),
@@ -139,9 +154,23 @@ impl Chain {
         Ok(())
     }
 
-    pub(crate) fn before_model(&self, context: &TurnContext, state: &TurnState, request: &mut ModelRequest) {
+    pub(crate) async fn before_step(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
         for link in &self.links {
-            link.before_model(context, state, request);
+            link.before_step(context, state).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn after_steps(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+        for link in &self.links {
+            link.after_steps(context, state).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
+        for link in &self.links {
+            link.before_model(context, state, draft);
         }
     }
 

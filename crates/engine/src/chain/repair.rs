@@ -6,13 +6,13 @@
 
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
-use agentd_core::{
-    ids::CallId,
-    model::{Message, ModelRequest},
-};
+use agentd_core::{ids::CallId, model::Message};
 
 use super::Link;
-use crate::turn::{TurnContext, TurnState};
+use crate::{
+    prompt::Draft,
+    turn::{TurnContext, TurnState},
+};
 
 /// What stands in for a result that never came.
 const NO_RESULT: &str = "E_NOT_RUN: this call has no result; the turn ended before it ran";
@@ -28,8 +28,8 @@ impl Link for Repair {
         "repair"
     }
 
-    fn before_model(&self, _: &TurnContext, _: &TurnState, request: &mut ModelRequest) {
-        request.messages = repair(std::mem::take(&mut request.messages));
+    fn before_model(&self, _: &TurnContext, _: &TurnState, draft: &mut Draft) {
+        draft.messages = repair(std::mem::take(&mut draft.messages));
     }
 }
 

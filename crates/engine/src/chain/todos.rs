@@ -1,7 +1,6 @@
 //! The todo list: `todo_write`, `todo_read`, and a reminder at the tail of each request.
 
 use agentd_core::{
-    model::{Message, ModelRequest},
     session::{Todo, TodoPriority, TodoStatus},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -10,7 +9,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Invocation, Link, Next};
-use crate::turn::{Stop, TurnContext, TurnState};
+use crate::{
+    prompt::Draft,
+    turn::{Stop, TurnContext, TurnState},
+};
 
 const WRITE: &str = "todo_write";
 const READ: &str = "todo_read";
@@ -30,9 +32,9 @@ impl Link for Todos {
         vec![read_spec(), write_spec()]
     }
 
-    fn before_model(&self, _: &TurnContext, state: &TurnState, request: &mut ModelRequest) {
+    fn before_model(&self, _: &TurnContext, state: &TurnState, draft: &mut Draft) {
         if let Some(reminder) = reminder(&state.todos) {
-            remind(&mut request.messages, &reminder);
+            draft.remind(reminder);
         }
     }
 
@@ -187,18 +189,6 @@ fn reminder(todos: &[Todo]) -> Option<String> {
 
 fn and_more(more: usize) -> String {
     if more == 0 { String::new() } else { format!(" (and {more} more)") }
-}
-
-/// Adds the reminder at the very end, where it changes nothing that was sent before.
-fn remind(messages: &mut Vec<Message>, reminder: &str) {
-    let text = format!("<system_reminder>\n{reminder}\n</system_reminder>");
-    match messages.last_mut() {
-        Some(Message::User { text: last }) => {
-            last.push_str("\n\n");
-            last.push_str(&text);
-        }
-        _ => messages.push(Message::User { text }),
-    }
 }
 
 #[cfg(test)]

@@ -3,32 +3,42 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    item::{Item, ItemBody},
+    context::SegmentKind,
+    item::{Item, ItemBody, NoticeTopic},
     model::Message,
     tool::{ToolCall, ToolResult},
 };
 
-/// The last items that make at most `limit` messages, starting where a person spoke. The running turn is always
-/// whole: its calls and results belong together.
-pub(crate) fn window(items: &[Arc<Item>], limit: usize) -> &[Arc<Item>] {
-    let mut start = items.len();
-    let mut messages = 0;
-    for (index, item) in items.iter().enumerate().rev() {
-        messages += usize::from(counts(item));
-        let speaks = matches!(item.body, ItemBody::UserMessage { steered: false, .. } | ItemBody::Compaction { .. });
-        if messages > limit && start < items.len() {
-            break;
-        }
-        if speaks {
-            start = index;
-        }
+/// How the summary of a compaction begins.
+const SUMMARY: &str = "<conversation_summary>";
+/// How a notice about memory begins.
+const MEMORY: &str = "<memory>";
+/// How the catalogue of skills begins.
+const SKILLS: &str = "<skills>";
+
+/// Whether an item counts as a message. What belongs to the answer beside it does not.
+pub(crate) fn counts(item: &Item) -> bool {
+    match &item.body {
+        ItemBody::Reasoning { .. } => false,
+        ItemBody::Notice { topic, .. } => *topic == NoticeTopic::General,
+        ItemBody::Compaction(compaction) => !compaction.summary.is_empty(),
+        ItemBody::UserMessage { .. }
+        | ItemBody::AgentMessage { .. }
+        | ItemBody::ToolCall(_)
+        | ItemBody::ToolResult(_) => true,
     }
-    // A history in which nobody spoke has no place to start at; it is kept whole.
-    if start == items.len() { items } else { &items[start..] }
 }
 
-fn counts(item: &Item) -> bool {
-    !matches!(item.body, ItemBody::Reasoning { .. })
+/// What part of a request a message is.
+pub(crate) fn kind(message: &Message) -> SegmentKind {
+    match message {
+        Message::System { .. } => SegmentKind::Instructions,
+        Message::Tool { .. } => SegmentKind::Results,
+        Message::User { text } if text.starts_with(SUMMARY) => SegmentKind::Summary,
+        Message::User { text } if text.starts_with(MEMORY) => SegmentKind::Memory,
+        Message::User { text } if text.starts_with(SKILLS) => SegmentKind::Skills,
+        Message::User { .. } | Message::Assistant { .. } => SegmentKind::History,
+    }
 }
 
 /// The messages that the items make. Words, thoughts and calls of one answer are one message.
@@ -48,14 +58,28 @@ pub(crate) fn messages(items: &[Arc<Item>]) -> Vec<Message> {
                 answer.finish(&mut messages);
                 messages.push(Message::User { text: text.clone() });
             }
-            ItemBody::Compaction { summary: text } | ItemBody::Notice { text } => {
+            // One that was begun and never came to its end replaces nothing.
+            ItemBody::Compaction(compaction) if compaction.summary.is_empty() => {}
+            ItemBody::Compaction(compaction) => {
                 answer.finish(&mut messages);
-                messages.push(Message::User { text: format!("<system_reminder>\n{text}\n</system_reminder>") });
+                messages.push(said_by_daemon(SUMMARY, "</conversation_summary>", &compaction.summary));
+            }
+            ItemBody::Notice { text, topic } => {
+                answer.finish(&mut messages);
+                messages.push(match topic {
+                    NoticeTopic::General => said_by_daemon("<system_reminder>", "</system_reminder>", text),
+                    NoticeTopic::Memory => said_by_daemon(MEMORY, "</memory>", text),
+                    NoticeTopic::Skills => said_by_daemon(SKILLS, "</skills>", text),
+                });
             }
         }
     }
     answer.finish(&mut messages);
     messages
+}
+
+fn said_by_daemon(open: &str, close: &str, text: &str) -> Message {
+    Message::User { text: format!("{open}\n{text}\n{close}") }
 }
 
 fn tool_message(result: &ToolResult) -> Message {
@@ -101,7 +125,6 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use agentd_core::ids::{CallId, ItemId, TurnId};
-    use proptest::prelude::*;
 
     use super::*;
 
@@ -141,43 +164,5 @@ mod tests {
         assert!(matches!(&messages[1], Message::Assistant { text, reasoning: Some(r), tool_calls }
             if text == "I look." && r == "hm" && tool_calls.len() == 1));
         assert!(matches!(&messages[3], Message::Assistant { text, .. } if text == "Noon."));
-    }
-
-    #[test]
-    fn the_window_starts_where_a_person_spoke() {
-        let items = [user("a"), says("1"), user("b"), says("2"), user("c"), says("3")];
-        assert_eq!(window(&items, 4).len(), 4);
-        assert_eq!(window(&items, 5).len(), 4);
-        assert_eq!(window(&items, 100).len(), 6);
-    }
-
-    #[test]
-    fn the_running_turn_is_whole_even_beyond_the_limit() {
-        let mut items = vec![user("old"), says("x"), user("work")];
-        for n in 0..50 {
-            items.extend(call_and_result(n));
-        }
-        assert_eq!(window(&items, 10).len(), 101);
-    }
-
-    proptest! {
-        #[test]
-        fn the_window_is_a_suffix_within_its_limit(turns in proptest::collection::vec(0u32..4, 1..30), limit in 10usize..100) {
-            let mut items = Vec::new();
-            let mut last_turn = 0;
-            for (turn, calls) in turns.iter().enumerate() {
-                last_turn = items.len();
-                items.push(user(&turn.to_string()));
-                for n in 0..*calls {
-                    items.extend(call_and_result(n));
-                }
-                items.push(says("done"));
-            }
-            let window = window(&items, limit);
-            let start = items.len() - window.len();
-            prop_assert!(window.len() <= limit || start == last_turn);
-            let starts_with_a_person = matches!(window[0].body, ItemBody::UserMessage { .. });
-            prop_assert!(starts_with_a_person);
-        }
     }
 }

@@ -1,29 +1,37 @@
 //! What the model sees: a fixed system message, then the history. Whatever varies is added at the end by the
 //! chain, so that each request repeats the one before it.
 
-mod history;
+//!
+//! - `system`: the fixed message; `history`: from items to messages; `toolset`: the tools, frozen for a turn.
+//! - [`draft`]: a request on its way through the chain, stable part and reminders apart.
+//! - `footprint`: how much a request repeats of the one before it; [`meter`]: how full the window is.
+//! - [`view`]: what fills the window, for people.
+//! - [`tokens`]: about how many tokens a text has.
+
+pub(crate) mod draft;
+pub(crate) mod footprint;
+pub(crate) mod history;
+pub(crate) mod meter;
 mod system;
+pub(crate) mod tokens;
+pub(crate) mod toolset;
+pub(crate) mod view;
 
-use std::sync::Arc;
+use agentd_core::model::Message;
 
-use agentd_core::{
-    model::{Message, ModelRequest},
-    tool::ToolSpec,
-};
-
-pub(crate) use self::system::system;
+pub(crate) use self::{draft::Draft, meter::Meter, system::system, toolset::ToolSet};
 use crate::turn::{TurnContext, TurnState};
 
 /// The request for the next model call, before the chain has seen it.
-pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: &Arc<[ToolSpec]>) -> ModelRequest {
-    let window = history::window(&state.history, context.max_message_history);
-    let mut messages = Vec::with_capacity(window.len() + 1);
+pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet) -> Draft {
+    let mut messages = Vec::with_capacity(state.history.len() + 1);
     messages.push(Message::System { text: context.system_prompt.clone() });
-    messages.extend(history::messages(window));
-    ModelRequest {
-        session_id: context.session_id,
-        messages,
-        tools: Arc::clone(tools),
-        known_paths: context.known_paths.clone(),
-    }
+    messages.extend(history::messages(&state.history));
+    Draft::new(messages, tools, context.known_paths.clone())
+}
+
+/// About how many tokens the next request has, by the unscaled guess.
+pub(crate) fn guess(context: &TurnContext, state: &TurnState) -> u64 {
+    let history: u64 = state.history.iter().map(|item| meter::guess(item)).sum();
+    context.tools.print.tokens + tokens::estimate(&context.system_prompt) + history
 }

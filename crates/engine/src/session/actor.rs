@@ -260,6 +260,8 @@ impl Actor {
             Command::Revoke { rule, reply } => reply_to(reply, self.revoke(&rule).await)?,
             Command::Configure { settings, reply } => reply_to(reply, self.configure(settings).await)?,
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
+            Command::Context { reply } => reply_to(reply, self.context().await)?,
+            Command::UndoCompaction { reply } => reply_to(reply, self.undo_compaction().await)?,
             Command::Undo { request, reply } => reply_to(reply, self.undo(request).await)?,
             Command::Recovered { reply } => reply_to(reply, Ok(self.recovered.clone()))?,
             Command::Drain { deadline, reply } => {

@@ -143,9 +143,8 @@ fn text_of(item: &mut Item) -> Option<&mut String> {
     match &mut item.body {
         ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => Some(text),
         ItemBody::ToolResult(result) => Some(&mut result.text),
-        ItemBody::UserMessage { .. }
-        | ItemBody::ToolCall(_)
-        | ItemBody::Compaction { .. }
-        | ItemBody::Notice { .. } => None,
+        ItemBody::UserMessage { .. } | ItemBody::ToolCall(_) | ItemBody::Compaction(_) | ItemBody::Notice { .. } => {
+            None
+        }
     }
 }

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    context::Window,
     error::ErrorKind,
     event::{Event, EventKind},
     ids::{SessionId, TurnId},
+    item::Item,
+    ports::Store,
     session::SessionSettings,
     turn::{OnInterrupt, StopReason},
 };
@@ -16,7 +19,7 @@ use super::{
     actor::{Actor, Fault, OpenTurn},
     interrupts::Interrupts,
     journal::Journal,
-    state::{KEPT_ITEMS, SessionState},
+    state::{MAX_ITEMS, SessionState},
 };
 use crate::{
     engine::Shared,
@@ -43,10 +46,10 @@ pub(super) async fn load(
     let stored = store.session(id).await?.ok_or_else(|| not_found(id))?;
     // A session that was made just now has nothing to read, and somebody waits for its first answer.
     let is_new = stored.summary.last_seq == 0;
-    let items = if is_new { Vec::new() } else { store.recent_items(id, stored.reset_seq, KEPT_ITEMS).await? };
-    let files = if is_new { Default::default() } else { store.state_files(id).await? };
     let journal = Journal::new(id, stored.summary.last_seq, Arc::clone(store), Arc::clone(&shared.parts.clock));
-    let state = SessionState::restore(&stored, items, files);
+    let (items, compaction) = if is_new { (Vec::new(), None) } else { window(&**store, id, stored.window).await? };
+    let files = if is_new { Default::default() } else { store.state_files(id).await? };
+    let state = SessionState::restore(&stored, items, compaction, files);
     let mut actor = Actor::new(id, shared, journal, state, commands);
     actor.queue = stored.queue.into();
     let settled = match stored.open_turn {
@@ -62,6 +65,23 @@ pub(super) async fn load(
         Ok(()) => Ok(actor),
         Err(Fault::Request(error) | Fault::Fatal(error)) => Err(error),
     }
+}
+
+/// What a model sees through a window: the items, each with the number of its completion, and the summary before them.
+pub(super) async fn window(
+    store: &dyn Store,
+    id: SessionId,
+    window: Window,
+) -> Result<(Vec<(u64, Item)>, Option<Item>), EngineError> {
+    let items = store.recent_items(id, window.after, MAX_ITEMS).await?;
+    let compaction = match window.summary.checked_sub(1) {
+        None => None,
+        Some(before) => store.events(id, before, 1).await?.into_iter().find_map(|event| match &event.kind {
+            EventKind::ItemCompleted { item, .. } => Some(item.clone()),
+            _ => None,
+        }),
+    };
+    Ok((items, compaction))
 }
 
 /// The actor of a session that is not in the journal yet.

@@ -2,16 +2,18 @@
 //!
 //! - [`SessionHandle`]: cloneable, plain async methods; the commands behind them are private.
 //! - `actor`: the loop; one `select!`, one `match`. `load` restores it from the journal, `turns` begins, resumes
-//!   and ends turns, `asks` raises interrupts and takes answers, `undo` takes back what turns did to files,
-//!   `drain` stops in good order.
+//!   and ends turns, `queue` lets them wait, `asks` raises interrupts and takes answers, `undo` takes back what turns did to files,
+//!   `context` says what a model sees and takes compactions back, `drain` stops in good order.
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
 
 mod actor;
 mod asks;
+mod context;
 mod drain;
 mod interrupts;
 mod journal;
 mod load;
+mod queue;
 mod state;
 pub(crate) mod subscribers;
 mod turns;
@@ -23,6 +25,7 @@ use std::{
 };
 
 use agentd_core::{
+    context::{CompactionReport, ContextView, Window},
     grant::Grant,
     ids::{InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
@@ -54,6 +57,8 @@ enum Command {
     Revoke { rule: String, reply: Reply<()> },
     Configure { settings: SessionSettings, reply: Reply<()> },
     Reset { reply: Reply<()> },
+    Context { reply: Reply<ContextView> },
+    UndoCompaction { reply: Reply<(Window, CompactionReport)> },
     Undo { request: UndoRequest, reply: Reply<UndoReport> },
     Recovered { reply: Reply<Option<RecoveredTurn>> },
     Drain { deadline: Duration, reply: Reply<()> },
@@ -195,6 +200,23 @@ impl SessionHandle {
     /// When a turn is open, no such turn changed files, or the files or the journal cannot be written.
     pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport, EngineError> {
         self.ask(|reply| Command::Undo { request, reply }).await
+    }
+
+    /// What fills the window of the model that would be asked next.
+    ///
+    /// # Errors
+    /// When the session cannot be loaded.
+    pub async fn context(&self) -> Result<ContextView, EngineError> {
+        self.ask(|reply| Command::Context { reply }).await
+    }
+
+    /// Takes the last compaction back: the model sees what it had replaced. Returns what it sees now, and what was
+    /// taken back.
+    ///
+    /// # Errors
+    /// When a turn is open, nothing was compacted, or the journal cannot be read or written.
+    pub async fn undo_compaction(&self) -> Result<(Window, CompactionReport), EngineError> {
+        self.ask(|reply| Command::UndoCompaction { reply }).await
     }
 
     /// What a crash had left behind when the session was loaded.

@@ -1,19 +1,23 @@
-//! What a session's actor remembers of its journal: the newest items, and what the state changes add up to.
+//! What a session's actor remembers of its journal: the items that a model sees, and what the state changes add up to.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use agentd_core::{
     Timestamp,
+    context::{Compaction, Window},
     event::{Event, EventKind, StateChange},
-    item::Item,
+    ids::ItemId,
+    item::{Item, ItemBody},
     session::{SessionSettings, StoredSession, Todo},
     state_files::StateFiles,
     turn::StopReason,
 };
 
-/// Items that are kept in memory at the least, where there are as many. More than any window holds, so that the
-/// cost of a step does not depend on how long the session is.
-pub(crate) const KEPT_ITEMS: usize = 400;
+use crate::prompt::Meter;
+
+/// Items that are read into memory at the most. More than a history may have: only a turn that was still running when the
+/// daemon stopped can come near it.
+pub(crate) const MAX_ITEMS: usize = 2000;
 
 /// What a session's actor remembers.
 pub(crate) struct SessionState {
@@ -22,22 +26,31 @@ pub(crate) struct SessionState {
     pub(crate) todos: Vec<Todo>,
     /// The files of the session's own state.
     pub(crate) files: Arc<StateFiles>,
-    /// The newest items that a model may see.
-    pub(crate) history: VecDeque<Arc<Item>>,
+    /// The items that a model may see, each with the number of its completion.
+    history: VecDeque<(u64, Arc<Item>)>,
+    /// Which part of the journal that is.
+    window: Window,
+    /// The summary that stands in front of them.
+    compaction: Option<Arc<Item>>,
     /// How the last turn ended, as far as it is known.
     pub(crate) last_stop: Option<StopReason>,
+    /// What is known of the last request.
+    pub(crate) meter: Meter,
 }
 
 impl SessionState {
-    pub(crate) fn restore(stored: &StoredSession, items: Vec<(u64, Item)>, files: StateFiles) -> Self {
-        Self {
-            created_at: stored.summary.created_at,
-            settings: stored.settings.clone(),
-            todos: stored.todos.clone(),
-            files: Arc::new(files),
-            history: items.into_iter().map(|(_, item)| Arc::new(item)).collect(),
-            last_stop: None,
-        }
+    pub(crate) fn restore(
+        stored: &StoredSession,
+        items: Vec<(u64, Item)>,
+        compaction: Option<Item>,
+        files: StateFiles,
+    ) -> Self {
+        let mut state = Self::newborn(stored.summary.created_at, stored.settings.clone());
+        state.todos.clone_from(&stored.todos);
+        state.files = Arc::new(files);
+        state.window = stored.window;
+        state.show(items, compaction);
+        state
     }
 
     pub(crate) fn newborn(created_at: Timestamp, settings: SessionSettings) -> Self {
@@ -47,14 +60,50 @@ impl SessionState {
             todos: Vec::new(),
             files: Arc::default(),
             history: VecDeque::new(),
+            window: Window::default(),
+            compaction: None,
             last_stop: None,
+            meter: Meter::default(),
         }
+    }
+
+    /// Lets a model see these items behind that summary, and no others.
+    pub(crate) fn show(&mut self, items: Vec<(u64, Item)>, compaction: Option<Item>) {
+        let seen = items.into_iter().filter(|(_, item)| !is_compaction(item));
+        self.history = seen.map(|(seq, item)| (seq, Arc::new(item))).collect();
+        self.compaction = compaction.map(Arc::new);
+        self.meter.start_over();
+    }
+
+    /// What a model sees: the summary of what was replaced, and the items behind it.
+    pub(crate) fn seen(&self) -> Vec<Arc<Item>> {
+        self.compaction.iter().chain(self.history.iter().map(|(_, item)| item)).cloned().collect()
+    }
+
+    /// Which part of the journal a model sees.
+    pub(crate) fn window(&self) -> Window {
+        self.window
+    }
+
+    /// The summary that stands in front.
+    pub(crate) fn compaction(&self) -> Option<&Compaction> {
+        match &self.compaction.as_deref()?.body {
+            ItemBody::Compaction(compaction) => Some(compaction),
+            _ => None,
+        }
+    }
+
+    /// The number of an item's completion, where a model may see it. A summary counts as the last that it replaced.
+    pub(crate) fn number_of(&self, id: ItemId) -> Option<u64> {
+        let summary = self.compaction.as_ref().filter(|item| item.id == id).and(self.compaction());
+        let found = self.history.iter().find(|(_, item)| item.id == id).map(|(seq, _)| *seq);
+        found.or(summary.map(|compaction| compaction.through))
     }
 
     /// Takes in a stored event.
     pub(crate) fn apply(&mut self, event: &Event) {
         match &event.kind {
-            EventKind::ItemCompleted { item, .. } => self.remember(item),
+            EventKind::ItemCompleted { item, .. } => self.remember(event.seq, item),
             EventKind::TurnEnded { result } => self.last_stop = Some(result.stop_reason),
             EventKind::StateChanged { change } => match change {
                 StateChange::Todos { todos } => self.todos.clone_from(todos),
@@ -62,20 +111,36 @@ impl SessionState {
                 StateChange::File(change) => Arc::make_mut(&mut self.files).apply(change, event.at),
                 StateChange::Reset => {
                     self.files = Arc::default();
-                    self.history.clear();
+                    self.show(Vec::new(), None);
+                    self.window = Window { after: event.seq, summary: 0 };
                     // What was set aside cannot be continued.
                     self.last_stop = None;
                 }
-                StateChange::Title { .. } | StateChange::Queue { .. } | StateChange::Undone { .. } => {}
+                // What is seen then has to be read first; whoever asked for it does that.
+                StateChange::Window { window } => self.window = *window,
+                StateChange::Title { .. }
+                | StateChange::Queue { .. }
+                | StateChange::TokenLevel { .. }
+                | StateChange::Undone { .. } => {}
             },
             _ => {}
         }
     }
 
-    fn remember(&mut self, item: &Item) {
-        self.history.push_back(Arc::new(item.clone()));
-        if self.history.len() >= 2 * KEPT_ITEMS {
-            self.history.drain(..KEPT_ITEMS);
+    fn remember(&mut self, seq: u64, item: &Item) {
+        match &item.body {
+            ItemBody::Compaction(compaction) if compaction.summary.is_empty() => {}
+            ItemBody::Compaction(compaction) => {
+                self.history.retain(|(number, _)| *number > compaction.through);
+                self.compaction = Some(Arc::new(item.clone()));
+                self.window = Window { after: compaction.through, summary: seq };
+                self.meter.start_over();
+            }
+            _ => self.history.push_back((seq, Arc::new(item.clone()))),
         }
     }
+}
+
+fn is_compaction(item: &Item) -> bool {
+    matches!(item.body, ItemBody::Compaction(_))
 }

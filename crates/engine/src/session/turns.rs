@@ -3,13 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
+    context::CompactionCause,
     error::ErrorKind,
-    event::{EventKind, StateChange},
+    event::EventKind,
     ids::{ItemId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
     ports::Workspace,
-    turn::{IfBusy, QueuedTurn, StartTurn, StopReason, TurnError, TurnResult},
+    turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
 };
 use tokio::{task::JoinError, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -17,8 +18,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     StartedTurn,
     actor::{Actor, BATCH, Fault, Next, OpenTurn, Running},
+    context,
 };
 use crate::{
+    compaction::Wanted,
     engine::grants::LiveGrants,
     error::EngineError,
     prompt,
@@ -63,13 +66,23 @@ impl Actor {
                 format!("the input has {} bytes; {limit} are allowed", text.len()),
             )
             .with_hint("put it into a file and name the file: agentctl run --file PATH")),
+            Some(_) if start.compact.is_some() => {
+                Err(EngineError::new(ErrorKind::InvalidInput, "a turn that compacts the history has no input")
+                    .with_hint("compact first, then say what you want"))
+            }
             Some(text) if text.trim().is_empty() => {
                 Err(EngineError::new(ErrorKind::InvalidInput, "the input is empty").with_hint("say what you want"))
             }
-            None if self.open.is_none() && !self.state.last_stop.is_some_and(StopReason::can_continue) => Err(
-                EngineError::new(ErrorKind::InvalidInput, "there is no turn to continue: the last one came to its end")
-                    .with_hint("give an input"),
-            ),
+            None if start.compact.is_none()
+                && self.open.is_none()
+                && !self.state.last_stop.is_some_and(StopReason::can_continue) =>
+            {
+                Err(EngineError::new(
+                    ErrorKind::InvalidInput,
+                    "there is no turn to continue: the last one came to its end",
+                )
+                .with_hint("give an input"))
+            }
             _ => Ok(()),
         }
     }
@@ -85,34 +98,14 @@ impl Actor {
         }
     }
 
-    async fn enqueue(&mut self, start: StartTurn) -> Result<StartedTurn, Fault> {
-        let limit = self.shared.config().queue_limit;
-        if self.queue.len() >= limit {
-            return Err(EngineError::new(ErrorKind::Conflict, format!("{limit} turns wait already"))
-                .with_hint("wait until one has run")
-                .into());
-        }
-        let turn_id = TurnId::generate();
-        let events = self.journal.subscribe(self.journal.head(), None).only(turn_id);
-        let queued = QueuedTurn { turn_id, start };
-        self.queue.push_back(queued.clone());
-        let change = StateChange::Queue { length: self.queue_length(), added: Some(Box::new(queued)) };
-        self.commit(None, vec![EventKind::StateChanged { change }]).await?;
-        Ok(StartedTurn { turn_id, events })
-    }
-
-    /// Tells that a turn has left the queue, which it does with its start: a crash neither loses it nor runs it twice.
-    fn left_queue(&self) -> EventKind {
-        EventKind::StateChanged { change: StateChange::Queue { length: self.queue_length(), added: None } }
-    }
-
-    fn queue_length(&self) -> u32 {
-        u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
-    }
-
     /// Begins a turn. The model is asked before the start is stored: nothing of the answer is shown before the start
     /// is, and the person does not wait for the disk.
-    async fn begin(&mut self, turn_id: TurnId, start: StartTurn, waited: bool) -> Result<StartedTurn, Fault> {
+    pub(super) async fn begin(
+        &mut self,
+        turn_id: TurnId,
+        start: StartTurn,
+        waited: bool,
+    ) -> Result<StartedTurn, Fault> {
         let (slot, reason) = route(start.slot, self.state.settings.slot);
         let model = self.shared.parts.models.get(slot);
         let configured = self.shared.config().max_steps;
@@ -131,6 +124,10 @@ impl Actor {
         });
         let input = start.text.map(|text| user_item(turn_id, text, false));
         let mut state = self.fresh_state();
+        if let Some(strategy) = start.compact {
+            state.only_compact = true;
+            state.compact = Some(Wanted { cause: CompactionCause::Person, strategy });
+        }
         if let Some(item) = &input {
             state.note(Arc::new(item.clone()));
         }
@@ -163,8 +160,9 @@ impl Actor {
 
     fn fresh_state(&self) -> TurnState {
         TurnState {
-            history: self.state.history.iter().cloned().collect(),
+            history: self.state.seen(),
             todos: self.state.todos.clone(),
+            meter: self.state.meter.clone(),
             ..TurnState::default()
         }
     }
@@ -209,7 +207,7 @@ impl Actor {
             model,
             chat_slot: chat_slot(open.slot),
             chat: shared.parts.models.get(chat_slot(open.slot)),
-            tools: Arc::clone(&shared.tools),
+            tools: context::tools(shared, &self.state),
             toolbox: Arc::clone(&shared.parts.toolbox),
             snapshots: Arc::clone(&shared.parts.snapshots),
             audit: Arc::clone(&shared.parts.audit),
@@ -221,6 +219,8 @@ impl Actor {
                 tokens: config.turn_token_budget,
                 parallel_calls: config.parallel_calls,
             },
+            compact_prompt: Arc::clone(&config.compact_prompt),
+            scales: Arc::clone(&shared.scales),
             system_prompt: prompt::system(&config.system_prompt, &workspace, self.state.created_at),
             max_message_history: config.max_message_history,
             workspace,
@@ -253,7 +253,6 @@ impl Actor {
     async fn replayed_state(&self) -> Result<TurnState, Fault> {
         let mut state = self.fresh_state();
         if let Some(open) = &self.open {
-            state.history.retain(|item| item.turn_id != open.turn_id);
             for event in self.turn_events(open.turn_id, open.first_seq).await? {
                 state.replay(&event);
             }
@@ -336,6 +335,9 @@ impl Actor {
                     let _ = done.send(());
                 }
                 TurnMessage::Ask { call_id, ask, answer } => self.ask(turn_id, call_id, *ask, answer).await?,
+                TurnMessage::Compact { item_id, through, compaction, stored } => {
+                    self.compact(turn_id, item_id, through, *compaction, stored).await?;
+                }
                 TurnMessage::TakeSteers(reply) => {
                     let running = self.open.as_mut().and_then(|open| open.running.as_mut());
                     let _ = reply.send(running.map(|running| std::mem::take(&mut running.steers)).unwrap_or_default());
@@ -418,57 +420,9 @@ impl Actor {
             }),
         });
         self.interrupts.clear();
+        self.state.meter = outcome.meter;
         self.commit(Some(open.turn_id), facts).await?;
         self.begin_next().await
-    }
-
-    /// Begins the first of the turns that wait, unless the daemon is stopping.
-    pub(super) async fn begin_next(&mut self) -> Result<(), Fault> {
-        while self.draining.is_none()
-            && let Some(queued) = self.queue.pop_front()
-        {
-            match Box::pin(self.begin(queued.turn_id, queued.start.clone(), true)).await {
-                Ok(_) => return Ok(()),
-                Err(Fault::Fatal(error)) => return Err(Fault::Fatal(error)),
-                Err(Fault::Request(error)) => {
-                    self.stillborn(&queued, StopReason::Failed, Some(turn_error(&error))).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells of a turn that was accepted and never ran: what was acknowledged is not lost without a word.
-    async fn stillborn(
-        &mut self,
-        QueuedTurn { turn_id, start }: &QueuedTurn,
-        stop_reason: StopReason,
-        error: Option<TurnError>,
-    ) -> Result<(), Fault> {
-        let (turn_id, trace_id) = (*turn_id, TraceId::generate());
-        let slot = start.slot.or(self.state.settings.slot).unwrap_or(Slot::Base);
-        let model = self.shared.parts.models.get(slot).info().id.clone();
-        let reason = "it waited and never ran".to_owned();
-        let environment = Default::default();
-        let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps: 0, environment }];
-        facts.extend(start.text.clone().into_iter().flat_map(|text| whole(user_item(turn_id, text, false))));
-        facts.push(self.left_queue());
-        facts.push(EventKind::TurnEnded {
-            result: Box::new(TurnResult {
-                turn_id,
-                trace_id,
-                text: String::new(),
-                tool_used: false,
-                stop_reason,
-                error,
-                steps: 0,
-                usage: Default::default(),
-                denials: Vec::new(),
-                files: Vec::new(),
-                duration_ms: 0,
-            }),
-        });
-        self.commit(Some(turn_id), facts).await
     }
 }
 
@@ -477,14 +431,14 @@ fn chat_slot(slot: Slot) -> Slot {
     if slot == Slot::Base { Slot::Chat } else { slot }
 }
 
-fn user_item(turn_id: TurnId, text: String, steered: bool) -> Item {
+pub(super) fn user_item(turn_id: TurnId, text: String, steered: bool) -> Item {
     Item { id: ItemId::generate(), turn_id, body: ItemBody::UserMessage { text, steered } }
 }
 
-fn whole(item: Item) -> [EventKind; 2] {
+pub(super) fn whole(item: Item) -> [EventKind; 2] {
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }
 
-fn turn_error(error: &EngineError) -> TurnError {
+pub(super) fn turn_error(error: &EngineError) -> TurnError {
     TurnError { kind: error.kind(), message: error.to_string(), hint: error.hint().map(str::to_owned) }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use agentd_core::{
+    context::{CompactionCause, CompactionStrategy},
     event::{EventKind, StateChange},
     ids::ItemId,
     item::{Item, ItemBody, ItemStatus},
@@ -18,7 +19,10 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::Instant;
 
 use super::{Stop, TurnContext, TurnState};
-use crate::chain::{Invocation, Trail};
+use crate::{
+    chain::{Invocation, Trail},
+    compaction::Wanted,
+};
 
 /// How long a tool has to end its processes after a cancel before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
@@ -57,6 +61,7 @@ fn independent(context: &TurnContext, calls: &[ToolCall]) -> usize {
 struct Outcome {
     item: Arc<Item>,
     todos: Option<Vec<Todo>>,
+    compact: Option<CompactionStrategy>,
 }
 
 async fn run_call(
@@ -70,7 +75,7 @@ async fn run_call(
     let invocation = Invocation { context, call, todos, history, started: &started, trail: &trail };
     let output = context.chain.around_tool(&invocation).await?;
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let ToolOutput { text, error, files, todos, state_files, .. } = output;
+    let ToolOutput { text, error, files, todos, state_files, compact, .. } = output;
     remember(context, state_files).await?;
     let result = ToolResult { call_id: call.call_id.clone(), name: call.name.clone(), text, error, files, duration_ms };
     let id = match started.get() {
@@ -79,7 +84,7 @@ async fn run_call(
     };
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
     let item = context.recorder.complete(id, ItemBody::ToolResult(result), status).await?;
-    Ok(Outcome { item, todos })
+    Ok(Outcome { item, todos, compact })
 }
 
 /// Tells what a call changed of the files in the session's state. It is in the journal before the result is, so that no
@@ -101,6 +106,9 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         state.note_denial(call_id.clone(), name.clone(), text.clone());
     }
     state.note(outcome.item);
+    if let Some(strategy) = outcome.compact {
+        state.compact = Some(Wanted { cause: CompactionCause::Model, strategy });
+    }
     if let Some(todos) = outcome.todos {
         state.todos.clone_from(&todos);
         let change = StateChange::Todos { todos };

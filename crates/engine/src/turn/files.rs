@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentd_core::{
     error::WorkspaceError,
     ids::SessionId,
-    ports::{Workspace, Workspaces},
+    ports::{KeptArea, Workspace, Workspaces},
     turn::TurnError,
 };
 use tokio::sync::OnceCell;
@@ -28,6 +28,11 @@ impl SessionFiles {
     pub(crate) async fn make(&self, workspace: &Workspace) -> Result<(), Stop> {
         let open = || async { self.workspaces.open(self.session, workspace.project.clone()).await.map(drop) };
         self.made.get_or_try_init(open).await.map(drop).map_err(|error| Stop::Failed(failure(&error)))
+    }
+
+    /// Keeps a text of the daemon's own where tools can read it, and returns the path under which they find it.
+    pub(crate) async fn keep(&self, area: KeptArea, name: String, content: Vec<u8>) -> Result<String, WorkspaceError> {
+        self.workspaces.keep(self.session, area, name, content).await
     }
 }
 

@@ -39,7 +39,12 @@ use self::{
     recorder::{Answered, Recorder},
     stopwatch::Stopwatch,
 };
-use crate::{chain::Chain, config::PolicyInForce, engine::grants::LiveGrants};
+use crate::{
+    chain::Chain,
+    config::PolicyInForce,
+    engine::grants::LiveGrants,
+    prompt::{ToolSet, tokens::Scales},
+};
 
 /// What is fixed while a turn runs: a reload of the configuration changes later turns, never this one, but for the rules.
 pub(crate) struct TurnContext {
@@ -62,7 +67,7 @@ pub(crate) struct TurnContext {
     pub(crate) chat_slot: Slot,
     pub(crate) chat: Arc<dyn Model>,
     /// The visible tools, sorted by name.
-    pub(crate) tools: Arc<[ToolSpec]>,
+    pub(crate) tools: ToolSet,
     pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) files: SessionFiles,
@@ -73,6 +78,10 @@ pub(crate) struct TurnContext {
     pub(crate) chain: Arc<Chain>,
     pub(crate) limits: Limits,
     pub(crate) system_prompt: String,
+    /// How a model is asked to sum up a history.
+    pub(crate) compact_prompt: Arc<str>,
+    /// What was learned of how models count tokens.
+    pub(crate) scales: Arc<Scales>,
     pub(crate) max_message_history: usize,
     pub(crate) recorder: Recorder,
     pub(crate) clock: Arc<dyn Clock>,
@@ -109,8 +118,7 @@ impl TurnContext {
 
     /// The visible tool of that name or alias.
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
-        let name = self.toolbox.canonical_name(name);
-        self.tools.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok().map(|index| &self.tools[index])
+        self.tools.get(self.toolbox.canonical_name(name))
     }
 
     /// Where one call of this turn works.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agentd_core::{
     audit::DecidedBy,
+    context::Compaction,
     event::EventKind,
     ids::{CallId, ItemId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask},
@@ -26,6 +27,8 @@ pub(crate) enum TurnMessage {
     Flush(oneshot::Sender<()>),
     /// A person is needed. The answer comes when there is one, perhaps in another life of the daemon.
     Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<Answered> },
+    /// The end of a compaction that was started: it replaces all up to that item. Answered with the item as it is stored.
+    Compact { item_id: ItemId, through: ItemId, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },
     /// What was added to the turn since it last asked.
     TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
     /// The turn is over, unless something was added meanwhile.
@@ -110,6 +113,17 @@ impl Recorder {
     pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answered, Stop> {
         let ask = Box::new(ask);
         self.ask_session(|answer| TurnMessage::Ask { call_id, ask, answer }).await
+    }
+
+    /// Completes a compaction, which replaces all that a model saw up to that item.
+    pub(crate) async fn compact(
+        &self,
+        item_id: ItemId,
+        through: ItemId,
+        compaction: Compaction,
+    ) -> Result<Arc<Item>, Stop> {
+        let compaction = Box::new(compaction);
+        self.ask_session(|stored| TurnMessage::Compact { item_id, through, compaction, stored }).await
     }
 
     /// What was added to the turn since this was last asked.

@@ -20,6 +20,10 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
             Ok(()) => rounds(&context, &mut state).await,
             Err(stop) => Err(stop),
         };
+        let rounds = match rounds {
+            Ok(reason) => context.chain.after_steps(&context, &mut state).await.map(|()| reason),
+            stopped => stopped,
+        };
         let outcome = match rounds {
             Ok(reason) | Err(Stop::Ended(reason)) => state.outcome(reason, None),
             Err(Stop::Refused(denial)) => {
@@ -46,6 +50,7 @@ async fn rounds(context: &TurnContext, state: &mut TurnState) -> Result<StopReas
                 state.note(steer);
             }
         }
+        context.chain.before_step(context, state).await?;
         match step::next(state, context.limits, context.stopwatch.worked()) {
             Step::Dispatch => dispatch::dispatch(context, state).await?,
             Step::Sample => sample::sample(context, state).await?,

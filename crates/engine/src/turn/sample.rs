@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    context::{CompactionCause, CompactionStrategy, TokenLevel},
     error::{ErrorKind, ModelError},
-    event::EventKind,
+    event::{EventKind, StateChange},
     ids::{CallId, ItemId},
     item::{Item, ItemBody, ItemStatus},
-    model::{Finish, ModelChunk, ModelRequest, Slot},
+    model::{Finish, ModelChunk, Slot},
     ports::Model,
     tool::ToolCall,
     usage::Usage,
@@ -15,16 +16,19 @@ use agentd_core::{
 use futures_util::StreamExt as _;
 
 use super::{Stop, TurnContext, TurnState, recorder::Recorder};
-use crate::prompt;
+use crate::{
+    compaction::Wanted,
+    prompt::{self, Draft, meter::Sent},
+};
 
 /// Calls of one answer that are run at the most. A model that asks for more has lost its way.
 const MAX_CALLS: usize = 64;
 
 /// Asks the turn's model with its tools.
 pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
-    let mut request = prompt::assemble(context, state, &context.tools);
-    context.chain.before_model(context, state, &mut request);
-    ask(context, state, context.slot, &*context.model, request).await
+    let mut draft = prompt::assemble(context, state, context.tools.clone());
+    context.chain.before_model(context, state, &mut draft);
+    ask(context, state, context.slot, &*context.model, draft).await
 }
 
 /// Sends one request and takes in the whole answer.
@@ -33,9 +37,11 @@ pub(crate) async fn ask(
     state: &mut TurnState,
     slot: Slot,
     model: &dyn Model,
-    request: ModelRequest,
+    draft: Draft,
 ) -> Result<(), Stop> {
     state.steps += 1;
+    let (request, footprint) = draft.seal(context.session_id);
+    let sent = state.meter.sending(footprint, &context.scales, &model.info().id);
     let may_call = !request.tools.is_empty();
     let mut answer = Answer::new(&context.recorder);
     let mut chunks = model.stream(request);
@@ -54,14 +60,20 @@ pub(crate) async fn ask(
     // Told also where the server reported nothing: it is what counts the steps after a restart.
     let usage = usage.unwrap_or_default();
     state.usage += usage;
-    let model = model.info().id.clone();
-    let kind = EventKind::UsageUpdated { step: state.steps, slot, model, usage, turn: state.usage };
+    let kind = EventKind::UsageUpdated {
+        step: state.steps,
+        slot,
+        model: model.info().id.clone(),
+        usage,
+        turn: state.usage,
+        prompt: Some(sent.report.clone()),
+    };
     context.recorder.fact(kind).await?;
     let finish = match end {
         Ok(finish) => finish,
         Err(error) => {
             words.complete(&context.recorder, state, ItemStatus::Cut).await?;
-            return Err(error.into());
+            return room_or_fail(state, error);
         }
     };
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
@@ -70,7 +82,40 @@ pub(crate) async fn ask(
     if may_call {
         record_calls(context, state, calls).await?;
     }
+    weigh(context, state, model, sent, usage).await?;
     state.silent = state.answer.is_none() && state.pending_calls.is_empty();
+    Ok(())
+}
+
+/// A request that did not fit is tried once more after the history was compacted.
+fn room_or_fail(state: &mut TurnState, error: ModelError) -> Result<(), Stop> {
+    if error.kind() != ErrorKind::ContextOverflow || state.overflowed {
+        return Err(error.into());
+    }
+    tracing::info!("the request did not fit, so the history is compacted: {error}");
+    state.overflowed = true;
+    state.compact = Some(Wanted { cause: CompactionCause::Overflow, strategy: CompactionStrategy::Auto });
+    Ok(())
+}
+
+/// Takes in how full the window is now, and tells it where that is another level than before.
+async fn weigh(
+    context: &TurnContext,
+    state: &mut TurnState,
+    model: &dyn Model,
+    sent: Sent,
+    usage: Usage,
+) -> Result<(), Stop> {
+    let info = model.info();
+    let answer = state.answer.clone().unwrap_or_default();
+    state.overflowed = false;
+    state.meter.answered(sent, usage, &[&answer], &context.scales, &info.id);
+    let tokens = state.meter.counted().unwrap_or_default();
+    let level = TokenLevel::of(tokens, info.context_window);
+    if state.meter.moved_to(level) {
+        let change = StateChange::TokenLevel { level, tokens, window: info.context_window };
+        context.recorder.fact(EventKind::StateChanged { change }).await?;
+    }
     Ok(())
 }
 

@@ -12,6 +12,8 @@ use agentd_core::{
     usage::Usage,
 };
 
+use crate::{compaction::Wanted, prompt::Meter};
+
 /// What a turn has come to so far.
 #[derive(Debug, Default)]
 pub(crate) struct TurnState {
@@ -35,6 +37,16 @@ pub(crate) struct TurnState {
     pub(crate) answer: Option<String>,
     /// Whether the model's last answer had neither words nor calls.
     pub(crate) silent: bool,
+    /// How full the window is, and what was sent last.
+    pub(crate) meter: Meter,
+    /// The compaction that is wanted before the next step.
+    pub(crate) compact: Option<Wanted>,
+    /// The step before which the history was compacted last.
+    pub(crate) compacted_at: Option<u32>,
+    /// Whether the last request did not fit.
+    pub(crate) overflowed: bool,
+    /// Whether the turn only compacts.
+    pub(crate) only_compact: bool,
 }
 
 /// What a turn came to, as its session needs it to write the end.
@@ -48,11 +60,20 @@ pub(crate) struct TurnOutcome {
     pub(crate) usage: Usage,
     pub(crate) denials: Vec<Denial>,
     pub(crate) files: Vec<FileChange>,
+    /// What the session remembers of its requests.
+    pub(crate) meter: Meter,
 }
 
 impl TurnState {
     /// Takes note of an item that came into the history.
     pub(crate) fn note(&mut self, item: Arc<Item>) {
+        self.meter.add(&item);
+        self.consider(&item);
+        self.history.push(item);
+    }
+
+    /// Takes note of what an item means for the turn.
+    fn consider(&mut self, item: &Item) {
         match &item.body {
             ItemBody::UserMessage { .. } => {
                 self.answer = None;
@@ -65,9 +86,8 @@ impl TurnState {
                 self.pending_calls.push(call.clone());
             }
             ItemBody::ToolResult(result) => self.note_result(result),
-            ItemBody::Reasoning { .. } | ItemBody::Compaction { .. } | ItemBody::Notice { .. } => {}
+            ItemBody::Reasoning { .. } | ItemBody::Compaction(_) | ItemBody::Notice { .. } => {}
         }
-        self.history.push(item);
     }
 
     fn note_result(&mut self, result: &ToolResult) {
@@ -101,7 +121,7 @@ impl TurnState {
         }
     }
 
-    /// Takes note of what a stored event of this turn says beyond its items.
+    /// Takes note of what a stored event of this turn says. Its items are in the history already.
     pub(crate) fn replay(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => {
@@ -115,7 +135,7 @@ impl TurnState {
                 {
                     self.note_denial(call_id.clone(), name.clone(), text.clone());
                 }
-                self.note(Arc::new(item.clone()));
+                self.consider(item);
             }
             EventKind::UsageUpdated { step, turn, .. } => {
                 self.steps = *step;
@@ -136,6 +156,7 @@ impl TurnState {
             usage: self.usage,
             denials: self.denials.clone(),
             files: self.files.iter().map(|(path, change)| FileChange::new(path.clone(), *change)).collect(),
+            meter: self.meter.clone(),
         }
     }
 

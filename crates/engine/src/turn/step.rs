@@ -24,7 +24,8 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
     if !state.pending_calls.is_empty() {
         return Step::Dispatch;
     }
-    if state.answer.is_some() {
+    // A turn that only compacts has nothing to ask.
+    if state.answer.is_some() || state.only_compact {
         return Step::End(StopReason::Completed);
     }
     if state.silent {

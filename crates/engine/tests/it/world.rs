@@ -13,7 +13,8 @@ use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
     memory_store::MemoryStore,
-    scripted::{NoWorkspaces, OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock},
+    memory_workspaces::MemoryWorkspaces,
+    scripted::{OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock},
 };
 
 pub(crate) struct World {
@@ -24,6 +25,7 @@ pub(crate) struct World {
     pub(crate) disk: Arc<MemoryDisk>,
     pub(crate) audit: Arc<MemoryAudit>,
     pub(crate) clock: Arc<StoppedClock>,
+    pub(crate) workspaces: Arc<MemoryWorkspaces>,
 }
 
 impl World {
@@ -49,17 +51,18 @@ impl World {
         let tools = ScriptedTools::on(Arc::clone(&disk));
         let clock = Arc::new(StoppedClock::default());
         let audit = Arc::new(MemoryAudit::default());
+        let workspaces = Arc::new(MemoryWorkspaces::default());
         let engine = Engine::new(EngineParts {
             models: Arc::new(OneModel(Arc::clone(&model))),
             toolbox: Arc::clone(&tools) as _,
             store: Arc::clone(&store) as _,
-            workspaces: Arc::new(NoWorkspaces),
+            workspaces: Arc::clone(&workspaces) as _,
             snapshots: Arc::clone(&disk) as _,
             audit: Arc::clone(&audit) as _,
             clock: Arc::clone(&clock) as _,
             config,
         });
-        Self { engine, model, tools, store, disk, audit, clock }
+        Self { engine, model, tools, store, disk, audit, clock, workspaces }
     }
 
     /// Another daemon on the same journal. This one's tasks end with the test.
@@ -80,6 +83,7 @@ impl World {
 pub(crate) fn input(text: &str) -> StartTurn {
     StartTurn {
         text: Some(text.to_owned()),
+        compact: None,
         slot: None,
         max_steps: None,
         on_interrupt: OnInterrupt::Wait,
@@ -156,6 +160,8 @@ fn line(event: &Event) -> String {
                 format!("settings: grants {rules:?}")
             }
             StateChange::Queue { length, .. } => format!("queue: {length}"),
+            StateChange::TokenLevel { level, tokens, window } => format!("{} ({tokens} of {window})", level.as_str()),
+            StateChange::Window { window } => format!("window: {window:?}"),
             StateChange::Reset => "reset".to_owned(),
             StateChange::File(file) => match &file.content {
                 Some(content) => format!("state file {}: {content:?}", file.path),
@@ -208,7 +214,7 @@ fn full(item: &Item) -> String {
             let code = result.error.map(|code| format!(" {}", code.as_str())).unwrap_or_default();
             format!("result of {}{code}: {:?}", result.name, result.text)
         }
-        ItemBody::Compaction { summary } => format!("compaction {summary:?}"),
-        ItemBody::Notice { text } => format!("notice {text:?}"),
+        ItemBody::Compaction(compaction) => format!("compaction {:?}", compaction.summary),
+        ItemBody::Notice { text, .. } => format!("notice {text:?}"),
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRe
             None => SessionChoice::New(NewSession::default()),
         },
         start: StartTurn {
+            compact: None,
             text: Some("Hello".to_owned()),
             slot,
             max_steps: None,

@@ -1,0 +1,65 @@
+//! How full the window is, and what was done to make room, in a line each.
+
+use agentd_core::context::{CompactionReport, TokenLevel};
+
+use super::sanitize::clean_line;
+
+/// What a person is told of a new level; nothing where there is room.
+pub(crate) fn level_line(level: TokenLevel, tokens: u64, window: u64) -> Option<String> {
+    let percent = percent(tokens, window);
+    match level {
+        TokenLevel::Info => None,
+        TokenLevel::Warning => Some(format!("the context window is {percent} % full")),
+        TokenLevel::Critical => {
+            Some(format!("the context window is {percent} % full: the history is compacted before the next call"))
+        }
+    }
+}
+
+/// What a person is told of a compaction.
+pub(crate) fn compaction_line(report: &CompactionReport) -> String {
+    let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
+    let mut line = format!(
+        "the history was compacted: {messages_before} to {messages_after} messages, about {} to {} tokens",
+        short(*tokens_before),
+        short(*tokens_after)
+    );
+    if let Some(problem) = &report.problem {
+        line.push_str(&format!(" ({})", clean_line(problem)));
+    }
+    line
+}
+
+/// A part of a whole, in percent.
+pub(crate) fn percent(part: u64, whole: u64) -> u64 {
+    part.saturating_mul(100).checked_div(whole).unwrap_or(0)
+}
+
+/// A number as people say it: 950, 1.2k, 15k, 1.3M.
+pub(crate) fn short(number: u64) -> String {
+    let in_tenths = |unit: u64, sign: &str| match (number * 10).div_ceil(unit) {
+        tenths if tenths < 100 => format!("{}.{}{sign}", tenths / 10, tenths % 10),
+        tenths => format!("{}{sign}", tenths / 10),
+    };
+    match number {
+        0..1000 => number.to_string(),
+        1000..1_000_000 => in_tenths(1000, "k"),
+        _ => in_tenths(1_000_000, "M"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let check = |number, text: &str| assert_eq!(short(number), text);
+        check(0, "0");
+        check(999, "999");
+        check(1000, "1.0k");
+        check(1234, "1.3k");
+        check(15_200, "15k");
+        check(1_300_000, "1.3M");
+    }
+}

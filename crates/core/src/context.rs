@@ -1,0 +1,240 @@
+//! The context: what a model sees of a session, how full its window is, and what was done to make room.
+
+use serde::{Deserialize, Serialize};
+
+/// Which part of a session's history a model sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// The number of an event: no model sees the items that were completed up to there. 0 where it sees all.
+    pub after: u64,
+    /// The number of the event that completed the [`Compaction`] whose summary stands in front of the rest; 0 where none
+    /// does.
+    pub summary: u64,
+}
+
+/// A prefix of the history, replaced by a summary. Nothing is removed from the journal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    /// What stands in for the prefix.
+    pub summary: String,
+    /// The number of the last event that it replaces.
+    #[serde(default)]
+    pub through: u64,
+    /// The window as it was before, so that this can be undone.
+    #[serde(default)]
+    pub before: Window,
+    /// What was done, for people.
+    #[serde(default)]
+    pub report: CompactionReport,
+}
+
+/// What a compaction kept and dropped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionReport {
+    /// Why it was done.
+    pub cause: CompactionCause,
+    /// How the summary was written.
+    pub strategy: CompactionStrategy,
+    /// The messages that the model saw before.
+    pub messages_before: u32,
+    /// The messages that it sees now, the summary included.
+    pub messages_after: u32,
+    /// About how many tokens the history took before.
+    pub tokens_before: u64,
+    /// About how many it takes now.
+    pub tokens_after: u64,
+    /// What a person said that is kept word for word, because it reads like a rule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pinned: Vec<String>,
+    /// Where tools find what was replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The model that wrote the summary; none where it was put together without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What went wrong, where the summary is less than was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Why a history was compacted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompactionCause {
+    /// The window was about to be full.
+    #[default]
+    Critical,
+    /// The server said that the request did not fit.
+    Overflow,
+    /// There were more messages than the history may have.
+    Limit,
+    /// The model asked for it.
+    Model,
+    /// A person asked for it.
+    Person,
+}
+
+/// How a summary is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompactionStrategy {
+    /// In detail, or short where the window is too small for that.
+    #[default]
+    Auto,
+    /// In detail: seven parts, with paths, commands and results.
+    Compact,
+    /// Short: only what is needed to go on.
+    Summarize,
+    /// Without a model: what is known for certain.
+    Truncate,
+}
+
+/// How full a window is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenLevel {
+    /// Below three quarters.
+    #[default]
+    Info,
+    /// From three quarters on.
+    Warning,
+    /// From 95 percent on: the history is compacted before the next call.
+    Critical,
+}
+
+impl TokenLevel {
+    /// The level of so many tokens in a window of that size.
+    #[must_use]
+    pub fn of(tokens: u64, window: u64) -> Self {
+        let percent = u128::from(tokens) * 100;
+        let window = u128::from(window.max(1));
+        if percent >= 95 * window {
+            Self::Critical
+        } else if percent >= 75 * window {
+            Self::Warning
+        } else {
+            Self::Info
+        }
+    }
+
+    /// Its name in events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// How much of a request was a repetition of the one before it, which a server with a cache does not compute again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptReport {
+    /// The size of the request's instructions, tools and messages, in bytes.
+    pub bytes: u64,
+    /// How many of them, from the first on, are those of the previous request.
+    pub repeated_bytes: u64,
+    /// The size of the previous request, in bytes; 0 where none is known.
+    pub previous_bytes: u64,
+    /// About how many tokens the request has.
+    pub tokens: u64,
+    /// About how many tokens of it are repeated.
+    pub repeated_tokens: u64,
+    /// The first segment that is not as it was, though it was not at the end: from there on all was computed again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken_by: Option<String>,
+}
+
+/// What fills a window, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextView {
+    /// The model that would be asked next.
+    pub model: String,
+    /// The tokens that request and answer may have together.
+    pub window: u64,
+    /// About how many tokens the next request has, before its input.
+    pub tokens: u64,
+    /// The level that follows.
+    pub level: TokenLevel,
+    /// What the next request is made of, in its order.
+    pub segments: Vec<Segment>,
+    /// The messages of the history.
+    pub messages: u32,
+    /// The messages that it may have.
+    pub max_messages: u32,
+    /// What would be cut next, and when, in a sentence each.
+    pub next_cuts: Vec<String>,
+}
+
+/// A part of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// What it is.
+    pub kind: SegmentKind,
+    /// Where it comes from, where that is a file or a tool.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// About how many tokens it has.
+    pub tokens: u64,
+    /// How many messages or tools it is made of.
+    pub count: u32,
+}
+
+/// What a part of a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SegmentKind {
+    /// The system message.
+    Instructions,
+    /// The tools with their schemas.
+    Tools,
+    /// `AGENTS.md` files.
+    Memory,
+    /// The catalogue of skills.
+    Skills,
+    /// The summary of what was compacted.
+    Summary,
+    /// What people and models said, and the calls.
+    History,
+    /// What came of calls.
+    Results,
+    /// What the daemon reminds the model of, at the end.
+    Reminders,
+}
+
+impl SegmentKind {
+    /// Its name in events and tables.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Instructions => "instructions",
+            Self::Tools => "tools",
+            Self::Memory => "memory",
+            Self::Skills => "skills",
+            Self::Summary => "summary",
+            Self::History => "history",
+            Self::Results => "results",
+            Self::Reminders => "reminders",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_begin_at_75_and_95_percent() {
+        let check = |tokens, level| assert_eq!(TokenLevel::of(tokens, 1000), level, "{tokens}");
+        check(0, TokenLevel::Info);
+        check(749, TokenLevel::Info);
+        check(750, TokenLevel::Warning);
+        check(949, TokenLevel::Warning);
+        check(950, TokenLevel::Critical);
+        check(u64::MAX, TokenLevel::Critical);
+        assert_eq!(TokenLevel::of(1, 0), TokenLevel::Critical);
+    }
+}

@@ -1,0 +1,149 @@
+//! Makes room before the window is full: when it is nearly, when the history has too many messages, when the model or a
+//! person asks for it.
+
+use agentd_core::{
+    context::{CompactionCause, CompactionStrategy, TokenLevel},
+    tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Invocation, Link, Next};
+use crate::{
+    compaction::{self, Wanted, plan},
+    prompt::{self, Draft},
+    turn::{Stop, TurnContext, TurnState},
+};
+
+/// The tool by which a model asks for it. It is offered from the turn on that begins with three quarters of the window
+/// taken: tools do not change within a turn, or the server would have to compute all of the request anew.
+pub(crate) const TOOL: &str = "compact_context";
+
+pub(crate) struct Compaction;
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Arguments {
+    strategy: CompactionStrategy,
+}
+
+/// What a model is told of the tool.
+pub(crate) fn spec() -> ToolSpec {
+    ToolSpec {
+        name: TOOL.to_owned(),
+        description: "Replaces the older part of this conversation by a summary, to make room. What is replaced stays \
+                      readable in /conversation_history/. Call it between two pieces of work, not in the middle of one."
+            .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {"strategy": {
+                "type": "string",
+                "enum": ["auto", "compact", "summarize"],
+                "description": "compact keeps technical detail, summarize is short, auto decides."
+            }},
+            "additionalProperties": false
+        }),
+        effect: Effect::State,
+    }
+}
+
+impl Link for Compaction {
+    fn name(&self) -> &'static str {
+        "compaction"
+    }
+
+    fn before_step<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), Stop>> {
+        match due(context, state) {
+            Some(wanted) => make_room(context, state, wanted).boxed(),
+            None => std::future::ready(Ok(())).boxed(),
+        }
+    }
+
+    fn after_steps<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), Stop>> {
+        // The answer is there: what is done now keeps nobody waiting, as it would at the start of the next turn.
+        if plan::count(&state.history) > context.max_message_history && !state.only_compact {
+            let wanted = Wanted { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
+            make_room(context, state, wanted).boxed()
+        } else {
+            std::future::ready(Ok(())).boxed()
+        }
+    }
+
+    fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
+        let window = context.model.info().context_window;
+        if state.meter.level() >= TokenLevel::Warning
+            && let Some(tokens) = state.meter.counted()
+        {
+            let percent = tokens.saturating_mul(100) / window.max(1);
+            let mut text =
+                format!("{percent} % of the context window is taken. Be brief; do not read what you do not need.");
+            if context.tools.get(TOOL).is_some() {
+                text.push_str(" Call compact_context when a piece of work is done.");
+            }
+            draft.remind(text);
+        }
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        if call.call.name != TOOL {
+            return next.run(call);
+        }
+        let arguments = if call.call.arguments.trim().is_empty() { "{}" } else { &call.call.arguments };
+        let output = match serde_json::from_str::<Arguments>(arguments) {
+            Ok(Arguments { strategy }) => ToolOutput {
+                compact: Some(strategy),
+                ..ToolOutput::ok("the history is compacted before your next words")
+            },
+            Err(error) => ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was compacted: {error}")),
+        };
+        std::future::ready(Ok(output)).boxed()
+    }
+}
+
+/// Steps after a compaction in which no model is asked for another one.
+const PAUSE: u32 = 3;
+
+/// Whether to make room now. Between two compactions a model has always been asked for something else: a window that is
+/// full again at once cannot be helped so.
+fn due(context: &TurnContext, state: &mut TurnState) -> Option<Wanted> {
+    if !state.pending_calls.is_empty() || state.answer.is_some() {
+        return None;
+    }
+    if let Some(wanted) = state.compact.take() {
+        return Some(wanted);
+    }
+    let auto = |cause| Wanted { cause, strategy: CompactionStrategy::Auto };
+    if state.steps == 0 && plan::count_before_turn(&state.history) > context.max_message_history {
+        return Some(auto(CompactionCause::Limit));
+    }
+    let info = context.model.info();
+    let expected = state.meter.expected(&context.scales, &info.id, || prompt::guess(context, state));
+    let is_full = TokenLevel::of(expected, info.context_window) == TokenLevel::Critical;
+    let steps_since = state.compacted_at.map(|step| state.steps - step);
+    if !is_full || steps_since == Some(0) {
+        return None;
+    }
+    let mut wanted = auto(CompactionCause::Critical);
+    if steps_since.is_some_and(|steps| steps < PAUSE) {
+        wanted.strategy = CompactionStrategy::Truncate;
+    }
+    Some(wanted)
+}
+
+async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<(), Stop> {
+    let said = compaction::run(context, state, wanted).await?;
+    state.compacted_at = Some(state.steps);
+    if state.only_compact {
+        state.answer = Some(said);
+    }
+    Ok(())
+}

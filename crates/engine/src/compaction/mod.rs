@@ -1,0 +1,19 @@
+//! Compaction: a prefix of the history is replaced by a summary, so that the window never runs full. Nothing is removed
+//! from the journal; the model sees less of it.
+//!
+//! - [`plan`]: what is replaced and what stays; a call and its result are never parted.
+//! - `rules`: what a person said that reads like a rule, kept word for word.
+//! - `facts`: what the history says for certain; `summary`: the seven parts, asked of a model and put together.
+//! - `transcript`: the history as Markdown, for the file that keeps it.
+//! - [`run`]: all of it in order: the file first, then the model, then the journal.
+
+mod facts;
+pub(crate) mod plan;
+mod rules;
+mod run;
+#[cfg(test)]
+mod samples;
+mod summary;
+mod transcript;
+
+pub(crate) use self::run::{Wanted, run};

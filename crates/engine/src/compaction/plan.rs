@@ -1,0 +1,201 @@
+//! Which part of the history is replaced, and which stays. Pure.
+
+use std::{collections::HashSet, sync::Arc};
+
+use agentd_core::{
+    context::CompactionCause,
+    ids::CallId,
+    item::{Item, ItemBody},
+};
+
+use crate::prompt::{history, meter};
+
+/// Messages that a history must have before a model is asked to sum it up.
+pub(crate) const MIN_MESSAGES: usize = 15;
+/// Messages that stay as they are, where the window has room for them.
+const RECENT_MESSAGES: usize = 10;
+/// What stays takes this part of the window, in percent.
+const RECENT_PERCENT: u64 = 15;
+/// What the last [`RECENT_MESSAGES`] may take of the window at the most, in percent.
+const RECENT_MAX_PERCENT: u64 = 40;
+
+/// What there is room for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// The tokens of the window.
+    pub(crate) window: u64,
+    /// The messages that a history may have.
+    pub(crate) max_messages: usize,
+}
+
+/// Which items are replaced: those before this index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) split: usize,
+    /// Messages of the history, before.
+    pub(crate) messages: usize,
+    /// Whether there is enough to replace for a model to be asked.
+    pub(crate) worth_a_model: bool,
+}
+
+/// Decides what is replaced. None where nothing can be.
+pub(crate) fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> Option<Plan> {
+    let splits = splits(items);
+    let split = match cause {
+        CompactionCause::Limit => by_messages(items, &splits, room.max_messages / 2),
+        _ => by_tokens(items, &splits, room.window),
+    }?;
+    let messages = count(items);
+    // A summary alone is not summed up again: nothing would be gained, and each time something would be lost.
+    let replaced = &items[..split];
+    let gains = replaced.iter().any(|item| history::counts(item) && !matches!(item.body, ItemBody::Compaction(_)));
+    gains.then_some(Plan { split, messages, worth_a_model: messages >= MIN_MESSAGES })
+}
+
+/// The messages of a history.
+pub(crate) fn count(items: &[Arc<Item>]) -> usize {
+    items.iter().filter(|item| history::counts(item)).count()
+}
+
+/// The messages before the turn that runs.
+pub(crate) fn count_before_turn(items: &[Arc<Item>]) -> usize {
+    let begin = items.iter().rposition(speaks).unwrap_or(0);
+    count(&items[..begin])
+}
+
+/// Where a history may be split: nowhere between a call and its result, or between the parts of one answer.
+fn splits(items: &[Arc<Item>]) -> Vec<usize> {
+    let mut open: HashSet<&CallId> = HashSet::new();
+    let mut splits = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let begins = match &item.body {
+            ItemBody::UserMessage { .. } | ItemBody::Notice { .. } => true,
+            ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::ToolCall(_) => {
+                // An answer begins behind a result or behind what a person said.
+                index > 0
+                    && matches!(
+                        items[index - 1].body,
+                        ItemBody::ToolResult(_) | ItemBody::UserMessage { .. } | ItemBody::Notice { .. }
+                    )
+            }
+            ItemBody::ToolResult(_) | ItemBody::Compaction(_) => false,
+        };
+        if begins && open.is_empty() && index > 0 {
+            splits.push(index);
+        }
+        match &item.body {
+            ItemBody::ToolCall(call) => drop(open.insert(&call.call_id)),
+            ItemBody::ToolResult(result) => drop(open.remove(&result.call_id)),
+            _ => {}
+        }
+    }
+    // All may go where nothing is under way: what the person wants stands in the summary.
+    if open.is_empty() && !items.is_empty() {
+        splits.push(items.len());
+    }
+    splits
+}
+
+/// The earliest split behind which at most so many messages stay, at a place where a person spoke; the turn that runs
+/// stays whole.
+fn by_messages(items: &[Arc<Item>], splits: &[usize], most: usize) -> Option<usize> {
+    let turn = items.iter().rposition(speaks)?;
+    let at_persons = splits.iter().copied().filter(|split| items.get(*split).is_some_and(speaks));
+    let fits = |split: &usize| count(&items[*split..turn.max(*split)]) <= most;
+    at_persons.take_while(|split| *split <= turn).find(fits)
+}
+
+/// The earliest split behind which what stays fits: a part of the window, or the last messages where they are small.
+fn by_tokens(items: &[Arc<Item>], splits: &[usize], window: u64) -> Option<usize> {
+    let part = |percent: u64| window / 100 * percent;
+    let fits = |split: &usize| {
+        let rest = &items[*split..];
+        let tokens: u64 = rest.iter().map(|item| meter::guess(item)).sum();
+        tokens <= part(RECENT_PERCENT) || (count(rest) <= RECENT_MESSAGES && tokens <= part(RECENT_MAX_PERCENT))
+    };
+    if fits(&0) {
+        return None;
+    }
+    // What is behind a later split is less, so the first that fits keeps the most.
+    let first = splits.partition_point(|split| !fits(split));
+    splits.get(first).copied()
+}
+
+/// Whether a person speaks here, at the start of a turn.
+fn speaks(item: &Arc<Item>) -> bool {
+    matches!(item.body, ItemBody::UserMessage { steered: false, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::compaction::samples::{call, result, says, user};
+
+    const ROOM: Room = Room { window: 1000, max_messages: 40 };
+
+    /// Turns of so many calls each, with texts of so many tokens.
+    fn session(turns: &[(u8, usize)]) -> Vec<Arc<Item>> {
+        let mut items = Vec::new();
+        for (turn, (calls, tokens)) in turns.iter().enumerate() {
+            items.push(user(&format!("turn {turn}")));
+            for n in 0..*calls {
+                let id = format!("{turn}_{n}");
+                items.push(call(&id, "grep"));
+                items.push(result(&id, "grep", &"word".repeat(*tokens)));
+            }
+            items.push(says("done"));
+        }
+        items
+    }
+
+    #[test]
+    fn a_short_history_is_left_alone() {
+        let items = session(&[(0, 0); 3]);
+        assert_eq!(plan(&items, CompactionCause::Critical, ROOM), None);
+        assert_eq!(plan(&[], CompactionCause::Critical, ROOM), None);
+    }
+
+    #[test]
+    fn the_recent_part_stays() {
+        let items = session(&[(1, 40); 20]);
+        let plan = plan(&items, CompactionCause::Critical, ROOM).unwrap();
+        let rest = &items[plan.split..];
+        assert!(count(rest) >= 8, "{}", count(rest));
+        assert!(rest.iter().map(|item| meter::guess(item)).sum::<u64>() <= 400);
+        assert!(plan.worth_a_model);
+    }
+
+    #[test]
+    fn the_limit_halves_the_history_where_a_person_spoke() {
+        let items = session(&[(0, 0); 30]);
+        let plan = plan(&items, CompactionCause::Limit, ROOM).unwrap();
+        assert!(speaks(&items[plan.split]));
+        assert!(count_before_turn(&items[plan.split..]) <= 20);
+        assert!(count_before_turn(&items[plan.split..]) >= 18);
+    }
+
+    proptest! {
+        #[test]
+        fn calls_and_results_are_never_parted(
+            turns in proptest::collection::vec((0u8..5, 0usize..200), 1..40),
+            limit in proptest::bool::ANY,
+        ) {
+            let items = session(&turns);
+            let cause = if limit { CompactionCause::Limit } else { CompactionCause::Critical };
+            if let Some(plan) = plan(&items, cause, ROOM) {
+                let mut open = HashSet::new();
+                for item in &items[..plan.split] {
+                    match &item.body {
+                        ItemBody::ToolCall(call) => drop(open.insert(call.call_id.clone())),
+                        ItemBody::ToolResult(result) => drop(open.remove(&result.call_id)),
+                        _ => {}
+                    }
+                }
+                prop_assert!(open.is_empty());
+                prop_assert!(plan.split > 0);
+            }
+        }
+    }
+}

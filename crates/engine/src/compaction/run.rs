@@ -1,0 +1,208 @@
+//! Carries a compaction out.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy},
+    error::{ErrorKind, ModelError},
+    event::EventKind,
+    item::{Item, ItemBody},
+    model::ModelChunk,
+    ports::KeptArea,
+    usage::Usage,
+};
+use futures_util::StreamExt as _;
+
+use super::{facts, plan, plan::Plan, rules, summary, transcript};
+use crate::{
+    prompt::{self, meter},
+    turn::{Stop, TurnContext, TurnState},
+};
+
+/// A compaction that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) cause: CompactionCause,
+    pub(crate) strategy: CompactionStrategy,
+}
+
+/// Compacts the history, if there is something to replace, and says in a sentence what came of it.
+pub(crate) async fn run(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<String, Stop> {
+    let room = room(context, state);
+    let Some(plan) = plan::plan(&state.history, wanted.cause, room) else {
+        return Ok("there is nothing to compact: the history is short, or all of it is needed now".to_owned());
+    };
+    let asked = matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
+    if asked && !plan.worth_a_model {
+        let (messages, least) = (plan.messages, plan::MIN_MESSAGES);
+        return Ok(format!(
+            "there is nothing to compact yet: the history has {messages} messages, and {least} are worth it"
+        ));
+    }
+    let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
+    let compaction = compact(context, state, plan, wanted).await?;
+    let said = sentence(&compaction.report);
+    let through = state.history[plan.split - 1].id;
+    let stored = context.recorder.compact(item, through, compaction).await?;
+    state.history.splice(..plan.split, [stored]);
+    state.meter.start_over();
+    Ok(said)
+}
+
+/// The window, measured by the guess: where a server counts twice as many tokens as are guessed, half as many fit.
+fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
+    let info = context.model.info();
+    let guess = prompt::guess(context, state).max(1);
+    let expected = state.meter.expected(&context.scales, &info.id, || guess).max(1);
+    let window = u128::from(info.context_window) * u128::from(guess) / u128::from(expected);
+    plan::Room { window: u64::try_from(window).unwrap_or(u64::MAX), max_messages: context.max_message_history }
+}
+
+async fn compact(context: &TurnContext, state: &mut TurnState, plan: Plan, wanted: Wanted) -> Result<Compaction, Stop> {
+    let (replaced, kept) = state.history.split_at(plan.split);
+    let (replaced, kept): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), kept.to_vec());
+    let before = last_compaction(&replaced);
+    let rules =
+        rules::rules(before.map(|compaction| compaction.report.pinned.as_slice()).unwrap_or_default(), &replaced);
+    let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
+    let facts = facts::facts(&replaced, &state.todos, goes_on && !state.only_compact);
+    let mut report = CompactionReport {
+        cause: wanted.cause,
+        strategy: strategy(wanted, plan),
+        messages_before: count(plan.messages),
+        messages_after: count(plan::count(&kept) + 1),
+        tokens_before: scaled(context, &state.history),
+        pinned: rules,
+        ..CompactionReport::default()
+    };
+    match keep(context, &replaced).await {
+        Ok(path) => report.path = Some(path),
+        Err(error) => note(&mut report, format!("what was replaced could not be written to a file: {error}")),
+    }
+    let mut written = None;
+    if report.strategy != CompactionStrategy::Truncate {
+        match ask(context, state, &replaced, report.strategy).await? {
+            Ok(text) => {
+                report.model = Some(context.model.info().id.clone());
+                written = Some(text);
+            }
+            Err(error) => {
+                report.strategy = CompactionStrategy::Truncate;
+                note(&mut report, format!("no model summed it up: {error}"));
+            }
+        }
+    }
+    let summary = summary::compose(written.as_deref(), &facts, &report.pinned, report.path.as_deref());
+    let mut compaction = Compaction { summary, report, ..Compaction::default() };
+    let mut after = vec![Arc::new(Item {
+        id: agentd_core::ids::ItemId::generate(),
+        turn_id: context.turn_id,
+        body: ItemBody::Compaction(compaction.clone()),
+    })];
+    after.extend(kept);
+    compaction.report.tokens_after = scaled(context, &after);
+    Ok(compaction)
+}
+
+fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
+    items.iter().find_map(|item| match &item.body {
+        ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => Some(compaction),
+        _ => None,
+    })
+}
+
+/// How the summary is written: without a model where there is little to sum up, where nobody waits for one, and with the
+/// embedded model, which sums up nothing well.
+fn strategy(wanted: Wanted, plan: Plan) -> CompactionStrategy {
+    match wanted.strategy {
+        _ if wanted.cause == CompactionCause::Limit || !plan.worth_a_model => CompactionStrategy::Truncate,
+        CompactionStrategy::Auto => CompactionStrategy::Compact,
+        strategy => strategy,
+    }
+}
+
+/// Writes what is replaced to the file that tools can read.
+async fn keep(context: &TurnContext, replaced: &[Arc<Item>]) -> Result<String, agentd_core::error::WorkspaceError> {
+    let name = format!("{}.md", context.session_id);
+    // An earlier summary is in the file in longer words already.
+    let said: Vec<Arc<Item>> =
+        replaced.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_))).cloned().collect();
+    let text = transcript::whole(&said).into_bytes();
+    context.files.keep(KeptArea::ConversationHistory, name, text).await
+}
+
+/// Asks the turn's model for a summary. The inner error is the model's, and ends nothing.
+async fn ask(
+    context: &TurnContext,
+    state: &mut TurnState,
+    replaced: &[Arc<Item>],
+    strategy: CompactionStrategy,
+) -> Result<Result<String, ModelError>, Stop> {
+    let info = context.model.info();
+    if info.embedded {
+        return Ok(Err(ModelError::new(ErrorKind::Configuration, "the built-in model is too small for that")));
+    }
+    let request =
+        summary::request(context.session_id, &context.compact_prompt, replaced, strategy, info.context_window);
+    let mut chunks = context.model.stream(request);
+    let (mut text, mut usage) = (String::new(), Usage::default());
+    let end = loop {
+        match context.or_cancelled(chunks.next()).await? {
+            Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
+            Some(Ok(ModelChunk::Usage(counted))) => usage = counted,
+            Some(Ok(ModelChunk::End(_))) => break Ok(text),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => break Err(error),
+            None => {
+                break Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a word"));
+            }
+        }
+    };
+    drop(chunks);
+    state.usage += usage;
+    let kind = EventKind::UsageUpdated {
+        step: state.steps,
+        slot: context.slot,
+        model: info.id.clone(),
+        usage,
+        turn: state.usage,
+        prompt: None,
+    };
+    context.recorder.fact(kind).await?;
+    Ok(end.and_then(|text| match text.trim() {
+        "" => Err(ModelError::new(ErrorKind::Protocol, "it had no words for it")),
+        _ => Ok(text),
+    }))
+}
+
+fn note(report: &mut CompactionReport, problem: String) {
+    match &mut report.problem {
+        Some(known) => known.push_str(&format!("; {problem}")),
+        None => report.problem = Some(problem),
+    }
+}
+
+fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
+    context.scales.apply(&context.model.info().id, items.iter().map(|item| meter::guess(item)).sum())
+}
+
+fn count(messages: usize) -> u32 {
+    u32::try_from(messages).unwrap_or(u32::MAX)
+}
+
+/// What came of it, for the model and for people.
+fn sentence(report: &CompactionReport) -> String {
+    let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
+    let percent = tokens_after.saturating_mul(100).checked_div(*tokens_before).unwrap_or(100);
+    let mut text = format!(
+        "the history was compacted from {messages_before} to {messages_after} messages, about {tokens_before} to \
+         {tokens_after} tokens ({percent} %)"
+    );
+    if let Some(path) = &report.path {
+        text.push_str(&format!("; what was replaced is in {path}"));
+    }
+    if let Some(problem) = &report.problem {
+        text.push_str(&format!("; {problem}"));
+    }
+    text
+}

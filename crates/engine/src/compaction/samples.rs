@@ -1,0 +1,52 @@
+//! Items for the tests of this room.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    ids::{CallId, ItemId, TurnId},
+    item::{Item, ItemBody},
+    tool::{ToolCall, ToolErrorCode, ToolResult},
+};
+
+fn item(body: ItemBody) -> Arc<Item> {
+    Arc::new(Item { id: ItemId::generate(), turn_id: TurnId::generate(), body })
+}
+
+pub(super) fn user(text: &str) -> Arc<Item> {
+    item(ItemBody::UserMessage { text: text.to_owned(), steered: false })
+}
+
+pub(super) fn says(text: &str) -> Arc<Item> {
+    item(ItemBody::AgentMessage { text: text.to_owned() })
+}
+
+pub(super) fn call(id: &str, name: &str) -> Arc<Item> {
+    call_with(id, name, "{}")
+}
+
+pub(super) fn call_with(id: &str, name: &str, arguments: &str) -> Arc<Item> {
+    item(ItemBody::ToolCall(ToolCall {
+        call_id: CallId::from(id.to_owned()),
+        name: name.to_owned(),
+        arguments: arguments.to_owned(),
+    }))
+}
+
+pub(super) fn result(id: &str, name: &str, text: &str) -> Arc<Item> {
+    item(ItemBody::ToolResult(outcome(id, name, text)))
+}
+
+pub(super) fn failed(id: &str, name: &str, text: &str) -> Arc<Item> {
+    item(ItemBody::ToolResult(ToolResult { error: Some(ToolErrorCode::Tool), ..outcome(id, name, text) }))
+}
+
+fn outcome(id: &str, name: &str, text: &str) -> ToolResult {
+    ToolResult {
+        call_id: CallId::from(id.to_owned()),
+        name: name.to_owned(),
+        text: text.to_owned(),
+        error: None,
+        files: Vec::new(),
+        duration_ms: 1,
+    }
+}

@@ -1,0 +1,56 @@
+//! A request on its way through the chain: what is stable, and what is only said this once.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    ids::SessionId,
+    model::{Message, ModelRequest},
+};
+
+use super::footprint::Footprint;
+use crate::prompt::toolset::ToolSet;
+
+/// A request on its way through the chain.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    /// The instructions and the history: they stand at the same place in the next request.
+    pub(crate) messages: Vec<Message>,
+    /// What varies: it is said at the very end, and not again in the next request.
+    reminders: Vec<String>,
+    tools: ToolSet,
+    known_paths: Vec<String>,
+}
+
+impl Draft {
+    pub(crate) fn new(messages: Vec<Message>, tools: ToolSet, known_paths: Vec<String>) -> Self {
+        Self { messages, reminders: Vec::new(), tools, known_paths }
+    }
+
+    /// Reminds the model of something, in this request only.
+    pub(crate) fn remind(&mut self, text: impl Into<String>) {
+        self.reminders.push(text.into());
+    }
+
+    /// The request, and what is needed to tell how much the next one repeats of it.
+    pub(crate) fn seal(self, session_id: SessionId) -> (ModelRequest, Footprint) {
+        let Self { mut messages, reminders, tools, known_paths } = self;
+        let mut footprint = Footprint::of(&tools, &messages);
+        if !reminders.is_empty() {
+            let text = format!("<system_reminder>\n{}\n</system_reminder>", reminders.join("\n"));
+            footprint.end_with(&text);
+            add_to_end(&mut messages, text);
+        }
+        (ModelRequest { session_id, messages, tools: Arc::clone(&tools.specs), known_paths }, footprint)
+    }
+}
+
+/// Adds a text at the very end, where it changes nothing that was sent before.
+fn add_to_end(messages: &mut Vec<Message>, text: String) {
+    match messages.last_mut() {
+        Some(Message::User { text: last }) => {
+            last.push_str("\n\n");
+            last.push_str(&text);
+        }
+        _ => messages.push(Message::User { text }),
+    }
+}

@@ -1,0 +1,147 @@
+//! What is remembered of a request, so that it can be told how much the next one repeats of it: a server with a cache
+//! computes only what comes after the first difference.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use agentd_core::{
+    context::{PromptReport, SegmentKind},
+    model::Message,
+};
+
+use super::{history, tokens, toolset::ToolSet};
+
+/// What is remembered of one part of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Print {
+    hash: u64,
+    /// Its size in bytes.
+    pub(crate) bytes: u64,
+    /// About how many tokens it has.
+    pub(crate) tokens: u64,
+}
+
+impl Print {
+    pub(crate) fn of(texts: &[&str], tokens: u64) -> Self {
+        let mut hasher = DefaultHasher::new();
+        texts.hash(&mut hasher);
+        Self { hash: hasher.finish(), bytes: texts.iter().map(|text| text.len() as u64).sum(), tokens }
+    }
+
+    /// This and then that.
+    pub(crate) fn and(self, next: Self) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (self.hash, next.hash).hash(&mut hasher);
+        Self { hash: hasher.finish(), bytes: self.bytes + next.bytes, tokens: self.tokens + next.tokens }
+    }
+}
+
+/// What one message takes of a request.
+pub(crate) fn print(message: &Message) -> Print {
+    let mut texts = Vec::new();
+    match message {
+        Message::System { text } => texts.extend(["system", text]),
+        Message::User { text } => texts.extend(["user", text]),
+        Message::Assistant { text, reasoning, tool_calls } => {
+            texts.extend(["assistant", text]);
+            texts.extend(reasoning.as_deref());
+            for call in tool_calls {
+                texts.extend([call.call_id.as_str(), &call.name, &call.arguments]);
+            }
+        }
+        Message::Tool { call_id, name, text } => texts.extend(["tool", call_id.as_str(), name, text]),
+    }
+    Print::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum())
+}
+
+/// What is remembered of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Footprint {
+    tools: Print,
+    /// The messages without what is said at the end of this request only.
+    messages: Vec<(SegmentKind, Print)>,
+    /// What is said at its end only.
+    end: Print,
+}
+
+impl Footprint {
+    pub(crate) fn of(tools: &ToolSet, messages: &[Message]) -> Self {
+        let messages = messages.iter().map(|message| (history::kind(message), print(message))).collect();
+        Self { tools: tools.print, messages, end: Print::default() }
+    }
+
+    /// Adds what is said at the end of this request only.
+    pub(crate) fn end_with(&mut self, text: &str) {
+        self.end = Print::of(&[text], tokens::estimate(text));
+    }
+
+    /// Its size in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sum(|print| print.bytes)
+    }
+
+    /// About how many tokens it has.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.sum(|print| print.tokens)
+    }
+
+    fn sum(&self, of: impl Fn(&Print) -> u64) -> u64 {
+        of(&self.tools) + of(&self.end) + self.messages.iter().map(|(_, print)| of(print)).sum::<u64>()
+    }
+
+    /// How much of this request repeats the one before it.
+    pub(crate) fn report(&self, before: Option<&Self>) -> PromptReport {
+        let mut report = PromptReport { bytes: self.bytes(), tokens: self.tokens(), ..PromptReport::default() };
+        let Some(before) = before else { return report };
+        report.previous_bytes = before.bytes();
+        if self.tools != before.tools {
+            report.broken_by = Some(SegmentKind::Tools.as_str().to_owned());
+            return report;
+        }
+        let pairs = self.messages.iter().zip(&before.messages);
+        let same = pairs.take_while(|(now, then)| now.1 == then.1).count();
+        let repeated = self.messages[..same].iter().fold(self.tools, |sum, (_, print)| sum.and(*print));
+        (report.repeated_bytes, report.repeated_tokens) = (repeated.bytes, repeated.tokens);
+        report.broken_by = before.messages.get(same).map(|(kind, _)| kind.as_str().to_owned());
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(text: &str) -> Message {
+        Message::User { text: text.to_owned() }
+    }
+
+    fn system(text: &str) -> Message {
+        Message::System { text: text.to_owned() }
+    }
+
+    fn footprint(messages: &[Message]) -> Footprint {
+        Footprint::of(&ToolSet::none(), messages)
+    }
+
+    #[test]
+    fn a_request_that_grows_at_its_end_repeats_all_of_the_one_before() {
+        let mut first = footprint(&[system("be kind"), user("hello")]);
+        first.end_with("<system_reminder>one</system_reminder>");
+        let second = footprint(&[system("be kind"), user("hello"), user("more")]);
+        let report = second.report(Some(&first));
+        assert_eq!(report.broken_by, None);
+        assert_eq!(report.repeated_bytes, ("systembe kind".len() + "userhello".len()) as u64);
+        assert_eq!(report.previous_bytes, report.repeated_bytes + 38);
+        assert_eq!(report.bytes, report.repeated_bytes + 8);
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        let first = footprint(&[system("be kind"), user("hello"), user("more")]);
+        let other = footprint(&[system("be rude"), user("hello"), user("more")]);
+        let report = other.report(Some(&first));
+        assert_eq!((report.broken_by.as_deref(), report.repeated_bytes), (Some("instructions"), 0));
+        let shorter = footprint(&[system("be kind"), user("hello")]);
+        assert_eq!(shorter.report(Some(&first)).broken_by.as_deref(), Some("history"));
+        assert_eq!(shorter.report(None).previous_bytes, 0);
+    }
+}

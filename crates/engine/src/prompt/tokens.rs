@@ -1,0 +1,104 @@
+//! About how many tokens a text has, before a server has counted them.
+//!
+//! Tokenizers differ by a fifth or so, scripts by a factor of four: so the guess looks at the script only, and what it
+//! is wrong by for one model is learned from what that model's server counts ([`Scales`]).
+
+use std::collections::HashMap;
+
+use tokio::sync::watch;
+
+/// About how many tokens the text has: four characters of ASCII make one, two of an alphabet with two bytes a character
+/// (é, я, ש), one of all that is wider (汉, か, 😀).
+pub(crate) fn estimate(text: &str) -> u64 {
+    let mut ascii = 0u64;
+    let mut two = 0u64;
+    let mut wide = 0u64;
+    for byte in text.as_bytes() {
+        ascii += u64::from(*byte < 0x80);
+        two += u64::from((0xC0..0xE0).contains(byte));
+        wide += u64::from(*byte >= 0xE0);
+    }
+    ascii.div_ceil(4) + two.div_ceil(2) + wide
+}
+
+/// How far a ratio may be from the guess before it is taken for a mistake of the server.
+const LIMITS: (f64, f64) = (0.2, 5.0);
+
+/// By what the guess has to be multiplied, model by model.
+#[derive(Debug)]
+pub(crate) struct Scales(watch::Sender<HashMap<String, f64>>);
+
+impl Default for Scales {
+    fn default() -> Self {
+        Self(watch::Sender::new(HashMap::new()))
+    }
+}
+
+impl Scales {
+    /// The tokens that a guess stands for with this model.
+    pub(crate) fn apply(&self, model: &str, guess: u64) -> u64 {
+        let scale = self.0.borrow().get(model).copied().unwrap_or(1.0);
+        scaled(guess, scale)
+    }
+
+    /// Learns from a request of which both the guess and the count are known. Half of what was learned before is kept,
+    /// so that one odd request does not change everything.
+    pub(crate) fn learn(&self, model: &str, guess: u64, counted: u64) {
+        if guess == 0 || counted == 0 {
+            return;
+        }
+        let ratio = ratio(counted, guess).clamp(LIMITS.0, LIMITS.1);
+        self.0.send_modify(|scales| match scales.get_mut(model) {
+            Some(scale) => *scale = f64::midpoint(*scale, ratio),
+            None => drop(scales.insert(model.to_owned(), ratio)),
+        });
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+fn ratio(counted: u64, guess: u64) -> f64 {
+    counted as f64 / guess as f64
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "token counts are far below 2^52, and scales are positive"
+)]
+fn scaled(guess: u64, scale: f64) -> u64 {
+    (guess as f64 * scale).ceil() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_weigh_differently() {
+        let check = |text: &str, tokens| assert_eq!(estimate(text), tokens, "{text}");
+        check("", 0);
+        check("word", 1);
+        check("two words", 3);
+        check("привет", 3);
+        check("你好世界", 4);
+        check("ok 你好", 3);
+        check("😀", 1);
+    }
+
+    #[test]
+    fn a_model_is_learned_by_what_its_server_counts() {
+        let scales = Scales::default();
+        assert_eq!(scales.apply("m", 100), 100);
+        scales.learn("m", 100, 150);
+        assert_eq!(scales.apply("m", 100), 150);
+        assert_eq!(scales.apply("other", 100), 100);
+        scales.learn("m", 100, 100);
+        assert_eq!(scales.apply("m", 100), 125);
+        scales.learn("n", 100, 0);
+        scales.learn("n", 0, 100);
+        assert_eq!(scales.apply("n", 100), 100, "nothing can be learned from nothing");
+        scales.learn("n", 1, 1_000_000);
+        assert_eq!(scales.apply("n", 100), 500, "what is too odd is taken for five times");
+    }
+}

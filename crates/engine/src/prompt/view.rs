@@ -1,0 +1,91 @@
+//! What fills a window, part by part, and what would be cut next: for people.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    context::{ContextView, Segment, SegmentKind, TokenLevel},
+    item::Item,
+    model::{Message, ModelInfo},
+};
+
+use super::{footprint, footprint::Print, history, tokens::Scales, toolset::ToolSet};
+use crate::compaction::plan;
+
+/// Where the next request would come from.
+pub(crate) struct Standing<'a> {
+    pub(crate) model: &'a ModelInfo,
+    pub(crate) instructions: &'a str,
+    pub(crate) tools: &'a ToolSet,
+    pub(crate) history: &'a [Arc<Item>],
+    pub(crate) scales: &'a Scales,
+    pub(crate) max_messages: usize,
+}
+
+/// What fills the window.
+pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
+    let mut parts: Vec<(SegmentKind, Print, u32)> = Vec::new();
+    let mut add = |kind, print, count| match parts.iter_mut().find(|(known, ..)| *known == kind) {
+        Some((_, sum, total)) => {
+            *sum = sum.and(print);
+            *total += count;
+        }
+        None => parts.push((kind, print, count)),
+    };
+    let system = Message::System { text: standing.instructions.to_owned() };
+    add(SegmentKind::Tools, standing.tools.print, count(standing.tools.specs.len()));
+    add(SegmentKind::Instructions, footprint::print(&system), 1);
+    for message in &history::messages(standing.history) {
+        add(history::kind(message), footprint::print(message), 1);
+    }
+    let scale = |tokens| standing.scales.apply(&standing.model.id, tokens);
+    let segments: Vec<Segment> = parts
+        .into_iter()
+        .map(|(kind, print, count)| Segment {
+            kind,
+            source: String::new(),
+            bytes: print.bytes,
+            tokens: scale(print.tokens),
+            count,
+        })
+        .collect();
+    let tokens = segments.iter().map(|segment| segment.tokens).sum();
+    let window = standing.model.context_window;
+    let messages = plan::count(standing.history);
+    ContextView {
+        model: standing.model.id.clone(),
+        window,
+        tokens,
+        level: TokenLevel::of(tokens, window),
+        segments,
+        messages: count(messages),
+        max_messages: count(standing.max_messages),
+        next_cuts: next_cuts(standing, tokens, messages),
+    }
+}
+
+fn next_cuts(standing: &Standing<'_>, tokens: u64, messages: usize) -> Vec<String> {
+    let window = standing.model.context_window;
+    let critical = window / 100 * 95;
+    let left = critical.saturating_sub(tokens);
+    let limit = standing.max_messages;
+    let mut cuts = Vec::new();
+    if messages > limit {
+        cuts.push(format!("At the next turn the oldest turns are set aside, down to {} messages.", limit / 2));
+    } else {
+        let more = limit - messages;
+        cuts.push(format!(
+            "After {more} more messages the oldest turns are set aside, down to {} messages.",
+            limit / 2
+        ));
+    }
+    if left == 0 {
+        cuts.push("Before the next call the older part is replaced by a summary.".to_owned());
+    } else {
+        cuts.push(format!("After about {left} more tokens the older part is replaced by a summary."));
+    }
+    cuts
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

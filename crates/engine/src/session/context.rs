@@ -1,0 +1,91 @@
+//! What a model sees of a session, for people, and compactions taken back.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    context::{Compaction, CompactionReport, ContextView, TokenLevel, Window},
+    error::ErrorKind,
+    event::{EventKind, StateChange},
+    ids::{ItemId, TurnId},
+    item::{Item, ItemBody, ItemStatus},
+};
+use tokio::sync::oneshot;
+
+use super::{
+    actor::{Actor, Fault},
+    load,
+    state::SessionState,
+};
+use crate::{
+    chain::compaction,
+    engine::Shared,
+    error::EngineError,
+    prompt::{self, ToolSet, view::Standing},
+    turn::route::route,
+};
+
+impl Actor {
+    /// What fills the window of the model that would be asked next.
+    pub(super) async fn context(&mut self) -> Result<ContextView, Fault> {
+        let workspace = self.workspace().await?;
+        let config = self.shared.config();
+        let (slot, _) = route(None, self.state.settings.slot);
+        let model = self.shared.parts.models.get(slot);
+        let instructions = prompt::system(&config.system_prompt, &workspace, self.state.created_at);
+        Ok(prompt::view::view(&Standing {
+            model: model.info(),
+            instructions: &instructions,
+            tools: &tools(&self.shared, &self.state),
+            history: &self.state.seen(),
+            scales: &self.shared.scales,
+            max_messages: config.max_message_history,
+        }))
+    }
+
+    /// Takes the last compaction back. Nothing was removed from the journal, so all of it is there.
+    pub(super) async fn undo_compaction(&mut self) -> Result<(Window, CompactionReport), Fault> {
+        if self.open.is_some() {
+            let open = "a compaction cannot be taken back while a turn is open";
+            return Err(EngineError::new(ErrorKind::Conflict, open).with_hint("wait for its end, or cancel it").into());
+        }
+        let Some(compaction) = self.state.compaction().cloned() else {
+            let nothing = "there is no compaction to take back";
+            return Err(EngineError::new(ErrorKind::Conflict, nothing)
+                .with_hint("`agentctl context` shows what the model sees")
+                .into());
+        };
+        let window = compaction.before;
+        let (items, summary) = load::window(&*self.shared.parts.store, self.id, window).await?;
+        self.commit(None, vec![EventKind::StateChanged { change: StateChange::Window { window } }]).await?;
+        self.state.show(items, summary);
+        Ok((window, compaction.report))
+    }
+
+    /// Stores the end of a compaction, with the numbers that only the journal's writer knows.
+    pub(super) async fn compact(
+        &mut self,
+        turn_id: TurnId,
+        id: ItemId,
+        through: ItemId,
+        compaction: Compaction,
+        stored: oneshot::Sender<Arc<Item>>,
+    ) -> Result<(), Fault> {
+        let unknown = || EngineError::new(ErrorKind::Internal, format!("item {through} is not in the history"));
+        let through = self.state.number_of(through).ok_or_else(unknown).map_err(Fault::Fatal)?;
+        let body = ItemBody::Compaction(Compaction { through, before: self.state.window(), ..compaction });
+        let item = Item { id, turn_id, body };
+        let done = EventKind::ItemCompleted { item: item.clone(), status: ItemStatus::Done };
+        self.commit(Some(turn_id), vec![done]).await?;
+        let _ = stored.send(Arc::new(item));
+        Ok(())
+    }
+}
+
+/// The tools of the next turn. That the history can be compacted is told where there is a reason to.
+pub(super) fn tools(shared: &Shared, state: &SessionState) -> ToolSet {
+    if state.meter.level() >= TokenLevel::Warning {
+        shared.tools.with(compaction::spec())
+    } else {
+        shared.tools.clone()
+    }
+}

@@ -1,0 +1,92 @@
+//! Turns that wait behind the one that runs.
+
+use agentd_core::{
+    error::ErrorKind,
+    event::{EventKind, StateChange},
+    ids::{TraceId, TurnId},
+    model::Slot,
+    turn::{QueuedTurn, StartTurn, StopReason, TurnError, TurnResult},
+};
+
+use super::{
+    StartedTurn,
+    actor::{Actor, Fault},
+    turns::{turn_error, user_item, whole},
+};
+use crate::error::EngineError;
+
+impl Actor {
+    pub(super) async fn enqueue(&mut self, start: StartTurn) -> Result<StartedTurn, Fault> {
+        let limit = self.shared.config().queue_limit;
+        if self.queue.len() >= limit {
+            return Err(EngineError::new(ErrorKind::Conflict, format!("{limit} turns wait already"))
+                .with_hint("wait until one has run")
+                .into());
+        }
+        let turn_id = TurnId::generate();
+        let events = self.journal.subscribe(self.journal.head(), None).only(turn_id);
+        let queued = QueuedTurn { turn_id, start };
+        self.queue.push_back(queued.clone());
+        let change = StateChange::Queue { length: self.queue_length(), added: Some(Box::new(queued)) };
+        self.commit(None, vec![EventKind::StateChanged { change }]).await?;
+        Ok(StartedTurn { turn_id, events })
+    }
+
+    /// Tells that a turn has left the queue, which it does with its start: a crash neither loses it nor runs it twice.
+    pub(super) fn left_queue(&self) -> EventKind {
+        EventKind::StateChanged { change: StateChange::Queue { length: self.queue_length(), added: None } }
+    }
+
+    fn queue_length(&self) -> u32 {
+        u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Begins the first of the turns that wait, unless the daemon is stopping.
+    pub(super) async fn begin_next(&mut self) -> Result<(), Fault> {
+        while self.draining.is_none()
+            && let Some(queued) = self.queue.pop_front()
+        {
+            match Box::pin(self.begin(queued.turn_id, queued.start.clone(), true)).await {
+                Ok(_) => return Ok(()),
+                Err(Fault::Fatal(error)) => return Err(Fault::Fatal(error)),
+                Err(Fault::Request(error)) => {
+                    self.stillborn(&queued, StopReason::Failed, Some(turn_error(&error))).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells of a turn that was accepted and never ran: what was acknowledged is not lost without a word.
+    pub(super) async fn stillborn(
+        &mut self,
+        QueuedTurn { turn_id, start }: &QueuedTurn,
+        stop_reason: StopReason,
+        error: Option<TurnError>,
+    ) -> Result<(), Fault> {
+        let (turn_id, trace_id) = (*turn_id, TraceId::generate());
+        let slot = start.slot.or(self.state.settings.slot).unwrap_or(Slot::Base);
+        let model = self.shared.parts.models.get(slot).info().id.clone();
+        let reason = "it waited and never ran".to_owned();
+        let environment = Default::default();
+        let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps: 0, environment }];
+        facts.extend(start.text.clone().into_iter().flat_map(|text| whole(user_item(turn_id, text, false))));
+        facts.push(self.left_queue());
+        facts.push(EventKind::TurnEnded {
+            result: Box::new(TurnResult {
+                turn_id,
+                trace_id,
+                text: String::new(),
+                tool_used: false,
+                stop_reason,
+                error,
+                steps: 0,
+                usage: Default::default(),
+                denials: Vec::new(),
+                files: Vec::new(),
+                duration_ms: 0,
+            }),
+        });
+        self.commit(Some(turn_id), facts).await
+    }
+}

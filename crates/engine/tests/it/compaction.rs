@@ -1,0 +1,293 @@
+//! Room is made before the window is full, nothing that was said is lost, and it can be taken back.
+
+use agentd_core::{
+    context::{CompactionCause, CompactionStrategy, PromptReport, TokenLevel},
+    error::ErrorKind,
+    event::{EventKind, StateChange},
+    item::{Item, ItemBody},
+    model::{Message, ModelChunk, ModelRequest},
+    turn::{StartTurn, StopReason},
+    usage::Usage,
+};
+use agentd_engine::{EngineConfig, SessionHandle};
+use agentd_testkit::scripted::{Play, calls, says};
+use serde_json::json;
+
+use crate::world::{World, go_on, input, run, to_end};
+
+/// Words, and what the server counts for the request.
+fn counted(text: &str, prompt_tokens: u64) -> Play {
+    let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
+    Play::Chunks(vec![ModelChunk::Text(text.to_owned()), ModelChunk::Usage(usage)])
+}
+
+/// What a model that sums up well would write.
+const SUMMARY: &str = "## What the person wants\nA tidy house.\n## Decisions and reasons\nThe broom, for it is there.";
+
+fn texts(request: &ModelRequest) -> String {
+    let text = |message: &Message| match message {
+        Message::System { text } | Message::User { text } | Message::Assistant { text, .. } => text.clone(),
+        Message::Tool { text, .. } => text.clone(),
+    };
+    request.messages.iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+fn compactions(world: &World, session: &SessionHandle) -> Vec<agentd_core::context::Compaction> {
+    let events = world.store.events_of(session.id());
+    let completed = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } => {
+            Some(compaction.clone())
+        }
+        _ => None,
+    });
+    completed.collect()
+}
+
+/// A session of ten turns, the first of which gives a rule, whose last answer fills the window.
+async fn full(world: &World) -> SessionHandle {
+    world.model.then(says("All right."));
+    for turn in 0..8 {
+        world.model.then(says(&format!("Done {turn}.")));
+    }
+    // The window has 8192 tokens.
+    world.model.then(counted("Nearly full.", 7900));
+    let session = world.session().await;
+    run(&session, "Never delete the file notes.txt! What is up?").await;
+    for turn in 0..9 {
+        run(&session, &format!("Piece of work {turn} {}", "and more ".repeat(150))).await;
+    }
+    session
+}
+
+#[tokio::test]
+async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
+    let world = World::new([]);
+    let session = full(&world).await;
+    world.model.then(says(SUMMARY));
+    world.model.then(says("On we go."));
+    assert_eq!(run(&session, "And now?").await.text, "On we go.");
+
+    let done = &compactions(&world, &session)[0];
+    assert_eq!(done.report.cause, CompactionCause::Critical);
+    assert_eq!(done.report.strategy, CompactionStrategy::Compact);
+    assert_eq!(done.report.pinned, ["Never delete the file notes.txt!"]);
+    assert_eq!(done.report.model.as_deref(), Some("scripted"));
+    assert_eq!(done.report.problem, None);
+    let last = world.model.requests().pop().unwrap();
+    let text = texts(&last);
+    assert!(text.contains("Never delete the file notes.txt!"), "{text}");
+    assert!(text.contains("The broom, for it is there."), "{text}");
+    assert!(text.contains("And now?"), "{text}");
+    assert!(!text.contains("Piece of work 0 "), "what was replaced is not sent again: {text}");
+    let kept = world.workspaces.kept(session.id(), done.report.path.as_deref().unwrap()).unwrap();
+    let kept = String::from_utf8(kept).unwrap();
+    assert!(kept.contains("Piece of work 0 ") && kept.contains("Never delete"), "{kept}");
+}
+
+#[tokio::test]
+async fn levels_are_told_when_they_change_and_the_tool_is_offered_from_warning_on() {
+    let world = World::new([counted("a", 100), counted("b", 6500), counted("c", 6600)]);
+    let session = world.session().await;
+    for text in ["one", "two", "three"] {
+        run(&session, text).await;
+    }
+    let events = world.store.events_of(session.id());
+    let levels: Vec<TokenLevel> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(levels, [TokenLevel::Warning]);
+    let offered: Vec<bool> = world
+        .model
+        .requests()
+        .iter()
+        .map(|request| request.tools.iter().any(|tool| tool.name == "compact_context"))
+        .collect();
+    assert_eq!(offered, [false, false, true]);
+    let reminded = texts(&world.model.requests()[2]);
+    assert!(reminded.contains("79 % of the context window is taken"), "{reminded}");
+}
+
+#[tokio::test]
+async fn the_model_may_ask_for_it() {
+    let world = World::new([]);
+    let session = full(&world).await;
+    // At this level the daemon does it by itself, so the level is lowered first.
+    world.model.then(says(SUMMARY));
+    world.model.then(counted("ok", 6500));
+    run(&session, "Go on.").await;
+    for turn in 0..6 {
+        world.model.then(counted(&format!("Again {turn}."), 6500));
+        run(&session, &format!("More! {}", "and more ".repeat(150))).await;
+    }
+    world.model.then(calls(&[("compact_context", json!({"strategy": "summarize"}))]));
+    world.model.then(says("## Next steps\nRest."));
+    world.model.then(says("Now there is room."));
+    assert_eq!(run(&session, "Make room.").await.text, "Now there is room.");
+    let done = compactions(&world, &session).pop().unwrap();
+    assert_eq!((done.report.cause, done.report.strategy), (CompactionCause::Model, CompactionStrategy::Summarize));
+    assert!(
+        done.report.pinned.contains(&"Never delete the file notes.txt!".to_owned()),
+        "rules survive the second time"
+    );
+}
+
+#[tokio::test]
+async fn a_history_with_too_many_messages_loses_its_oldest_turns_and_keeps_their_rules() {
+    let config = EngineConfig { max_message_history: 10, ..EngineConfig::default() };
+    let world = World::with(config, (0..12).map(|n| says(&format!("Answer {n}."))));
+    let session = world.session().await;
+    run(&session, "Always answer briefly.").await;
+    for turn in 0..11 {
+        run(&session, &format!("Question {turn}")).await;
+    }
+    let done = compactions(&world, &session);
+    assert!(!done.is_empty());
+    assert!(done.iter().all(|done| done.report.strategy == CompactionStrategy::Truncate), "no model is paid for it");
+    assert_eq!(world.model.requests().len(), 12);
+    for request in world.model.requests() {
+        assert!(request.messages.len() <= 1 + 1 + 10 + 1, "{}", request.messages.len());
+        assert!(texts(&request).contains("Always answer briefly."));
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_did_not_fit_is_tried_once_more_with_less() {
+    let world = World::new([]);
+    let session = full(&world).await;
+    world.model.then(says(SUMMARY));
+    world.model.then(Play::Fails(Vec::new(), ErrorKind::ContextOverflow));
+    world.model.then(Play::Fails(Vec::new(), ErrorKind::ContextOverflow));
+    let result = run(&session, "And now?").await;
+    assert_eq!(result.stop_reason, StopReason::Failed, "it does not go on for ever");
+    assert_eq!(result.error.unwrap().kind, ErrorKind::ContextOverflow);
+}
+
+#[tokio::test]
+async fn without_a_model_the_facts_stand_and_the_report_says_so() {
+    let world = World::new([]);
+    let session = full(&world).await;
+    world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
+    world.model.then(says("On we go."));
+    assert_eq!(run(&session, "And now?").await.text, "On we go.");
+    let done = &compactions(&world, &session)[0];
+    assert_eq!(done.report.strategy, CompactionStrategy::Truncate);
+    assert!(done.report.problem.as_deref().unwrap().contains("no model summed it up"));
+    assert!(done.summary.contains("Never delete the file notes.txt!"), "{}", done.summary);
+    assert!(done.summary.contains("- Piece of work 0 "), "{}", done.summary);
+}
+
+#[tokio::test]
+async fn a_person_may_ask_for_it_and_take_it_back() {
+    let world = World::new((0..10).map(|n| says(&format!("Answer {n}."))));
+    let session = world.session().await;
+    for turn in 0..10 {
+        run(&session, &format!("Question {turn}")).await;
+    }
+    world.model.then(says(SUMMARY));
+    let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() };
+    let mut started = session.start_turn(start).await.unwrap();
+    let (_, result) = to_end(&mut started.events).await;
+    assert_eq!(result.stop_reason, StopReason::Completed);
+    assert!(result.text.contains("the history was compacted from 20 to"), "{}", result.text);
+
+    world.model.then(says("With the summary."));
+    run(&session, "Next").await;
+    assert!(!texts(world.model.requests().last().unwrap()).contains("Question 0\n"));
+
+    let (window, report) = session.undo_compaction().await.unwrap();
+    assert_eq!((window.after, report.cause), (0, CompactionCause::Person));
+    world.model.then(says("With everything."));
+    run(&session, "And again").await;
+    let text = texts(world.model.requests().last().unwrap());
+    for part in ["Question 0", "Answer 9.", "With the summary.", "And again"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("conversation_summary"), "{text}");
+    let error = session.undo_compaction().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn a_short_history_is_left_alone_and_says_so() {
+    let world = World::new([says("Hello.")]);
+    let session = world.session().await;
+    run(&session, "Hi").await;
+    let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
+    let mut started = session.start_turn(start).await.unwrap();
+    let (_, result) = to_end(&mut started.events).await;
+    assert!(result.text.contains("nothing to compact"), "{}", result.text);
+    assert_eq!(compactions(&world, &session), []);
+    let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..input("and this") };
+    assert_eq!(session.start_turn(start).await.err().unwrap().kind(), ErrorKind::InvalidInput);
+}
+
+#[tokio::test]
+async fn another_daemon_sees_the_same_window() {
+    let world = World::new([]);
+    let session = full(&world).await;
+    world.model.then(says(SUMMARY));
+    world.model.then(says("On we go."));
+    run(&session, "And now?").await;
+    let before = world.model.requests().pop().unwrap();
+
+    let second = world.restarted([says("Here I am.")]);
+    let session = second.engine.session(session.id()).await.unwrap();
+    run(&session, "Are you there?").await;
+    let after = second.model.requests().pop().unwrap();
+    assert_eq!(after.messages[..before.messages.len()], before.messages[..]);
+}
+
+#[tokio::test]
+async fn a_cancelled_compaction_changes_nothing() {
+    let world = World::new([]);
+    let session = full(&world).await;
+    world.model.then(Play::Hangs(vec![ModelChunk::Text("## What".to_owned())]));
+    let mut started = session.start_turn(input("And now?")).await.unwrap();
+    world.model.asked(11).await;
+    session.cancel(None).await.unwrap();
+    let (_, result) = to_end(&mut started.events).await;
+    assert_eq!(result.stop_reason, StopReason::Cancelled);
+    let view = session.show().await.unwrap();
+    assert_eq!((view.session.window.after, view.session.window.summary), (0, 0));
+}
+
+#[tokio::test]
+async fn each_call_tells_how_much_it_repeats_and_what_broke_the_prefix() {
+    let world = World::new([calls(&[("now", json!({}))]), says("Noon."), says("Later.")]);
+    let session = world.session().await;
+    run(&session, "What time is it?").await;
+    run(&session, "And now?").await;
+    let events = world.store.events_of(session.id());
+    let reports: Vec<PromptReport> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::UsageUpdated { prompt, .. } => prompt.clone(),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reports.len(), 3);
+    assert_eq!((reports[0].previous_bytes, reports[0].repeated_bytes), (0, 0));
+    for pair in reports.windows(2) {
+        assert_eq!(pair[1].previous_bytes, pair[0].bytes);
+        assert_eq!(pair[1].repeated_bytes, pair[0].bytes, "all of it is repeated");
+        assert_eq!(pair[1].broken_by, None);
+    }
+}
+
+#[tokio::test]
+async fn what_fills_the_window_is_told_part_by_part() {
+    let world = World::new([calls(&[("now", json!({}))]), says("Noon.")]);
+    let session = world.session().await;
+    run(&session, "What time is it?").await;
+    let view = session.context().await.unwrap();
+    let kinds: Vec<&str> = view.segments.iter().map(|segment| segment.kind.as_str()).collect();
+    assert_eq!(kinds, ["tools", "instructions", "history", "results"]);
+    assert_eq!(view.window, 8192);
+    assert_eq!(view.tokens, view.segments.iter().map(|segment| segment.tokens).sum::<u64>());
+    assert_eq!((view.messages, view.max_messages), (4, 40));
+    assert_eq!(view.next_cuts.len(), 2);
+}

@@ -1,0 +1,181 @@
+//! What a model sees of a session.
+
+use agentd_core::context::{
+    CompactionCause, CompactionReport, CompactionStrategy, ContextView, PromptReport, Segment, SegmentKind, TokenLevel,
+    Window,
+};
+
+use super::{WireError, all, mirrored};
+use crate::v1::{self, context_view};
+
+mirrored!(
+    CompactionCause,
+    v1::CompactionCause,
+    cause_to_wire,
+    cause,
+    optional_cause,
+    "the cause of a compaction",
+    [Critical, Overflow, Limit, Model, Person]
+);
+
+mirrored!(
+    CompactionStrategy,
+    v1::CompactionStrategy,
+    strategy_to_wire,
+    strategy,
+    optional_strategy,
+    "the strategy of a compaction",
+    [Auto, Compact, Summarize, Truncate]
+);
+
+mirrored!(
+    TokenLevel,
+    v1::TokenLevel,
+    level_to_wire,
+    level,
+    optional_level,
+    "how full a window is",
+    [Info, Warning, Critical]
+);
+
+mirrored!(
+    SegmentKind,
+    v1::SegmentKind,
+    segment_kind_to_wire,
+    segment_kind,
+    optional_segment_kind,
+    "the kind of a segment",
+    [Instructions, Tools, Memory, Skills, Summary, History, Results, Reminders]
+);
+
+impl From<&Window> for v1::Window {
+    fn from(window: &Window) -> Self {
+        Self { after: window.after, summary: window.summary }
+    }
+}
+
+impl From<v1::Window> for Window {
+    fn from(window: v1::Window) -> Self {
+        Self { after: window.after, summary: window.summary }
+    }
+}
+
+impl From<&CompactionReport> for v1::CompactionReport {
+    fn from(report: &CompactionReport) -> Self {
+        Self {
+            cause: cause_to_wire(report.cause),
+            strategy: strategy_to_wire(report.strategy),
+            messages_before: report.messages_before,
+            messages_after: report.messages_after,
+            tokens_before: report.tokens_before,
+            tokens_after: report.tokens_after,
+            pinned: report.pinned.clone(),
+            path: report.path.clone(),
+            model: report.model.clone(),
+            problem: report.problem.clone(),
+        }
+    }
+}
+
+impl TryFrom<v1::CompactionReport> for CompactionReport {
+    type Error = WireError;
+
+    fn try_from(report: v1::CompactionReport) -> Result<Self, WireError> {
+        Ok(Self {
+            cause: cause(report.cause)?,
+            strategy: strategy(report.strategy)?,
+            messages_before: report.messages_before,
+            messages_after: report.messages_after,
+            tokens_before: report.tokens_before,
+            tokens_after: report.tokens_after,
+            pinned: report.pinned,
+            path: report.path,
+            model: report.model,
+            problem: report.problem,
+        })
+    }
+}
+
+impl From<&PromptReport> for v1::PromptReport {
+    fn from(report: &PromptReport) -> Self {
+        Self {
+            bytes: report.bytes,
+            repeated_bytes: report.repeated_bytes,
+            previous_bytes: report.previous_bytes,
+            tokens: report.tokens,
+            repeated_tokens: report.repeated_tokens,
+            broken_by: report.broken_by.clone(),
+        }
+    }
+}
+
+impl From<v1::PromptReport> for PromptReport {
+    fn from(report: v1::PromptReport) -> Self {
+        Self {
+            bytes: report.bytes,
+            repeated_bytes: report.repeated_bytes,
+            previous_bytes: report.previous_bytes,
+            tokens: report.tokens,
+            repeated_tokens: report.repeated_tokens,
+            broken_by: report.broken_by,
+        }
+    }
+}
+
+impl From<&ContextView> for v1::ContextView {
+    fn from(view: &ContextView) -> Self {
+        Self {
+            model: view.model.clone(),
+            window: view.window,
+            tokens: view.tokens,
+            level: level_to_wire(view.level),
+            segments: view.segments.iter().map(Into::into).collect(),
+            messages: view.messages,
+            max_messages: view.max_messages,
+            next_cuts: view.next_cuts.clone(),
+        }
+    }
+}
+
+impl TryFrom<v1::ContextView> for ContextView {
+    type Error = WireError;
+
+    fn try_from(view: v1::ContextView) -> Result<Self, WireError> {
+        Ok(Self {
+            model: view.model,
+            window: view.window,
+            tokens: view.tokens,
+            level: level(view.level)?,
+            segments: all(view.segments)?,
+            messages: view.messages,
+            max_messages: view.max_messages,
+            next_cuts: view.next_cuts,
+        })
+    }
+}
+
+impl From<&Segment> for context_view::Segment {
+    fn from(segment: &Segment) -> Self {
+        Self {
+            kind: segment_kind_to_wire(segment.kind),
+            source: segment.source.clone(),
+            bytes: segment.bytes,
+            tokens: segment.tokens,
+            count: segment.count,
+        }
+    }
+}
+
+impl TryFrom<context_view::Segment> for Segment {
+    type Error = WireError;
+
+    fn try_from(segment: context_view::Segment) -> Result<Self, WireError> {
+        Ok(Self {
+            kind: segment_kind(segment.kind)?,
+            source: segment.source,
+            bytes: segment.bytes,
+            tokens: segment.tokens,
+            count: segment.count,
+        })
+    }
+}
