@@ -43,7 +43,9 @@ pub(crate) fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> O
     let splits = splits(items);
     let split = match cause {
         CompactionCause::Limit => by_messages(items, &splits, room.max_messages / 2),
-        _ => by_tokens(items, &splits, room.window),
+        // Whoever asks for it wants it done, however much room there is.
+        CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, room.window, true),
+        CompactionCause::Critical | CompactionCause::Overflow => by_tokens(items, &splits, room.window, false),
     }?;
     let messages = count(items);
     // A summary alone is not summed up again: nothing would be gained, and each time something would be lost.
@@ -105,13 +107,15 @@ fn by_messages(items: &[Arc<Item>], splits: &[usize], most: usize) -> Option<usi
     at_persons.take_while(|split| *split <= turn).find(fits)
 }
 
-/// The earliest split behind which what stays fits: a part of the window, or the last messages where they are small.
-fn by_tokens(items: &[Arc<Item>], splits: &[usize], window: u64) -> Option<usize> {
+/// The earliest split behind which what stays fits: a part of the window, or the last messages where they are small; the
+/// last messages only, where somebody asked for it.
+fn by_tokens(items: &[Arc<Item>], splits: &[usize], window: u64, asked: bool) -> Option<usize> {
     let part = |percent: u64| window / 100 * percent;
     let fits = |split: &usize| {
         let rest = &items[*split..];
         let tokens: u64 = rest.iter().map(|item| meter::guess(item)).sum();
-        tokens <= part(RECENT_PERCENT) || (count(rest) <= RECENT_MESSAGES && tokens <= part(RECENT_MAX_PERCENT))
+        let few = count(rest) <= RECENT_MESSAGES;
+        (tokens <= part(RECENT_PERCENT) && (few || !asked)) || (few && tokens <= part(RECENT_MAX_PERCENT))
     };
     if fits(&0) {
         return None;
