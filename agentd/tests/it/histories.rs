@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use agentd_core::{
     Timestamp,
+    context::Compaction,
     event::{Event, EventKind},
     ids::{CallId, ItemId, SessionId, TraceId, TurnId},
-    item::{Item, ItemBody, ItemStatus},
+    item::{Item, ItemBody, ItemStatus, NoticeTopic},
     model::{Slot, SlotInfo},
     ports::{Model, Models, Store as _},
     session::SessionSettings,
@@ -124,8 +125,8 @@ fn body() -> impl Strategy<Value = ItemBody> {
         1 => words().prop_map(|text| ItemBody::Reasoning { text }),
         3 => call().prop_map(ItemBody::ToolCall),
         3 => result().prop_map(ItemBody::ToolResult),
-        1 => words().prop_map(|summary| ItemBody::Compaction { summary }),
-        1 => words().prop_map(|text| ItemBody::Notice { text }),
+        1 => words().prop_map(|summary| ItemBody::Compaction(Compaction { summary, ..Compaction::default() })),
+        1 => words().prop_map(|text| ItemBody::Notice { text, topic: NoticeTopic::General }),
     ]
 }
 
@@ -190,6 +191,7 @@ async fn goes_on(model: &Arc<dyn Model>, (turns, limit, speaks): (Vec<Vec<ItemBo
         config: EngineConfig { max_message_history: limit, ..EngineConfig::default() },
     });
     let start = StartTurn {
+        compact: None,
         text: speaks.then(|| "go on".to_owned()),
         slot: None,
         max_steps: None,

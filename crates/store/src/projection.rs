@@ -129,9 +129,7 @@ fn is_use(kind: &EventKind) -> bool {
         | EventKind::InterruptRaised { .. }
         | EventKind::InterruptResolved { .. } => true,
         // Files are written, and the level changes, in the middle of a turn.
-        EventKind::StateChanged { change } => {
-            !matches!(change, StateChange::File(_) | StateChange::TokenLevel { .. })
-        }
+        EventKind::StateChanged { change } => !matches!(change, StateChange::File(_) | StateChange::TokenLevel { .. }),
         EventKind::ItemStarted { .. }
         | EventKind::ItemDelta { .. }
         | EventKind::ItemCompleted { .. }
