@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Grants(cmd::grants::GrantsArgs),
     /// List, show, rename, reset and delete sessions
     Sessions(cmd::sessions::SessionsArgs),
+    /// List, read and write files of a session
+    Files(cmd::files::FilesArgs),
     /// Take back what a turn did to files
     Undo(cmd::undo::UndoArgs),
     /// Show who asked for what, what was decided and what came of it

@@ -7,6 +7,7 @@ pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
+pub(crate) mod files;
 pub(crate) mod grants;
 pub(crate) mod interrupts;
 pub(crate) mod models;
@@ -36,6 +37,7 @@ pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Answer(args) => answer::handle(global, args).await,
         Command::Grants(args) => grants::handle(global, args).await,
         Command::Sessions(args) => sessions::handle(global, args).await,
+        Command::Files(args) => files::handle(global, args).await,
         Command::Undo(args) => undo::handle(global, args).await,
         Command::Audit(args) => audit::handle(global, args).await,
         Command::Policy(args) => policy::handle(global, args).await,

@@ -3,6 +3,7 @@
 use agentd_core::item::Item;
 use agentd_engine::SessionHandle;
 use agentd_proto::{
+    MAX_CHUNK_BYTES,
     client::{NumberedItem, SessionView},
     convert::WireError,
     v1::{self, sessions_server::Sessions},
@@ -125,8 +126,28 @@ impl Sessions for Context {
     ) -> Result<Response<v1::UploadResponse>, Status> {
         let upload = super::upload::receive(request.into_inner()).await?;
         let session = self.session_id(&upload.session).await?;
-        let path = self.engine.upload(session, upload.name, upload.content).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::UploadResponse { path }))
+        let path = match upload.path {
+            Some(path) => self.engine.write_file(session, path, upload.content).await,
+            None => self.engine.upload(session, upload.name, upload.content).await,
+        };
+        Ok(Response::new(v1::UploadResponse { path: path.map_err(Refusal::from)? }))
+    }
+
+    async fn list_files(
+        &self,
+        request: Request<v1::ListFilesRequest>,
+    ) -> Result<Response<v1::ListFilesResponse>, Status> {
+        let v1::ListFilesRequest { session, path } = request.into_inner();
+        let session = self.session_id(&session).await?;
+        let listing = self.engine.list_files(session, path).await.map_err(Refusal::from)?;
+        Ok(Response::new((&listing).into()))
+    }
+
+    async fn read_file(&self, request: Request<v1::ReadFileRequest>) -> Result<Response<v1::ReadFileResponse>, Status> {
+        let v1::ReadFileRequest { session, path, offset } = request.into_inner();
+        let session = self.session_id(&session).await?;
+        let piece = self.engine.read_file(session, path, offset, MAX_CHUNK_BYTES).await.map_err(Refusal::from)?;
+        Ok(Response::new(piece.into()))
     }
 }
 

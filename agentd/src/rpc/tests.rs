@@ -395,7 +395,7 @@ async fn uploads_come_whole_or_not_at_all() {
     let endless = client.upload(&id, "zero", tokio::io::repeat(0)).await.unwrap_err();
     assert!(endless.message.contains("64 MiB"), "{endless:?}");
 
-    let header = || Part::Header(v1::UploadHeader { session: id.clone(), name: "b".into() });
+    let header = || Part::Header(v1::UploadHeader { session: id.clone(), name: "b".into(), path: None });
     let data = |size| Part::Data(vec![0; size]);
     let check = async |parts: Vec<Part>, part: &str| {
         let chunks = parts.into_iter().map(|part| v1::UploadChunk { part: Some(part) }).collect::<Vec<_>>();

@@ -17,6 +17,8 @@ pub(super) struct Upload {
     pub(super) session: String,
     /// The file's name.
     pub(super) name: String,
+    /// Where it goes, if not into `uploads/`.
+    pub(super) path: Option<String>,
     /// Its content.
     pub(super) content: Vec<u8>,
 }
@@ -29,7 +31,7 @@ pub(super) async fn receive(
     let Some(Part::Header(header)) = first else {
         return Err(Refusal::invalid("the first chunk of an upload must be its header").into());
     };
-    let mut upload = Upload { session: header.session, name: header.name, content: Vec::new() };
+    let mut upload = Upload { session: header.session, name: header.name, path: header.path, content: Vec::new() };
     while let Some(chunk) = chunks.next().await {
         match chunk?.part {
             Some(Part::Data(data)) => add(&mut upload.content, &data)?,

@@ -10,7 +10,8 @@
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
 //! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
-//! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps.
+//! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
+//!   [`files`]: its files as a person sees them.
 //! - [`undo`]: what a turn did to files, taken back.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
 //!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Audit`], [`ports::Clock`]).
@@ -21,6 +22,7 @@ pub mod context;
 pub mod environment;
 pub mod error;
 pub mod event;
+pub mod files;
 pub mod grant;
 pub mod ids;
 pub mod interrupt;

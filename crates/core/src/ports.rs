@@ -11,6 +11,7 @@ use crate::{
     environment::ClientEnvironment,
     error::{AuditError, ErrorKind, ModelError, StoreError, WorkspaceError},
     event::Event,
+    files::{FileListing, FilePiece, FileWritten, SessionTree},
     grant::{Grant, HeldGrant},
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
@@ -149,6 +150,43 @@ pub trait Workspaces: Send + Sync {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
 
+    /// What a folder holds, by the paths that tools use, or one file.
+    ///
+    /// # Errors
+    /// Of kind `NotFound` or `InvalidInput`, in the words of the tools, where there is none that tools could read.
+    fn list_files(&self, _: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
+        no_files(&path)
+    }
+
+    /// A piece of a file that tools could read, from that byte on, of at most that many bytes.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`].
+    fn read_file(
+        &self,
+        _: SessionTree,
+        path: String,
+        _offset: u64,
+        _most: usize,
+    ) -> BoxFuture<'_, Result<FilePiece, WorkspaceError>> {
+        no_files(&path)
+    }
+
+    /// Writes a whole file that tools could write, making its folders. On the disk it is durable when this returns; a file of
+    /// the session's own state is for the caller to store.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`]; of kind `Storage` where the disk does not take it.
+    fn write_file(
+        &self,
+        _: SessionTree,
+        path: String,
+        _content: Vec<u8>,
+        _now: Timestamp,
+    ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
+        no_files(&path)
+    }
+
     /// Paths of files that tools could open, relative to the workspace, newest first, at most `limit`. What the daemon
     /// keeps for itself is not among them.
     fn paths<'a>(
@@ -156,6 +194,12 @@ pub trait Workspaces: Send + Sync {
         workspace: &'a Workspace,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>>;
+}
+
+/// What workspaces say that have no files to show.
+fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, WorkspaceError>> {
+    let error = WorkspaceError::new(ErrorKind::NotFound, format!("there is no file {path:?} to be shown here"));
+    Box::pin(std::future::ready(Err(error)))
 }
 
 /// A folder of a workspace in which the daemon keeps what tools can read and not change. It goes with the session, stays

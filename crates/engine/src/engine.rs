@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
     error::ErrorKind,
+    files::{FileListing, FilePiece, SessionTree},
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Interrupt},
     item::Item,
@@ -288,6 +289,51 @@ impl Engine {
         let view = self.session(session).await?.show().await?;
         self.shared.parts.workspaces.open(session, view.session.settings.project).await?;
         Ok(self.shared.parts.workspaces.add_upload(session, name, content).await?)
+    }
+
+    /// What a folder of a session's files holds, or one file, by the paths that tools use.
+    ///
+    /// # Errors
+    /// When there is no such session or file.
+    pub async fn list_files(&self, session: SessionId, path: String) -> Result<FileListing, EngineError> {
+        let tree = self.tree(session).await?;
+        Ok(self.shared.parts.workspaces.list_files(tree, path).await?)
+    }
+
+    /// A piece of a file, from that byte on.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`].
+    pub async fn read_file(
+        &self,
+        session: SessionId,
+        path: String,
+        offset: u64,
+        most: usize,
+    ) -> Result<FilePiece, EngineError> {
+        let tree = self.tree(session).await?;
+        Ok(self.shared.parts.workspaces.read_file(tree, path, offset, most).await?)
+    }
+
+    /// Writes a whole file wherever tools may write, and returns its path. It is a person's own act, so nobody is asked.
+    ///
+    /// # Errors
+    /// When there is no such session, or tools may not write there.
+    pub async fn write_file(&self, session: SessionId, path: String, content: Vec<u8>) -> Result<String, EngineError> {
+        let tree = self.tree(session).await?;
+        let now = self.shared.parts.clock.now();
+        let written = self.shared.parts.workspaces.write_file(tree, path, content, now).await?;
+        if let Some(change) = written.state {
+            self.session(session).await?.change_state_file(change).await?;
+        }
+        Ok(written.path)
+    }
+
+    /// The files of a session, with its folders made.
+    async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
+        let tree = self.session(session).await?.tree().await?;
+        self.shared.parts.workspaces.open(session, tree.workspace.project.clone()).await?;
+        Ok(tree)
     }
 
     /// All model slots.

@@ -2,6 +2,7 @@
 
 use agentd_core::{
     error::ErrorKind,
+    files::{FileListing, FilePiece},
     ids::SessionId,
     session::{Mount, SessionSettings, SessionSummary},
     undo::{UndoReport, UndoRequest},
@@ -133,7 +134,48 @@ impl Client {
         name: &str,
         content: impl AsyncRead + Send,
     ) -> Result<String, ClientError> {
-        let header = v1::UploadHeader { session: session.to_owned(), name: name.to_owned() };
+        let header = v1::UploadHeader { session: session.to_owned(), name: name.to_owned(), path: None };
+        self.send_file(header, name, content).await
+    }
+
+    /// Writes a file of a session wherever its tools may write, and returns the path. What is there is replaced.
+    ///
+    /// # Errors
+    /// As of [`Self::upload`]; also when tools may not write there.
+    pub async fn write_file(
+        &self,
+        session: &str,
+        path: &str,
+        content: impl AsyncRead + Send,
+    ) -> Result<String, ClientError> {
+        let header = v1::UploadHeader { session: session.to_owned(), name: String::new(), path: Some(path.to_owned()) };
+        self.send_file(header, path, content).await
+    }
+
+    /// What a folder of a session's files holds, or one file, by the paths that tools use.
+    ///
+    /// # Errors
+    /// When there is no such session or file, or the connection fails.
+    pub async fn list_files(&self, session: &str, path: &str) -> Result<FileListing, ClientError> {
+        let request = v1::ListFilesRequest { session: session.to_owned(), path: path.to_owned() };
+        Ok(self.sessions_client().list_files(request).await?.into_inner().try_into()?)
+    }
+
+    /// A piece of a file, from that byte on.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`].
+    pub async fn read_file(&self, session: &str, path: &str, offset: u64) -> Result<FilePiece, ClientError> {
+        let request = v1::ReadFileRequest { session: session.to_owned(), path: path.to_owned(), offset };
+        Ok(self.sessions_client().read_file(request).await?.into_inner().try_into()?)
+    }
+
+    async fn send_file(
+        &self,
+        header: v1::UploadHeader,
+        name: &str,
+        content: impl AsyncRead + Send,
+    ) -> Result<String, ClientError> {
         let first = v1::UploadChunk { part: Some(Part::Header(header)) };
         let (chunks, queue) = mpsc::channel(UPLOAD_QUEUE);
         let frames = stream::iter([first]).chain(ReceiverStream::new(queue));

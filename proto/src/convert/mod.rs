@@ -8,6 +8,7 @@ mod context;
 mod daemon;
 mod error;
 mod event;
+mod files;
 mod grant;
 mod interrupt;
 mod item;

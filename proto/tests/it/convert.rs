@@ -11,6 +11,7 @@ use agentd_core::{
     context::Window,
     environment::ClientEnvironment,
     event::{Event, EventKind},
+    files::{EntryKind, FileEntry, FileListing, FilePiece},
     interrupt::Answer,
     item::{Item, ItemBody, NoticeTopic},
     model::{ModelInfo, Slot, SlotInfo},
@@ -82,6 +83,21 @@ fn sessions_survive() {
             live_turn,
         });
     }
+}
+
+#[test]
+fn files_of_sessions_survive() {
+    let entry = |kind, modified| FileEntry { path: "/state/报告.md".into(), kind, size: 7, modified };
+    let entries = [EntryKind::File, EntryKind::Folder, EntryKind::Link, EntryKind::Other].map(|kind| entry(kind, None));
+    let later = entry(EntryKind::File, Some("2026-11-21T08:31:05.000000001Z".parse().unwrap()));
+    let listing = FileListing { entries: entries.into_iter().chain([later]).collect(), cut: true };
+    assert_eq!(FileListing::try_from(v1::ListFilesResponse::from(&listing)), Ok(listing));
+    for modified in [None, Some("1969-12-31T23:59:59.5Z".parse().unwrap())] {
+        let piece = FilePiece { content: vec![0, 255], size: 9, modified };
+        assert_eq!(FilePiece::try_from(v1::ReadFileResponse::from(piece.clone())), Ok(piece));
+    }
+    let nameless = v1::FileEntry { kind: 0, ..v1::FileEntry::default() };
+    assert!(FileEntry::try_from(nameless).is_err());
 }
 
 #[test]

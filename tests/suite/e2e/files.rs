@@ -1,9 +1,12 @@
 //! The one tree that tools see: what is remembered in all sessions, and what a session keeps in its own state.
 
-use agentd_testkit::{daemon::until, model_server::Reply};
+use agentd_testkit::{
+    daemon::{Output, until},
+    model_server::Reply,
+};
 use serde_json::{Value, json};
 
-use super::{World, works_through};
+use super::{World, keys, works_through};
 
 impl World {
     /// What the tool tells the model that calls it once, in a turn of a new session, and the client's exit code.
@@ -95,4 +98,103 @@ async fn files_of_the_state_survive_a_kill_and_go_with_a_reset() {
     world.daemon.restart().await;
     let (told, _) = world.tells_with("read_file", read(), &here).await;
     assert!(told.contains("is not there"), "{told}");
+}
+
+impl World {
+    /// A new session, by its id.
+    async fn new_session(&self, options: &[&str]) -> String {
+        self.model.reply(Reply::text("Hello."));
+        let args = ["run", "Hello", "--output", "json"];
+        let result = self.daemon.agentctl(args.iter().chain(options)).await.exits(0).json();
+        result["session_id"].as_str().unwrap().to_owned()
+    }
+
+    async fn files<const N: usize>(&self, args: [&str; N]) -> Output {
+        self.daemon.agentctl(["files"].iter().chain(args.iter())).await
+    }
+}
+
+#[tokio::test]
+async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
+    let mut world = World::start().await;
+    world.daemon.write("project/src/main.rs", "fn main() {}\n");
+    let project = format!("{}:ro", world.daemon.path().join("project").display());
+    let id = world.new_session(&["-C", &project]).await;
+
+    let listed = world.files(["ls", &id, "--json"]).await.exits(0).json();
+    assert_eq!(keys(&listed), ["cut", "entries"]);
+    let paths: Vec<&str> = listed["entries"].as_array().unwrap().iter().map(|e| e["path"].as_str().unwrap()).collect();
+    let all = ["/memories", "/project", "/state", "conversation_history", "large_tool_results", "outputs", "skills"];
+    assert_eq!(paths, [&all[..], &["temp", "uploads"]].concat());
+
+    // Bytes go in and come out as they are, by every route that tools may write to; nobody is asked.
+    let bytes: Vec<u8> = (0..2_500_000_u32).map(|number| (number % 251) as u8).collect();
+    let put =
+        world.daemon.agentctl_with(["files", "put", &id, "/outputs/deep/data.bin", "--json"], bytes.clone()).await;
+    assert_eq!(put.exits(0).json(), json!({"path": "outputs/deep/data.bin"}));
+    let copy = world.daemon.path().join("copy.bin");
+    let got = world.files(["get", &id, "outputs/deep/data.bin", "-o", copy.to_str().unwrap(), "--json"]).await;
+    assert_eq!(got.exits(0).json()["size"], 2_500_000);
+    assert!(std::fs::read(&copy).unwrap() == bytes, "byte for byte");
+    let file = world.daemon.write("plan.md", "dig\n").display().to_string();
+    for path in ["/state/plan.md", "/memories/plan.md", "uploads/plan.md", "temp/plan.md"] {
+        world.files(["put", &id, path, &file]).await.exits(0);
+        assert_eq!(world.files(["get", &id, path]).await.exits(0).stdout, "dig\n", "{path}");
+    }
+    let listed = world.files(["ls", &id, "/state"]).await.exits(0).stdout;
+    assert!(listed.contains("/state/plan.md") && listed.contains('4'), "{listed}");
+    assert_eq!(world.files(["get", &id, "/project/src/main.rs"]).await.exits(0).stdout, "fn main() {}\n");
+    let one = world.files(["ls", &id, "/project/src/main.rs", "--json"]).await.exits(0).json();
+    assert_eq!((&one["entries"][0]["kind"], &one["entries"][0]["size"]), (&json!("file"), &json!(13)));
+
+    // The model finds what was put there, also after a crash.
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let here = ["--session", id.as_str(), "--on-interrupt", "fail"];
+    assert_eq!(world.tells_with("read_file", json!({"path": "/state/plan.md"}), &here).await.0, "dig\n");
+
+    for (args, words) in [
+        (["put", id.as_str(), "conversation_history/h.md", &file], &["cannot be written", "hint:"][..]),
+        (["put", &id, "large_tool_results/x", &file], &["cannot be written"]),
+        (["put", &id, "skills/x", &file], &["cannot be written"]),
+        (["put", &id, "/project/x", &file], &["read-only"]),
+        (["put", &id, "/state/a/../b", &file], &["`..`"]),
+        (["put", &id, "/etc/passwd", &file], &["absolute path"]),
+        (["put", &id, "outputs/x", "/not/there"], &["could not read", "hint:"]),
+    ] {
+        world.files(args).await.exits(2).says(words);
+    }
+    world.files(["get", &id, "outputs/none"]).await.exits(2).says(&["is not there", "hint:"]);
+    world.files(["get", &id, "outputs"]).await.exits(2).says(&["is a folder"]);
+    world.files(["ls", "ffffffff"]).await.exits(2).says(&["there is no session"]);
+    assert!(!world.daemon.path().join("project/x").exists());
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn what_the_daemon_keeps_is_read_by_commands_and_changed_by_none() {
+    let world = World::start().await;
+    let id = world.new_session(&[]).await;
+    world.files(["ls", &id]).await.exits(0);
+    let kept = world.daemon.data().join("workspace").join(&id).join("large_tool_results/call.txt");
+    std::fs::write(&kept, "a long result\n").unwrap();
+    let here = ["--session", id.as_str(), "--on-interrupt", "approve"];
+    let sh = async |command: &str| world.tells_with("run_bash_command", json!({ "command": command }), &here).await.0;
+    let read = sh("cat large_tool_results/call.txt").await;
+    assert!(read.starts_with("exit code 0") && read.contains("a long result"), "{read}");
+    for command in [
+        "echo x >> large_tool_results/call.txt",
+        "rm large_tool_results/call.txt",
+        "mv large_tool_results elsewhere",
+        "ln large_tool_results/call.txt outputs/call.txt && echo x >> outputs/call.txt",
+        "echo x > conversation_history/new.md",
+    ] {
+        let told = sh(command).await;
+        assert!(told.starts_with("exit code ") && !told.starts_with("exit code 0"), "{command}: {told}");
+    }
+    let write = json!({"path": "large_tool_results/call.txt", "content": "x"});
+    assert!(world.tells_with("write_file", write, &here).await.0.contains("cannot be written"));
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "a long result\n");
+    world.daemon.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
+    assert!(!kept.exists(), "it goes with its session");
 }

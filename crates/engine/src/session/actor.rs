@@ -10,13 +10,14 @@ use agentd_core::{
     environment::ClientEnvironment,
     error::ErrorKind,
     event::{EventKind, StateChange},
+    files::SessionTree,
     grant::Grant,
     ids::{SessionId, TraceId, TurnId},
     item::Item,
     model::Slot,
     ports::Workspace,
     session::SessionSettings,
-    state_files::StateFiles,
+    state_files::{StateFileChange, StateFiles},
     turn::{OnInterrupt, QueuedTurn, StopReason},
 };
 use tokio::{
@@ -262,6 +263,8 @@ impl Actor {
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
             Command::Context { reply } => reply_to(reply, self.context().await)?,
             Command::UndoCompaction { reply } => reply_to(reply, self.undo_compaction().await)?,
+            Command::Tree { reply } => reply_to(reply, self.tree().await)?,
+            Command::StateFile { change, reply } => reply_to(reply, self.change_state_file(change).await)?,
             Command::Undo { request, reply } => reply_to(reply, self.undo(request).await)?,
             Command::Recovered { reply } => reply_to(reply, Ok(self.recovered.clone()))?,
             Command::Drain { deadline, reply } => {
@@ -332,6 +335,16 @@ impl Actor {
         self.shared.parts.workspaces.clear_temp(self.id).await.map_err(EngineError::from)?;
         self.change(StateChange::Reset).await?;
         self.change(StateChange::Todos { todos: Vec::new() }).await
+    }
+
+    async fn tree(&mut self) -> Result<SessionTree, Fault> {
+        Ok(SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) })
+    }
+
+    async fn change_state_file(&mut self, change: StateFileChange) -> Result<(), Fault> {
+        // The files may have changed since it was tried.
+        self.state.files.check(&change).map_err(EngineError::from)?;
+        self.change(StateChange::File(change)).await
     }
 
     async fn show(&mut self) -> Result<SessionView, Fault> {

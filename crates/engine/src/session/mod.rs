@@ -26,10 +26,12 @@ use std::{
 
 use agentd_core::{
     context::{CompactionReport, ContextView, Window},
+    files::SessionTree,
     grant::Grant,
     ids::{InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     session::{SessionSettings, StoredSession},
+    state_files::StateFileChange,
     turn::StartTurn,
     undo::{UndoReport, UndoRequest},
 };
@@ -59,6 +61,8 @@ enum Command {
     Reset { reply: Reply<()> },
     Context { reply: Reply<ContextView> },
     UndoCompaction { reply: Reply<(Window, CompactionReport)> },
+    Tree { reply: Reply<SessionTree> },
+    StateFile { change: StateFileChange, reply: Reply<()> },
     Undo { request: UndoRequest, reply: Reply<UndoReport> },
     Recovered { reply: Reply<Option<RecoveredTurn>> },
     Drain { deadline: Duration, reply: Reply<()> },
@@ -135,6 +139,22 @@ impl SessionHandle {
     /// When there is no such interrupt, it was answered before, or the answer does not fit.
     pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
         self.ask(|reply| Command::Answer { id, answer, client, reply }).await
+    }
+
+    /// All files of the session, where they are now.
+    ///
+    /// # Errors
+    /// When the session cannot be loaded, or its project is gone.
+    pub async fn tree(&self) -> Result<SessionTree, EngineError> {
+        self.ask(|reply| Command::Tree { reply }).await
+    }
+
+    /// Stores a change of the files in the session's own state; a turn that runs sees it with its next call.
+    ///
+    /// # Errors
+    /// When it may not be made, or the journal cannot be written.
+    pub async fn change_state_file(&self, change: StateFileChange) -> Result<(), EngineError> {
+        self.ask(|reply| Command::StateFile { change, reply }).await
     }
 
     /// A reader of all events with numbers above `after`, those to come included.

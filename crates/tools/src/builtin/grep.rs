@@ -18,7 +18,7 @@ use crate::{
     job::Job,
     text,
     workspace::{
-        backend::Backend as _,
+        backend::{Backend as _, Content},
         path::ToolPath,
         walk::{Kind, Left, Walk},
     },
@@ -156,7 +156,7 @@ impl Search<'_> {
 
 /// A file that ends when the turn is cancelled or time is up.
 struct Stoppable<'a> {
-    content: Box<dyn Read + Send>,
+    content: Box<dyn Content>,
     job: &'a Job,
 }
 

@@ -12,6 +12,7 @@ use std::{
 use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
+    files::{FileListing, FilePiece, FileWritten, SessionTree},
     ids::SessionId,
     ports::{KeptArea, Workspace, Workspaces},
     session::Mount,
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     AREAS,
     backend::Files,
-    jail, kept,
+    browse, jail, kept,
     path::{Place, ToolPath},
     remove, target,
     walk::{Kind, Left, Walk},
@@ -176,6 +177,30 @@ impl Workspaces for WorkspaceFolders {
                 .map(|()| format!("{}/{name}", area.folder()))
                 .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
         })
+    }
+
+    fn list_files(&self, tree: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
+        self.work("list files", move |_| browse::list(&tree, &path))
+    }
+
+    fn read_file(
+        &self,
+        tree: SessionTree,
+        path: String,
+        offset: u64,
+        most: usize,
+    ) -> BoxFuture<'_, Result<FilePiece, WorkspaceError>> {
+        self.work("read a file", move |_| browse::read(&tree, &path, offset, most))
+    }
+
+    fn write_file(
+        &self,
+        tree: SessionTree,
+        path: String,
+        content: Vec<u8>,
+        now: Timestamp,
+    ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
+        self.work("write a file", move |_| browse::write(&tree, &path, &content, now))
     }
 
     fn paths<'a>(

@@ -79,8 +79,8 @@ impl Jail {
         })
     }
 
-    /// Opens a regular file for reading, and tells its size in bytes.
-    pub(super) fn open_regular(&self, path: &ToolPath) -> Result<(fs::File, u64), Failure> {
+    /// Opens a regular file for reading.
+    pub(super) fn open_regular(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
         let (file, metadata) = self.open(path)?;
         if metadata.is_dir() {
             return Err(Failure::path(format!("{path} is a folder; list_workspace_files shows what it holds")));
@@ -88,7 +88,7 @@ impl Jail {
         if metadata.nlink() > 1 && path.place() != Place::Project {
             return Err(hard_link(path));
         }
-        Ok((file, metadata.len()))
+        Ok((file, metadata))
     }
 
     /// A file that tells how to go on and may well not be there, such as an ignore file; it may be a link in the tree.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod bench;
+mod browsing;
 mod commands;
 mod encodings;
 #[cfg(target_os = "linux")]

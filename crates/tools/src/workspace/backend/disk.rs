@@ -1,10 +1,8 @@
 //! Real folders, through the jail.
 
-use std::io::Read;
-
 use cap_std::fs::DirEntry;
 
-use super::{Backend, Entries, Entry, Kind, Listed, OpenFile};
+use super::{Backend, Content, Entries, Entry, Kind, Listed, OpenFile};
 use crate::{
     failure::Failure,
     workspace::{
@@ -20,8 +18,8 @@ impl Backend for Jail {
     }
 
     fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
-        let (file, size) = self.open_regular(path)?;
-        Ok(OpenFile { content: Box::new(file), size })
+        let (file, metadata) = self.open_regular(path)?;
+        Ok(OpenFile { content: Box::new(file), size: metadata.len(), modified: metadata.modified().ok() })
     }
 
     fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {
@@ -34,7 +32,7 @@ impl Backend for Jail {
         target::on_disk(self, path, max_content)
     }
 
-    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Read + Send>> {
+    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Content>> {
         let file = self.open_linked(path)?;
         Some(Box::new(file))
     }

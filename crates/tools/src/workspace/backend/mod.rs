@@ -13,7 +13,12 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt::Debug, io::Read, sync::Arc, time::SystemTime};
+use std::{
+    fmt::Debug,
+    io::{Read, Seek},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use agentd_core::{
     Timestamp,
@@ -57,16 +62,23 @@ pub(crate) trait Backend: Send + Sync + Debug {
     fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure>;
 
     /// A file that tells how to go on and may well not be there, such as an ignore file.
-    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Read + Send>> {
+    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Content>> {
         self.open_file(path).ok().map(|opened| opened.content)
     }
 }
 
+/// The bytes of an open file.
+pub(crate) trait Content: Read + Seek + Send {}
+
+impl<T: Read + Seek + Send> Content for T {}
+
 /// A file, open for reading.
 pub(crate) struct OpenFile {
-    pub(crate) content: Box<dyn Read + Send>,
+    pub(crate) content: Box<dyn Content>,
     /// In bytes.
     pub(crate) size: u64,
+    /// When it was last changed.
+    pub(crate) modified: Option<SystemTime>,
 }
 
 /// The entries of a folder.
@@ -172,7 +184,7 @@ impl Backend for Files {
         self.backend(path).target(path, max_content)
     }
 
-    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Read + Send>> {
+    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Content>> {
         self.backend(path).open_if_there(path)
     }
 }

@@ -77,9 +77,9 @@ fn missing(path: &ToolPath, files: &StateFiles) -> Failure {
 
 /// What a file of that content is to its readers.
 #[derive(Debug)]
-struct Content(Arc<StateFile>);
+struct Shared(Arc<StateFile>);
 
-impl AsRef<[u8]> for Content {
+impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
         self.0.content.as_bytes()
     }
@@ -96,7 +96,8 @@ impl Backend for StateBackend {
     fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
         let file = self.file(path)?;
         let size = file.content.len() as u64;
-        Ok(OpenFile { content: Box::new(Cursor::new(Content(file))), size })
+        let modified = Some(SystemTime::from(file.changed));
+        Ok(OpenFile { content: Box::new(Cursor::new(Shared(file))), size, modified })
     }
 
     fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {

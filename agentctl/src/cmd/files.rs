@@ -1,0 +1,226 @@
+//! `agentctl files`: lists, reads and writes files of a session, by the paths that its tools use.
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{
+    error::ErrorKind,
+    files::{EntryKind, FileEntry, FilePiece},
+};
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
+use serde_json::json;
+
+use crate::{
+    args::Global,
+    complete,
+    daemon::{self, Daemon},
+    exit::Exit,
+    failure::Failure,
+    render::sanitize,
+    report::{self, Table},
+};
+
+/// The arguments of `files`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl files ls 0193a5b2                            the folders of a session
+  agentctl files ls 0193a5b2 /memories --json
+  agentctl files get 0193a5b2 outputs/report.md         to standard output
+  agentctl files get 0193a5b2 outputs/plot.png -o plot.png
+  agentctl files put 0193a5b2 /state/plan.md < plan.md
+  agentctl files put 0193a5b2 uploads/data.csv data.csv
+
+Paths are those that the session's tools use: uploads/, outputs/, temp/, skills/, large_tool_results/,
+conversation_history/, /project, /memories and /state. What tools cannot write, `put` cannot either.")]
+pub(crate) struct FilesArgs {
+    #[command(subcommand)]
+    command: FilesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum FilesCommand {
+    /// List what a folder holds
+    Ls {
+        #[command(flatten)]
+        session: Which,
+        /// The folder [default: all folders of the session]
+        #[arg(value_name = "PATH", default_value = ".")]
+        path: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a file, or copy it out of the session
+    Get {
+        #[command(flatten)]
+        session: Which,
+        /// The file
+        #[arg(value_name = "PATH")]
+        path: String,
+        /// Write it here instead of printing it
+        #[arg(long, short, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        output: Option<PathBuf>,
+        /// Print JSON about what was written
+        #[arg(long, requires = "output")]
+        json: bool,
+    },
+    /// Write a file of the session, replacing what is there
+    Put {
+        #[command(flatten)]
+        session: Which,
+        /// The file in the session
+        #[arg(value_name = "PATH")]
+        path: String,
+        /// What to put there [default: standard input]
+        #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        file: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// The session; the start of its id is enough
+    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
+    session: String,
+}
+
+/// Does what was asked.
+pub(crate) async fn handle(global: &Global, args: FilesArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    match args.command {
+        FilesCommand::Ls { session, path, json } => list(&daemon, &session.session, &path, json).await,
+        FilesCommand::Get { session, path, output: None, .. } => print(&daemon, &session.session, &path).await,
+        FilesCommand::Get { session, path, output: Some(output), json } => {
+            copy(&daemon, &session.session, &path, &output, json).await
+        }
+        FilesCommand::Put { session, path, file, json } => {
+            put(&daemon, &session.session, &path, file.as_deref(), json).await
+        }
+    }
+}
+
+async fn list(daemon: &Daemon, session: &str, path: &str, json: bool) -> anyhow::Result<Exit> {
+    let listing = daemon.client.list_files(session, path).await?;
+    if json {
+        report::json(&json!({ "entries": listing.entries, "cut": listing.cut }))?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(["PATH", "SIZE", "CHANGED"]);
+    for FileEntry { path, kind, size, modified } in &listing.entries {
+        let (mark, size) = match kind {
+            EntryKind::File => ("", size.to_string()),
+            EntryKind::Folder => ("/", String::new()),
+            EntryKind::Link => (" (link)", String::new()),
+            EntryKind::Other => (" (no regular file)", String::new()),
+        };
+        let changed = modified.map(|at| at.strftime("%Y-%m-%d %H:%M UTC").to_string()).unwrap_or_default();
+        table.row([format!("{path}{mark}"), size, changed]);
+    }
+    table.print("nothing is there")?;
+    if listing.cut {
+        crate::note("some entries are left out: there are too many, or their names cannot be shown");
+    }
+    Ok(Exit::Done)
+}
+
+/// Hands the pieces of a file on, one after the other. A file that changes meanwhile is none that anybody wrote.
+async fn each_piece(
+    daemon: &Daemon,
+    session: &str,
+    path: &str,
+    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+) -> anyhow::Result<u64> {
+    let mut first: Option<FilePiece> = None;
+    let mut offset = 0;
+    loop {
+        let piece = daemon.client.read_file(session, path, offset).await?;
+        if first.as_ref().is_some_and(|first| (first.size, first.modified) != (piece.size, piece.modified)) {
+            return Err(Failure::new(ErrorKind::Conflict, format!("{path} was changed while it was being read"))
+                .hint("get it again")
+                .into());
+        }
+        if piece.content.is_empty() {
+            return Ok(offset);
+        }
+        take(&piece.content)?;
+        offset += piece.content.len() as u64;
+        if offset >= piece.size {
+            return Ok(offset);
+        }
+        first.get_or_insert(FilePiece { content: Vec::new(), ..piece });
+    }
+}
+
+async fn print(daemon: &Daemon, session: &str, path: &str) -> anyhow::Result<Exit> {
+    if !io::stdout().is_terminal() {
+        each_piece(daemon, session, path, |piece| io::stdout().write_all(piece)).await?;
+        io::stdout().flush()?;
+        return Ok(Exit::Done);
+    }
+    let mut content = Vec::new();
+    each_piece(daemon, session, path, |piece| {
+        content.extend_from_slice(piece);
+        Ok(())
+    })
+    .await?;
+    let Ok(text) = String::from_utf8(content) else {
+        return Err(Failure::usage(format!("{path} is no text, and nothing for a terminal"))
+            .hint("write it to a file with -o FILE")
+            .into());
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(sanitize::clean(&text).as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+/// The file takes its name when all of it has come.
+async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: bool) -> anyhow::Result<Exit> {
+    let failed = |error: io::Error| {
+        Failure::usage(format!("could not write {}: {error}", output.display()))
+            .hint("name a file in a folder that is there and can be written")
+    };
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut draft = tempfile::Builder::new().prefix(".agentctl-").tempfile_in(folder).map_err(failed)?;
+    let size = each_piece(daemon, session, path, |piece| draft.write_all(piece)).await?;
+    draft.persist(output).map_err(|error| failed(error.error))?;
+    if json {
+        report::json(&json!({ "path": path, "file": output, "size": size }))?;
+    } else {
+        crate::note(&format!("{path}: {size} bytes to {}", output.display()));
+    }
+    Ok(Exit::Done)
+}
+
+async fn put(daemon: &Daemon, session: &str, path: &str, file: Option<&Path>, json: bool) -> anyhow::Result<Exit> {
+    let written = match file {
+        Some(file) => {
+            let content = tokio::fs::File::open(file).await.map_err(|error| {
+                Failure::usage(format!("could not read {}: {error}", file.display()))
+                    .hint("name a file that is there, or give the content on standard input")
+            })?;
+            daemon.client.write_file(session, path, content).await?
+        }
+        None if io::stdin().is_terminal() => {
+            return Err(Failure::usage("there is nothing to put there")
+                .hint("name a FILE, or give the content on standard input")
+                .into());
+        }
+        None => daemon.client.write_file(session, path, tokio::io::stdin()).await?,
+    };
+    if json {
+        report::json(&json!({ "path": written }))?;
+    } else {
+        crate::note(&format!("{written} is written"));
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,127 @@
+//! The files of a session as a person lists, reads and writes them: the paths, the doors and the refusals of the tools,
+//! without their limits of what a model can take in.
+
+use std::{
+    io::{Read as _, Seek as _, SeekFrom},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, WorkspaceError},
+    files::{EntryKind, FileEntry, FileListing, FilePiece, FileWritten, SessionTree},
+    tool::ToolErrorCode,
+};
+
+use super::{
+    backend::{Backend as _, Entry, Files, Kind, Listed},
+    path::{Place, ToolPath},
+};
+use crate::failure::Failure;
+
+/// How many entries of one folder are listed.
+const MAX_ENTRIES: usize = 10_000;
+
+fn open(tree: &SessionTree, now: Timestamp) -> Files {
+    Files::new(Arc::clone(&tree.workspace), &tree.state, now)
+}
+
+/// The path that is meant, with links followed, for what only reads.
+fn located(files: &Files, path: &str) -> Result<ToolPath, Failure> {
+    files.follow(&files.locate(path)?)
+}
+
+/// What a folder holds, or the file itself.
+pub(super) fn list(tree: &SessionTree, path: &str) -> Result<FileListing, WorkspaceError> {
+    let files = open(tree, Timestamp::UNIX_EPOCH);
+    listing(&files, path).map_err(refused)
+}
+
+fn listing(files: &Files, path: &str) -> Result<FileListing, Failure> {
+    let top = located(files, path)?;
+    if !files.is_folder(&top)? {
+        let opened = files.open_file(&top)?;
+        let modified = opened.modified.and_then(timestamp);
+        let entry = FileEntry { path: top.to_string(), kind: EntryKind::File, size: opened.size, modified };
+        return Ok(FileListing { entries: vec![entry], cut: false });
+    }
+    let mut listing = FileListing::default();
+    for listed in files.entries(&top)? {
+        match listed {
+            Listed::Hidden => {}
+            Listed::Entry(found) if listing.entries.len() < MAX_ENTRIES => listing.entries.push(entry(&top, found)),
+            Listed::Entry(_) | Listed::Unreadable => listing.cut = true,
+        }
+    }
+    if top == ToolPath::root(Place::Own) {
+        let others = [Place::Memories, Place::Project, Place::State].map(ToolPath::root).into_iter();
+        let there = others.filter(|place| files.is_folder(place).is_ok_and(|is| is));
+        listing.entries.extend(there.map(|place| FileEntry {
+            path: place.to_string(),
+            kind: EntryKind::Folder,
+            size: 0,
+            modified: None,
+        }));
+    }
+    listing.entries.sort_by(|left, right| left.path.cmp(&right.path));
+    Ok(listing)
+}
+
+fn entry(folder: &ToolPath, Entry { name, kind, size, modified }: Entry) -> FileEntry {
+    let kind = match kind {
+        Kind::File => EntryKind::File,
+        Kind::Folder => EntryKind::Folder,
+        Kind::Link => EntryKind::Link,
+        Kind::Other => EntryKind::Other,
+    };
+    FileEntry { path: folder.entry(&name).to_string(), kind, size, modified: modified.and_then(timestamp) }
+}
+
+fn timestamp(time: SystemTime) -> Option<Timestamp> {
+    Timestamp::try_from(time).ok()
+}
+
+/// A piece of a file.
+pub(super) fn read(tree: &SessionTree, path: &str, offset: u64, most: usize) -> Result<FilePiece, WorkspaceError> {
+    let files = open(tree, Timestamp::UNIX_EPOCH);
+    piece(&files, path, offset, most).map_err(refused)
+}
+
+fn piece(files: &Files, path: &str, offset: u64, most: usize) -> Result<FilePiece, Failure> {
+    let path = located(files, path)?;
+    let mut opened = files.open_file(&path)?;
+    let mut content = Vec::new();
+    opened
+        .content
+        .seek(SeekFrom::Start(offset))
+        .and_then(|_| opened.content.take(most as u64).read_to_end(&mut content))
+        .map_err(|error| Failure::io(&format!("read {path}"), &error))?;
+    Ok(FilePiece { content, size: opened.size, modified: opened.modified.and_then(timestamp) })
+}
+
+/// Writes a whole file, making it and its folders where they are missing, wherever tools may write.
+pub(super) fn write(
+    tree: &SessionTree,
+    path: &str,
+    content: &[u8],
+    now: Timestamp,
+) -> Result<FileWritten, WorkspaceError> {
+    let files = open(tree, now);
+    let path = files.locate(path).map_err(refused)?;
+    files.target(&path, 0).and_then(|target| target.replace(content)).map_err(refused)?;
+    Ok(FileWritten { path: path.to_string(), state: files.state_changes().pop() })
+}
+
+/// What stands behind the first semicolon of a failure says how to do it right.
+fn refused(failure: Failure) -> WorkspaceError {
+    let kind = match failure.code {
+        ToolErrorCode::Path if failure.text.contains("is not there") => ErrorKind::NotFound,
+        ToolErrorCode::Path | ToolErrorCode::InvalidArgs => ErrorKind::InvalidInput,
+        _ => ErrorKind::Storage,
+    };
+    match failure.text.split_once("; ") {
+        Some((message, hint)) => WorkspaceError::new(kind, message).with_hint(hint),
+        None => WorkspaceError::new(kind, failure.text).with_hint("`agentctl files ls SESSION` shows what is there"),
+    }
+}

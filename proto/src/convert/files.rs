@@ -1,0 +1,72 @@
+//! Files of a session.
+
+use agentd_core::files::{EntryKind, FileEntry, FileListing, FilePiece};
+
+use super::{WireError, all, mirrored, optional_moment, to_moment};
+use crate::v1;
+
+mirrored!(
+    EntryKind,
+    v1::EntryKind,
+    kind_to_wire,
+    kind,
+    optional_kind,
+    "the kind of a file",
+    [File, Folder, Link, Other]
+);
+
+impl From<&FileListing> for v1::ListFilesResponse {
+    fn from(listing: &FileListing) -> Self {
+        Self { entries: listing.entries.iter().map(Into::into).collect(), cut: listing.cut }
+    }
+}
+
+impl TryFrom<v1::ListFilesResponse> for FileListing {
+    type Error = WireError;
+
+    fn try_from(listing: v1::ListFilesResponse) -> Result<Self, WireError> {
+        Ok(Self { entries: all(listing.entries)?, cut: listing.cut })
+    }
+}
+
+impl From<&FileEntry> for v1::FileEntry {
+    fn from(entry: &FileEntry) -> Self {
+        Self {
+            path: entry.path.clone(),
+            kind: kind_to_wire(entry.kind),
+            size: entry.size,
+            modified: entry.modified.map(to_moment),
+        }
+    }
+}
+
+impl TryFrom<v1::FileEntry> for FileEntry {
+    type Error = WireError;
+
+    fn try_from(entry: v1::FileEntry) -> Result<Self, WireError> {
+        Ok(Self {
+            path: entry.path,
+            kind: kind(entry.kind)?,
+            size: entry.size,
+            modified: optional_moment(entry.modified, "the time of a file")?,
+        })
+    }
+}
+
+impl From<FilePiece> for v1::ReadFileResponse {
+    fn from(piece: FilePiece) -> Self {
+        Self { content: piece.content, size: piece.size, modified: piece.modified.map(to_moment) }
+    }
+}
+
+impl TryFrom<v1::ReadFileResponse> for FilePiece {
+    type Error = WireError;
+
+    fn try_from(piece: v1::ReadFileResponse) -> Result<Self, WireError> {
+        Ok(Self {
+            content: piece.content,
+            size: piece.size,
+            modified: optional_moment(piece.modified, "the time of a file")?,
+        })
+    }
+}
