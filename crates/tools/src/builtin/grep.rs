@@ -111,6 +111,8 @@ fn matcher(args: &Args) -> Result<RegexMatcher, Failure> {
         .case_insensitive(args.ignore_case)
         .fixed_strings(args.literal)
         .crlf(true)
+        // Without it, `$` stands before \r\n only.
+        .multi_line(true)
         .size_limit(MAX_PROGRAM)
         .dfa_size_limit(MAX_PROGRAM)
         .build(&args.pattern)

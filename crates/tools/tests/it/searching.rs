@@ -146,6 +146,7 @@ async fn lines_are_found_with_their_context() {
             json!({"pattern": "three$", "context": 1}),
             "uploads/a.txt-2- Two words\nuploads/a.txt:3: three\nuploads/a.txt-4- four\n[1 match in 1 file]",
         ),
+        (json!({"pattern": "^.*words$"}), "uploads/a.txt:2: Two words\n[1 match in 1 file]"),
         (
             json!({"pattern": "(five|two)", "context": 1}),
             "uploads/a.txt-4- four\nuploads/a.txt:5: five\n--\nuploads/b.rs:1: fn two() {}\n--\nuploads/c.txt:1: say two\n[3 \
