@@ -133,6 +133,8 @@ pub fn engine_config(config: &Config) -> EngineConfig {
         turn_time_limit: settings.turns.time_limit.0.map(|span| span.0),
         turn_token_budget: settings.turns.token_budget.0,
         parallel_calls: size(settings.turns.parallel_calls.0),
+        large_result_tokens: settings.tools.large_result_tokens.0,
+        feedback_tokens: settings.tools.feedback_tokens.0,
         interrupt_deadline: settings.interrupts.deadline.0.map(|span| span.0),
         interrupt_default,
         queue_limit: size(settings.turns.queue_limit.0),

@@ -93,6 +93,10 @@ group! {
     ToolLimits, ToolLayer {
         /// How long a command may run.
         command_timeout: Span,
+        /// Above how many estimated tokens a result is kept in a file.
+        large_result_tokens: Within<500, 1_000_000>,
+        /// Above how many what a command says is reduced.
+        feedback_tokens: Limit<u64>,
     }
 }
 

@@ -28,6 +28,11 @@ pub struct EngineConfig {
     pub turn_token_budget: Option<u64>,
     /// How many read-only calls of one step run at once.
     pub parallel_calls: usize,
+    /// Above how many estimated tokens a result is kept in a file and shown in part. A quarter of the model's window is
+    /// the most in any case.
+    pub large_result_tokens: u64,
+    /// Above how many estimated tokens what a command says is reduced to what decides; never where absent.
+    pub feedback_tokens: Option<u64>,
     /// How long a person has to answer an interrupt; for ever where absent.
     pub interrupt_deadline: Option<Duration>,
     /// The answer that is taken when the deadline passes.
@@ -52,6 +57,8 @@ impl Default for EngineConfig {
             turn_time_limit: None,
             turn_token_budget: None,
             parallel_calls: 8,
+            large_result_tokens: 20_000,
+            feedback_tokens: Some(4_000),
             interrupt_deadline: None,
             interrupt_default: Answer::Reject { reason: Some("nobody answered in time".to_owned()) },
             queue_limit: 16,

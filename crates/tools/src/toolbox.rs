@@ -103,7 +103,7 @@ impl Default for Limits {
             list_entries: 300,
             found_files: 100,
             grep_hits: 200,
-            output_bytes: 64 * 1024,
+            output_bytes: 8 * 1024 * 1024,
         }
     }
 }

@@ -13,6 +13,7 @@
 //! - [`audit`]: what was asked, decided and done.
 //! - [`policy`]: the rules of what may run: enforced, explained, tried, read again. [`checks`]: those that cannot be made.
 //!   [`links`]: under every name of a file.
+//! - [`large`]: results that are longer than a window.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
 mod audit;
@@ -27,6 +28,7 @@ mod files;
 mod grants;
 mod hostile;
 mod interrupts;
+mod large;
 mod life;
 mod limits;
 mod links;

@@ -5,6 +5,9 @@
 mod approvals;
 mod audit;
 pub(crate) mod compaction;
+mod excerpt;
+mod feedback;
+mod large_results;
 mod order;
 mod questions;
 mod repair;
@@ -13,6 +16,7 @@ mod trail;
 mod undo;
 
 pub(crate) use self::{
+    large_results::ResultLimits,
     order::{Chain, Invocation, Link, Next},
     trail::Trail,
 };

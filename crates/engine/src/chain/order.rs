@@ -15,6 +15,8 @@ use super::{
     approvals::Approvals,
     audit::{Account, Gate},
     compaction::Compaction,
+    feedback::Feedback,
+    large_results::LargeResults,
     questions::Questions,
     repair::Repair,
     todos::Todos,
@@ -114,18 +116,23 @@ impl Chain {
     /// The shipped order. For requests it runs from first to last, so that what comes later sees what was
     /// added before; for tool calls the first is the outermost.
     ///
-    /// 1. `audit`: outermost, so that no call ends without its being told.
-    /// 2. `compaction`: before all that look at the history, so that they look at what is left of it.
-    /// 3. `todos`, `questions`: they answer their own tools, which never need an approval.
-    /// 4. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-    /// 5. `approvals`: around all that runs, so that what a person is asked about is exactly what will.
-    /// 6. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
-    /// 7. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+    /// 1. `audit`: outermost, so that no call ends without its being told; of a long result it tells what the model read.
+    /// 2. `large_results`: around all that answer calls, links too, so that no result is longer than the window takes.
+    /// 3. `feedback`: within it, so that what cannot be reduced, or kept, is still not too long; and around approvals and
+    ///    undo, so that what they add to a result is a part of what is kept.
+    /// 4. `compaction`: before all that look at the history, so that they look at what is left of it.
+    /// 5. `todos`, `questions`: they answer their own tools, which never need an approval.
+    /// 6. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+    /// 7. `approvals`: around all that runs, so that what a person is asked about is exactly what will.
+    /// 8. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
+    /// 9. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
     ///    a person did while being asked.
     pub(crate) fn standard() -> Self {
         Self {
             links: vec![
                 Arc::new(Account),
+                Arc::new(LargeResults),
+                Arc::new(Feedback::default()),
                 Arc::new(Compaction),
                 Arc::new(Todos),
                 Arc::new(Questions),

@@ -21,6 +21,7 @@ use super::{
     context,
 };
 use crate::{
+    chain::ResultLimits,
     compaction::Wanted,
     engine::grants::LiveGrants,
     error::EngineError,
@@ -190,6 +191,9 @@ impl Actor {
         } else {
             Vec::new()
         };
+        let chat = shared.parts.models.get(chat_slot(open.slot));
+        // The last answer may be written by another model, which reads the same results.
+        let window = model.info().context_window.min(chat.info().context_window);
         let (recorder, messages) = Recorder::new(open.turn_id);
         let cancel = CancellationToken::new();
         let context = TurnContext {
@@ -206,12 +210,13 @@ impl Actor {
             slot: open.slot,
             model,
             chat_slot: chat_slot(open.slot),
-            chat: shared.parts.models.get(chat_slot(open.slot)),
+            chat,
             tools: context::tools(shared, &self.state),
             toolbox: Arc::clone(&shared.parts.toolbox),
             snapshots: Arc::clone(&shared.parts.snapshots),
             audit: Arc::clone(&shared.parts.audit),
             known_paths,
+            results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
             chain: Arc::clone(&shared.chain),
             limits: Limits {
                 max_steps: open.max_steps,

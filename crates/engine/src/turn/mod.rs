@@ -40,7 +40,7 @@ use self::{
     stopwatch::Stopwatch,
 };
 use crate::{
-    chain::Chain,
+    chain::{Chain, ResultLimits},
     config::PolicyInForce,
     engine::grants::LiveGrants,
     prompt::{ToolSet, tokens::Scales},
@@ -75,6 +75,8 @@ pub(crate) struct TurnContext {
     pub(crate) audit: Arc<dyn Audit>,
     /// Paths for models whose arguments are constrained; empty for all others.
     pub(crate) known_paths: Vec<String>,
+    /// Above which sizes results are not shown whole.
+    pub(crate) results: ResultLimits,
     pub(crate) chain: Arc<Chain>,
     pub(crate) limits: Limits,
     pub(crate) system_prompt: String,

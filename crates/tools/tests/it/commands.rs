@@ -129,14 +129,14 @@ fn said(strays: usize) -> String {
 }
 
 #[tokio::test]
-async fn any_amount_of_output_is_drained_and_little_is_kept() {
+async fn any_amount_of_output_is_drained_and_a_bounded_part_is_kept() {
     let bench = Bench::new().await;
     let command = "echo first; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo last; \
                    head -c 1000000 /dev/zero | tr '\\0' e >&2";
     let text = bench.ok("run_bash_command", json!({"command": command, "timeout_s": 300})).await;
-    assert!(text.len() < 150_000, "{}", text.len());
+    assert!(text.len() < 10_000_000, "{}", text.len());
     assert!(text.contains("stdout:\nfirst\n") && text.contains("\nlast\nstderr:\n"));
-    assert!(text.contains("[… 95.3 MB left out …]"), "{}", &text[..200]);
+    assert!(text.contains("[… 87.4 MB left out …]"), "{}", &text[..200]);
 }
 
 #[tokio::test]

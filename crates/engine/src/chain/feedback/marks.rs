@@ -1,0 +1,181 @@
+//! Which lines of an output decide. Pure.
+
+use std::{
+    collections::{HashMap, hash_map::DefaultHasher},
+    hash::{Hash as _, Hasher as _},
+};
+
+use regex::Regex;
+
+/// What says that something went wrong. Words end where letters of ASCII do, which is much faster to look for.
+const WRONG: &str = r"(?x-u)
+    (?i: \b (?:
+        errors? | err! | fail (?: s | ed | ing | ures? )? | panic (?: s | ked | king )? | fatal | exceptions? | traceback
+      | segfault (?: s | ed )? | assert (?: s | ed | ion )? | abort (?: s | ed | ing )? | killed | core\ dumped
+      | segmentation\ fault | undefined\ reference | out\ of\ memory
+    ) (?: \b | $ | \s ) )
+  | [a-z0-9] (?: Error | Exception | Panic ) \b
+  | ^ E \s{2,}
+  | (?u: ✗ | ✘ | ✖ | 错误 | 失败 | 異常 | 异常 | 崩溃 | エラー | 失敗 | 例外 | 오류 | 실패 )";
+/// What may say so.
+const DOUBTFUL: &str = r"(?x-u)
+    (?i: \b (?:
+        warn (?: ings? )? | deprecated | denied | refused | rejected | unresolved | conflicts? | timed\ out | timeout
+      | cannot | can't | could\ not | couldn't | unable\ to | not\ found | no\ such | missing | invalid
+    ) \b )
+  | (?u: 警告 | 超时 | 找不到 | 无法 | 拒绝 | 見つかりません | 경고 )";
+/// What says that nothing of that kind is there, though the words are.
+const NOTHING: &str = r"(?x-u)
+    (?i: \b (?: 0 | no | zero | without ) \s+ (?: [a-z]+ \s+ )?
+        (?: errors? | fail (?: ed | ing | ures? ) | warnings? | panics? | exceptions? ) \b
+      | \b (?: errors? | fail (?: ed | ures? ) | warnings? ) \s* [:=] \s* 0 \b )";
+/// How the lines of tests are marked that passed, whatever their names.
+const PASSED: &str = r"(?x-u)
+    (?: \.\.\. | \s ) \s* (?: ok | OK | PASSED | PASS ) (?: \s* [\[(] [\x20-\x7e]* [\])] )? \s* $
+  | ^ \s* (?: ok \s | PASS \s | ---\ PASS )
+  | ^ \s* (?u: ✓ | ✔ | √ )";
+/// How often lines that differ in their numbers only are worth a place.
+const MOST_ALIKE: u32 = 2;
+
+/// Why a line is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mark {
+    /// It says that something went wrong.
+    Wrong,
+    /// It has to do with what is being worked on.
+    Wanted,
+    /// It may say that something went wrong.
+    Doubtful,
+}
+
+/// What is looked for, read once.
+pub(super) struct Patterns {
+    wrong: Regex,
+    doubtful: Regex,
+    nothing: Regex,
+    passed: Regex,
+}
+
+impl Patterns {
+    /// Nothing where one cannot be read, which a test excludes.
+    pub(super) fn read() -> Option<Self> {
+        let read = |pattern| Regex::new(pattern).ok();
+        let (wrong, doubtful) = (read(WRONG)?, read(DOUBTFUL)?);
+        Some(Self { wrong, doubtful, nothing: read(NOTHING)?, passed: read(PASSED)? })
+    }
+}
+
+/// Tells the lines of one text apart.
+pub(super) struct Marker<'a> {
+    patterns: &'a Patterns,
+    wanted: Option<&'a Regex>,
+    alike: HashMap<u64, u32>,
+}
+
+impl<'a> Marker<'a> {
+    /// A marker that looks for these keywords too.
+    pub(super) fn new(patterns: &'a Patterns, wanted: Option<&'a Regex>) -> Self {
+        Self { patterns, wanted, alike: HashMap::new() }
+    }
+
+    /// Why the line is worth a place, if it is, and where in it the reason stands. Lines like earlier ones are not.
+    pub(super) fn mark(&mut self, line: &str) -> Option<(Mark, usize)> {
+        let found = self.look(line)?;
+        let seen = self.alike.entry(shape(line)).or_default();
+        *seen += 1;
+        (*seen <= MOST_ALIKE).then_some(found)
+    }
+
+    fn look(&self, line: &str) -> Option<(Mark, usize)> {
+        let Patterns { wrong, doubtful, nothing, passed } = self.patterns;
+        if !passed.is_match(line) {
+            let nothing: Vec<_> = nothing.find_iter(line).map(|found| found.range()).collect();
+            let real = |pattern: &Regex| {
+                let mut found = pattern.find_iter(line).map(|found| found.start());
+                found.find(|at| !nothing.iter().any(|range| range.contains(at)))
+            };
+            if let Some(at) = real(wrong) {
+                return Some((Mark::Wrong, at));
+            }
+            if let Some(at) = real(doubtful) {
+                return Some((Mark::Doubtful, at));
+            }
+        }
+        self.wanted?.find(line).map(|found| (Mark::Wanted, found.start()))
+    }
+}
+
+/// The line without its numbers.
+fn shape(line: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    line.trim()
+        .chars()
+        .filter(|character| !character.is_ascii_digit())
+        .for_each(|character| character.hash(&mut hasher));
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: Option<Mark>) {
+        let (patterns, wanted) = (Patterns::read().expect("the patterns can be read"), Regex::new("parser").unwrap());
+        let mut marker = Marker::new(&patterns, Some(&wanted));
+        assert_eq!(marker.mark(line).map(|(mark, _)| mark), expected, "{line}");
+    }
+
+    #[test]
+    fn what_went_wrong_is_known_in_many_words() {
+        for line in [
+            "error[E0308]: mismatched types",
+            "thread 'main' panicked at src/lib.rs:3:5:",
+            "test it::works ... FAILED",
+            "E       assert 1 == 2",
+            "Traceback (most recent call last):",
+            "ValueError: invalid literal for int() with base 10: 'x'",
+            "main.c:5:3: error: expected ';' before 'return'",
+            "npm ERR! code ELIFECYCLE",
+            "java.lang.NullPointerException: null",
+            "make: *** [Makefile:2: all] Error 1",
+            "/usr/bin/ld: main.o: undefined reference to `f'",
+            "FAIL src/app.test.js",
+            "--- FAIL: TestX (0.00s)",
+            "3 passed, 1 failed",
+            "0 warnings, 2 errors",
+            "编译错误: 缺少分号",
+            "接続に失敗しました",
+            "Segmentation fault (core dumped)",
+        ] {
+            check(line, Some(Mark::Wrong));
+        }
+    }
+
+    #[test]
+    fn what_only_sounds_so_is_not() {
+        check("test errors::failed_calls_are_told ... ok", None);
+        check("tests/test_errors.py::test_failure PASSED", None);
+        check("test result: ok. 12 passed; 0 failed; 0 ignored", None);
+        check("0 errors, no warnings", None);
+        check("errors: 0", None);
+        check("   Compiling thiserror v2.0.3", None);
+        check("terror in the mirror room of assertiveness", None);
+    }
+
+    #[test]
+    fn doubts_and_keywords_come_after() {
+        check("warning: unused variable: `x`", Some(Mark::Doubtful));
+        check("bash: foo: command not found", Some(Mark::Doubtful));
+        check("警告: 磁盘空间不足", Some(Mark::Doubtful));
+        check("   Compiling parser v0.1.0", Some(Mark::Wanted));
+        check("test parser::errors ... ok", Some(Mark::Wanted));
+    }
+
+    #[test]
+    fn what_repeats_is_shown_twice() {
+        let patterns = Patterns::read().unwrap();
+        let mut marker = Marker::new(&patterns, None);
+        let marked = (0..10).filter(|n| marker.mark(&format!("{n} error: retry {n}")).is_some()).count();
+        assert_eq!(marked, 2);
+    }
+}

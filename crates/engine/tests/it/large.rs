@@ -1,0 +1,251 @@
+//! Results that are too long for the window: kept whole, shown in part.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::{ErrorKind, WorkspaceError},
+    event::EventKind,
+    ids::SessionId,
+    item::ItemBody,
+    model::Message,
+    ports::{KeptArea, Workspace, Workspaces},
+    session::Mount,
+    tool::{ToolErrorCode, ToolResult},
+    turn::{OnInterrupt, StartTurn, StopReason},
+};
+use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_testkit::{
+    memory_audit::MemoryAudit,
+    memory_disk::MemoryDisk,
+    memory_store::MemoryStore,
+    memory_workspaces::MemoryWorkspaces,
+    scripted::{OneModel, ScriptedModel, ScriptedTools, StoppedClock, calls, says},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::{Value, json};
+
+use crate::world::{input, to_end};
+
+/// What the model is shown of a call, and what is known of it elsewhere.
+struct Shown {
+    /// What it reads.
+    text: String,
+    /// What the journal has.
+    stored: ToolResult,
+    warnings: Vec<String>,
+    /// The name and the content of what was kept.
+    kept: Option<(String, String)>,
+}
+
+/// One call in a window of 8,192 tokens: a result may have 2,048 of them, what a command says 1,024.
+async fn call(tool: &str, arguments: Value) -> Shown {
+    call_with(Arc::new(MemoryWorkspaces::default()), EngineConfig::default(), tool, arguments).await
+}
+
+async fn call_with(workspaces: Arc<MemoryWorkspaces>, config: EngineConfig, tool: &str, arguments: Value) -> Shown {
+    let shown = call_in(Arc::clone(&workspaces) as _, config, tool, arguments).await;
+    let (session, shown) = shown;
+    let kept = workspaces.kept_paths(session).pop().map(|path| {
+        let content = workspaces.kept(session, &path).unwrap();
+        (path, String::from_utf8(content).unwrap())
+    });
+    Shown { kept, ..shown }
+}
+
+async fn call_in(
+    workspaces: Arc<dyn Workspaces>,
+    config: EngineConfig,
+    tool: &str,
+    arguments: Value,
+) -> (SessionId, Shown) {
+    let model = ScriptedModel::new([calls(&[(tool, arguments)]), says("I see.")]);
+    let store = Arc::new(MemoryStore::new());
+    let engine = Engine::new(EngineParts {
+        models: Arc::new(OneModel(Arc::clone(&model))),
+        toolbox: ScriptedTools::new(),
+        store: Arc::clone(&store) as _,
+        workspaces,
+        snapshots: Arc::new(MemoryDisk::default()),
+        audit: Arc::new(MemoryAudit::default()),
+        clock: Arc::new(StoppedClock::default()),
+        config,
+    });
+    let session = engine.create_session(engine.session_defaults(), None).await.unwrap();
+    let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Where is the walrus?") };
+    let mut started = session.start_turn(start).await.unwrap();
+    let (events, result) = to_end(&mut started.events).await;
+    assert_eq!(result.stop_reason, StopReason::Completed, "{result:?}");
+    let (mut warnings, mut stored) = (Vec::new(), None);
+    for event in &events {
+        match &event.kind {
+            EventKind::Warning { code, message } => warnings.push(format!("{code}: {message}")),
+            EventKind::ItemCompleted { item, .. } => {
+                if let ItemBody::ToolResult(result) = &item.body {
+                    stored = Some(result.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+    let text = match model.requests().last().unwrap().messages.iter().find(|m| matches!(m, Message::Tool { .. })) {
+        Some(Message::Tool { text, .. }) => text.clone(),
+        _ => panic!("the model was told nothing"),
+    };
+    (session.id(), Shown { text, stored: stored.unwrap(), warnings, kept: None })
+}
+
+/// `count` lines of about five tokens.
+fn lines(count: usize) -> String {
+    (1..=count).map(|n| format!("this is line {n:06}\n")).collect()
+}
+
+#[tokio::test]
+async fn a_long_result_is_kept_whole_and_shown_in_part() {
+    let long = lines(4000);
+    let shown = call("look", json!({"answer": long})).await;
+    let (path, content) = shown.kept.unwrap();
+    assert_eq!(content, long);
+    let call_id = shown.stored.call_id.clone();
+    assert_eq!(path, format!("large_tool_results/{call_id}.txt"));
+    assert!(shown.text.starts_with("this is line 000001\nthis is line 000002\n"), "{}", shown.text);
+    for words in
+        ["\nthis is line 004000\n", "4,000 lines", "80,000 bytes", "about 20,000 tokens", &path, "offset=", "grep"]
+    {
+        assert!(shown.text.contains(words), "{words:?} is missing in {}", shown.text);
+    }
+    assert!(!shown.text.contains("line 002000"), "{}", shown.text);
+    assert!(shown.text.len() < 2_048 * 4, "{}", shown.text.len());
+    assert_eq!(shown.stored.text, shown.text, "the journal holds what the model was shown");
+    assert!(shown.warnings.is_empty(), "{:?}", shown.warnings);
+}
+
+#[tokio::test]
+async fn errors_and_the_results_of_links_are_no_exception() {
+    let shown = call("fail", json!({"answer": lines(4000)})).await;
+    assert_eq!(shown.stored.error, Some(ToolErrorCode::Tool));
+    assert!(
+        shown.text.starts_with("E_TOOL: this is line 000001\n") && shown.text.contains("4,000 lines"),
+        "{}",
+        shown.text
+    );
+
+    let todo = json!({"content": "walk ".repeat(199), "status": "pending"});
+    let shown = call("todo_write", json!({"todos": vec![todo; 100]})).await;
+    assert!(shown.kept.unwrap().1.starts_with("[ ] 1. walk walk "));
+    assert!(shown.text.contains("100 lines"), "{}", shown.text);
+}
+
+#[tokio::test]
+async fn json_is_called_so_and_a_huge_line_is_cut_between_characters() {
+    let long = json!((0..4000).map(|n| format!("海象 {n}")).collect::<Vec<_>>()).to_string();
+    let shown = call("look", json!({"answer": long})).await;
+    let (path, content) = shown.kept.unwrap();
+    assert!(path.ends_with(".json") && content == long);
+    assert!(shown.text.starts_with("[\"海象 0\",") && shown.text.contains("1 line"), "{}", shown.text);
+}
+
+#[tokio::test]
+async fn what_fits_is_shown_whole() {
+    for (tool, count) in [("look", 400), ("launch", 200)] {
+        let fits = lines(count);
+        let shown = call(tool, json!({"answer": fits})).await;
+        assert_eq!((shown.text, shown.kept), (fits, None), "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_command_says_is_reduced_to_what_decides() {
+    let mut said = format!("exit code 1 after 0.1 s\n{}", lines(150));
+    said.push_str("error: the ice is too thin\n");
+    said.push_str(&lines(60));
+    said.push_str("a walrus was here\n");
+    said.push_str(&lines(60));
+    // It would fit as the result of a tool that looks.
+    assert_eq!(call("look", json!({"answer": said})).await.text, said);
+
+    let shown = call("launch", json!({"answer": said})).await;
+    let (path, content) = shown.kept.unwrap();
+    assert_eq!(content, said);
+    let telling = [
+        "exit code 1 after 0.1 s\n",
+        "error: the ice is too thin\n",
+        "a walrus was here\n",
+        "line 000060\n",
+        "273 lines",
+    ];
+    for words in telling.into_iter().chain([path.as_str(), "lines left out"]) {
+        assert!(shown.text.contains(words), "{words:?} is missing in {}", shown.text);
+    }
+    assert!(shown.text.len() < said.len() * 3 / 4, "{} of {}", shown.text.len(), said.len());
+
+    let never = EngineConfig { feedback_tokens: None, ..EngineConfig::default() };
+    let shown = call_with(Arc::default(), never, "launch", json!({"answer": said})).await;
+    assert_eq!(shown.text, said);
+}
+
+#[tokio::test]
+async fn a_limit_below_that_of_the_window_is_held() {
+    let config = EngineConfig { large_result_tokens: 500, feedback_tokens: None, ..EngineConfig::default() };
+    let shown = call_with(Arc::default(), config, "look", json!({"answer": lines(200)})).await;
+    assert!(shown.kept.is_some() && shown.text.len() < 2_000, "{}", shown.text);
+}
+
+/// A disk without room.
+struct FullDisk(MemoryWorkspaces);
+
+impl Workspaces for FullDisk {
+    fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        self.0.open(session, project)
+    }
+
+    fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        self.0.clear_temp(session)
+    }
+
+    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        self.0.remove(session)
+    }
+
+    fn add_upload(
+        &self,
+        session: SessionId,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        self.0.add_upload(session, name, content)
+    }
+
+    fn keep(&self, _: SessionId, _: KeptArea, _: String, _: Vec<u8>) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        let full = WorkspaceError::new(ErrorKind::Storage, "the disk is full").with_hint("make room");
+        std::future::ready(Err(full)).boxed()
+    }
+
+    fn paths<'a>(
+        &'a self,
+        workspace: &'a Workspace,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {
+        self.0.paths(workspace, limit)
+    }
+}
+
+#[tokio::test]
+async fn where_there_is_no_room_the_rest_is_lost_and_that_is_said() {
+    for tool in ["look", "launch"] {
+        let disk = Arc::new(FullDisk(MemoryWorkspaces::default()));
+        let (_, shown) = call_in(disk, EngineConfig::default(), tool, json!({"answer": lines(4000)})).await;
+        for words in
+            ["this is line 000001\n", "\nthis is line 004000\n", "could not be kept: the disk is full (make room)"]
+        {
+            assert!(shown.text.contains(words), "{words:?} is missing in {}", shown.text);
+        }
+        assert!(!shown.text.contains("large_tool_results"), "{}", shown.text);
+        assert_eq!(shown.warnings.len(), 1, "{:?}", shown.warnings);
+        assert!(shown.warnings[0].starts_with("result_lost: a part of the result"), "{:?}", shown.warnings);
+    }
+    // Nothing is reduced of what fits, if the rest would be lost.
+    let fits = lines(300);
+    let disk = Arc::new(FullDisk(MemoryWorkspaces::default()));
+    let (_, shown) = call_in(disk, EngineConfig::default(), "launch", json!({"answer": fits})).await;
+    assert_eq!((shown.text, shown.warnings.len()), (fits, 0));
+}

@@ -1,0 +1,140 @@
+//! Commands that say more than a window holds: kept whole, shown in part, and read where it matters.
+
+use std::fs;
+
+use agentd_core::{event::EventKind, item::ItemBody, turn::OnInterrupt};
+use agentd_proto::client::{Client, StartRequest};
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome, program},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{Events as _, World, tool_texts, trusting, turn};
+
+/// 80,000 lines, about two megabytes. One in the middle says what went wrong.
+const COMMAND: &str = r#"seq -f 'this is line %06.0f' 1 40000; echo 'error: the walrus is gone'; seq -f 'this is line %06.0f' 40001 80000"#;
+
+/// The path of what was kept, as the model was told it.
+fn kept_path(told: &str) -> &str {
+    let start = told.find("large_tool_results/").unwrap_or_else(|| panic!("no path in {told}"));
+    let end = told[start..].find(".txt").unwrap();
+    &told[start..start + end + 4]
+}
+
+/// What a careful model does: it runs the command, reads around its middle, and finds a line by its words.
+fn reads_on(request: &Recorded) -> Reply {
+    let told = tool_texts(request);
+    if !told.contains("large_tool_results/") {
+        return Reply::tool_call("run_bash_command", json!({"command": COMMAND}));
+    }
+    let path = kept_path(&told);
+    if !told.contains("this is line 040003") {
+        return Reply::tool_call("read_file", json!({"path": path, "offset": 40_000, "limit": 10}));
+    }
+    if !told.contains("077777") {
+        return Reply::tool_call("grep", json!({"path": path, "pattern": "07777[7]$"}));
+    }
+    Reply::text("The walrus is gone.")
+}
+
+fn home(model: &ModelServer, agentd_yaml: &str) -> TempHome {
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/models.yaml", "base: {context_window: 16384}\n");
+    home.write("config/agentd.yaml", agentd_yaml);
+    home.write("project/a.txt", "a");
+    home
+}
+
+fn careful(daemon: &TempDaemon) -> StartRequest {
+    let mut start = turn(trusting(&daemon.path().join("project")), "Find the walrus");
+    start.start.on_interrupt = OnInterrupt::Approve;
+    start
+}
+
+/// No request is larger than the window, by any count of tokens.
+#[track_caller]
+fn fits_the_window(model: &ModelServer) {
+    for request in model.requests() {
+        let bytes = request.body["messages"].to_string().len();
+        assert!(bytes < 16_384 * 3, "request {} has {bytes} bytes", request.number);
+    }
+}
+
+async fn finds_it_through_a_kill(agentd_yaml: &str, shown: &[&str]) {
+    let model = ModelServer::start().await;
+    model.respond_with(reads_on);
+    let mut daemon = TempDaemon::start_in(home(&model, agentd_yaml)).await;
+    let client = Client::connect(&daemon.socket()).await.unwrap();
+    let mut events = client.turn(careful(&daemon)).await.unwrap();
+    let is_result = |kind: &EventKind| matches!(kind, EventKind::ItemCompleted { item, .. } if matches!(item.body, ItemBody::ToolResult(_)));
+    let seen = events.stored_until(is_result).await;
+    daemon.signal(Signal::SIGKILL);
+    daemon.ended().await;
+    let EventKind::ItemCompleted { item, .. } = &seen.last().unwrap().kind else { panic!() };
+    let ItemBody::ToolResult(result) = &item.body else { panic!() };
+    for words in shown {
+        assert!(result.text.contains(words), "{words:?} is missing in {}", result.text);
+    }
+    assert!(result.text.len() < 12_000, "{} bytes are in the journal", result.text.len());
+    let session = seen[0].session_id.to_string();
+
+    daemon.restart().await;
+    let kept = daemon.data().join("workspace").join(&session).join(kept_path(&result.text));
+    assert!(fs::read_to_string(kept).unwrap().contains("\nerror: the walrus is gone\n"));
+    let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
+    let ended = daemon.agentctl(args).await.json();
+    let told = tool_texts(model.requests().last().unwrap());
+    assert_eq!(ended["text"], "The walrus is gone.", "{told}");
+    for words in ["this is line 040000\nerror: the walrus is gone\nthis is line 040001\n", "this is line 077777"] {
+        assert!(told.contains(words), "{words:?} is missing in {told}");
+    }
+    fits_the_window(&model);
+}
+
+#[tokio::test]
+async fn a_command_says_two_megabytes_and_what_decides_is_seen_at_once() {
+    let decides = [
+        "exit code 0",
+        "this is line 040000\nerror: the walrus is gone\nthis is line 040001\n",
+        "line 080000",
+        "left out",
+    ];
+    finds_it_through_a_kill("", &decides).await;
+}
+
+#[tokio::test]
+async fn without_feedback_there_are_a_head_and_a_tail() {
+    let parts = ["exit code 0", "this is line 000010\n", "this is line 080000\n", "80,003 lines", "offset="];
+    finds_it_through_a_kill("tools: {feedback_tokens: never}\n", &parts).await;
+}
+
+/// The workspaces are on a disk with little room.
+#[tokio::test]
+async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
+    let model = ModelServer::start().await;
+    let home = home(&model, "");
+    fs::create_dir_all(home.path().join("data/workspace")).unwrap();
+    let mut command = home.command("unshare");
+    command.arg(if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" });
+    command.args(["/bin/sh", "-c", r#"mount -t tmpfs -o "size=512k" none "$1" && exec "$0""#]);
+    command.arg(program("agentd")).arg(home.path().join("data/workspace"));
+    let world = World { daemon: TempDaemon::start_with(home, command).await, model };
+    world.model.respond_with(|request| match tool_texts(request).contains("could not be kept") {
+        true => Reply::text("So be it."),
+        false => Reply::tool_call("run_bash_command", json!({"command": COMMAND})),
+    });
+    let client = world.client().await;
+    let mut events = client.turn(careful(&world.daemon)).await.unwrap();
+    let seen = events.to_the_end().await;
+    let told = tool_texts(world.model.requests().last().unwrap());
+    for words in ["exit code 0", "this is line 000010\n", "this is line 080000\n", "The rest is lost, because"] {
+        assert!(told.contains(words), "{words:?} is missing in {told}");
+    }
+    let warned =
+        seen.iter().any(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == "result_lost"));
+    assert!(warned, "{seen:#?}");
+    fits_the_window(&world.model);
+    world.still_serves().await;
+}
