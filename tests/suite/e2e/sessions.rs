@@ -54,6 +54,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
     let expected = [
         "apply_patch",
         "ask_human",
+        "compact_context",
         "edit_file",
         "find_files",
         "grep",
