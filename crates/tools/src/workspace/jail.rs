@@ -160,8 +160,8 @@ impl Jail {
         let (area, below) = path.rest().split_once('/').unwrap_or((path.rest(), "."));
         if !super::WRITABLE.contains(&area) {
             return Err(Failure::path(format!(
-                "{path} cannot be written: only uploads/, outputs/, temp/, /memories and a writable /project \
-                 can; write to outputs/{} instead",
+                "{path} cannot be written: only uploads/, outputs/, temp/, /memories, /state and a writable \
+                 /project can; write to outputs/{} instead",
                 path.name()
             )));
         }

@@ -35,9 +35,11 @@ impl Place {
         }
     }
 
-    /// The place, other than the session's own tree, that a first part names.
-    fn of(first: &str) -> Option<Self> {
-        [Self::Project, Self::Memories, Self::State].into_iter().find(|place| place.name() == Some(first))
+    /// The place, other than the session's own tree, that a first part names. Many a project has a folder `state`, and who
+    /// leaves out where that is must not write here instead, unasked: so this one needs its slash.
+    fn of(first: &str, absolute: bool) -> Option<Self> {
+        let named = [Self::Project, Self::Memories, Self::State].into_iter().find(|place| place.name() == Some(first));
+        named.filter(|place| absolute || *place != Self::State)
     }
 }
 
@@ -71,7 +73,7 @@ impl ToolPath {
                 )));
             }
         }
-        let place = parts.first().and_then(|first| Place::of(first));
+        let place = parts.first().and_then(|first| Place::of(first, written.starts_with('/')));
         match parts.split_first() {
             Some((_, below)) if let Some(place) = place => Ok(Self { place, rest: below.join("/") }),
             Some((first, _)) if written.starts_with('/') && !super::AREAS.contains(first) => {
@@ -217,7 +219,7 @@ mod tests {
             ("./memories//./a.md", "/memories/a.md"),
             ("memoriesx/a", "memoriesx/a"),
             ("/state/plan.md", "/state/plan.md"),
-            ("state", "/state"),
+            ("state/plan.md", "state/plan.md"),
             ("uploads/...", "uploads/..."),
             ("uploads/..a", "uploads/..a"),
             ("uploads/a..", "uploads/a.."),

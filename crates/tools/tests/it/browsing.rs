@@ -57,7 +57,7 @@ async fn what_is_written_to_the_state_is_for_the_session_to_store() {
     let write = |path: &str, content: &[u8]| {
         bench.folders.write_file(tree(&bench), path.to_owned(), content.to_vec(), bench.context.now)
     };
-    let written = write("state/a.md", b"x").await.unwrap();
+    let written = write("/state//a.md", b"x").await.unwrap();
     let change = StateFileChange { path: "a.md".to_owned(), content: Some("x".to_owned()) };
     assert_eq!((written.path.as_str(), written.state), ("/state/a.md", Some(change)));
     assert!(write("/state/a.md", b"\xff").await.is_err());

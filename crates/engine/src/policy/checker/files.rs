@@ -116,7 +116,11 @@ pub(in crate::policy) fn only_state(tool: &str, arguments: &Map<String, Value>) 
     let is_there = |path: &str| {
         let mut parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
         let plain = !path.contains(|c: char| c == '\\' || c.is_control());
-        plain && parts.next() == Some("state") && parts.next().is_some() && !path.split('/').any(|part| part == "..")
+        plain
+            && path.starts_with('/')
+            && parts.next() == Some("state")
+            && parts.next().is_some()
+            && !path.split('/').any(|part| part == "..")
     };
     let mut named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str())).peekable();
     OWN_TOOLS.contains(&tool) && named.peek().is_some() && named.all(|(_, path)| path.as_str().is_some_and(is_there))

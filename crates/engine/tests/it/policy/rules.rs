@@ -458,13 +458,21 @@ fn the_sessions_own_state_is_written_without_a_word() {
     let judged = |tool_name: &str, args: serde_json::Value| {
         mark(&judge(&policy, &tool(tool_name, Effect::Write), &args, &SessionSettings::default()))
     };
-    for path in ["/state/plan.md", "state/a/b", "./state//x", "//state/x"] {
+    for path in ["/state/plan.md", "/state/a/b", "/./state//x", "//state/x"] {
         assert_eq!(judged("write_file", json!({"path": path, "content": "x"})), "allow", "{path}");
     }
     assert_eq!(judged("edit_file", json!({"path": "/state/a", "old_string": "x", "new_string": "y"})), "allow");
-    for path in
-        ["/state", "/state/../outputs/a", "outputs/state/a", "/project/state/a", "state\\a", "/State/a", "/state/a/.."]
-    {
+    for path in [
+        "/state",
+        "state/a",
+        "./state/a",
+        "/state/../outputs/a",
+        "outputs/state/a",
+        "/project/state/a",
+        "state\\a",
+        "/State/a",
+        "/state/a/..",
+    ] {
         assert_eq!(judged("write_file", json!({"path": path, "content": "x"})), "ask", "{path}");
     }
     assert_eq!(judged("write_file", json!({"path": "/state/a", "file": "outputs/b", "content": "x"})), "ask");

@@ -105,7 +105,11 @@ impl Root {
             roots.push(Self::open(Place::Project, &mount.path)?);
         }
         if let Some(memories) = &workspace.memories {
-            roots.push(Self::open(Place::Memories, memories)?);
+            match Self::open(Place::Memories, memories) {
+                // Whoever has just removed it all does not want the rest to be no longer recorded.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                opened => roots.push(opened?),
+            }
         }
         Ok(roots)
     }
