@@ -20,11 +20,17 @@ const MORE_LAST: usize = 60;
 /// Characters of a line that are shown around what is of interest in it.
 const BEFORE: usize = 120;
 const AFTER: usize = 280;
+/// Above so many lines a text is not taken apart: what is known of each takes more room than a short line itself.
+const MOST_LINES: usize = 1_000_000;
 /// The tokens that a gap between two shown lines takes.
 const GAP: u64 = 14;
 
 /// The lines of the text that decide, in about so many tokens, with the gaps between them said.
 pub(super) fn reduce(patterns: &Patterns, text: &str, keywords: Option<&Regex>, tokens: u64) -> Option<String> {
+    let ends = text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
+    if ends > MOST_LINES {
+        return None;
+    }
     let lines = lines(text);
     let mut marker = Marker::new(patterns, keywords);
     let marks: Vec<(usize, Mark, usize)> = lines

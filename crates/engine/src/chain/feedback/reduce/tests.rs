@@ -189,6 +189,7 @@ fn what_is_short_stays_as_it_is() {
     assert_eq!(reduce(&PATTERNS, "", None, 100), None);
     assert_eq!(reduce(&PATTERNS, "exit code 0\nall is well\n", None, 100), None);
     assert_eq!(reduce(&PATTERNS, "error\n\n\n", None, 0), None);
+    assert_eq!(reduce(&PATTERNS, &"\n".repeat(2 * MOST_LINES), None, 1_000), None, "that is not worth its room");
 }
 
 fn line() -> impl Strategy<Value = String> {
