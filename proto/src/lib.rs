@@ -6,9 +6,11 @@
 //! - [`view`]: what the daemon shows that is no word of the core: a session with what waits in it, its own state.
 //! - [`status`]: how failures travel: kind, message and hint.
 //! - [`socket`]: where the socket is, how it is bound, adopted, accepted from and connected to.
+//! - `codec`: how much memory a stream begins with.
 //! - [`client`]: what `agentctl` uses; domain types in and out.
 
 pub mod client;
+mod codec;
 pub mod convert;
 pub mod socket;
 pub mod status;

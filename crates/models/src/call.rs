@@ -49,7 +49,7 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 /// A request, ready to be posted.
 pub(crate) struct Outgoing {
     pub(crate) path: &'static str,
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: String,
 }
 
 /// Reads one answer.

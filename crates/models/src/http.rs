@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt, time::Duration};
 
 use agentd_core::error::ErrorKind;
 use reqwest::{
-    Certificate, Client, Response, Url,
+    Body, Certificate, Client, Response, Url,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect,
 };
@@ -103,14 +103,16 @@ impl Target {
     }
 
     /// Posts a JSON body and returns the answer once its head is there and says that all is well.
-    pub(crate) async fn post(&self, path: &str, body: Vec<u8>, deadline: &Deadline) -> Result<Response, Failure> {
+    pub(crate) async fn post(&self, path: &str, body: String, deadline: &Deadline) -> Result<Response, Failure> {
         let request = self
             .client
             .post(self.at(path))
             .headers(self.headers.clone())
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "text/event-stream, application/json")
-            .body(body);
+            // A body of this kind is gone once it is sent; one of bytes is held until the answer begins, which may take a
+            // model a while, in case it had to be sent again.
+            .body(Body::wrap(body));
         let response = deadline.run(self, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
         let status = response.status();
         if status.is_success() {
@@ -152,22 +154,17 @@ impl fmt::Display for Target {
 }
 
 /// Writes a body as JSON, with the configured fields over its own.
-pub(crate) fn json_body(body: &impl Serialize, configured: &Map<String, Value>) -> Result<Vec<u8>, Failure> {
+pub(crate) fn json_body(body: &impl Serialize, configured: &Map<String, Value>) -> Result<String, Failure> {
     let written = if configured.is_empty() {
-        serde_json::to_vec(body)
+        serde_json::to_string(body)
     } else {
         serde_json::to_value(body).and_then(|mut value| {
             if let Value::Object(fields) = &mut value {
                 fields.extend(configured.clone());
             }
-            serde_json::to_vec(&value)
+            serde_json::to_string(&value)
         })
     };
-    // It is held until the answer begins, and growing has left it with as much room again.
-    let written = written.map(|mut body| {
-        body.shrink_to_fit();
-        body
-    });
     written.map_err(|error| Failure::new(ErrorKind::Internal, format!("could not write the request: {error}")))
 }
 

@@ -247,7 +247,7 @@ impl Actor {
 
     async fn command(&mut self, command: Command) -> Result<Next, EngineError> {
         match command {
-            Command::Start { start, reply } => reply_to(reply, self.start(start).await)?,
+            Command::Start { start, reply } => reply_to(reply, self.start(*start).await)?,
             Command::Steer { turn, text, reply } => reply_to(reply, self.steer(turn, text).await)?,
             Command::Cancel { turn, reply } => reply_to(reply, self.cancel(turn).await)?,
             Command::Answer { id, answer, client, reply } => reply_to(reply, self.answer(id, answer, client).await)?,
@@ -259,7 +259,7 @@ impl Actor {
             Command::Rename { title, reply } => reply_to(reply, self.rename(title).await)?,
             Command::Grant { grant, reply } => reply_to(reply, self.grant(grant).await)?,
             Command::Revoke { rule, reply } => reply_to(reply, self.revoke(&rule).await)?,
-            Command::Configure { settings, reply } => reply_to(reply, self.configure(settings).await)?,
+            Command::Configure { settings, reply } => reply_to(reply, self.configure(*settings).await)?,
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
             Command::Context { reply } => reply_to(reply, self.context().await)?,
             Command::UndoCompaction { reply } => reply_to(reply, self.undo_compaction().await)?,

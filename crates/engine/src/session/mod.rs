@@ -46,9 +46,9 @@ const QUEUE: usize = 64;
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
 
-/// What a session can be asked.
+/// What a session can be asked. What is large is boxed, because a queue has room for many commands whatever is in it.
 enum Command {
-    Start { start: StartTurn, reply: Reply<StartedTurn> },
+    Start { start: Box<StartTurn>, reply: Reply<StartedTurn> },
     Steer { turn: Option<TurnId>, text: String, reply: Reply<()> },
     Cancel { turn: Option<TurnId>, reply: Reply<()> },
     Answer { id: InterruptId, answer: Answer, client: String, reply: Reply<()> },
@@ -57,7 +57,7 @@ enum Command {
     Rename { title: String, reply: Reply<()> },
     Grant { grant: Grant, reply: Reply<()> },
     Revoke { rule: String, reply: Reply<()> },
-    Configure { settings: SessionSettings, reply: Reply<()> },
+    Configure { settings: Box<SessionSettings>, reply: Reply<()> },
     Reset { reply: Reply<()> },
     Context { reply: Reply<ContextView> },
     UndoCompaction { reply: Reply<(Window, CompactionReport)> },
@@ -112,6 +112,7 @@ impl SessionHandle {
     /// When the input makes no sense, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal
     /// cannot be written.
     pub async fn start_turn(&self, start: StartTurn) -> Result<StartedTurn, EngineError> {
+        let start = Box::new(start);
         self.ask(|reply| Command::Start { start, reply }).await
     }
 
@@ -202,6 +203,7 @@ impl SessionHandle {
     /// # Errors
     /// When a turn is open, or the journal cannot be written.
     pub async fn configure(&self, settings: SessionSettings) -> Result<(), EngineError> {
+        let settings = Box::new(settings);
         self.ask(|reply| Command::Configure { settings, reply }).await
     }
 

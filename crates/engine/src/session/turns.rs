@@ -329,7 +329,7 @@ impl Actor {
     ) -> Result<(), Fault> {
         for message in messages {
             if let TurnMessage::Fact(fact) = message {
-                facts.push(fact);
+                facts.push(*fact);
                 continue;
             }
             self.commit(Some(turn_id), std::mem::take(&mut facts)).await?;

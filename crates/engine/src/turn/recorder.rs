@@ -19,8 +19,8 @@ const QUEUE: usize = 256;
 
 /// What a turn tells its session.
 pub(crate) enum TurnMessage {
-    /// To be stored and then shown.
-    Fact(EventKind),
+    /// To be stored and then shown. Boxed, because a queue has room for many messages whatever is in it.
+    Fact(Box<EventKind>),
     /// To be shown.
     Delta { item_id: ItemId, text: String },
     /// Answered when all facts before it are stored.
@@ -75,7 +75,7 @@ impl Recorder {
 
     /// Tells a fact. It is stored some time after this returns; see [`Self::flush`].
     pub(crate) async fn fact(&self, kind: EventKind) -> Result<(), Stop> {
-        self.send(TurnMessage::Fact(kind)).await
+        self.send(TurnMessage::Fact(Box::new(kind))).await
     }
 
     /// Starts an item and returns its id.

@@ -42,7 +42,7 @@ impl LlamaCpp {
         Self { config }
     }
 
-    fn body(&self, request: &ModelRequest) -> Result<Vec<u8>, Failure> {
+    fn body(&self, request: &ModelRequest) -> Result<String, Failure> {
         let template = &self.config.chat_template;
         let messages = text_protocol::conversation(&request.messages, &request.tools);
         let mut stop: Vec<&str> = template.stop.iter().map(String::as_str).filter(|stop| !stop.is_empty()).collect();

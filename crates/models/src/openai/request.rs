@@ -53,7 +53,7 @@ pub(super) fn body(
     adaptation: &Adaptation,
     model: &str,
     request: &ModelRequest,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<String, Failure> {
     let native = config.uses_native_tools();
     let in_text;
     let (messages, tools): (_, &[ToolSpec]) = if native {

@@ -1,0 +1,49 @@
+//! How much memory a stream begins with.
+//!
+//! Tonic begins each stream with two buffers of eight kilobytes. Most of our messages are a few words, and most streams
+//! are quiet while a model thinks: a daemon with hundreds of them would hold megabytes of nothing. These begin small and
+//! grow with what comes.
+
+use std::marker::PhantomData;
+
+use prost::Message;
+use tonic::codec::{BufferSettings, Codec};
+use tonic_prost::{ProstCodec, ProstDecoder, ProstEncoder};
+
+/// What a buffer begins with, in bytes.
+const BEGINNING: usize = 1024;
+/// How much is encoded before it is handed on, in bytes; as in tonic.
+const MOST: usize = 32 * 1024;
+
+/// Protobuf with small buffers.
+#[derive(Debug, Clone)]
+pub(crate) struct SmallBuffers<T, U>(PhantomData<(T, U)>);
+
+impl<T, U> Default for SmallBuffers<T, U> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T, U> Codec for SmallBuffers<T, U>
+where
+    T: Message + Send + 'static,
+    U: Message + Default + Send + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = ProstEncoder<T>;
+    type Decoder = ProstDecoder<U>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstCodec::<T, U>::raw_encoder(settings())
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstCodec::<T, U>::raw_decoder(settings())
+    }
+}
+
+fn settings() -> BufferSettings {
+    BufferSettings::new(BEGINNING, MOST)
+}
