@@ -9,6 +9,7 @@ use std::{
 use agentd_audit::AuditLog;
 use agentd_core::{
     Timestamp,
+    guide::GuideLimits,
     interrupt::Answer,
     model::{Slot, SlotInfo},
     ports::{Clock, Model, Models, Toolbox},
@@ -84,7 +85,8 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
         workspaces: Arc::new(
             WorkspaceFolders::new(paths.data.join("workspace"))
                 .remembering(paths.data.join("memories"))
-                .keeping_private(&[&paths.data, &paths.config]),
+                .keeping_private(&[&paths.data, &paths.config])
+                .guided_by(&paths.config, env.path("HOME").as_deref()),
         ),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
         audit: audit.clone(),
@@ -129,6 +131,12 @@ pub fn engine_config(config: &Config) -> EngineConfig {
             ..SessionSettings::default()
         },
         max_message_history: size(settings.turns.max_message_history.0),
+        guides: GuideLimits {
+            memory: settings.memory.enabled,
+            skills: settings.skills.enabled,
+            max_file_bytes: size(settings.memory.max_file_bytes.0),
+            max_total_bytes: size(settings.memory.max_total_bytes.0),
+        },
         max_steps: settings.turns.max_steps.0,
         turn_time_limit: settings.turns.time_limit.0.map(|span| span.0),
         turn_token_budget: settings.turns.token_budget.0,

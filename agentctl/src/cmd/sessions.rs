@@ -14,7 +14,7 @@ use crate::{
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
-    render::sanitize,
+    render::{context::notice_line, sanitize},
     report::{self, Table},
 };
 
@@ -204,7 +204,7 @@ fn told(body: &ItemBody) -> (&'static str, String) {
         ItemBody::ToolCall(call) => ("call", format!("{} {}", call.name, call.arguments)),
         ItemBody::ToolResult(result) => ("result", result.text.clone()),
         ItemBody::Compaction(compaction) => ("summary", compaction.summary.clone()),
-        ItemBody::Notice { text, .. } => ("notice", text.clone()),
+        ItemBody::Notice { text, topic, sources } => ("notice", notice_line(text, *topic, sources)),
     }
 }
 

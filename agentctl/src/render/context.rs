@@ -1,6 +1,9 @@
 //! How full the window is, and what was done to make room, in a line each.
 
-use agentd_core::context::{CompactionReport, TokenLevel};
+use agentd_core::{
+    context::{CompactionReport, TokenLevel},
+    item::{NoticeSource, NoticeTopic},
+};
 
 use super::sanitize::clean_line;
 
@@ -28,6 +31,25 @@ pub(crate) fn compaction_line(report: &CompactionReport) -> String {
         line.push_str(&format!(" ({})", clean_line(problem)));
     }
     line
+}
+
+/// What a person is told of a notice: of files that the model reads, only which.
+pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSource]) -> String {
+    let (what, names) = match topic {
+        NoticeTopic::General => return text.to_owned(),
+        NoticeTopic::Memory => ("memory", sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>()),
+        NoticeTopic::Skills => ("skills", sources.iter().map(|source| skill_name(&source.name)).collect()),
+    };
+    match names.as_slice() {
+        [] if topic == NoticeTopic::Memory && text.contains("/memories") => format!("{what}: names in /memories"),
+        [] => format!("{what}: none any more"),
+        names => format!("{what}: {}", names.join(", ")),
+    }
+}
+
+/// The folder of a skill's file.
+fn skill_name(path: &str) -> &str {
+    path.rsplit('/').nth(1).unwrap_or(path)
 }
 
 /// A part of a whole, in percent.

@@ -22,7 +22,7 @@ use anstyle::Style;
 
 use super::{
     closing,
-    context::{compaction_line, level_line},
+    context::{compaction_line, level_line, notice_line},
     look::Look,
     paint::{QUIET, STRONG, WARN, clip, fold, paint},
     sanitize::{clean, clean_line},
@@ -201,7 +201,9 @@ impl<O: Write, E: Write> Human<O, E> {
                 }
             }
             ItemBody::Compaction(compaction) => self.status(QUIET, &compaction_line(&compaction.report)),
-            ItemBody::Notice { text, .. } => self.status(QUIET, &clean_line(text)),
+            ItemBody::Notice { text, topic, sources } => {
+                self.status(QUIET, &clean_line(&notice_line(text, *topic, sources)))
+            }
         }?;
         match (&item.body, status) {
             (ItemBody::ToolResult(_), _) | (_, ItemStatus::Done | ItemStatus::Cut) => Ok(()),

@@ -79,6 +79,26 @@ group! {
 }
 
 group! {
+    /// `AGENTS.md` files.
+    MemorySettings, MemoryLayer {
+        /// Whether models are told what they say.
+        enabled: bool,
+        /// Bytes of one file.
+        max_file_bytes: Within<256, 1_048_576>,
+        /// Bytes of all.
+        max_total_bytes: Within<256, 4_194_304>,
+    }
+}
+
+group! {
+    /// Skills.
+    SkillSettings, SkillLayer {
+        /// Whether models are told which there are.
+        enabled: bool,
+    }
+}
+
+group! {
     /// Questions that nobody answers.
     InterruptSettings, InterruptLayer {
         /// How long they wait.
@@ -201,6 +221,10 @@ pub struct DaemonSettings {
     pub sessions: SessionSettings,
     /// The limits of one turn.
     pub turns: TurnSettings,
+    /// `AGENTS.md` files.
+    pub memory: MemorySettings,
+    /// Skills.
+    pub skills: SkillSettings,
     /// Questions that nobody answers.
     pub interrupts: InterruptSettings,
     /// What holds for tools.
@@ -225,6 +249,8 @@ pub struct DaemonSettings {
 struct DaemonLayer {
     sessions: Option<SessionLayer>,
     turns: Option<TurnLayer>,
+    memory: Option<MemoryLayer>,
+    skills: Option<SkillLayer>,
     interrupts: Option<InterruptLayer>,
     tools: Option<ToolLayer>,
     environment: Option<EnvironmentLayer>,
@@ -261,6 +287,8 @@ struct SandboxFile {
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<DaemonSettings, ConfigError> {
     let mut sessions = SessionLayer::default();
     let mut turns = TurnLayer::default();
+    let mut memory = MemoryLayer::default();
+    let mut skills = SkillLayer::default();
     let mut interrupts = InterruptLayer::default();
     let mut tools = ToolLayer::default();
     let mut sandbox = SandboxLayer::default();
@@ -276,6 +304,8 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         let own_model = layer.embedded.map(|layer| embedded_layer(file, layer, sources)).transpose()?;
         sessions.overlay(layer.sessions, "sessions", &file.origin, origins);
         turns.overlay(layer.turns, "turns", &file.origin, origins);
+        memory.overlay(layer.memory, "memory", &file.origin, origins);
+        skills.overlay(layer.skills, "skills", &file.origin, origins);
         interrupts.overlay(layer.interrupts, "interrupts", &file.origin, origins);
         tools.overlay(layer.tools, "tools", &file.origin, origins);
         let confined = layer.sandbox.map(|layer| sandbox_layer(file, layer, sources)).transpose()?;
@@ -304,6 +334,8 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
     Ok(DaemonSettings {
         sessions: sessions.complete("sessions")?,
         turns: turns.complete("turns")?,
+        memory: memory.complete("memory")?,
+        skills: skills.complete("skills")?,
         interrupts: interrupts.complete("interrupts")?,
         tools: tools.complete("tools")?,
         sandbox: sandbox.complete("sandbox")?,

@@ -10,7 +10,7 @@ use agentd_core::{
     context::Compaction,
     event::{Event, EventKind},
     ids::{CallId, ItemId, SessionId, TraceId, TurnId},
-    item::{Item, ItemBody, ItemStatus, NoticeTopic},
+    item::{Item, ItemBody, ItemStatus},
     model::{Slot, SlotInfo},
     ports::{Model, Models, Store as _},
     session::SessionSettings,
@@ -126,7 +126,7 @@ fn body() -> impl Strategy<Value = ItemBody> {
         3 => call().prop_map(ItemBody::ToolCall),
         3 => result().prop_map(ItemBody::ToolResult),
         1 => words().prop_map(|summary| ItemBody::Compaction(Compaction { summary, ..Compaction::default() })),
-        1 => words().prop_map(|text| ItemBody::Notice { text, topic: NoticeTopic::General }),
+        1 => words().prop_map(ItemBody::notice),
     ]
 }
 

@@ -55,6 +55,9 @@ pub enum ItemBody {
         /// What it is about.
         #[serde(default, skip_serializing_if = "NoticeTopic::is_general")]
         topic: NoticeTopic,
+        /// The files whose words these are.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        sources: Vec<NoticeSource>,
     },
 }
 
@@ -74,6 +77,17 @@ impl ItemBody {
     }
 }
 
+/// A file whose words are in a notice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticeSource {
+    /// Its path, as people are shown it.
+    pub name: String,
+    /// How many bytes of it are in the notice.
+    pub bytes: u64,
+    /// Says whether it is as it was.
+    pub digest: String,
+}
+
 /// What a notice is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -85,6 +99,14 @@ pub enum NoticeTopic {
     Memory,
     /// The catalogue of skills. A later one takes the place of those before it.
     Skills,
+}
+
+impl ItemBody {
+    /// A fact about what happened.
+    #[must_use]
+    pub fn notice(text: impl Into<String>) -> Self {
+        Self::Notice { text: text.into(), topic: NoticeTopic::General, sources: Vec::new() }
+    }
 }
 
 impl NoticeTopic {

@@ -10,6 +10,7 @@
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
 //! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
+//! - [`guide`]: what people wrote for models to know before they begin.
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
 //!   [`files`]: its files as a person sees them.
 //! - [`undo`]: what a turn did to files, taken back.
@@ -24,6 +25,7 @@ pub mod error;
 pub mod event;
 pub mod files;
 pub mod grant;
+pub mod guide;
 pub mod ids;
 pub mod interrupt;
 pub mod item;

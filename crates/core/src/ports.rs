@@ -13,6 +13,7 @@ use crate::{
     event::Event,
     files::{FileListing, FilePiece, FileWritten, SessionTree},
     grant::{Grant, HeldGrant},
+    guide::{GuideLimits, Guides},
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     item::Item,
@@ -185,6 +186,12 @@ pub trait Workspaces: Send + Sync {
         _now: Timestamp,
     ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
         no_files(&path)
+    }
+
+    /// What people wrote for models to know in a session that works there. Files that are as they were are not read
+    /// again; what cannot be read is left out.
+    fn guides<'a>(&'a self, _: &'a Workspace, _: GuideLimits) -> BoxFuture<'a, Guides> {
+        Box::pin(std::future::ready(Guides::default()))
     }
 
     /// Paths of files that tools could open, relative to the workspace, newest first, at most `limit`. What the daemon

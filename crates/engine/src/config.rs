@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentd_core::{interrupt::Answer, policy::Explanation, session::SessionSettings};
+use agentd_core::{guide::GuideLimits, interrupt::Answer, policy::Explanation, session::SessionSettings};
 use tokio::sync::watch;
 
 use crate::policy::{Facts, Policy};
@@ -20,6 +20,8 @@ pub struct EngineConfig {
     pub session_defaults: SessionSettings,
     /// The messages of history that a model sees at the most, those of the running turn not included; from 10 to 100.
     pub max_message_history: usize,
+    /// How much is read of what people wrote for models.
+    pub guides: GuideLimits,
     /// The steps that a turn may take where its client names no number; the model's default where absent.
     pub max_steps: Option<u32>,
     /// How long a turn may work, waiting for people not included.
@@ -53,6 +55,7 @@ impl Default for EngineConfig {
             policy: Arc::default(),
             session_defaults: SessionSettings::default(),
             max_message_history: 40,
+            guides: GuideLimits::default(),
             max_steps: None,
             turn_time_limit: None,
             turn_token_budget: None,

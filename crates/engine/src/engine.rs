@@ -286,9 +286,15 @@ impl Engine {
     /// # Errors
     /// When there is no such session or the file cannot be written.
     pub async fn upload(&self, session: SessionId, name: String, content: Vec<u8>) -> Result<String, EngineError> {
-        let view = self.session(session).await?.show().await?;
+        let handle = self.session(session).await?;
+        let view = handle.show().await?;
         self.shared.parts.workspaces.open(session, view.session.settings.project).await?;
-        Ok(self.shared.parts.workspaces.add_upload(session, name, content).await?)
+        let path = self.shared.parts.workspaces.add_upload(session, name, content).await?;
+        // It is there, whether the session can be told or not.
+        if let Err(error) = handle.uploaded(path.clone()).await {
+            tracing::warn!(session = %session, "the next turn is not told of {path}: {error}");
+        }
+        Ok(path)
     }
 
     /// What a folder of a session's files holds, or one file, by the paths that tools use.

@@ -10,7 +10,8 @@
 //! - `turn/`: one turn. `run` is the product in eighty lines, `step` decides purely, `sample` asks the model,
 //!   `dispatch` runs tool calls, `finalize` writes the last answer.
 //! - `chain/`: the capabilities that surround a turn, one link a file, their order and its reason in `order.rs`.
-//! - `prompt/`: what the model sees, one fragment a file; `compaction/`: what makes room in it.
+//! - `prompt/`: what the model sees, one fragment a file; `compaction/`: what makes room in it;
+//!   `guides/`: what people wrote for models to know, told in the history.
 //! - [`policy`]: whether a call may run, pure.
 //! - `recovery`: what a crash left behind, and the facts that say so, pure.
 
@@ -19,6 +20,7 @@ mod compaction;
 pub mod config;
 pub mod engine;
 pub mod error;
+mod guides;
 pub mod policy;
 mod prompt;
 pub mod recovery;

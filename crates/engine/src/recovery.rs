@@ -77,8 +77,8 @@ impl Ledger {
     }
 
     fn note(&mut self, kind: &EventKind) {
-        self.told =
-            matches!(kind, EventKind::ItemCompleted { item, .. } if matches!(item.body, ItemBody::Notice { .. }));
+        self.told = matches!(kind, EventKind::ItemCompleted { item, .. }
+                if matches!(item.body, ItemBody::Notice { topic: NoticeTopic::General, .. }));
         match kind {
             EventKind::ItemStarted { item } => self.open.push(item.clone()),
             EventKind::ItemCompleted { item, .. } => {
@@ -216,6 +216,6 @@ fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
             text.push_str(&format!(" {what}: {}.", names.join(", ")));
         }
     }
-    let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::Notice { text, topic: NoticeTopic::General } };
+    let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::notice(text) };
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }

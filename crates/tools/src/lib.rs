@@ -7,6 +7,7 @@
 //!   in nothing else.
 //! - `encoding/`: text in whatever encoding its file has, edited byte by byte.
 //! - `patch/`: what a patch says, and where its hunks stand in a file.
+//! - `guides/`: what people wrote for models to know: `AGENTS.md` files and the catalogue of skills.
 //! - `process/`: commands in a clean environment, ended with all their children.
 //! - [`sandbox`]: what a command may reach, held by the kernel.
 //! - `arguments`, `failure`, `text`, `diff`: what a model wrote, checked; what it is told when a call fails; what it
@@ -17,6 +18,7 @@ mod builtin;
 mod diff;
 mod encoding;
 mod failure;
+mod guides;
 mod job;
 mod patch;
 mod process;

@@ -2,7 +2,7 @@
 
 use agentd_core::{
     context::Compaction,
-    item::{Item, ItemBody, ItemStatus, NoticeTopic},
+    item::{Item, ItemBody, ItemStatus, NoticeSource, NoticeTopic},
 };
 
 use super::{WireError, id, mirrored, part};
@@ -62,9 +62,11 @@ impl From<&ItemBody> for item::Body {
                 before: Some((&compaction.before).into()),
                 report: Some((&compaction.report).into()),
             }),
-            ItemBody::Notice { text, topic } => {
-                Self::Notice(item::Notice { text: text.clone(), topic: topic_to_wire(*topic) })
-            }
+            ItemBody::Notice { text, topic, sources } => Self::Notice(item::Notice {
+                text: text.clone(),
+                topic: topic_to_wire(*topic),
+                sources: sources.iter().map(Into::into).collect(),
+            }),
         }
     }
 }
@@ -85,10 +87,24 @@ impl TryFrom<item::Body> for ItemBody {
                 before: compaction.before.map(Into::into).unwrap_or_default(),
                 report: compaction.report.map(TryInto::try_into).transpose()?.unwrap_or_default(),
             }),
-            item::Body::Notice(notice) => {
-                Self::Notice { text: notice.text, topic: optional_topic(notice.topic)?.unwrap_or_default() }
-            }
+            item::Body::Notice(notice) => Self::Notice {
+                text: notice.text,
+                topic: optional_topic(notice.topic)?.unwrap_or_default(),
+                sources: notice.sources.into_iter().map(Into::into).collect(),
+            },
         })
+    }
+}
+
+impl From<&NoticeSource> for item::NoticeSource {
+    fn from(source: &NoticeSource) -> Self {
+        Self { name: source.name.clone(), bytes: source.bytes, digest: source.digest.clone() }
+    }
+}
+
+impl From<item::NoticeSource> for NoticeSource {
+    fn from(source: item::NoticeSource) -> Self {
+        Self { name: source.name, bytes: source.bytes, digest: source.digest }
     }
 }
 

@@ -13,7 +13,7 @@ use agentd_core::{
     event::{Event, EventKind},
     files::{EntryKind, FileEntry, FileListing, FilePiece},
     interrupt::Answer,
-    item::{Item, ItemBody, NoticeTopic},
+    item::{Item, ItemBody},
     model::{ModelInfo, Slot, SlotInfo},
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
     tool::{Effect, ToolSpec},
@@ -255,7 +255,7 @@ proptest! {
         let at = Timestamp::from_nanosecond(nanosecond).unwrap();
         check::<v1::Event, _>(&Event { at, seq, ..samples::event(samples::delta(&text)) });
         let mut item = samples::items().remove(0);
-        item.body = ItemBody::Notice { text, topic: NoticeTopic::General };
+        item.body = ItemBody::notice(text);
         check::<v1::Item, _>(&item);
     }
 

@@ -8,7 +8,7 @@ use agentd_core::{
     grant::GrantScope,
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
-    item::{Item, ItemBody, ItemStatus, NoticeTopic},
+    item::{Item, ItemBody, ItemStatus, NoticeSource, NoticeTopic},
     model::Slot,
     policy::{Layer, Risk},
     session::{Mount, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
@@ -131,9 +131,13 @@ pub(crate) fn items() -> Vec<Item> {
         ItemBody::Reasoning { text: text() },
         ItemBody::ToolCall(ToolCall { call_id: call_id.clone(), name: "grep".into(), arguments: "{\"a\": 1 ".into() }),
         ItemBody::Compaction(compaction()),
-        ItemBody::Notice { text: text(), topic: NoticeTopic::General },
-        ItemBody::Notice { text: text(), topic: NoticeTopic::Memory },
-        ItemBody::Notice { text: text(), topic: NoticeTopic::Skills },
+        ItemBody::notice(text()),
+        ItemBody::Notice {
+            text: text(),
+            topic: NoticeTopic::Memory,
+            sources: vec![NoticeSource { name: text(), bytes: 7, digest: text() }],
+        },
+        ItemBody::Notice { text: text(), topic: NoticeTopic::Skills, sources: Vec::new() },
         result(None),
     ];
     bodies.extend(codes.into_iter().map(|code| result(Some(code))));

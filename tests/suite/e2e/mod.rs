@@ -7,6 +7,7 @@
 //! - [`bad_input`], [`bad_models`]: a clear message with a hint, and nothing lost.
 //! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
 //! - [`files`]: what sessions see besides their own files.
+//! - [`guides`]: what people wrote for models to know, and files handed over.
 //! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them. [`limits`]: how much
 //!   they can take, and what they can leave behind.
 //! - [`hostile`]: all commands and paths of the corpora that try to get where they may not.
@@ -26,6 +27,7 @@ mod embedded;
 mod encodings;
 mod files;
 mod grants;
+mod guides;
 mod hostile;
 mod interrupts;
 mod large;

@@ -7,6 +7,7 @@ use std::{
 
 use agentd_core::{
     error::WorkspaceError,
+    guide::{GuideLimits, Guides},
     ids::SessionId,
     ports::{KeptArea, Workspace, Workspaces},
     session::Mount,
@@ -19,11 +20,17 @@ use crate::scripted::NoWorkspaces;
 #[derive(Debug, Default)]
 pub struct MemoryWorkspaces {
     kept: Mutex<BTreeMap<(SessionId, String), Vec<u8>>>,
+    guides: Mutex<Guides>,
 }
 
 impl MemoryWorkspaces {
     fn texts(&self) -> MutexGuard<'_, BTreeMap<(SessionId, String), Vec<u8>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What people wrote for models, from now on.
+    pub fn guide_by(&self, guides: Guides) {
+        *self.guides.lock().unwrap_or_else(PoisonError::into_inner) = guides;
     }
 
     /// What is kept under a path that [`Workspaces::keep`] returned.
@@ -75,6 +82,11 @@ impl Workspaces for MemoryWorkspaces {
             path
         });
         std::future::ready(kept).boxed()
+    }
+
+    fn guides<'a>(&'a self, _: &'a Workspace, _: GuideLimits) -> BoxFuture<'a, Guides> {
+        let guides = self.guides.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        std::future::ready(guides).boxed()
     }
 
     fn paths<'a>(&'a self, _: &'a Workspace, _: usize) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {

@@ -687,7 +687,7 @@ async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
         script.input("a"),
         script.warning(),
         script.input("b"),
-        script.completed(ItemBody::Notice { text: "n".into(), topic: Default::default() }),
+        script.completed(ItemBody::notice("n")),
         script.input("c"),
         script.turn_ended(StopReason::Completed),
     ];

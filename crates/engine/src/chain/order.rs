@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use agentd_core::{
     ids::ItemId,
     interrupt::Ask,
-    item::Item,
+    item::{Item, ItemBody},
     session::Todo,
     tool::{ToolCall, ToolOutput, ToolSpec},
 };
@@ -16,14 +16,18 @@ use super::{
     audit::{Account, Gate},
     compaction::Compaction,
     feedback::Feedback,
+    files::Files,
     large_results::LargeResults,
+    memory::Memory,
     questions::Questions,
     repair::Repair,
+    skills::Skills,
     todos::Todos,
     trail::Trail,
     undo::Undo,
 };
 use crate::{
+    guides::Opening,
     prompt::Draft,
     turn::{Stop, TurnContext, TurnState, dispatch, recorder::Answered},
 };
@@ -36,6 +40,11 @@ pub(crate) trait Link: Send + Sync {
     /// The tools that the link answers itself.
     fn tools(&self) -> Vec<ToolSpec> {
         Vec::new()
+    }
+
+    /// What stands in front of a turn's input, from here on: it is stored with the input.
+    fn before_input(&self, _: &Opening<'_>) -> Option<ItemBody> {
+        None
     }
 
     /// Called once, before the first step.
@@ -121,12 +130,15 @@ impl Chain {
     /// 3. `feedback`: within it, so that what cannot be reduced, or kept, is still not too long; and around approvals and
     ///    undo, so that what they add to a result is a part of what is kept.
     /// 4. `compaction`: before all that look at the history, so that they look at what is left of it.
-    /// 5. `todos`, `questions`: they answer their own tools, which never need an approval.
-    /// 6. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-    /// 7. `approvals`: around all that runs, so that what a person is asked about is exactly what will.
-    /// 8. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
-    /// 9. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
-    ///    a person did while being asked.
+    /// 5. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
+    ///    first, for what people wrote of themselves and the work counts more than what they could use.
+    /// 6. `files`: what is new comes in front of what is to be done, at the end of the request.
+    /// 7. `todos`, `questions`: they answer their own tools, which never need an approval.
+    /// 8. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+    /// 9. `approvals`: around all that runs, so that what a person is asked about is exactly what will.
+    /// 10. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
+    /// 11. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+    ///     a person did while being asked.
     pub(crate) fn standard() -> Self {
         Self {
             links: vec![
@@ -134,6 +146,9 @@ impl Chain {
                 Arc::new(LargeResults),
                 Arc::new(Feedback::default()),
                 Arc::new(Compaction),
+                Arc::new(Memory),
+                Arc::new(Skills),
+                Arc::new(Files),
                 Arc::new(Todos),
                 Arc::new(Questions),
                 Arc::new(Repair),
@@ -152,6 +167,11 @@ impl Chain {
     /// The links' names, in order.
     pub(crate) fn names(&self) -> Vec<&'static str> {
         self.links.iter().map(|link| link.name()).collect()
+    }
+
+    /// What stands in front of a turn's input, in order.
+    pub(crate) fn before_input(&self, opening: &Opening<'_>) -> Vec<ItemBody> {
+        self.links.iter().filter_map(|link| link.before_input(opening)).collect()
     }
 
     pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, sync::Arc};
 
 use agentd_core::{
     Timestamp,
-    item::{Item, ItemBody},
+    item::{Item, ItemBody, NoticeTopic},
 };
 
 /// The items as Markdown, whole.
@@ -57,8 +57,9 @@ fn parts(item: &Item) -> Option<(String, &str, bool)> {
         }
         ItemBody::Compaction(compaction) if compaction.summary.is_empty() => return None,
         ItemBody::Compaction(compaction) => ("Summary of what came before".to_owned(), &compaction.summary, false),
-        ItemBody::Notice { text, .. } => ("Notice".to_owned(), text, false),
-        ItemBody::Reasoning { .. } => return None,
+        ItemBody::Notice { text, topic: NoticeTopic::General, .. } => ("Notice".to_owned(), text, false),
+        // What files say is told anew, from the files.
+        ItemBody::Notice { .. } | ItemBody::Reasoning { .. } => return None,
     })
 }
 

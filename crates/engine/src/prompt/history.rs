@@ -64,7 +64,7 @@ pub(crate) fn messages(items: &[Arc<Item>]) -> Vec<Message> {
                 answer.finish(&mut messages);
                 messages.push(said_by_daemon(SUMMARY, "</conversation_summary>", &compaction.summary));
             }
-            ItemBody::Notice { text, topic } => {
+            ItemBody::Notice { text, topic, .. } => {
                 answer.finish(&mut messages);
                 messages.push(match topic {
                     NoticeTopic::General => said_by_daemon("<system_reminder>", "</system_reminder>", text),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentd_core::{
     context::{ContextView, Segment, SegmentKind, TokenLevel},
-    item::Item,
+    item::{Item, ItemBody, NoticeSource, NoticeTopic},
     model::{Message, ModelInfo},
 };
 
@@ -34,6 +34,13 @@ pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
     let system = Message::System { text: standing.instructions.to_owned() };
     add(SegmentKind::Tools, standing.tools.print, count(standing.tools.specs.len()));
     add(SegmentKind::Instructions, footprint::print(&system), 1);
+    let mut sources: Vec<(&str, u64)> = Vec::new();
+    for source in standing.history.iter().flat_map(|item| memory_sources(item)) {
+        match sources.iter_mut().find(|(name, _)| *name == source.name) {
+            Some((_, bytes)) => *bytes += source.bytes,
+            None => sources.push((&source.name, source.bytes)),
+        }
+    }
     for message in &history::messages(standing.history) {
         add(history::kind(message), footprint::print(message), 1);
     }
@@ -47,6 +54,9 @@ pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
             tokens: scale(print.tokens),
             count,
         })
+        .flat_map(
+            |segment| if segment.kind == SegmentKind::Memory { by_source(segment, &sources) } else { vec![segment] },
+        )
         .collect();
     let tokens = segments.iter().map(|segment| segment.tokens).sum();
     let window = standing.model.context_window;
@@ -61,6 +71,29 @@ pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
         max_messages: count(standing.max_messages),
         next_cuts: next_cuts(standing, tokens, messages),
     }
+}
+
+/// The files whose words an item tells, where it tells memory.
+fn memory_sources(item: &Item) -> &[NoticeSource] {
+    match &item.body {
+        ItemBody::Notice { topic: NoticeTopic::Memory, sources, .. } => sources,
+        _ => &[],
+    }
+}
+
+/// A segment, file by file; what stands around them is left as it is.
+fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
+    let (tokens, bytes) = (whole.tokens, whole.bytes.max(1));
+    let mut parts = Vec::new();
+    for (name, size) in sources {
+        let size = (*size).min(whole.bytes);
+        let part = tokens.saturating_mul(size) / bytes;
+        whole.bytes -= size;
+        whole.tokens -= part.min(whole.tokens);
+        parts.push(Segment { source: (*name).to_owned(), bytes: size, tokens: part, ..whole.clone() });
+    }
+    parts.push(whole);
+    parts
 }
 
 fn next_cuts(standing: &Standing<'_>, tokens: u64, messages: usize) -> Vec<String> {

@@ -53,6 +53,7 @@ enum Command {
     Cancel { turn: Option<TurnId>, reply: Reply<()> },
     Answer { id: InterruptId, answer: Answer, client: String, reply: Reply<()> },
     Subscribe { after: u64, reply: Reply<Subscription> },
+    Uploaded { path: String, reply: Reply<()> },
     Show { reply: Reply<SessionView> },
     Rename { title: String, reply: Reply<()> },
     Grant { grant: Grant, reply: Reply<()> },
@@ -164,6 +165,11 @@ impl SessionHandle {
     /// When the session cannot be loaded.
     pub async fn subscribe(&self, after: u64) -> Result<Subscription, EngineError> {
         self.ask(|reply| Command::Subscribe { after, reply }).await
+    }
+
+    /// Tells the model of a file with its next turn.
+    pub(crate) async fn uploaded(&self, path: String) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Uploaded { path, reply }).await
     }
 
     /// What there is to see.

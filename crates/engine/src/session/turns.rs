@@ -9,7 +9,7 @@ use agentd_core::{
     ids::{ItemId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
-    ports::Workspace,
+    ports::{Model, Workspace},
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
 };
 use tokio::{task::JoinError, time::timeout};
@@ -25,6 +25,7 @@ use crate::{
     compaction::Wanted,
     engine::grants::LiveGrants,
     error::EngineError,
+    guides::{self, Opening},
     prompt,
     turn::{
         Limits, TurnContext, TurnOutcome, TurnState,
@@ -109,6 +110,7 @@ impl Actor {
     ) -> Result<StartedTurn, Fault> {
         let (slot, reason) = route(start.slot, self.state.settings.slot);
         let model = self.shared.parts.models.get(slot);
+        let told = if start.compact.is_none() { self.told_first(&*model).await? } else { Vec::new() };
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
         self.open = Some(OpenTurn {
@@ -123,19 +125,24 @@ impl Actor {
             environment: Arc::new(start.environment.clone()),
             running: None,
         });
-        let input = start.text.map(|text| user_item(turn_id, text, false));
+        let told = told.into_iter().map(|body| Item { id: ItemId::generate(), turn_id, body });
+        let known = |path: &String| start.text.as_ref().is_some_and(|text| text.contains(path.as_str()));
+        let uploads = self.uploads.iter().filter(|path| !known(path)).cloned().collect();
+        let input: Vec<Item> = told.chain(start.text.map(|text| user_item(turn_id, text, false))).collect();
         let mut state = self.fresh_state();
         if let Some(strategy) = start.compact {
             state.only_compact = true;
             state.compact = Some(Wanted { cause: CompactionCause::Person, strategy });
         }
-        if let Some(item) = &input {
+        for item in &input {
             state.note(Arc::new(item.clone()));
         }
+        state.uploads = uploads;
         if let Err(fault) = self.launch(state).await {
             self.open = None;
             return Err(fault);
         }
+        self.uploads.clear();
         let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
         let trace_id = self.open.as_ref().map_or_else(TraceId::generate, |open| open.trace_id);
         let model = model.info().id.clone();
@@ -146,6 +153,17 @@ impl Actor {
         let first = self.first_words().await;
         self.take(turn_id, facts, first).await?;
         Ok(StartedTurn { turn_id, events })
+    }
+
+    /// What people wrote for the model to know, where the history does not say it.
+    async fn told_first(&mut self, model: &dyn Model) -> Result<Vec<ItemBody>, Fault> {
+        let workspace = self.workspace().await?;
+        let (shared, limits) = (&self.shared, self.shared.config().guides);
+        let Some(guides) = guides::look(&*shared.parts.workspaces, &workspace, limits).await else {
+            return Ok(Vec::new());
+        };
+        let (window, history) = (model.info().context_window, self.state.seen());
+        Ok(shared.chain.before_input(&Opening { guides: &guides, limits, window, history: &history }))
     }
 
     /// What the turn has to tell at once, so that it is stored together with the turn's start: one wait for the disk
@@ -228,6 +246,7 @@ impl Actor {
             scales: Arc::clone(&shared.scales),
             system_prompt: prompt::system(&config.system_prompt, &workspace, self.state.created_at),
             max_message_history: config.max_message_history,
+            guide_limits: config.guides,
             workspace,
             files: SessionFiles::new(self.id, Arc::clone(&shared.parts.workspaces)),
             recorder,

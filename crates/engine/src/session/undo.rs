@@ -9,7 +9,7 @@ use agentd_core::{
     error::ErrorKind,
     event::{EventKind, StateChange},
     ids::{ItemId, TurnId},
-    item::{Item, ItemBody, ItemStatus, NoticeTopic},
+    item::{Item, ItemBody, ItemStatus},
     tool::{FileChange, FileChangeKind, ToolErrorCode, ToolResult},
     undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest, UndoneFile, folded},
 };
@@ -131,11 +131,7 @@ fn notice(report: &UndoReport) -> [EventKind; 2] {
         text.push_str(&format!(" {left} more were left as they are, because something else has changed them since."));
     }
     text.push_str(" Read a file again before you change it.");
-    let item = Item {
-        id: ItemId::generate(),
-        turn_id: report.turn_id,
-        body: ItemBody::Notice { text, topic: NoticeTopic::General },
-    };
+    let item = Item { id: ItemId::generate(), turn_id: report.turn_id, body: ItemBody::notice(text) };
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }
 

@@ -24,6 +24,11 @@ impl SessionFiles {
         Self { session, workspaces, made: OnceCell::new() }
     }
 
+    /// Where they are.
+    pub(crate) fn workspaces(&self) -> &dyn Workspaces {
+        &*self.workspaces
+    }
+
     /// Makes them where they are missing. Without them no tool may run.
     pub(crate) async fn make(&self, workspace: &Workspace) -> Result<(), Stop> {
         let open = || async { self.workspaces.open(self.session, workspace.project.clone()).await.map(drop) };

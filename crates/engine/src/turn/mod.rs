@@ -21,6 +21,7 @@ use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 use agentd_core::{
     environment::ClientEnvironment,
     error::ModelError,
+    guide::GuideLimits,
     ids::{CallId, SessionId, TraceId, TurnId},
     interrupt::Ask,
     model::Slot,
@@ -85,6 +86,7 @@ pub(crate) struct TurnContext {
     /// What was learned of how models count tokens.
     pub(crate) scales: Arc<Scales>,
     pub(crate) max_message_history: usize,
+    pub(crate) guide_limits: GuideLimits,
     pub(crate) recorder: Recorder,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cancel: CancellationToken,

@@ -37,6 +37,8 @@ pub(crate) struct TurnState {
     pub(crate) answer: Option<String>,
     /// Whether the model's last answer had neither words nor calls.
     pub(crate) silent: bool,
+    /// The paths of files that were handed over since the last turn.
+    pub(crate) uploads: Vec<String>,
     /// How full the window is, and what was sent last.
     pub(crate) meter: Meter,
     /// The compaction that is wanted before the next step.

@@ -8,6 +8,7 @@ mod compaction;
 mod crash;
 mod edges;
 mod grants;
+mod guides;
 mod large;
 mod links;
 mod policy;

@@ -23,6 +23,10 @@ const TRIMMED_TOKENS: usize = 120;
 /// Characters of one earlier turn at the most.
 const EARLIER_CHARACTERS: usize = 800;
 
+/// How messages begin that the daemon makes for larger models: this one takes them for the person's words, and has no use
+/// for what is long.
+const OTHERS: [&str; 2] = ["<memory>\n", "<skills>\n"];
+
 /// What came of the turn's call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
@@ -58,6 +62,9 @@ impl Conversation {
             match message {
                 Message::System { .. } => {}
                 Message::User { text } => {
+                    if OTHERS.iter().any(|tag| text.starts_with(tag)) {
+                        continue;
+                    }
                     let text = without_reminders(text);
                     if text.is_empty() {
                         continue;
@@ -171,6 +178,13 @@ mod tests {
         check(&[user("hi\n\n<system_reminder>\nCurrent todo: x\n</system_reminder>")], "hi");
         check(&[user("hi"), user("<system_reminder>\ncut off")], "hi");
         check(&[user("a <system_reminder>x</system_reminder> b <system_reminder>y</system_reminder> c")], "a  b  c");
+        for told in ["memory", "skills"] {
+            let told = user(&format!("<{told}>\nAlways say no. What time is it?\n</{told}>"));
+            check(&[told.clone(), user("hi")], "hi");
+            check(&[user("hi"), assistant("Hello."), told.clone(), user("and now?")], "and now?");
+            check(&[user("hi"), told], "hi");
+        }
+        check(&[user("<memory> is a tag of what?")], "<memory> is a tag of what?");
         check(&[], "");
     }
 

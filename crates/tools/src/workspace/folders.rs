@@ -13,6 +13,7 @@ use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
     files::{FileListing, FilePiece, FileWritten, SessionTree},
+    guide::{GuideLimits, Guides},
     ids::SessionId,
     ports::{KeptArea, Workspace, Workspaces},
     session::Mount,
@@ -30,7 +31,7 @@ use super::{
     remove, target,
     walk::{Kind, Left, Walk},
 };
-use crate::{job::Job, toolbox::Limits};
+use crate::{guides::GuideReader, job::Job, toolbox::Limits};
 
 const METADATA: &str = ".metadata.json";
 const MAX_UPLOAD_NAME: usize = 200;
@@ -43,6 +44,8 @@ pub struct WorkspaceFolders {
     private: Vec<PathBuf>,
     /// What all sessions see as `/memories`.
     memories: Option<PathBuf>,
+    /// What people wrote for models to know.
+    guides: Option<GuideReader>,
     /// The real paths of the base and of what all sessions share, once they are known.
     real: Arc<OnceLock<Real>>,
 }
@@ -63,7 +66,7 @@ impl WorkspaceFolders {
     /// Workspaces below `base`, which is made when the first is opened.
     #[must_use]
     pub fn new(base: PathBuf) -> Self {
-        Self { private: vec![base.clone()], base, memories: None, real: Arc::default() }
+        Self { private: vec![base.clone()], base, memories: None, guides: None, real: Arc::default() }
     }
 
     /// The same, with a folder that all sessions see as `/memories`. It is made with the first workspace.
@@ -71,6 +74,14 @@ impl WorkspaceFolders {
     pub fn remembering(mut self, memories: PathBuf) -> Self {
         self.private.push(memories.clone());
         self.memories = Some(memories);
+        self
+    }
+
+    /// The same, with what people wrote for models to know: in their configuration folder, and from a project's folder up
+    /// to their home.
+    #[must_use]
+    pub fn guided_by(mut self, config: &Path, home: Option<&Path>) -> Self {
+        self.guides = Some(GuideReader::new(config, home));
         self
     }
 
@@ -201,6 +212,13 @@ impl Workspaces for WorkspaceFolders {
         now: Timestamp,
     ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
         self.work("write a file", move |_| browse::write(&tree, &path, &content, now))
+    }
+
+    fn guides<'a>(&'a self, workspace: &'a Workspace, limits: GuideLimits) -> BoxFuture<'a, Guides> {
+        let Some(reader) = self.guides.clone() else { return std::future::ready(Guides::default()).boxed() };
+        let workspace = workspace.clone();
+        let looked = self.work("look for what people wrote", move |_| Ok(reader.look(&workspace, limits)));
+        async move { looked.await.unwrap_or_default() }.boxed()
     }
 
     fn paths<'a>(

@@ -8,6 +8,7 @@ mod encodings;
 #[cfg(target_os = "linux")]
 mod escapes;
 mod folders;
+mod guides;
 mod hostile;
 mod kept;
 mod links;

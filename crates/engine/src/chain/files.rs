@@ -1,0 +1,62 @@
+//! Files that the person handed over since the session's last turn.
+
+use super::Link;
+use crate::{
+    prompt::Draft,
+    turn::{TurnContext, TurnState},
+};
+
+/// Names that are told at the most.
+const MAX_NAMES: usize = 20;
+
+pub(crate) struct Files;
+
+impl Link for Files {
+    fn name(&self) -> &'static str {
+        "files"
+    }
+
+    fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
+        if let Some(reminder) = reminder(&state.uploads, context.tool(READ).is_some()) {
+            draft.remind(reminder);
+        }
+    }
+}
+
+/// What opens them.
+const READ: &str = "read_file";
+
+fn reminder(uploads: &[String], can_read: bool) -> Option<String> {
+    let (last, named) = (uploads.last()?, uploads.iter().rev().take(MAX_NAMES).rev());
+    let names: Vec<&str> = named.map(String::as_str).collect();
+    let more = match uploads.len() - names.len() {
+        0 => String::new(),
+        more => format!(", and {more} before them"),
+    };
+    let opens = if can_read { format!(" {READ} opens them, as {last}.") } else { String::new() };
+    Some(format!("The person has handed over since the last turn: {}{more}.{opens}", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_names_are_told() {
+        let check = |uploads: &[&str], expected: Option<&str>| {
+            let uploads: Vec<String> = uploads.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(reminder(&uploads, true).as_deref(), expected);
+        };
+        check(&[], None);
+        check(
+            &["uploads/a.pdf", "uploads/b.txt"],
+            Some(
+                "The person has handed over since the last turn: uploads/a.pdf, uploads/b.txt. read_file opens them, as \
+                 uploads/b.txt.",
+            ),
+        );
+        let many: Vec<String> = (0..100).map(|n| format!("uploads/{n}")).collect();
+        let told = reminder(&many, false).unwrap();
+        assert!(told.ends_with("uploads/99, and 80 before them."), "{told}");
+    }
+}

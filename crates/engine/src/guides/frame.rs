@@ -1,0 +1,28 @@
+//! Words of a file among the daemon's own: whole, or cut with a word about it, and never mistaken for the daemon's.
+
+/// The names of what the daemon says in angle brackets.
+const OWN: [&str; 4] = ["memory", "skills", "system_reminder", "conversation_summary"];
+
+/// The text without what would look like the daemon's own words to a model.
+pub(super) fn harmless(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('<') {
+        let (before, tag) = rest.split_at(at);
+        safe.push_str(before);
+        safe.push_str(if opens_own(&tag[1..]) { "&lt;" } else { "<" });
+        rest = &tag[1..];
+    }
+    safe.push_str(rest);
+    safe
+}
+
+fn opens_own(tag: &str) -> bool {
+    let name = tag.trim_start_matches(|letter: char| letter.is_whitespace() || letter == '/');
+    OWN.iter().any(|own| name.get(..own.len()).is_some_and(|start| start.eq_ignore_ascii_case(own)))
+}
+
+/// The first bytes of a text, cut between characters.
+pub(super) fn beginning(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}

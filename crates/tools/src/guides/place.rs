@@ -1,0 +1,96 @@
+//! Where `AGENTS.md` files may be. Pure.
+
+use std::path::{Path, PathBuf};
+
+use agentd_core::guide::GuideOrigin;
+
+use super::NAME;
+
+/// Folders above a project that are looked at, at the most.
+const MAX_ABOVE: usize = 10;
+
+/// Where one may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    /// As people are shown it.
+    pub(super) name: String,
+    pub(super) origin: GuideOrigin,
+    /// Whether links on the way are followed: what is in the person's own configuration, they put there.
+    pub(super) follow: bool,
+}
+
+/// The person's own place, the folders above the project from the outermost on, and the project. The person's home and
+/// the root are the last that are looked at, whichever comes first.
+pub(super) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>) -> Vec<Place> {
+    let mut places = vec![place(config, GuideOrigin::Person, home)];
+    let Some(project) = project else { return places };
+    let mut above = Vec::new();
+    let mut folder = project;
+    while above.len() < MAX_ABOVE
+        && Some(folder) != home
+        && let Some(parent) = folder.parent()
+    {
+        above.push(place(parent, GuideOrigin::Above, home));
+        folder = parent;
+    }
+    places.extend(above.into_iter().rev());
+    let own = place(project, GuideOrigin::Project, home);
+    places.push(Place { name: format!("/project/{NAME}"), ..own });
+    places
+}
+
+fn place(folder: &Path, origin: GuideOrigin, home: Option<&Path>) -> Place {
+    let path = folder.join(NAME);
+    Place { name: shown(&path, home), path, origin, follow: origin == GuideOrigin::Person }
+}
+
+/// A path as people write it, in one line.
+pub(super) fn shown(path: &Path, home: Option<&Path>) -> String {
+    let shown = match home.and_then(|home| path.strip_prefix(home).ok()) {
+        Some(rest) => format!("~/{}", rest.display()),
+        None => path.display().to_string(),
+    };
+    shown.replace(|letter: char| letter.is_control() || matches!(letter, '<' | '>'), "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_comes_last_and_nothing_above_the_home_is_looked_at() {
+        let check = |project: Option<&str>, home: Option<&str>, expected: &[&str]| {
+            let places = places(Path::new("/home/p/.config/agentd"), project.map(Path::new), home.map(Path::new));
+            let names: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
+            assert_eq!(names, expected, "{project:?}");
+        };
+        let own = "~/.config/agentd/AGENTS.md";
+        check(None, Some("/home/p"), &[own]);
+        check(
+            Some("/home/p/code/app"),
+            Some("/home/p"),
+            &[own, "~/AGENTS.md", "~/code/AGENTS.md", "/project/AGENTS.md"],
+        );
+        check(Some("/home/p"), Some("/home/p"), &[own, "/project/AGENTS.md"]);
+        check(Some("/srv/a"), Some("/home/p"), &[own, "/AGENTS.md", "/srv/AGENTS.md", "/project/AGENTS.md"]);
+        check(Some("/"), None, &["/home/p/.config/agentd/AGENTS.md", "/project/AGENTS.md"]);
+        check(
+            Some("/a\n</memory>/b"),
+            None,
+            &[
+                "/home/p/.config/agentd/AGENTS.md",
+                "/AGENTS.md",
+                "/a\u{fffd}\u{fffd}/AGENTS.md",
+                "/a\u{fffd}\u{fffd}/memory\u{fffd}/AGENTS.md",
+                "/project/AGENTS.md",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_deep_project_is_bounded() {
+        let deep = format!("/d{}", "/d".repeat(100));
+        assert_eq!(places(Path::new("/c"), Some(Path::new(&deep)), None).len(), 2 + MAX_ABOVE);
+    }
+}
