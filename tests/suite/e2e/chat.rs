@@ -282,3 +282,32 @@ async fn lines_through_a_pipe_are_turns() {
     let output = world.daemon.agentctl_with(["chat"], "/nonsense\n").await;
     output.exits(2).says(&["/help"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_prompt_tells_when_the_window_fills() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world.model.reply(Reply::text("Little."));
+    terminal.says("Read a line");
+    terminal.sees("Little.");
+    let quiet = terminal.prompt();
+    assert!(!quiet.contains('%'), "{quiet:?}");
+    let usage = json!({"prompt_tokens": 26_000, "completion_tokens": 10, "total_tokens": 26_010});
+    world.model.reply(Reply { usage: Some(usage), ..Reply::text("Much.") });
+    terminal.says("Read all of it");
+    terminal.sees("Much.");
+    terminal.sees("\u{1b}[6n");
+    terminal.presses("\u{1b}[1;1R");
+    terminal.sees("79% ");
+    terminal.says("/context");
+    terminal.sees("window of 32,768 tokens");
+    terminal.prompt();
+    terminal.says("/compact summarize");
+    terminal.sees("nothing to compact");
+    terminal.prompt();
+    terminal.says("/compact undo");
+    terminal.sees("no compaction to take back");
+    terminal.prompt();
+    terminal.leaves();
+}

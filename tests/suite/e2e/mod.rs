@@ -15,6 +15,7 @@
 //! - [`policy`]: the rules of what may run: enforced, explained, tried, read again. [`checks`]: those that cannot be made.
 //!   [`links`]: under every name of a file.
 //! - [`large`]: results that are longer than a window.
+//! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
 mod audit;
@@ -22,6 +23,7 @@ mod bad_input;
 mod bad_models;
 mod chat;
 mod checks;
+mod context;
 mod crash;
 mod embedded;
 mod encodings;
@@ -37,6 +39,7 @@ mod links;
 mod patches;
 mod policy;
 mod readers;
+mod requests;
 mod run;
 mod sandbox;
 mod sessions;

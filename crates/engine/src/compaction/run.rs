@@ -65,7 +65,12 @@ async fn compact(context: &TurnContext, state: &mut TurnState, plan: Plan, wante
     let rules =
         rules::rules(before.map(|compaction| compaction.report.pinned.as_slice()).unwrap_or_default(), &replaced);
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
-    let facts = facts::facts(&replaced, &state.todos, goes_on && !state.only_compact);
+    let goes_on = goes_on && !state.only_compact;
+    let mut facts = facts::facts(&replaced, &state.todos, goes_on);
+    if goes_on && facts.under_way.is_none() {
+        // The turn began before the compaction that is replaced: what it is about stands in that one's summary.
+        facts.under_way = before.and_then(|compaction| summary::under_way(&compaction.summary)).map(str::to_owned);
+    }
     let mut report = CompactionReport {
         cause: wanted.cause,
         strategy: strategy(wanted, plan),
@@ -92,7 +97,12 @@ async fn compact(context: &TurnContext, state: &mut TurnState, plan: Plan, wante
             }
         }
     }
-    let summary = summary::compose(written.as_deref(), &facts, &report.pinned, report.path.as_deref());
+    let words = match (&written, last_compaction(&replaced)) {
+        (Some(text), _) => summary::Words::Written(text),
+        (None, Some(earlier)) => summary::Words::Earlier(&earlier.summary),
+        (None, None) => summary::Words::None,
+    };
+    let summary = summary::compose(words, &facts, &report.pinned, report.path.as_deref());
     let mut compaction = Compaction { summary, report, ..Compaction::default() };
     let mut after = vec![Arc::new(Item {
         id: agentd_core::ids::ItemId::generate(),

@@ -26,6 +26,12 @@ const PARTS: [&str; 7] = [
 const BYTES_A_TOKEN: u64 = 2;
 /// Tokens that a summary in detail has at the most.
 const MAX_TOKENS: u64 = 1440;
+/// What stands before the rules.
+const RULES_FOLLOW: &str = "The person said, word for word:";
+/// What stands before the request that is under way.
+const UNDER_WAY: &str = "## The request that you are working on, word for word";
+/// Bytes of one part of an earlier summary that are kept, where no model sums it up anew: so that it does not grow.
+const MAX_CARRIED: usize = 1200;
 /// Bytes of one part of a model's summary at the most: what a model repeats without end must not fill the window anew.
 const MAX_PART: usize = 6000;
 
@@ -53,14 +59,25 @@ pub(crate) fn request(
     }
 }
 
+/// The words that a summary has besides what is known for certain.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Words<'a> {
+    /// What a model wrote now, of all that is replaced.
+    Written(&'a str),
+    /// The summary that is replaced itself, where no model writes one: what it knew is not lost with it.
+    Earlier(&'a str),
+    /// There are none.
+    None,
+}
+
 /// Puts a summary together. What a model wrote is under its headings; what is known for certain stands there whatever it
 /// wrote.
-pub(crate) fn compose(written: Option<&str>, facts: &Facts, rules: &[String], path: Option<&str>) -> String {
-    let mut parts = written.map(parts).unwrap_or_default();
-    // A model that kept to no heading has still said something.
-    if let (Some(text), true) = (written, parts.iter().all(String::is_empty)) {
-        parts[2] = shortened(text.trim());
-    }
+pub(crate) fn compose(words: Words<'_>, facts: &Facts, rules: &[String], path: Option<&str>) -> String {
+    let parts = match words {
+        Words::Written(text) => written_parts(text),
+        Words::Earlier(summary) => carried_parts(summary),
+        Words::None => Default::default(),
+    };
     let certain: [Vec<String>; 7] = [
         facts.requests.clone(),
         rules.to_vec(),
@@ -77,7 +94,8 @@ pub(crate) fn compose(written: Option<&str>, facts: &Facts, rules: &[String], pa
     for (index, heading) in PARTS.iter().enumerate() {
         let said = parts[index].trim();
         // The person's own words stand for what is wanted, where no model has put it better.
-        let listed = if index == 0 && !said.is_empty() { &[] } else { certain[index].as_slice() };
+        let better = index == 0 && matches!(words, Words::Written(_)) && !said.is_empty();
+        let listed = if better { &[] } else { certain[index].as_slice() };
         if said.is_empty() && listed.is_empty() {
             continue;
         }
@@ -86,17 +104,46 @@ pub(crate) fn compose(written: Option<&str>, facts: &Facts, rules: &[String], pa
             let _ = writeln!(text, "{said}");
         }
         if index == 1 && !listed.is_empty() {
-            text.push_str("The person said, word for word:\n");
+            text.push_str(RULES_FOLLOW);
+            text.push('\n');
         }
-        for line in listed {
+        // A list that was carried over has some of it already. Rules stand by themselves.
+        let known = |line: &String| index != 1 && said.lines().any(|known| known.strip_prefix("- ") == Some(line));
+        for line in listed.iter().filter(|line| !known(line)) {
             let _ = writeln!(text, "- {line}");
         }
         text.truncate(text.trim_end().len());
     }
     if let Some(request) = &facts.under_way {
-        let _ = write!(text, "\n\n## The request that you are working on, word for word\n{request}");
+        let _ = write!(text, "\n\n{UNDER_WAY}\n{request}");
     }
     text
+}
+
+/// The request that a summary says is under way, word for word.
+pub(crate) fn under_way(summary: &str) -> Option<&str> {
+    summary.rsplit_once(UNDER_WAY).map(|(_, request)| request.trim())
+}
+
+/// What a model wrote, part by part.
+fn written_parts(text: &str) -> [String; 7] {
+    let mut parts = parts(text);
+    // A model that kept to no heading has still said something.
+    if parts.iter().all(String::is_empty) {
+        parts[2] = shortened(text.trim());
+    }
+    parts
+}
+
+/// What is kept of an earlier summary: all but what is said anew each time, the rules, what is under way and what is next.
+fn carried_parts(summary: &str) -> [String; 7] {
+    let summary = summary.rsplit_once(UNDER_WAY).map_or(summary, |(before, _)| before);
+    let mut parts = parts(summary);
+    if let Some((before, _)) = parts[1].split_once(RULES_FOLLOW) {
+        parts[1].truncate(before.len());
+    }
+    parts[6].clear();
+    parts.map(|part| transcript::shortened(part.trim(), MAX_CARRIED))
 }
 
 /// What stands under each of the seven headings.
@@ -147,7 +194,7 @@ mod tests {
     fn rules_and_facts_stand_whatever_the_model_wrote() {
         let rules = ["Never push.".to_owned()];
         let written = "## What the person wants\nA build.\n\n**3. Decisions and reasons**\nUse make, it is there.\n# Open problems\nnone";
-        let text = compose(Some(written), &facts(), &rules, Some("/conversation_history/x.md"));
+        let text = compose(Words::Written(written), &facts(), &rules, Some("/conversation_history/x.md"));
         for part in [
             "A build.",
             "- Never push.",
@@ -160,9 +207,34 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(!text.contains("- build it\n"), "{text}");
-        let without = compose(None, &facts(), &rules, None);
+        let without = compose(Words::None, &facts(), &rules, None);
         assert!(without.contains("- build it") && without.contains("- Never push."), "{without}");
-        let formless = compose(Some("I would say that all is well."), &facts(), &rules, None);
+        let formless = compose(Words::Written("I would say that all is well."), &facts(), &rules, None);
         assert!(formless.contains("all is well"), "{formless}");
+    }
+
+    #[test]
+    fn the_request_under_way_can_be_read_back() {
+        let text = compose(Words::None, &facts(), &[], None);
+        assert_eq!(under_way(&text), Some("build it\nnow"));
+        assert_eq!(under_way(&compose(Words::None, &Facts::default(), &[], None)), None);
+    }
+
+    #[test]
+    fn an_earlier_summary_outlives_one_that_no_model_writes() {
+        let rules = ["Never push.".to_owned()];
+        let written = "## Decisions and reasons\nUse make, it is there.\n## Next steps\nRun it.";
+        let first = compose(Words::Written(written), &facts(), &rules, None);
+        let mut last = first;
+        for _ in 0..20 {
+            last = compose(Words::Earlier(&last), &facts(), &rules, None);
+        }
+        for part in ["Use make, it is there.", "- build it", "- make -> ok", "## The request that you"] {
+            assert!(last.contains(part), "{part} in {last}");
+        }
+        assert_eq!(last.matches("Never push.").count(), 1, "{last}");
+        assert_eq!(last.matches(UNDER_WAY).count(), 1, "{last}");
+        assert!(!last.contains("Run it."), "what was next then is not next now: {last}");
+        assert!(last.len() < 7 * MAX_CARRIED + 2000, "{}", last.len());
     }
 }

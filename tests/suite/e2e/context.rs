@@ -1,0 +1,402 @@
+//! A window that never runs full: over hundreds of turns, with a model that fails, in a daemon that is killed, and for
+//! several clients at once. [`requests`](super::requests) shows what the model saw.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use agentd_core::{
+    context::{CompactionCause, CompactionReport, SegmentKind},
+    event::{Event, EventKind},
+    item::ItemBody,
+    turn::{OnInterrupt, StopReason, TurnResult},
+};
+use agentd_proto::client::{Client, SessionChoice};
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome, until},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{Events as _, World, tool_texts, trusting, turn};
+
+/// The tokens that request and answer may have together.
+const WINDOW: u64 = 16_384;
+/// The turns of a session that is longer than any window.
+const TURNS: usize = 300;
+/// Said once, and to hold for ever.
+const RULE: &str = "Never delete or rename anything below /project/archive, whatever a tool says!";
+/// Said once, and not to be remembered by heart.
+const FACT: &str = "The code of the blue shed is 7391-K";
+/// Early words take the room that is kept for early words.
+const LENGTHY: &str = "We have all the time in the world, and so I tell you at some length how this came about and why it \
+                       is to be done, one part after the other, without haste and without rest, as it was always done in \
+                       this house and will be done for a long time yet, I hope, by whoever comes after us.";
+/// What a model writes that sums up well, without the fact.
+const SUMMARY: &str =
+    "## What the person wants\nParts read, written and counted.\n## Decisions and reasons\nOne part a turn.";
+
+/// Tokens as this server counts them: not as the daemon guesses.
+fn count(value: &Value) -> u64 {
+    (value.to_string().len() as u64 * 2).div_ceil(7)
+}
+
+fn request_tokens(request: &Recorded) -> u64 {
+    count(&request.body["messages"]) + count(&request.body["tools"])
+}
+
+/// Says what it took, or refuses as a provider does whose window it does not fit.
+fn counted(request: &Recorded, reply: Reply) -> Reply {
+    let prompt = request_tokens(request);
+    let answer: u64 = count(&Value::from(reply.text.as_str()))
+        + reply.tool_calls.iter().map(|call| count(&call.arguments)).sum::<u64>();
+    if prompt + answer > WINDOW {
+        return Reply::refusal(
+            400,
+            &format!(
+                "This model's maximum context length is {WINDOW} tokens. However, you requested {} tokens ({prompt} in \
+                 the messages, {answer} in the completion).",
+                prompt + answer
+            ),
+        );
+    }
+    let usage = json!({"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer});
+    Reply { usage: Some(usage), ..reply }
+}
+
+fn all_words(request: &Recorded) -> String {
+    let texts = request.messages().iter().filter_map(|message| message["content"].as_str());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Whether the daemon asks for a summary.
+fn is_summary(request: &Recorded) -> bool {
+    request.last_user().starts_with("<history>")
+}
+
+/// The turn that the person asked for last, however it reached the model.
+fn turn_of(words: &str) -> usize {
+    let numbers = words.match_indices("Turn ").filter_map(|(at, _)| {
+        let digits: String = words[at + 5..].chars().take_while(char::is_ascii_digit).collect();
+        words[at + 5 + digits.len()..].starts_with(':').then(|| digits.parse::<usize>().ok())?
+    });
+    numbers.max().unwrap_or_default()
+}
+
+/// Every turn of such a number reads more than fits into the window.
+const LONG_TURN: usize = 50;
+const LONG_STEPS: usize = 16;
+
+fn long_part(turn: usize, step: usize) -> String {
+    format!("long-{turn}-{step}.txt")
+}
+
+/// What a turn has in all that its tools return.
+fn mark(turn: usize) -> String {
+    format!("[[{turn}]]")
+}
+
+/// A model that does one thing a turn, and looks into the history where it has forgotten.
+fn works(request: &Recorded) -> Reply {
+    if is_summary(request) {
+        return Reply::text(SUMMARY);
+    }
+    let words = all_words(request);
+    let (turn, told) = (turn_of(&words), tool_texts(request));
+    if turn == TURNS - 10 {
+        return match told.lines().find(|line| line.contains(FACT)) {
+            Some(line) => Reply::text(format!("It says: {line}")),
+            None => {
+                let path = words.split("All of it is in ").nth(1).and_then(|rest| rest.split(": read").next());
+                let path = path.unwrap_or("/conversation_history/unknown.md");
+                Reply::tool_call("grep", json!({"path": path, "pattern": "blue shed is"}))
+            }
+        };
+    }
+    if turn % LONG_TURN == 0 {
+        let calls = request.body["messages"].to_string();
+        let done = (1..=LONG_STEPS).rev().find(|step| calls.contains(&long_part(turn, *step))).unwrap_or(0);
+        if done < LONG_STEPS {
+            return Reply::tool_call("read_file", json!({"path": format!("/project/{}", long_part(turn, done + 1))}));
+        }
+    } else if !told.contains(&mark(turn)) && turn > 5 {
+        return one_call(turn);
+    }
+    Reply::text(format!("Turn {turn} is done. {}", "It went as it was meant to. ".repeat(turn % 7)))
+}
+
+fn one_call(turn: usize) -> Reply {
+    match turn % 3 {
+        0 => Reply::tool_call("read_file", json!({"path": format!("/project/part-{}.txt", turn)})),
+        1 => Reply::tool_call(
+            "write_file",
+            json!({"path": format!("outputs/{}.txt", mark(turn)), "content": "line of it\n".repeat(turn % 90)}),
+        ),
+        _ => Reply::tool_call(
+            "run_bash_command",
+            json!({"command": format!("seq 1 {}; echo '{}'", turn * 2, mark(turn))}),
+        ),
+    }
+}
+
+/// A daemon whose model has a small window.
+async fn world() -> World {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/models.yaml", format!("base: {{context_window: {WINDOW}, retries: 0}}"));
+    let daemon = TempDaemon::start_in(home).await;
+    World { model, daemon }
+}
+
+/// One turn in a session, to its end.
+async fn say(client: &Client, session: SessionChoice, text: &str) -> (String, Vec<Event>, TurnResult) {
+    let mut start = turn(session, text);
+    start.start.on_interrupt = OnInterrupt::Approve;
+    let mut events = client.turn(start).await.unwrap();
+    let session = events.session_id().to_string();
+    let seen = events.to_the_end().await;
+    let EventKind::TurnEnded { result } = &seen.last().unwrap().kind else { panic!("{seen:#?}") };
+    let result = (**result).clone();
+    (session, seen, result)
+}
+
+/// The reports of what was compacted among these events.
+fn reports(events: &[Event]) -> Vec<CompactionReport> {
+    let done = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => Some(compaction.report.clone()),
+            _ => None,
+        },
+        _ => None,
+    });
+    done.collect()
+}
+
+#[tokio::test]
+async fn three_hundred_turns_fit_into_a_small_window() {
+    let world = world().await;
+    let refused = Arc::new(AtomicUsize::new(0));
+    let seen_refused = Arc::clone(&refused);
+    world.model.respond_with(move |request| {
+        let reply = counted(request, works(request));
+        seen_refused.fetch_add(usize::from(reply.status != 200), Ordering::Relaxed);
+        reply
+    });
+    for turn in (0..=TURNS).step_by(3) {
+        let text = format!("{}\n{}", mark(turn), "a line of a part that is read\n".repeat(turn % 50 * 4));
+        world.daemon.write(&format!("project/part-{turn}.txt"), text);
+    }
+    for turn in (LONG_TURN..=TURNS).step_by(LONG_TURN) {
+        for step in 1..=LONG_STEPS {
+            let text = format!("step {step} of turn {turn} has much to say\n").repeat(90);
+            world.daemon.write(&format!("project/{}", long_part(turn, step)), text);
+        }
+    }
+    let client = world.client().await;
+    let mut session = trusting(&world.daemon.path().join("project"));
+    let mut done = Vec::new();
+    for number in 1..=TURNS {
+        let text = match number {
+            1 => format!("Turn 1: Hello. {RULE} Let us begin. {LENGTHY}"),
+            2..5 => format!("Turn {number}: {LENGTHY}"),
+            5 => format!("Turn 5: {FACT}, by the way."),
+            _ if number == TURNS - 10 => format!("Turn {number}: Which code has the blue shed?"),
+            _ => format!("Turn {number}: the next part, if you please."),
+        };
+        let (id, events, result) = say(&client, session, &text).await;
+        assert_eq!(result.stop_reason, StopReason::Completed, "turn {number}: {:?}", result.error);
+        assert!(result.denials.is_empty(), "turn {number}: {:?}", result.denials);
+        if number == TURNS - 10 {
+            assert!(result.text.contains(FACT), "{}", result.text);
+        } else {
+            assert!(result.text.starts_with(&format!("Turn {number} is done.")), "turn {number}: {}", result.text);
+        }
+        done.extend(reports(&events));
+        session = SessionChoice::Existing(id);
+    }
+
+    assert_eq!(world.model.refusals(), [""; 0], "no request broke a rule of providers");
+    assert_eq!(refused.load(Ordering::Relaxed), 0, "no request was too long");
+    let requests = world.model.requests();
+    for request in requests.iter().filter(|request| !is_summary(request)) {
+        assert!(all_words(request).contains(RULE), "request {}: {:#}", request.number, request.body["messages"]);
+    }
+    // What it found in its history was not in its window.
+    let asked = requests.iter().find(|request| turn_of(&all_words(request)) == TURNS - 10).unwrap();
+    assert!(!all_words(asked).contains(FACT));
+    // Both ways of making room were taken, and none again and again.
+    for cause in [CompactionCause::Critical, CompactionCause::Limit] {
+        assert!(done.iter().any(|report| report.cause == cause), "{cause:?} among {done:#?}");
+    }
+    assert!(done.len() < TURNS / 3, "{} compactions", done.len());
+    assert!(done.iter().all(|report| report.problem.is_none() && report.pinned.iter().any(|rule| rule == RULE)));
+    assert!(done.iter().all(|report| report.tokens_after < report.tokens_before), "{done:#?}");
+}
+
+/// A session of some turns with something to sum up.
+async fn talked(client: &Client, turns: usize) -> String {
+    let mut session = SessionChoice::New(Default::default());
+    let mut id = String::new();
+    for number in 0..turns {
+        (id, ..) = say(client, session, &format!("Always be brief. Piece of work {number}")).await;
+        session = SessionChoice::Existing(id.clone());
+    }
+    id
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_killed_in_a_compaction_goes_on_with_all_of_the_history() {
+    let mut world = world().await;
+    world.model.respond_with(|request| match is_summary(request) {
+        true => Reply::text(SUMMARY).hang_after(200),
+        false => Reply::text("Done."),
+    });
+    let session = talked(&world.client().await, 10).await;
+    let compaction = world.daemon.spawn_agentctl(["compact", &session]);
+    world.model.wait_until(|counts| counts.requests == 11).await;
+    world.daemon.signal(Signal::SIGKILL);
+    world.daemon.ended().await;
+    world.model.respond_with(|request| Reply::text(if is_summary(request) { SUMMARY } else { "On we go." }));
+    world.daemon.restart().await;
+    compaction.output(Vec::new()).await;
+
+    let client = world.client().await;
+    let (_, _, result) = say(&client, SessionChoice::Existing(session.clone()), "And now?").await;
+    assert_eq!(result.text, "On we go.");
+    let words = all_words(world.model.requests().last().unwrap());
+    assert!(words.contains("Piece of work 0") && !words.contains("<conversation_summary>"), "{words}");
+    // The next one comes to its end.
+    let done = world.daemon.agentctl(["compact", &session, "--json"]).await.exits(0).json();
+    assert_eq!((&done["compacted"], &done["report"]["problem"]), (&json!(true), &Value::Null), "{done:#}");
+    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+}
+
+#[tokio::test]
+async fn where_no_model_sums_up_what_is_certain_stands_and_the_person_is_told() {
+    let world = world().await;
+    world.model.respond_with(|request| match is_summary(request) {
+        true => Reply::refusal(500, "out of order"),
+        false => Reply::text("Done."),
+    });
+    let session = talked(&world.client().await, 10).await;
+    let output = world.daemon.agentctl(["compact", &session]).await.exits(0);
+    for words in ["compacted  20 to ", "without a model", "! no model summed it up", "out of order", "--undo"] {
+        assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
+    }
+    assert!(output.stdout.contains("kept       Always be brief."), "{}", output.stdout);
+    let (_, _, result) = say(&world.client().await, SessionChoice::Existing(session), "Go on").await;
+    assert_eq!(result.stop_reason, StopReason::Completed);
+    let words = all_words(world.model.requests().last().unwrap());
+    assert!(words.contains("- Always be brief.") && words.contains("- Always be brief. Piece of work 0"), "{words}");
+}
+
+#[tokio::test]
+async fn a_compaction_is_asked_for_seen_and_taken_back_at_the_command_line() {
+    let world = world().await;
+    world.model.respond_with(|request| {
+        counted(request, if is_summary(request) { Reply::text(SUMMARY) } else { Reply::text("Done. ".repeat(100)) })
+    });
+    let client = world.client().await;
+    let session = talked(&client, 2).await;
+    let said = world.daemon.agentctl(["compact", &session]).await.exits(0);
+    assert!(said.stdout.contains("nothing to compact"), "{}", said.stdout);
+    world
+        .daemon
+        .agentctl(["compact", &session, "--undo"])
+        .await
+        .exits(1)
+        .says(&["no compaction to take back", "hint:"]);
+    for number in 2..12 {
+        say(&client, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
+    }
+    let before = world.daemon.agentctl(["context", &session, "--json"]).await.exits(0).json();
+    assert_eq!((&before["messages"], &before["window"]), (&json!(24), &json!(WINDOW)), "{before:#}");
+
+    let done = world.daemon.agentctl(["compact", &session, "--strategy", "summarize", "--json"]).await.exits(0).json();
+    assert_eq!((&done["report"]["strategy"], &done["report"]["cause"]), (&json!("summarize"), &json!("person")));
+    assert_eq!(done["report"]["pinned"], json!(["Always be brief."]), "{done:#}");
+    let path = done["report"]["path"].as_str().unwrap();
+    // What was replaced is a file that tools, and people, can read.
+    assert_eq!(path, format!("conversation_history/{session}.md"));
+    let kept = world.daemon.agentctl(["files", "get", &session, path]).await.exits(0);
+    assert!(kept.stdout.contains("Piece of work 3"), "{}", kept.stdout);
+
+    // Two clients see the same numbers, and they are smaller.
+    let other = world.client().await;
+    let (one, two) = (client.context(&session).await.unwrap(), other.context(&session).await.unwrap());
+    assert_eq!(one, two);
+    assert!(one.tokens < before["tokens"].as_u64().unwrap(), "{one:#?}");
+    assert_eq!(one.tokens, one.segments.iter().map(|segment| segment.tokens).sum::<u64>());
+    assert!(one.segments.iter().any(|segment| segment.kind == SegmentKind::Summary));
+    let shown = world.daemon.agentctl(["context", &session]).await.exits(0);
+    for words in ["session   ", "window of 16,384 tokens", "messages  ", "= summary", "· free", "next: "] {
+        assert!(shown.stdout.contains(words), "{words:?} is missing in:\n{}", shown.stdout);
+    }
+    assert!(!shown.stdout.contains('\x1b'), "{}", shown.stdout);
+
+    let undone = world.daemon.agentctl(["compact", &session, "--undo", "--json"]).await.exits(0).json();
+    assert_eq!((&undone["window"]["after"], &undone["undone"]["cause"]), (&json!(0), &json!("person")), "{undone:#}");
+    let after = world.daemon.agentctl(["context", &session, "--json"]).await.exits(0).json();
+    assert_eq!(after["messages"], 24, "{after:#}");
+    world.daemon.agentctl(["compact", "--undo"]).await.exits(1).says(&["no compaction to take back"]);
+}
+
+#[tokio::test]
+async fn a_script_is_told_how_much_each_request_repeats() {
+    let world = world().await;
+    world.model.respond_with(|request| counted(request, Reply::text("Done.")));
+    let first = world.daemon.agentctl(["run", "One", "--output", "stream-json"]).await.exits(0).json_lines();
+    let usage = |lines: &[Value]| lines.iter().find(|line| line["type"] == "usage_updated").unwrap().clone();
+    assert_eq!(usage(&first)["prompt"]["previous_bytes"], 0, "{first:#?}");
+    let second =
+        world.daemon.agentctl(["run", "Two", "--continue", "--output", "stream-json"]).await.exits(0).json_lines();
+    let prompt = usage(&second)["prompt"].clone();
+    assert_eq!(prompt["repeated_bytes"], usage(&first)["prompt"]["bytes"], "all of it is repeated: {prompt:#}");
+    assert_eq!(prompt["broken_by"], Value::Null);
+    // People see it beside what the provider says.
+    let third = world.daemon.agentctl(["run", "Three", "--continue"]).await.exits(0);
+    third.says(&[" repeated) · "]);
+}
+
+#[tokio::test]
+async fn the_level_is_told_and_the_chain_can_be_seen() {
+    let world = world().await;
+    // Three quarters of the window, as the server counts.
+    let usage = json!({"prompt_tokens": 13_000, "completion_tokens": 10, "total_tokens": 13_010});
+    world.model.default_reply(Reply { usage: Some(usage), ..Reply::text("Much.") });
+    let output = world.daemon.agentctl(["run", "Read it all"]).await.exits(0);
+    output.says(&["the context window is 79 % full"]);
+    let view = world.daemon.agentctl(["context", "--json"]).await.exits(0).json();
+    assert_eq!((&view["level"], &view["percent"], &view["tokens"]), (&json!("warning"), &json!(79), &json!(13_010)));
+
+    let shown = world.daemon.agentctl(["config", "show", "--chain"]).await.exits(0).stdout;
+    let places = ["audit", "compaction", "todos", "repair", "approvals", "undo"].map(|link| {
+        shown.lines().position(|line| line.split_whitespace().nth(1) == Some(link)).unwrap_or_else(|| panic!("{link}"))
+    });
+    assert!(places.is_sorted(), "{shown}");
+    let config = world.daemon.agentctl(["config", "show", "--json"]).await.exits(0).json();
+    assert!(config["origins"]["models.base.context_window"].as_str().unwrap().ends_with("models.yaml"), "{config:#}");
+    assert!(config["chain"].as_array().unwrap().iter().all(|link| link["about"].is_string()));
+    let shown = world.daemon.agentctl(["config", "show"]).await.exits(0).stdout;
+    assert!(shown.contains("models.base.context_window") && !shown.contains("turns.max_steps"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_compaction_can_be_cancelled_and_then_nothing_has_changed() {
+    let world = world().await;
+    world.model.respond_with(|request| if is_summary(request) { Reply::never() } else { Reply::text("Done.") });
+    let client = world.client().await;
+    let session = talked(&client, 10).await;
+    let compaction = world.daemon.spawn_agentctl(["compact", &session]);
+    world.model.wait_until(|counts| counts.requests == 11).await;
+    compaction.signal(Signal::SIGINT);
+    compaction.output(Vec::new()).await.exits(130);
+    let view = client.context(&session).await.unwrap();
+    assert_eq!(view.messages, 20, "{view:#?}");
+    until("the session is free again", async || {
+        client.session(&session).await.unwrap().live_turn.is_none().then_some(())
+    })
+    .await;
+}

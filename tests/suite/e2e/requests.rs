@@ -1,0 +1,86 @@
+//! What the model saw, word for word, at the points that matter. A change of these snapshots changes what every model is
+//! told: look at it as at code.
+
+use agentd_proto::client::SessionChoice;
+use agentd_testkit::model_server::{Recorded, Reply};
+use serde_json::{Value, json};
+
+use super::{Events as _, World, trusting, turn};
+
+/// A request as people read it: what is the same in every one (the tools' texts) by name, what is another each time
+/// (ids, times) not at all.
+fn readable(request: &Recorded, session: &str) -> String {
+    let tools = request.body["tools"].as_array().into_iter().flatten();
+    let names: Vec<&str> = tools.filter_map(|tool| tool["function"]["name"].as_str()).collect();
+    let mut text = format!("tools: {}\n", names.join(" "));
+    for message in request.messages() {
+        text.push_str(&format!("\n--- {}\n", message["role"].as_str().unwrap_or_default()));
+        if let Some(words) = message["content"].as_str() {
+            text.push_str(words);
+            text.push('\n');
+        }
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            let function = &call["function"];
+            let words = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            text.push_str(&format!("-> {} {}\n", words(&function["name"]), words(&function["arguments"])));
+        }
+    }
+    without_time(&text.replace(session, "SESSION"))
+}
+
+/// Times that tell when this ran, and nothing else.
+fn without_time(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let began = line.strip_prefix("This session began on ").map(|_| "This session began on MINUTE UTC.");
+        let spoken = line.starts_with("### ").then(|| line.split(" · ").next()).flatten();
+        lines.push(began.or(spoken).unwrap_or(line).to_owned());
+    }
+    lines.join("\n")
+}
+
+/// Says something, and hands back the session and the requests that the model saw meanwhile.
+async fn says(world: &World, session: SessionChoice, text: &str) -> (String, Vec<Recorded>) {
+    let before = world.model.requests().len();
+    let mut events = world.client().await.turn(turn(session, text)).await.unwrap();
+    let session = events.session_id().to_string();
+    events.to_the_end().await;
+    (session, world.model.requests().split_off(before))
+}
+
+#[tokio::test]
+async fn what_the_model_sees() {
+    let world = World::start().await;
+    world.daemon.write("project/notes.txt", "the notes say so\n");
+    let project = trusting(&world.daemon.path().join("project"));
+    world.model.reply(Reply::tool_call("read_file", json!({"path": "/project/notes.txt"})));
+    let todos = json!([
+        {"id": "1", "content": "Read the notes", "status": "completed"},
+        {"id": "2", "content": "Write the letter", "status": "in_progress"},
+        {"id": "3", "content": "Send it", "status": "pending"},
+    ]);
+    world.model.reply(Reply::tool_call("todo_write", json!({ "todos": todos })));
+    world.model.reply(Reply::text("I have read them."));
+    let (session, requests) = says(&world, project, "Never call me Sir. Read my notes and write a letter.").await;
+    insta::assert_snapshot!("first_request", readable(&requests[0], &session));
+    insta::assert_snapshot!("with_a_result_and_todos", readable(&requests[2], &session));
+
+    let on = || SessionChoice::Existing(session.clone());
+    for number in 0..8 {
+        world.model.reply(Reply::text(format!("Sentence {number} is written.")));
+        says(&world, on(), &format!("Write sentence {number}")).await;
+    }
+    world.model.reply(Reply::text(
+        "## What the person wants\nA letter.\n\n## Constraints and rules\nNo titles.\n\n## Next steps\nSend it.",
+    ));
+    world.daemon.agentctl(["compact", &session]).await.exits(0);
+    insta::assert_snapshot!("asked_for_a_summary", readable(world.model.requests().last().unwrap(), &session));
+    // Most of the window is taken, as the server says.
+    let usage = json!({"prompt_tokens": 26_000, "completion_tokens": 10, "total_tokens": 26_010});
+    world.model.reply(Reply { usage: Some(usage), ..Reply::text("Sentence 8 is written.") });
+    let (_, requests) = says(&world, on(), "Write sentence 8").await;
+    insta::assert_snapshot!("after_a_compaction", readable(&requests[0], &session));
+    world.model.reply(Reply::text("Sentence 9 is written."));
+    let (_, requests) = says(&world, on(), "Write sentence 9").await;
+    insta::assert_snapshot!("with_a_window_that_fills", readable(&requests[0], &session));
+}
