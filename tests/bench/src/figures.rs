@@ -13,6 +13,8 @@ pub(crate) enum Unit {
     Megabytes,
     /// How many times the floor.
     Times,
+    /// Parts of a hundred.
+    Percent,
 }
 
 /// What a number should be.
@@ -48,6 +50,10 @@ impl Figure {
 
     pub(crate) fn times(label: &'static str, ratio: f64) -> Self {
         Self { label, value: ratio, unit: Unit::Times, limit: None }
+    }
+
+    pub(crate) fn percent(label: &'static str, part: f64) -> Self {
+        Self { label, value: part, unit: Unit::Percent, limit: None }
     }
 
     pub(crate) fn at_most(self, limit: f64) -> Self {
@@ -90,6 +96,7 @@ fn number(value: f64, unit: Unit) -> String {
         Unit::PerSecond => format!("{}/s", thousands(value)),
         Unit::Megabytes => format!("{value:.1} MB"),
         Unit::Times => format!("{value:.2}×"),
+        Unit::Percent => format!("{value:.1} %"),
     }
 }
 
@@ -99,6 +106,7 @@ fn round(value: f64, unit: Unit) -> String {
         Unit::PerSecond => format!("{}/s", thousands(value)),
         Unit::Megabytes => format!("{value} MB"),
         Unit::Times => format!("{value}×"),
+        Unit::Percent => format!("{value} %"),
     }
 }
 

@@ -94,6 +94,7 @@ pub(crate) fn json(rows: &[Row], before: &Machine) -> String {
             Unit::PerSecond => "per_second",
             Unit::Megabytes => "MB",
             Unit::Times => "times",
+            Unit::Percent => "percent",
         };
         let (at_most, at_least) = match figure.limit {
             Some(Limit::AtMost(limit)) => (Some(limit), None),

@@ -90,9 +90,27 @@ pub(crate) struct Home {
 impl Home {
     /// A home whose daemon knows this model.
     pub(crate) fn new(model: &ModelProcess) -> anyhow::Result<Self> {
+        Self::at(&model.base_url)
+    }
+
+    /// A home whose daemon knows the model at this address.
+    pub(crate) fn at(base_url: &str) -> anyhow::Result<Self> {
+        Ok(Self::empty()?.with_model("BASIC", base_url))
+    }
+
+    /// A home whose daemon knows no model but the built-in one.
+    pub(crate) fn empty() -> anyhow::Result<Self> {
         let run = tempfile::Builder::new().prefix("agentd-").tempdir_in("/tmp")?;
-        let home = Self { data: folder()?, run, variables: Vec::new() };
-        Ok(home.with_model("BASIC", &model.base_url))
+        Ok(Self { data: folder()?, run, variables: Vec::new() })
+    }
+
+    /// Lets the daemon find the built-in model's file.
+    pub(crate) fn bring_model(&self, weights: &Path) -> anyhow::Result<()> {
+        let models = self.data.path().join("data/models");
+        fs::create_dir_all(&models)?;
+        let name = weights.file_name().context("the built-in model's file has no name")?;
+        std::os::unix::fs::symlink(weights, models.join(name))?;
+        Ok(())
     }
 
     /// Another model, in a slot by its name in the environment.

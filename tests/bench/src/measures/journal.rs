@@ -103,7 +103,7 @@ async fn long_session() -> anyhow::Result<(Row, Row)> {
 }
 
 /// A session of that many items, in turns of two.
-async fn session_of(store: &SqliteStore, items: usize) -> anyhow::Result<SessionId> {
+pub(super) async fn session_of(store: &SqliteStore, items: usize) -> anyhow::Result<SessionId> {
     let mut script = new_session(store).await?;
     for _ in 0..items / 2 / 5 {
         let mut events = Vec::new();

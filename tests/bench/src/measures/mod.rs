@@ -2,6 +2,7 @@
 //!
 //! - [`turn`]: how a turn is timed from outside, which several of them need.
 
+mod context;
 mod first_token;
 mod journal;
 mod many_turns;
@@ -38,6 +39,8 @@ pub(crate) enum Subject {
     Sandbox,
     /// Durable events a second, and sessions of 10,000 items
     Journal,
+    /// What a request costs before it is sent, and how much of it is new
+    Context,
 }
 
 impl Subject {
@@ -60,6 +63,7 @@ impl Subject {
             Self::Snapshot => snapshot::measure().await,
             Self::Sandbox => sandbox::measure().await,
             Self::Journal => journal::measure().await,
+            Self::Context => context::measure().await,
         }
     }
 }

@@ -1,0 +1,260 @@
+//! The context: what a request costs before it is sent, how much of it repeats the one before, and whether the built-in
+//! model computes that again.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use agentd_core::{
+    error::ModelError,
+    event::EventKind,
+    ids::SessionId,
+    model::{Finish, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    ports::{Model, Models},
+    turn::OnInterrupt,
+    usage::Usage,
+};
+use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_proto::client::{Client, StartRequest};
+use agentd_store::{SqliteStore, StoreConfig};
+use agentd_testkit::{
+    memory_audit::MemoryAudit,
+    memory_disk::MemoryDisk,
+    model_server::{ModelServer, Recorded, Reply},
+    scripted::{NoWorkspaces, ScriptedTools, StoppedClock},
+};
+use anyhow::{Context as _, bail};
+use futures_util::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::{journal, turn};
+use crate::{
+    figures::{Figure, Samples, as_f64},
+    report::Row,
+    world::{self, Home},
+};
+
+/// Items of the sessions that are compared.
+const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
+const WARM_UP: usize = 20;
+const TURNS: usize = 200;
+/// Model calls of the coding session.
+const STEPS: usize = 60;
+/// Turns of the built-in model.
+const LOCAL_TURNS: usize = 4;
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let mut rows = vec![assembling().await?, prefix().await?];
+    rows.push(match embedded().await {
+        Ok(row) => row,
+        // It may not be here, and then nothing is wrong.
+        Err(error) => Row::new(LOCAL, Vec::new()).with_note(format!("not measured: {error:#}")),
+    });
+    Ok(rows)
+}
+
+/// A model that notes when it is asked, and answers at once.
+struct Stopwatch {
+    info: ModelInfo,
+    asked: mpsc::UnboundedSender<Instant>,
+}
+
+impl Model for Stopwatch {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, _: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+        let _ = self.asked.send(Instant::now());
+        let chunks = [ModelChunk::Text("Yes.".to_owned()), ModelChunk::End(Finish::Stop)];
+        stream::iter(chunks.map(Ok)).boxed()
+    }
+}
+
+struct OneModel(Arc<Stopwatch>);
+
+impl Models for OneModel {
+    fn get(&self, _: Slot) -> Arc<dyn Model> {
+        Arc::clone(&self.0) as Arc<dyn Model>
+    }
+
+    fn list(&self) -> Vec<SlotInfo> {
+        vec![SlotInfo { slot: Slot::Base, falls_back_to: None, model: self.0.info.clone() }]
+    }
+}
+
+/// From the start of a turn to the call of the model, in sessions of different lengths, over a real journal.
+async fn assembling() -> anyhow::Result<Row> {
+    let folder = world::folder()?;
+    let path = folder.path().join("journal.db");
+    let store = Arc::new(tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(&path)))?);
+    let mut sessions = Vec::new();
+    for items in SIZES {
+        sessions.push(journal::session_of(&store, items).await?);
+    }
+    let (sender, mut asked) = mpsc::unbounded_channel();
+    let info = ModelInfo {
+        id: "stopwatch".to_owned(),
+        wire: "none".to_owned(),
+        base_url: None,
+        context_window: 131_072,
+        native_tools: true,
+        embedded: false,
+    };
+    let engine = Engine::new(EngineParts {
+        models: Arc::new(OneModel(Arc::new(Stopwatch { info, asked: sender }))),
+        toolbox: ScriptedTools::new(),
+        store: Arc::clone(&store) as _,
+        workspaces: Arc::new(NoWorkspaces),
+        snapshots: Arc::new(MemoryDisk::default()),
+        audit: Arc::new(MemoryAudit::default()),
+        clock: Arc::new(StoppedClock::default()),
+        config: EngineConfig::default(),
+    });
+    let mut samples = SIZES.map(|_| Samples::default());
+    for number in 0..WARM_UP + TURNS {
+        // In turn, so that whatever else the machine does is shared out.
+        for (session, samples) in sessions.iter().zip(&mut samples) {
+            let handle = engine.session(*session).await?;
+            let begun = Instant::now();
+            let mut started = handle.start_turn(turn::request(None, None).start).await?;
+            let asked = asked.recv().await.context("the model was not asked")?;
+            while let Some(event) = started.events.next().await.transpose()? {
+                if matches!(event.kind, EventKind::TurnEnded { .. }) {
+                    break;
+                }
+            }
+            if number >= WARM_UP {
+                samples.add(asked.duration_since(begun));
+            }
+        }
+    }
+    let [few, some, many] = &samples;
+    let figures = vec![
+        Figure::millis("median", some.median()).at_most(5.0),
+        Figure::millis("p99", some.quantile(99)),
+        Figure::millis("with 100,000", many.median()),
+    ];
+    Ok(Row::new("assembling a request of a session of 10,000 items", figures)
+        .over(Figure::millis("1,000 items", few.median()))
+        .with_note(format!("{TURNS} turns each, from the start of the turn to the call of the model")))
+}
+
+/// Sixty model calls of one coding turn, through a real daemon with its real tools.
+async fn prefix() -> anyhow::Result<Row> {
+    let model = ModelServer::start().await;
+    model.lenient();
+    model.respond_with(codes);
+    let home = Home::at(&model.base_url())?;
+    let daemon = home.start().await?;
+    let mut start = turn::request(None, None);
+    start.start.on_interrupt = OnInterrupt::Approve;
+    start.start.max_steps = u32::try_from(STEPS + 2).ok();
+    let reports = usages(&daemon.client, start).await?.0;
+    let (mut repeated, mut previous, mut least) = (0.0, 0.0, f64::INFINITY);
+    let mut broken = 0;
+    for (_, report) in reports.iter().skip(1) {
+        let Some(report) = report else { bail!("a call tells nothing of its prompt") };
+        let (again, before) = (as_f64(report.repeated_bytes), as_f64(report.previous_bytes));
+        repeated += again;
+        previous += before;
+        least = least.min(100.0 * again / before);
+        broken += usize::from(report.broken_by.is_some());
+    }
+    let figures = vec![
+        Figure::percent("in all", 100.0 * repeated / previous).at_least(95.0),
+        Figure::percent("the least", least).at_least(95.0),
+    ];
+    Ok(Row::new("bytes of a request that the next one repeats", figures)
+        .with_note(format!("{} model calls of one coding turn; {broken} of them broke the prefix", reports.len())))
+}
+
+/// What a model does that codes: it plans, looks, changes, runs and looks again.
+fn codes(request: &Recorded) -> Reply {
+    let done = request.messages().iter().filter(|message| message["role"] == "tool").count();
+    if done + 1 >= STEPS {
+        return Reply::text("All of it is done, and the checks are green.");
+    }
+    let code = "fn add(left: u64, right: u64) -> u64 {\n    left + right\n}\n\n".repeat(8 + done % 9);
+    let path = format!("outputs/part_{}.rs", done / 4);
+    match done % 4 {
+        0 if done % 12 == 0 => {
+            let todo = |number: usize| {
+                let status = match number.cmp(&(done / 12)) {
+                    std::cmp::Ordering::Less => "completed",
+                    std::cmp::Ordering::Equal => "in_progress",
+                    std::cmp::Ordering::Greater => "pending",
+                };
+                json!({"id": number.to_string(), "content": format!("Write part {number}"), "status": status})
+            };
+            Reply::tool_call("todo_write", json!({"todos": (0..5).map(todo).collect::<Vec<_>>()}))
+        }
+        0 => Reply::tool_call("grep", json!({"pattern": "fn add", "path": "outputs"})),
+        1 => Reply::tool_call("write_file", json!({"path": format!("outputs/part_{done}.rs"), "content": code})),
+        2 => Reply::tool_call("read_file", json!({"path": format!("outputs/part_{}.rs", done - 1)})),
+        _ => {
+            Reply::tool_call("run_bash_command", json!({"command": format!("wc -l outputs/*.rs; echo checked {path}")}))
+        }
+    }
+}
+
+/// What each model call of a turn took, and what it repeated; and the session.
+async fn usages(client: &Client, start: StartRequest) -> anyhow::Result<(Vec<Told>, SessionId)> {
+    let mut stream = client.turn(start).await?;
+    let mut told = Vec::new();
+    while let Some(event) = stream.next().await? {
+        match event.kind {
+            EventKind::UsageUpdated { usage, prompt, .. } => told.push((usage, prompt)),
+            EventKind::TurnEnded { result } if result.error.is_some() => bail!("the turn failed: {:?}", result.error),
+            _ => {}
+        }
+    }
+    Ok((told, stream.session_id()))
+}
+
+type Told = (Usage, Option<agentd_core::context::PromptReport>);
+
+const LOCAL: &str = "prompt tokens that the built-in model had computed before";
+
+/// A few turns of the built-in model.
+async fn embedded() -> anyhow::Result<Row> {
+    let home = Home::empty()?;
+    let weights = weights().context("the built-in model is not here; `make model` brings it")?;
+    home.bring_model(&weights)?;
+    let daemon = home.start().await?;
+    let (mut session, mut steps): (Option<SessionId>, Vec<Usage>) = (None, Vec::new());
+    for number in 0..LOCAL_TURNS {
+        let mut start = turn::request(session, None);
+        start.start.text = Some(format!("Say one word about the number {number}."));
+        let (told, id) = usages(&daemon.client, start).await?;
+        steps.extend(told.into_iter().map(|(usage, _)| usage));
+        session = Some(id);
+    }
+    let later = || steps.iter().skip(1);
+    let sum = |of: fn(&Usage) -> u64| later().map(of).sum::<u64>();
+    let share = 100.0 * as_f64(sum(|usage| usage.cached_tokens)) / as_f64(sum(|usage| usage.prompt_tokens));
+    let each = |usage: &Usage| format!("{} of {}", usage.prompt_tokens - usage.cached_tokens, usage.prompt_tokens);
+    let each: Vec<String> = steps.iter().map(each).collect();
+    Ok(Row::new(LOCAL, vec![Figure::percent("after the first call", share)])
+        .with_note(format!("prompt tokens computed, call by call: {}", each.join(", "))))
+}
+
+/// The built-in model's file, where `make model` puts it.
+fn weights() -> Option<PathBuf> {
+    let named = std::env::var_os("AGENTD_TEST_MODEL").map(PathBuf::from);
+    let brought = || {
+        let own = std::env::var_os("AGENTD_DATA_DIR").map(PathBuf::from);
+        let xdg = || std::env::var_os("XDG_DATA_HOME").map(|base| Path::new(&base).join("agentd"));
+        let usual = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/share/agentd"));
+        let folder = own.or_else(xdg).or_else(usual)?;
+        let files = std::fs::read_dir(folder.join("models")).ok()?.flatten().map(|file| file.path());
+        files.filter(|file| file.extension().is_some_and(|ending| ending == "gguf")).min()
+    };
+    named.or_else(brought)
+}
