@@ -6,6 +6,7 @@ use std::{ops::AsyncFn, sync::Arc};
 
 use agentd_core::{
     Timestamp,
+    context::{Compaction, Window},
     error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
     grant::{Grant, GrantScope, HeldGrant},
@@ -58,6 +59,7 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         arguments_nested_too_deep_are_refused
         recent_items_are_the_last_ones_oldest_first
         a_reset_hides_what_came_before
+        the_window_follows_compactions_resets_and_what_is_taken_back
         sessions_are_listed_last_used_first
         sessions_are_found_by_prefix
         a_deleted_session_leaves_nothing
@@ -715,6 +717,53 @@ async fn a_reset_hides_what_came_before(store: &impl Store) {
     assert_eq!(store.events(id, 0, 10).await.unwrap().len(), 3, "the journal keeps it");
     store.append(vec![script.changed(StateChange::Reset)]).await.unwrap();
     assert_eq!(store.session(id).await.unwrap().unwrap().reset_seq, 4);
+}
+
+async fn the_window_follows_compactions_resets_and_what_is_taken_back(store: &impl Store) {
+    let mut script = session(store).await;
+    let mut other = session(store).await;
+    let id = script.session;
+    let window = async || store.session(id).await.unwrap().unwrap().window;
+    let compaction = |summary: &str, through: u64, before: Window| {
+        ItemBody::Compaction(Compaction { summary: summary.into(), through, before, ..Compaction::default() })
+    };
+    store.append(vec![script.input("a"), script.input("b"), script.input("c")]).await.unwrap();
+    assert_eq!(window().await, Window::default());
+
+    // One that was begun and cut short replaces nothing.
+    store.append(vec![script.completed(compaction("", 0, Window::default()))]).await.unwrap();
+    assert_eq!(window().await, Window::default());
+    store.append(vec![script.completed(compaction("a and b", 2, Window::default()))]).await.unwrap();
+    let first = Window { after: 2, summary: 5 };
+    assert_eq!(window().await, first);
+    // The journal keeps what is replaced, and reads of the window find the rest.
+    assert_eq!(texts(store, id, 0, 10).await.len(), 5);
+    let seen = [(3, "c".to_owned()), (4, "compaction".into()), (5, "compaction".into())];
+    assert_eq!(texts(store, id, first.after, 10).await, seen);
+    let items = store.recent_items(id, first.after, 10).await.unwrap();
+    assert!(matches!(&items[2].1.body, ItemBody::Compaction(kept) if kept.summary == "a and b" && kept.through == 2));
+
+    store.append(vec![script.input("d"), script.completed(compaction("all", 6, first))]).await.unwrap();
+    assert_eq!(window().await, Window { after: 6, summary: 7 });
+    // Taken back, one after the other.
+    store.append(vec![script.changed(StateChange::Window { window: first })]).await.unwrap();
+    assert_eq!(window().await, first);
+    store.append(vec![script.changed(StateChange::Window { window: Window::default() })]).await.unwrap();
+    assert_eq!(window().await, Window::default());
+
+    // What happens within one append counts in its order.
+    let both = vec![script.completed(compaction("again", 6, Window::default())), script.changed(StateChange::Reset)];
+    store.append(both).await.unwrap();
+    assert_eq!(window().await, Window { after: 11, summary: 0 });
+    store.append(vec![script.input("e"), script.completed(compaction("e", 12, window().await))]).await.unwrap();
+    assert_eq!(window().await, Window { after: 12, summary: 13 });
+
+    // Another session sees nothing of it, and a new life begins with nothing.
+    store.append(vec![other.input("mine")]).await.unwrap();
+    assert_eq!(store.session(other.session).await.unwrap().unwrap().window, Window::default());
+    store.delete_session(id).await.unwrap();
+    store.create_session(id, start(), SessionSettings::default(), Vec::new()).await.unwrap();
+    assert_eq!(window().await, Window::default());
 }
 
 async fn sessions_are_listed_last_used_first(store: &impl Store) {

@@ -1,6 +1,7 @@
 //! Journals of every released version open in this one.
 
 use agentd_core::{
+    context::Window,
     error::ErrorKind,
     grant::HeldGrant,
     interrupt::{Answer, Ask},
@@ -48,6 +49,23 @@ async fn a_journal_of_the_first_version_opens() {
     assert_eq!(store.interrupt(interrupt.id).await.unwrap().unwrap().answer, None::<Answer>);
     store.delete_session(waiting.id).await.unwrap();
     assert_eq!(store.sessions(10).await.unwrap(), [idle]);
+    store.close().await.unwrap();
+}
+
+/// Migration 5: what was set aside before the window was kept stays out of it, and nothing else is.
+#[tokio::test]
+async fn what_was_reset_before_there_was_a_window_is_not_seen_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = Connection::open(folder.path().join("journal.db")).unwrap();
+    old.execute_batch(VERSION_1).unwrap();
+    old.execute("UPDATE sessions SET reset_seq = 2 WHERE last_seq = 5", []).unwrap();
+    drop(old);
+    let store = open(folder.path());
+    let [waiting, idle] = store.sessions(10).await.unwrap().try_into().unwrap();
+    let session = store.session(waiting.id).await.unwrap().unwrap();
+    assert_eq!((session.reset_seq, session.window), (2, Window { after: 2, summary: 0 }));
+    assert!(store.recent_items(waiting.id, session.window.after, 10).await.unwrap().is_empty());
+    assert_eq!(store.session(idle.id).await.unwrap().unwrap().window, Window::default());
     store.close().await.unwrap();
 }
 
