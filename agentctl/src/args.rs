@@ -62,6 +62,10 @@ pub(crate) enum Command {
     Sessions(cmd::sessions::SessionsArgs),
     /// List, read and write files of a session
     Files(cmd::files::FilesArgs),
+    /// Show what fills the model's window, and what would be cut next
+    Context(cmd::context::ContextArgs),
+    /// Replace the older part of a history by a summary, or take that back
+    Compact(cmd::compact::CompactArgs),
     /// Take back what a turn did to files
     Undo(cmd::undo::UndoArgs),
     /// Show who asked for what, what was decided and what came of it
@@ -78,6 +82,8 @@ pub(crate) enum Command {
     Start(cmd::daemon::StartArgs),
     /// Stop the daemon; turns that run can be continued later
     Stop(cmd::daemon::StopArgs),
+    /// Show where the configuration comes from, and the chain around a turn
+    Config(cmd::config::ConfigArgs),
     /// Make the daemon read its configuration again
     Reload(cmd::reload::ReloadArgs),
     /// Check the installation and say what to do about what is wrong

@@ -111,6 +111,17 @@ impl Place {
     }
 }
 
+/// The session that was named, or the one that was used last.
+///
+/// # Errors
+/// When there is none.
+pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result<SessionId, Failure> {
+    match name {
+        Some(name) => Ok(daemon.client.find_session(name).await?),
+        None => last_used(daemon).await,
+    }
+}
+
 /// The session that was used last.
 ///
 /// # Errors

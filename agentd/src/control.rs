@@ -161,6 +161,11 @@ impl Control for DaemonControl {
         sources(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn config_origins(&self) -> Vec<(String, String)> {
+        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        config.origins.iter().map(|(key, origin)| (key.to_owned(), origin.to_string())).collect()
+    }
+
     fn passed_variables(&self) -> Vec<String> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner).daemon.environment.pass.clone()
     }

@@ -188,3 +188,14 @@ pub struct AuditChange {
     /// One of them, the newest.
     pub example: Comparison,
 }
+
+/// The configuration that holds, without its values: some are secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfigView {
+    /// What was read, weakest first: `built-in` and the paths of files.
+    pub sources: Vec<String>,
+    /// Keys with where their values came from, sorted by key.
+    pub origins: Vec<(String, String)>,
+    /// The links of the chain with the reason of each, in order.
+    pub chain: Vec<(String, String)>,
+}

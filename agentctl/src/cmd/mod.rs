@@ -4,7 +4,10 @@ pub(crate) mod answer;
 pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod chat;
+pub(crate) mod compact;
 pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod context;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod files;
@@ -38,9 +41,12 @@ pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Grants(args) => grants::handle(global, args).await,
         Command::Sessions(args) => sessions::handle(global, args).await,
         Command::Files(args) => files::handle(global, args).await,
+        Command::Context(args) => context::handle(global, args).await,
+        Command::Compact(args) => compact::handle(global, args).await,
         Command::Undo(args) => undo::handle(global, args).await,
         Command::Audit(args) => audit::handle(global, args).await,
         Command::Policy(args) => policy::handle(global, args).await,
+        Command::Config(args) => config::handle(global, args).await,
         Command::Reload(args) => reload::handle(global, args).await,
         Command::Models(args) => models::handle(global, args).await,
         Command::Tools(args) => tools::handle(global, args).await,

@@ -172,7 +172,9 @@ fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
     line("status", status(summary.status))?;
     line("created", &report::ago(summary.created_at, now))?;
     line("used", &format!("{}, {}", report::ago(summary.updated_at, now), report::count(summary.turns, "turn")))?;
-    line("tokens", &format!("{} in, {} out", summary.usage.prompt_tokens, summary.usage.completion_tokens))?;
+    let usage = &summary.usage;
+    let cached = if usage.cached_tokens > 0 { format!(" ({} cached)", usage.cached_tokens) } else { String::new() };
+    line("tokens", &format!("{} in{cached}, {} out", usage.prompt_tokens, usage.completion_tokens))?;
     if let Some(project) = &settings.project {
         let mode = if project.writable { "writable" } else { "read-only" };
         line("project", &format!("{} ({mode})", project.path.display()))?;

@@ -7,8 +7,9 @@ use super::{
     sanitize::{clean, clean_line},
 };
 
-/// The closing lines of a turn.
-pub(crate) fn lines(result: &TurnResult, color: bool) -> Vec<String> {
+/// The closing lines of a turn. So many tokens of its requests, as far as the daemon can tell, repeated the request
+/// before.
+pub(crate) fn lines(result: &TurnResult, repeated: u64, color: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(error) = &result.error {
         lines.push(paint(color, BAD, &format!("error: {}", clean_line(&error.message))));
@@ -19,7 +20,7 @@ pub(crate) fn lines(result: &TurnResult, color: bool) -> Vec<String> {
     } else if let Some(why) = why(result.stop_reason) {
         lines.push(paint(color, WARN, why));
     }
-    lines.push(paint(color, QUIET, &took(result)));
+    lines.push(paint(color, QUIET, &took(result, repeated)));
     lines
 }
 
@@ -39,13 +40,11 @@ fn why(reason: StopReason) -> Option<&'static str> {
 }
 
 /// Tokens, money, steps and time.
-fn took(result: &TurnResult) -> String {
+fn took(result: &TurnResult, repeated: u64) -> String {
     let usage = &result.usage;
     let mut parts = Vec::new();
     if usage.prompt_tokens > 0 || usage.completion_tokens > 0 {
-        let cached =
-            if usage.cached_tokens > 0 { format!(" ({} cached)", number(usage.cached_tokens)) } else { String::new() };
-        parts.push(format!("{} in{cached}", number(usage.prompt_tokens)));
+        parts.push(format!("{} in{}", number(usage.prompt_tokens), not_new(repeated, usage.cached_tokens)));
         parts.push(format!("{} out", number(usage.completion_tokens)));
     }
     parts.extend(usage.cost_microusd.map(dollars));
@@ -56,4 +55,28 @@ fn took(result: &TurnResult) -> String {
     }
     parts.push(duration(result.duration_ms));
     parts.join(" · ")
+}
+
+/// How much of the requests was sent before, and how much of it the server says that it did not compute again.
+fn not_new(repeated: u64, cached: u64) -> String {
+    match (repeated, cached) {
+        (0, 0) => String::new(),
+        (0, cached) => format!(" ({} cached)", number(cached)),
+        (repeated, 0) => format!(" ({} repeated)", number(repeated)),
+        (repeated, cached) => format!(" ({} repeated, {} cached)", number(repeated), number(cached)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_repeated_stands_beside_what_was_cached() {
+        let check = |repeated, cached, text: &str| assert_eq!(not_new(repeated, cached), text);
+        check(0, 0, "");
+        check(0, 7, " (7 cached)");
+        check(1200, 0, " (1,200 repeated)");
+        check(1200, 1150, " (1,200 repeated, 1,150 cached)");
+    }
 }

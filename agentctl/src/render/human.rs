@@ -47,6 +47,8 @@ pub(crate) struct Human<O, E> {
     running: Vec<(CallId, String)>,
     /// Whether a turn is under way.
     live: bool,
+    /// About how many tokens of its requests repeated the request before.
+    repeated: u64,
     /// What was written last, so that text and status lines are set apart.
     last: Last,
     shows_input: bool,
@@ -92,6 +94,7 @@ impl<O: Write, E: Write> Human<O, E> {
             calls: HashMap::new(),
             running: Vec::new(),
             live: false,
+            repeated: 0,
             last: Last::Nothing,
             shows_input: false,
             shows_interrupts: false,
@@ -114,6 +117,7 @@ impl<O: Write, E: Write> Human<O, E> {
         match kind {
             EventKind::TurnStarted { model, .. } => {
                 self.live = true;
+                self.repeated = 0;
                 self.spinner.show(&format!("waiting for {}", clean_line(model)));
                 Ok(())
             }
@@ -122,7 +126,11 @@ impl<O: Write, E: Write> Human<O, E> {
             EventKind::ItemCompleted { item, status } => self.item_completed(item, *status),
             EventKind::InterruptRaised { interrupt } => self.interrupt_raised(interrupt),
             EventKind::InterruptResolved { by, .. } => self.interrupt_resolved(by),
-            EventKind::UsageUpdated { .. } => Ok(()),
+            EventKind::UsageUpdated { prompt, .. } => {
+                let repeated = prompt.as_ref().map_or(0, |prompt| prompt.repeated_tokens);
+                self.repeated = self.repeated.saturating_add(repeated);
+                Ok(())
+            }
             EventKind::StateChanged { change } => self.state_changed(change),
             EventKind::Warning { message, .. } => {
                 self.status(WARN, &format!("! {}", clean_line(message)))?;
@@ -300,7 +308,7 @@ impl<O: Write, E: Write> Human<O, E> {
         if !self.look.out_terminal && !result.text.is_empty() {
             self.text.raw(result.text.trim_end_matches('\n'))?;
         }
-        for line in closing::lines(result, self.look.err_color) {
+        for line in closing::lines(result, self.repeated, self.look.err_color) {
             self.painted(&line)?;
         }
         self.last = Last::Nothing;

@@ -3,6 +3,7 @@
 //! - [`human`]: text for people; the answer on standard output, everything else on standard error.
 //!   - [`stream`] shows the answer as it comes, [`markdown`] renders its finished blocks.
 //!   - [`tool_line`], [`closing`], [`context`], [`spinner`]: the quiet lines around it.
+//! - [`window`]: what fills the model's window.
 //! - [`jsonl`]: a line of JSON for each event, for programs.
 //! - [`asking`], [`diff`]: what a person is asked, in words, and what would happen.
 //! - [`sanitize`]: nothing that a model or a tool wrote reaches a terminal but through it.
@@ -23,6 +24,7 @@ mod screen;
 pub(crate) mod spinner;
 pub(crate) mod stream;
 pub(crate) mod tool_line;
+pub(crate) mod window;
 
 pub(crate) use human::Human;
 pub(crate) use jsonl::Jsonl;

@@ -1,8 +1,9 @@
 //! A conversation over the daemon's socket.
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, atomic::Ordering};
 
 use agentd_core::{
+    context::{CompactionStrategy, TokenLevel},
     error::ErrorKind,
     ids::SessionId,
     interrupt::Answer,
@@ -27,7 +28,7 @@ use crate::{
     daemon::{self, Daemon},
     exit::{Attendance, Exit},
     failure::Failure,
-    render::{Human, sanitize::clean_line},
+    render::{Human, context::percent, sanitize::clean_line},
     report::count,
     session::Place,
     turn::{
@@ -77,6 +78,7 @@ impl Chat {
         if present {
             chat.greet(view.as_ref());
             chat.learn_sessions().await;
+            chat.learn_fullness().await;
             if let Some(view) = view {
                 chat.take_up(&view).await?;
             }
@@ -198,6 +200,7 @@ impl Chat {
     async fn drive(&mut self, mut line: SocketLine) -> anyhow::Result<Exit> {
         let driven = turn::drive(&mut line, &mut self.renderer, self.asker.as_mut(), &mut self.ctrl_c).await;
         self.learn_sessions().await;
+        self.learn_fullness().await;
         let attendance = if self.present { Attendance::Attended } else { Attendance::Unattended };
         Ok(driven?.map_or(Exit::Done, |result| Exit::of_turn(&result, attendance)))
     }
@@ -213,12 +216,39 @@ impl Chat {
         }
     }
 
+    /// Asks how full the window is, for the prompt: it shows it from the warning on.
+    async fn learn_fullness(&mut self) {
+        let (true, Some(id)) = (self.present, self.place.id()) else { return };
+        // The prompt is there all the same where nobody knows.
+        let view = self.daemon.client.context(&id.to_string()).await.ok();
+        let full = view.filter(|view| view.level >= TokenLevel::Warning);
+        let percent = full.map_or(0, |view| percent(view.tokens, view.window));
+        self.known.fullness.store(percent, Ordering::Relaxed);
+    }
+
+    async fn compact(&mut self, strategy: CompactionStrategy) -> anyhow::Result<Exit> {
+        let id = self.session()?;
+        let done = cmd::compact::compact(&self.daemon, id, strategy, true, &mut self.ctrl_c).await;
+        self.learn_fullness().await;
+        let done = done?;
+        done.print()?;
+        Ok(done.exit())
+    }
+
+    async fn undo_compaction(&mut self) -> anyhow::Result<Exit> {
+        let id = self.session()?;
+        let (window, undone) = self.daemon.client.undo_compaction(&id.to_string()).await?;
+        self.learn_fullness().await;
+        cmd::compact::tell_undone(id, window, &undone, false)
+    }
+
     async fn obey(&mut self, command: Slash) -> anyhow::Result<Exit> {
         match command {
             Slash::Help => self.help(),
             Slash::Reset => {
                 let id = self.session()?;
                 self.daemon.client.reset_session(&id.to_string()).await?;
+                self.learn_fullness().await;
                 self.note("the history is set aside: the model sees none of it any more");
             }
             Slash::Load(name) => self.load(name).await?,
@@ -240,6 +270,12 @@ impl Chat {
                 return self.turn(None).await;
             }
             Slash::Undo(turn) => return self.undo(turn).await,
+            Slash::Compact(strategy) => return self.compact(strategy).await,
+            Slash::UndoCompaction => return self.undo_compaction().await,
+            Slash::Context => {
+                let id = self.session()?.to_string();
+                return self.agentctl(&["context", &id]).await;
+            }
             Slash::Clear if self.present => eprint!("\x1b[H\x1b[2J\x1b[3J"),
             Slash::Clear | Slash::Quit => {}
             Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
@@ -304,6 +340,7 @@ impl Chat {
         match self.resolve().await {
             Ok(Some(view)) => {
                 self.greet(Some(&view));
+                self.learn_fullness().await;
                 if self.present { self.take_up(&view).await } else { Ok(()) }
             }
             Ok(None) => Ok(()),
@@ -321,6 +358,7 @@ impl Chat {
         match cli.command {
             Command::Sessions(args) => cmd::sessions::handle(&global, args).await,
             Command::Models(args) => cmd::models::handle(&global, args).await,
+            Command::Context(args) => cmd::context::handle(&global, args).await,
             Command::Tools(args) => cmd::tools::handle(&global, args).await,
             Command::Status(args) => cmd::daemon::status(&global, args).await,
             Command::Grants(args) => cmd::grants::handle(&global, args).await,

@@ -8,7 +8,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -34,6 +34,8 @@ const HISTORY: usize = 2_000;
 pub(crate) struct Known {
     /// Ids of sessions with their titles, last used first.
     pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
+    /// How full the window is, in percent, where a person should see it before they say more; 0 otherwise.
+    pub(crate) fullness: Arc<AtomicU64>,
 }
 
 /// The line editor, from the outside.
@@ -52,10 +54,12 @@ impl Editor {
         let (requests, mut queue) = mpsc::channel::<oneshot::Sender<io::Result<Input>>>(1);
         std::thread::Builder::new().name("agentctl-editor".to_owned()).spawn(move || {
             let any = Arc::new(AtomicBool::new(false));
+            let fullness = Arc::clone(&known.fullness);
             let mut editor = reedline(history, known, color, &any);
             while let Some(answer) = queue.blocking_recv() {
+                let prompt = ChatPrompt { fullness: fullness.load(Ordering::Relaxed) };
                 // Nobody waits for it where the conversation has ended.
-                let _ = answer.send(read(&mut editor, &any));
+                let _ = answer.send(read(&mut editor, &prompt, &any));
             }
         })?;
         Ok(Self { requests })
@@ -76,9 +80,9 @@ impl Lines for Editor {
     }
 }
 
-fn read(editor: &mut Reedline, any: &AtomicBool) -> io::Result<Input> {
+fn read(editor: &mut Reedline, prompt: &ChatPrompt, any: &AtomicBool) -> io::Result<Input> {
     any.store(false, Ordering::Relaxed);
-    Ok(match editor.read_line(&ChatPrompt)? {
+    Ok(match editor.read_line(prompt)? {
         Signal::Success(text) => Input::Text(join_lines(&text)),
         // As in a shell: it drops the line that was begun, and says nothing about leaving.
         Signal::CtrlC if any.load(Ordering::Relaxed) => Input::Text(String::new()),
@@ -169,7 +173,15 @@ fn join_lines(text: &str) -> String {
     joined
 }
 
-/// Completes commands, sessions and slots.
+/// What may stand behind `/compact`.
+const COMPACT: [(&str, &str); 4] = [
+    ("auto", "as fits the window"),
+    ("compact", "in detail"),
+    ("summarize", "short"),
+    ("undo", "take the last compaction back"),
+];
+
+/// Completes commands, sessions, slots and ways to compact.
 struct Names(Known);
 
 impl Completer for Names {
@@ -206,6 +218,11 @@ fn names(typed: &str, sessions: &[(String, String)]) -> Vec<(usize, String, Stri
             .map(|slot| (typed.len() - argument.len(), slot.to_string(), "model slot".to_owned()))
             .collect();
     }
+    if let Some(argument) = typed.strip_prefix("/compact ") {
+        let known = COMPACT.iter().filter(|(word, _)| word.starts_with(argument));
+        let start = typed.len() - argument.len();
+        return known.map(|(word, does)| (start, (*word).to_owned(), (*does).to_owned())).collect();
+    }
     let Some(name) = typed.strip_prefix('/') else { return Vec::new() };
     slash::TABLE
         .iter()
@@ -217,7 +234,11 @@ fn names(typed: &str, sessions: &[(String, String)]) -> Vec<(usize, String, Stri
         .collect()
 }
 
-struct ChatPrompt;
+/// What stands before a line: how full the window is, where that matters.
+struct ChatPrompt {
+    /// In percent; 0 where there is room.
+    fullness: u64,
+}
 
 impl Prompt for ChatPrompt {
     fn render_prompt_left(&self) -> Cow<'_, str> {
@@ -229,7 +250,10 @@ impl Prompt for ChatPrompt {
     }
 
     fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        Cow::Borrowed("› ")
+        match self.fullness {
+            0 => Cow::Borrowed("› "),
+            percent => Cow::Owned(format!("{percent}% › ")),
+        }
     }
 
     fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
@@ -269,9 +293,19 @@ mod tests {
         assert_eq!(words("/re"), ["/rename ", "/reset"]);
         assert_eq!(words("/load 02"), ["0200b"]);
         assert_eq!(words("/model c"), ["code", "chat"]);
+        assert_eq!(words("/com"), ["/compact "]);
+        assert_eq!(words("/compact "), ["auto", "compact", "summarize", "undo"]);
+        assert_eq!(words("/compact s"), ["summarize"]);
         assert_eq!(words("hello /re"), [""; 0]);
         assert_eq!(words("/reset now"), [""; 0]);
         assert_eq!(names("/load 02", &sessions)[0].0, 6);
+    }
+
+    #[test]
+    fn the_prompt_is_quiet_until_the_window_fills() {
+        let indicator =
+            |fullness| ChatPrompt { fullness }.render_prompt_indicator(PromptEditMode::Default).into_owned();
+        assert_eq!((indicator(0).as_str(), indicator(78).as_str()), ("› ", "78% › "));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Slash commands: the table of them, and how a line is read as one.
 
-use agentd_core::{model::Slot, undo::TurnChoice};
+use agentd_core::{context::CompactionStrategy, model::Slot, undo::TurnChoice};
+use clap::ValueEnum as _;
+
+use crate::cmd::compact::Strategy;
 
 /// What a person can tell the client itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +20,9 @@ pub(crate) enum Slash {
     Grants,
     Continue,
     Undo(Option<TurnChoice>),
+    Context,
+    Compact(CompactionStrategy),
+    UndoCompaction,
     Status,
     Clear,
     Quit,
@@ -38,10 +44,12 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 16] = [
+pub(crate) const TABLE: [Entry; 18] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "go on with a turn that was stopped"),
     entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
+    entry("context", "", "show what fills the model's window"),
+    entry("compact", "[HOW]", "replace the older part by a summary (auto, compact, summarize); undo takes it back"),
     entry("interrupts", "", "answer what waits for an answer"),
     entry("grants", "", "list the rules that hold here; agentctl grants takes them back"),
     entry("model", "[SLOT]", "show the models, or choose the slot for the next turns"),
@@ -90,6 +98,14 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "continue" => Slash::Continue,
         "undo" if argument.is_empty() => Slash::Undo(None),
         "undo" => return crate::cmd::undo::turn(argument).map(|turn| Slash::Undo(Some(turn))),
+        "context" => Slash::Context,
+        "compact" if argument.is_empty() => Slash::Compact(CompactionStrategy::Auto),
+        "compact" if argument == "undo" => return Ok(Slash::UndoCompaction),
+        "compact" => {
+            let strategy = Strategy::from_str(argument, true);
+            let refusal = |_| "/compact takes auto, compact, summarize or undo behind it".to_owned();
+            return strategy.map(|strategy| Slash::Compact(strategy.for_daemon())).map_err(refusal);
+        }
         "status" => Slash::Status,
         "clear" => Slash::Clear,
         "quit" | "exit" => Slash::Quit,
@@ -129,6 +145,11 @@ mod tests {
         check("/undo", Some(Ok(Slash::Undo(None))));
         check("/undo 3", Some(Ok(Slash::Undo(Some(TurnChoice::Number(3))))));
         check("/undo all", Some(Err("\"all\" is neither the number of a turn nor the id of one")));
+        check("/context", Some(Ok(Slash::Context)));
+        check("/compact", Some(Ok(Slash::Compact(CompactionStrategy::Auto))));
+        check("/compact summarize", Some(Ok(Slash::Compact(CompactionStrategy::Summarize))));
+        check("/compact undo", Some(Ok(Slash::UndoCompaction)));
+        check("/compact truncate", Some(Err("/compact takes auto, compact, summarize or undo behind it")));
         check("/exit", Some(Ok(Slash::Quit)));
         check("/load", Some(Err("/load needs the id of a session; /sessions lists them")));
         check("/quit now", Some(Err("/quit takes nothing behind it")));
@@ -148,6 +169,7 @@ mod tests {
             let argument = match entry.name {
                 "model" => "code",
                 "undo" => "1",
+                "compact" => "auto",
                 _ => entry.argument,
             };
             let line = format!("/{} {argument}", entry.name);

@@ -5,7 +5,7 @@ use std::{process, time::Duration};
 use agentd_core::environment::ClientEnvironment;
 use agentd_proto::{
     PROTOCOL_VERSION,
-    client::{DaemonStatus, RecoveredTurn},
+    client::{ConfigView, DaemonStatus, RecoveredTurn},
     v1::{self, daemon_server::Daemon},
 };
 use tonic::{Request, Response, Status};
@@ -65,6 +65,16 @@ impl Daemon for Context {
     async fn reload(&self, _: Request<v1::ReloadRequest>) -> Result<Response<v1::ReloadResponse>, Status> {
         let reloaded = self.control.reload().await?;
         Ok(Response::new(v1::ReloadResponse { config_sources: reloaded.config_sources, notes: reloaded.notes }))
+    }
+
+    async fn config(&self, _: Request<v1::ConfigRequest>) -> Result<Response<v1::ConfigResponse>, Status> {
+        let chain = self.engine.chain().into_iter();
+        let view = ConfigView {
+            sources: self.control.config_sources(),
+            origins: self.control.config_origins(),
+            chain: chain.map(|(name, about)| (name.to_owned(), about.to_owned())).collect(),
+        };
+        Ok(Response::new(view.into()))
     }
 }
 

@@ -86,6 +86,9 @@ pub trait Control: Send + Sync + 'static {
     /// The configuration that holds, weakest first: `built-in` and the paths of files.
     fn config_sources(&self) -> Vec<String>;
 
+    /// Where each value of it came from, by key.
+    fn config_origins(&self) -> Vec<(String, String)>;
+
     /// The variables that the configuration lets clients pass to tools, besides those that always may.
     fn passed_variables(&self) -> Vec<String>;
 }

@@ -69,6 +69,10 @@ impl Control for FakeControl {
         vec!["built-in".to_owned()]
     }
 
+    fn config_origins(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     fn passed_variables(&self) -> Vec<String> {
         vec!["EDITOR_*".to_owned()]
     }

@@ -354,10 +354,10 @@ impl Engine {
         self.shared.tools.with(compaction::spec()).specs.to_vec()
     }
 
-    /// The links of the chain, in order.
+    /// The links of the chain with the reason of each, in order.
     #[must_use]
-    pub fn chain(&self) -> Vec<&'static str> {
-        self.shared.chain.names()
+    pub fn chain(&self) -> Vec<(&'static str, &'static str)> {
+        self.shared.chain.told()
     }
 
     /// Changes the configuration: for turns that start from now on, and the rules for every call from now on.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agentd_core::{model::SlotInfo, tool::ToolSpec};
 
-use super::{Client, ClientError, DaemonStatus, Reloaded};
+use super::{Client, ClientError, ConfigView, DaemonStatus, Reloaded};
 use crate::{
     MAX_MESSAGE_BYTES, convert,
     v1::{self, daemon_client::DaemonClient},
@@ -56,5 +56,13 @@ impl Client {
     pub async fn reload(&self) -> Result<Reloaded, ClientError> {
         let answer = self.daemon().reload(v1::ReloadRequest {}).await?.into_inner();
         Ok(Reloaded { config_sources: answer.config_sources, notes: answer.notes })
+    }
+
+    /// Where each value of the configuration came from, and the chain of capabilities around a turn.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn config(&self) -> Result<ConfigView, ClientError> {
+        Ok(self.daemon().config(v1::ConfigRequest {}).await?.into_inner().into())
     }
 }

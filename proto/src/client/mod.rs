@@ -21,6 +21,6 @@ pub use error::{ClientError, ClientErrorKind};
 pub use turns::{EventStream, SessionChoice, StartRequest, TurnSender, TurnStream};
 
 pub use crate::view::{
-    AuditChange, AuditComparison, Comparison, DaemonStatus, Hello, NewSession, NumberedItem, PolicyCall, RecoveredTurn,
-    Reloaded, RuleText, SandboxState, SessionView,
+    AuditChange, AuditComparison, Comparison, ConfigView, DaemonStatus, Hello, NewSession, NumberedItem, PolicyCall,
+    RecoveredTurn, Reloaded, RuleText, SandboxState, SessionView,
 };

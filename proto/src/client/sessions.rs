@@ -1,6 +1,7 @@
 //! Calls about sessions. Sessions are named by id or by a unique prefix of it.
 
 use agentd_core::{
+    context::{CompactionReport, ContextView, Window},
     error::ErrorKind,
     files::{FileListing, FilePiece},
     ids::SessionId,
@@ -16,7 +17,8 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{Client, ClientError, ClientErrorKind, NewSession, NumberedItem, SessionView};
 use crate::{
-    MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES, MAX_UPLOAD_BYTES, convert,
+    MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES, MAX_UPLOAD_BYTES,
+    convert::{self, WireError},
     v1::{self, sessions_client::SessionsClient, upload_chunk::Part},
 };
 
@@ -111,6 +113,26 @@ impl Client {
     pub async fn undo(&self, session: &str, request: &UndoRequest) -> Result<UndoReport, ClientError> {
         let request = convert::undo_to_wire(session, request);
         Ok(self.sessions_client().undo(request).await?.into_inner().try_into()?)
+    }
+
+    /// What fills the window of the model that a session would ask next.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    pub async fn context(&self, session: &str) -> Result<ContextView, ClientError> {
+        let request = v1::ContextRequest { session: session.to_owned() };
+        Ok(self.sessions_client().context(request).await?.into_inner().try_into()?)
+    }
+
+    /// Takes the last compaction of a session back: what the model sees now, and what was taken back.
+    ///
+    /// # Errors
+    /// When there is no such session, a turn runs in it, there is no compaction, or the connection fails.
+    pub async fn undo_compaction(&self, session: &str) -> Result<(Window, CompactionReport), ClientError> {
+        let request = v1::UndoCompactionRequest { session: session.to_owned() };
+        let answer = self.sessions_client().undo_compaction(request).await?.into_inner();
+        let undone = answer.undone.ok_or(WireError::Missing("the compaction that was taken back"))?;
+        Ok((answer.window.unwrap_or_default().into(), undone.try_into()?))
     }
 
     /// The last completed items of a session above an event number, oldest first, at most `limit`.

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use super::{WireError, all, id};
 use crate::{
     v1,
-    view::{DaemonStatus, RecoveredTurn, SandboxState},
+    view::{ConfigView, DaemonStatus, RecoveredTurn, SandboxState},
 };
 
 impl From<&DaemonStatus> for v1::StatusResponse {
@@ -87,5 +87,23 @@ impl TryFrom<v1::RecoveredTurn> for RecoveredTurn {
             unknown: turn.unknown,
             goes_on: turn.goes_on,
         })
+    }
+}
+
+impl From<ConfigView> for v1::ConfigResponse {
+    fn from(view: ConfigView) -> Self {
+        let ConfigView { sources, origins, chain } = view;
+        let origins = origins.into_iter().map(|(key, origin)| v1::ConfigOrigin { key, origin }).collect();
+        let chain = chain.into_iter().map(|(name, about)| v1::ChainLink { name, about }).collect();
+        Self { sources, origins, chain }
+    }
+}
+
+impl From<v1::ConfigResponse> for ConfigView {
+    fn from(view: v1::ConfigResponse) -> Self {
+        let v1::ConfigResponse { sources, origins, chain } = view;
+        let origins = origins.into_iter().map(|value| (value.key, value.origin)).collect();
+        let chain = chain.into_iter().map(|link| (link.name, link.about)).collect();
+        Self { sources, origins, chain }
     }
 }

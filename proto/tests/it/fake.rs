@@ -205,4 +205,8 @@ impl Daemon for Fake {
     async fn reload(&self, _: Request<v1::ReloadRequest>) -> Result<Response<v1::ReloadResponse>, Status> {
         Err(to_status(ErrorKind::Configuration, "agentd.yaml:3:5: unknown key", Some("did you mean `model`?")))
     }
+
+    async fn config(&self, _: Request<v1::ConfigRequest>) -> Result<Response<v1::ConfigResponse>, Status> {
+        Err(Status::unimplemented("not here"))
+    }
 }

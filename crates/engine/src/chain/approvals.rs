@@ -29,6 +29,10 @@ impl Link for Approvals {
         "approvals"
     }
 
+    fn about(&self) -> &'static str {
+        "asks a person where the rules want it, around all that runs, so that what is shown is exactly what runs"
+    }
+
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         async move {
             let context = call.context;

@@ -32,6 +32,10 @@ impl Link for Account {
         "audit"
     }
 
+    fn about(&self) -> &'static str {
+        "outermost: tells the audit log of every call and of what came of it"
+    }
+
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         async move {
             let begun = Instant::now();
@@ -53,6 +57,10 @@ impl Link for Account {
 impl Link for Gate {
     fn name(&self) -> &'static str {
         "audit_gate"
+    }
+
+    fn about(&self) -> &'static str {
+        "lets nothing run or change anything before its decision is in the audit log"
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {

@@ -53,6 +53,10 @@ impl Link for Compaction {
         "compaction"
     }
 
+    fn about(&self) -> &'static str {
+        "makes room before the window is full, and first of all that look at the history"
+    }
+
     fn before_step<'a>(
         &'a self,
         context: &'a TurnContext,

@@ -16,6 +16,10 @@ impl Link for Files {
         "files"
     }
 
+    fn about(&self) -> &'static str {
+        "which files a person handed over since they were last told"
+    }
+
     fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
         if let Some(reminder) = reminder(&state.uploads, context.tool(READ).is_some()) {
             draft.remind(reminder);

@@ -49,6 +49,10 @@ impl Link for LargeResults {
         "large_results"
     }
 
+    fn about(&self) -> &'static str {
+        "around all that answers calls: what is too long for the window is kept in a file, and the model gets its ends"
+    }
+
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         async move {
             let output = next.run(call).await?;

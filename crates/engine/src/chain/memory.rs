@@ -16,6 +16,10 @@ impl Link for Memory {
         "memory"
     }
 
+    fn about(&self) -> &'static str {
+        "what AGENTS.md files say, told once, and again where they changed"
+    }
+
     fn before_input(&self, opening: &Opening<'_>) -> Option<ItemBody> {
         memory::notice(opening)
     }

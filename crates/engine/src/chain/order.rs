@@ -37,6 +37,9 @@ pub(crate) trait Link: Send + Sync {
     /// The link's name, for people who want to see the chain.
     fn name(&self) -> &'static str;
 
+    /// What it does and why it stands where it does, in one line, for the same people.
+    fn about(&self) -> &'static str;
+
     /// The tools that the link answers itself.
     fn tools(&self) -> Vec<ToolSpec> {
         Vec::new()
@@ -164,9 +167,9 @@ impl Chain {
         self.links.iter().flat_map(|link| link.tools()).collect()
     }
 
-    /// The links' names, in order.
-    pub(crate) fn names(&self) -> Vec<&'static str> {
-        self.links.iter().map(|link| link.name()).collect()
+    /// The links' names and reasons, in order.
+    pub(crate) fn told(&self) -> Vec<(&'static str, &'static str)> {
+        self.links.iter().map(|link| (link.name(), link.about())).collect()
     }
 
     /// What stands in front of a turn's input, in order.

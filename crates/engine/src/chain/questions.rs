@@ -37,6 +37,10 @@ impl Link for Questions {
         "questions"
     }
 
+    fn about(&self) -> &'static str {
+        "hands the questions of the model on to a person"
+    }
+
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec {
             name: NAME.to_owned(),

@@ -28,6 +28,10 @@ impl Link for Repair {
         "repair"
     }
 
+    fn about(&self) -> &'static str {
+        "every call in a request gets its result, whatever a crash or a cancel left behind; providers refuse others"
+    }
+
     fn before_model(&self, _: &TurnContext, _: &TurnState, draft: &mut Draft) {
         draft.messages = repair(std::mem::take(&mut draft.messages));
     }

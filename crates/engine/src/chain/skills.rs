@@ -16,6 +16,10 @@ impl Link for Skills {
         "skills"
     }
 
+    fn about(&self) -> &'static str {
+        "which skills there are; what one says is read when it is needed"
+    }
+
     fn before_input(&self, opening: &Opening<'_>) -> Option<ItemBody> {
         skills::notice(opening)
     }

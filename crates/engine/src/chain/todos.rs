@@ -28,6 +28,10 @@ impl Link for Todos {
         "todos"
     }
 
+    fn about(&self) -> &'static str {
+        "answers the todo tools and reminds the model of what is to be done"
+    }
+
     fn tools(&self) -> Vec<ToolSpec> {
         vec![read_spec(), write_spec()]
     }

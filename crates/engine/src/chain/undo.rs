@@ -30,6 +30,10 @@ impl Link for Undo {
         "undo"
     }
 
+    fn about(&self) -> &'static str {
+        "innermost: what changed between its two looks is what the call changed, and can be taken back"
+    }
+
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec {
             name: NAME.to_owned(),

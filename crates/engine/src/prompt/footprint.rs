@@ -74,6 +74,11 @@ impl Footprint {
         self.end = Print::of(&[text], tokens::estimate(text));
     }
 
+    /// What is said at its end only.
+    pub(crate) fn end(&self) -> Print {
+        self.end
+    }
+
     /// Its size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.sum(|print| print.bytes)

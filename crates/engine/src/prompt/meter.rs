@@ -6,7 +6,11 @@ use agentd_core::{
     usage::Usage,
 };
 
-use super::{footprint::Footprint, tokens, tokens::Scales};
+use super::{
+    footprint::{Footprint, Print},
+    tokens,
+    tokens::Scales,
+};
 
 /// What a session remembers of its requests, from call to call and from turn to turn.
 #[derive(Debug, Clone, Default)]
@@ -73,6 +77,11 @@ impl Meter {
     /// The tokens of the last request and its answer.
     pub(crate) fn counted(&self) -> Option<u64> {
         self.counted
+    }
+
+    /// What was said at the end of the last request only.
+    pub(crate) fn reminders(&self) -> Print {
+        self.before.as_ref().map(Footprint::end).unwrap_or_default()
     }
 
     /// The level that was told last.

@@ -8,7 +8,7 @@ use agentd_core::{
     model::{Message, ModelInfo},
 };
 
-use super::{footprint, footprint::Print, history, tokens::Scales, toolset::ToolSet};
+use super::{footprint, footprint::Print, history, meter::Meter, tokens::Scales, toolset::ToolSet};
 use crate::compaction::plan;
 
 /// Where the next request would come from.
@@ -18,6 +18,8 @@ pub(crate) struct Standing<'a> {
     pub(crate) tools: &'a ToolSet,
     pub(crate) history: &'a [Arc<Item>],
     pub(crate) scales: &'a Scales,
+    /// What was counted last; none while a turn is open, which counts for itself.
+    pub(crate) meter: Option<&'a Meter>,
     pub(crate) max_messages: usize,
 }
 
@@ -44,8 +46,21 @@ pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
     for message in &history::messages(standing.history) {
         add(history::kind(message), footprint::print(message), 1);
     }
-    let scale = |tokens| standing.scales.apply(&standing.model.id, tokens);
-    let segments: Vec<Segment> = parts
+    let reminders = standing.meter.map(Meter::reminders).unwrap_or_default();
+    if reminders.tokens > 0 {
+        add(SegmentKind::Reminders, reminders, 1);
+    }
+    // What the server counted last is the truth; the parts share it as the guess has them.
+    let guess = parts.iter().map(|(_, print, _)| print.tokens).sum::<u64>().max(1);
+    let expected = match standing.meter {
+        Some(meter) => meter.expected(standing.scales, &standing.model.id, || guess),
+        None => standing.scales.apply(&standing.model.id, guess),
+    };
+    let scale = |tokens: u64| {
+        let part = u128::from(tokens) * u128::from(expected) / u128::from(guess);
+        u64::try_from(part).unwrap_or(u64::MAX)
+    };
+    let mut segments: Vec<Segment> = parts
         .into_iter()
         .map(|(kind, print, count)| Segment {
             kind,
@@ -58,7 +73,12 @@ pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
             |segment| if segment.kind == SegmentKind::Memory { by_source(segment, &sources) } else { vec![segment] },
         )
         .collect();
-    let tokens = segments.iter().map(|segment| segment.tokens).sum();
+    // What was lost by rounding belongs to the largest part, so that the parts make the whole.
+    let rest = expected.saturating_sub(segments.iter().map(|segment| segment.tokens).sum());
+    if let Some(largest) = segments.iter_mut().max_by_key(|segment| segment.tokens) {
+        largest.tokens += rest;
+    }
+    let tokens = expected;
     let window = standing.model.context_window;
     let messages = plan::count(standing.history);
     ContextView {

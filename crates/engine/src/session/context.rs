@@ -38,6 +38,7 @@ impl Actor {
             tools: &tools(&self.shared, &self.state),
             history: &self.state.seen(),
             scales: &self.shared.scales,
+            meter: self.open.is_none().then_some(&self.state.meter),
             max_messages: config.max_message_history,
         }))
     }

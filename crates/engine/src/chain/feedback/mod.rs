@@ -41,6 +41,10 @@ impl Link for Feedback {
         "feedback"
     }
 
+    fn about(&self) -> &'static str {
+        "reduces what programs print to what decides, and keeps the whole"
+    }
+
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         async move {
             let output = next.run(call).await?;

@@ -1,0 +1,62 @@
+//! `agentctl context`: what fills the model's window.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use agentd_core::{context::ContextView, ids::SessionId};
+use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
+use serde::Serialize;
+
+use crate::{
+    args::Global,
+    complete, daemon,
+    exit::Exit,
+    render::{context::percent, look::Look, window},
+    report, session,
+};
+
+/// The arguments of `context`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl context                       the session that was used last
+  agentctl context 0193a5b2
+  agentctl context --json | jq '.segments[] | {kind, tokens, source}'
+
+It shows what the next request is made of, part by part, how full the window is, and what would be cut next.
+Figures are estimates that follow what the model's server counts. `agentctl compact` makes room.")]
+pub(crate) struct ContextArgs {
+    /// The session; the start of its id is enough [default: the one that was used last]
+    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
+    session: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    session_id: SessionId,
+    percent: u64,
+    #[serde(flatten)]
+    view: &'a ContextView,
+}
+
+/// Shows.
+pub(crate) async fn handle(global: &Global, args: ContextArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;
+    let view = daemon.client.context(&session_id.to_string()).await?;
+    if args.json {
+        report::json(&Told { session_id, percent: percent(view.tokens, view.window), view: &view })?;
+        return Ok(Exit::Done);
+    }
+    let look = Look::detect();
+    // A file or a pipe has no edge.
+    let columns = if std::io::stdout().is_terminal() { look.columns() } else { usize::MAX };
+    let mut out = anstream::stdout().lock();
+    writeln!(out, "session   {session_id}")?;
+    for line in window::lines(&view, columns, look.out_color) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,200 @@
+//! What fills the window, as a bar and a table.
+
+use agentd_core::context::{ContextView, Segment, SegmentKind, TokenLevel};
+use anstyle::{AnsiColor, Style};
+
+use super::{
+    context::percent,
+    paint::{BAD, QUIET, STRONG, WARN, clip, number, paint, width},
+    sanitize::clean_line,
+};
+
+/// The columns of the bar, where there is room for them.
+const WIDEST_BAR: usize = 64;
+/// What stands in the bar for what is free.
+const FREE: char = '·';
+
+/// What fills the window, in lines of at most so many columns.
+pub(crate) fn lines(view: &ContextView, columns: usize, color: bool) -> Vec<String> {
+    let mut lines = vec![
+        clip(&format!("model     {} · window of {} tokens", clean_line(&view.model), number(view.window)), columns),
+        paint(color, style_of(view.level), &clip(&filled(view), columns)),
+        clip(&format!("messages  {} of {}", number(view.messages.into()), number(view.max_messages.into())), columns),
+        String::new(),
+        bar(view, columns.min(WIDEST_BAR), color),
+        String::new(),
+        paint(color, STRONG, &clip(&row("  PART", "TOKENS", "%", "BYTES", "PIECES", "SOURCE"), columns)),
+    ];
+    for segment in &view.segments {
+        let plain = clip(&segment_row(segment, view.window), columns);
+        let sign = sign(segment.kind).to_string();
+        let rest = plain.strip_prefix(&sign).unwrap_or(&plain).to_owned();
+        lines.push(format!("{}{rest}", paint(color, style(segment.kind), &sign)));
+    }
+    let free = view.window.saturating_sub(view.tokens);
+    let name = format!("{FREE} free");
+    lines.push(clip(&row(&name, &number(free), &percent(free, view.window).to_string(), "", "", ""), columns));
+    if !view.next_cuts.is_empty() {
+        lines.push(String::new());
+    }
+    lines.extend(view.next_cuts.iter().flat_map(|cut| folded(&format!("next: {}", clean_line(cut)), columns, color)));
+    lines
+}
+
+fn filled(view: &ContextView) -> String {
+    let level = match view.level {
+        TokenLevel::Info => "",
+        TokenLevel::Warning => " (warning)",
+        TokenLevel::Critical => " (critical)",
+    };
+    format!("filled    about {} tokens, {} %{level}", number(view.tokens), percent(view.tokens, view.window))
+}
+
+fn folded(text: &str, columns: usize, color: bool) -> Vec<String> {
+    super::paint::fold(text, columns).iter().map(|line| paint(color, QUIET, line)).collect()
+}
+
+fn segment_row(segment: &Segment, window: u64) -> String {
+    let name = format!("{} {}", sign(segment.kind), segment.kind.as_str());
+    let part = percent(segment.tokens, window).to_string();
+    let pieces = number(segment.count.into());
+    row(&name, &number(segment.tokens), &part, &number(segment.bytes), &pieces, &clean_line(&segment.source))
+}
+
+fn row(name: &str, tokens: &str, percent: &str, bytes: &str, pieces: &str, source: &str) -> String {
+    let padding = " ".repeat(15usize.saturating_sub(width(name)));
+    let row = format!("{name}{padding}{tokens:>9}{percent:>4}{bytes:>11}{pieces:>8}  {source}");
+    row.trim_end().to_owned()
+}
+
+/// The bar: each part in its sign, so that it reads without colours too.
+fn bar(view: &ContextView, columns: usize, color: bool) -> String {
+    let cells = columns.saturating_sub(2).max(8) as u64;
+    // A window that is smaller than what is in it is all bar.
+    let whole = view.window.max(view.segments.iter().map(|segment| segment.tokens).sum()).max(1);
+    let place = |tokens: u64| tokens.saturating_mul(cells).div_ceil(whole).min(cells);
+    let (mut tokens, mut drawn) = (0u64, 0);
+    let mut bar = "[".to_owned();
+    for segment in &view.segments {
+        tokens = tokens.saturating_add(segment.tokens);
+        let end = place(tokens);
+        let part = sign(segment.kind).to_string().repeat(usize::try_from(end - drawn).unwrap_or(0));
+        bar.push_str(&paint(color, style(segment.kind), &part));
+        drawn = end;
+    }
+    bar.push_str(&FREE.to_string().repeat(usize::try_from(cells - drawn).unwrap_or(0)));
+    bar.push(']');
+    bar
+}
+
+fn sign(kind: SegmentKind) -> char {
+    match kind {
+        SegmentKind::Instructions => 'i',
+        SegmentKind::Tools => 't',
+        SegmentKind::Memory => 'm',
+        SegmentKind::Skills => 's',
+        SegmentKind::Summary => '=',
+        SegmentKind::History => '#',
+        SegmentKind::Results => 'r',
+        SegmentKind::Reminders => '!',
+    }
+}
+
+fn style(kind: SegmentKind) -> Style {
+    let color = match kind {
+        SegmentKind::Instructions => AnsiColor::Blue,
+        SegmentKind::Tools => AnsiColor::Cyan,
+        SegmentKind::Memory => AnsiColor::Magenta,
+        SegmentKind::Skills => AnsiColor::BrightMagenta,
+        SegmentKind::Summary => AnsiColor::BrightBlue,
+        SegmentKind::History => AnsiColor::Green,
+        SegmentKind::Results => AnsiColor::Yellow,
+        SegmentKind::Reminders => AnsiColor::Red,
+    };
+    color.on_default()
+}
+
+fn style_of(level: TokenLevel) -> Style {
+    match level {
+        TokenLevel::Info => Style::new(),
+        TokenLevel::Warning => WARN,
+        TokenLevel::Critical => BAD,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(kind: SegmentKind, tokens: u64, source: &str) -> Segment {
+        Segment { kind, source: source.to_owned(), bytes: tokens * 4, tokens, count: 3 }
+    }
+
+    fn view() -> ContextView {
+        ContextView {
+            model: "scripted\u{1b}[2J-model".to_owned(),
+            window: 16_384,
+            tokens: 12_700,
+            level: TokenLevel::Warning,
+            segments: vec![
+                segment(SegmentKind::Tools, 2000, ""),
+                segment(SegmentKind::Instructions, 700, ""),
+                segment(SegmentKind::Memory, 1000, "/project/说明/AGENTS.md"),
+                segment(SegmentKind::History, 5000, ""),
+                segment(SegmentKind::Results, 4000, ""),
+            ],
+            messages: 62,
+            max_messages: 200,
+            next_cuts: vec!["After about 2864 more tokens the older part is replaced by a summary.".to_owned()],
+        }
+    }
+
+    #[test]
+    fn parts_are_told_in_a_bar_and_a_table() {
+        insta::assert_snapshot!(lines(&view(), 80, false).join("\n"), @r"
+        model     scripted-model · window of 16,384 tokens
+        filled    about 12,700 tokens, 77 % (warning)
+        messages  62 of 200
+
+        [ttttttttiiimmmm##################rrrrrrrrrrrrrrrr·············]
+
+          PART            TOKENS   %      BYTES  PIECES  SOURCE
+        t tools            2,000  12      8,000       3
+        i instructions       700   4      2,800       3
+        m memory           1,000   6      4,000       3  /project/说明/AGENTS.md
+        # history          5,000  30     20,000       3
+        r results          4,000  24     16,000       3
+        · free             3,684  22
+
+        next: After about 2864 more tokens the older part is replaced by a summary.
+        ");
+    }
+
+    #[test]
+    fn narrow_terminals_get_narrow_lines() {
+        for columns in [20, 33, 50, 72] {
+            for line in lines(&view(), columns, false) {
+                let unbroken = line.split(' ').map(width).max().unwrap_or(0);
+                assert!(width(&line) <= columns.max(unbroken), "{columns}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn colours_change_no_word() {
+        let plain = lines(&view(), 80, false).join("\n");
+        let painted = lines(&view(), 80, true).join("\n");
+        assert!(painted.contains("\x1b["));
+        assert_eq!(anstream::adapter::strip_str(&painted).to_string(), plain);
+    }
+
+    #[test]
+    fn what_is_too_much_for_the_window_is_all_bar() {
+        let view = ContextView { window: 100, tokens: u64::MAX, ..view() };
+        let bar = bar(&view, 40, false);
+        assert!(!bar.contains(FREE), "{bar}");
+        assert_eq!(width(&bar), 40);
+        let empty = ContextView { segments: Vec::new(), window: 0, ..view };
+        assert_eq!(width(&super::bar(&empty, 40, false)), 40);
+    }
+}
