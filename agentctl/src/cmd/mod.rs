@@ -17,6 +17,7 @@ pub(crate) mod models;
 pub(crate) mod policy;
 pub(crate) mod reload;
 pub(crate) mod run;
+pub(crate) mod search;
 pub(crate) mod sessions;
 pub(crate) mod tools;
 pub(crate) mod undo;

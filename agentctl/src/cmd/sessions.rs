@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::{
     args::Global,
+    cmd::search,
     complete,
     daemon::{self, Daemon},
     exit::Exit,
@@ -27,6 +28,8 @@ const KNOWN: usize = 1000;
   agentctl sessions list
   agentctl sessions list --json | jq -r '.[].id'
   agentctl sessions show 0193a5b2
+  agentctl sessions search tax papers
+  agentctl sessions search '\"the blue door\"' --session 0193a5b2
   agentctl sessions rename 0193a5b2 'The tax papers'
   agentctl sessions reset 0193a5b2         forget the history, keep files and settings
   agentctl sessions delete 0193a5b2 --yes
@@ -59,6 +62,8 @@ enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Find what was said and done, in all sessions or in one
+    Search(search::SearchArgs),
     /// Name a session
     Rename {
         #[command(flatten)]
@@ -104,6 +109,7 @@ pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Resul
     match args.command {
         SessionsCommand::List { limit, json } => list(&daemon, limit, json).await,
         SessionsCommand::Show { session, items, json } => show(&daemon, &session.session, items, json).await,
+        SessionsCommand::Search(args) => search::handle(&daemon, args).await,
         SessionsCommand::Rename { session, title, json } => {
             let id = daemon.client.find_session(&session.session).await?.to_string();
             let title = title.join(" ");

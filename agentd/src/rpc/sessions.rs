@@ -18,6 +18,12 @@ const DEFAULT_SESSIONS: usize = 100;
 /// How many items are read where the client names no number.
 const DEFAULT_ITEMS: usize = 1000;
 
+/// How many finds are told where the client names no number.
+const DEFAULT_FINDS: usize = 20;
+
+/// How many finds are told at the most.
+const MAX_FINDS: usize = 200;
+
 /// How many items are read at the most.
 const MAX_ITEMS: usize = 10_000;
 
@@ -110,6 +116,14 @@ impl Sessions for Context {
         let session = self.session(&request.into_inner().session).await?;
         let (window, undone) = session.undo_compaction().await.map_err(Refusal::from)?;
         Ok(Response::new(v1::UndoCompactionResponse { window: Some((&window).into()), undone: Some((&undone).into()) }))
+    }
+
+    async fn search(&self, request: Request<v1::SearchRequest>) -> Result<Response<v1::SearchResponse>, Status> {
+        let v1::SearchRequest { query, session, limit } = request.into_inner();
+        let session = if session.is_empty() { None } else { Some(self.session_id(&session).await?) };
+        let limit = given(limit).unwrap_or(DEFAULT_FINDS).min(MAX_FINDS);
+        let hits = self.engine.search(&query, session, limit).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::SearchResponse { hits: hits.iter().map(Into::into).collect() }))
     }
 
     async fn items(&self, request: Request<v1::ListItemsRequest>) -> Result<Response<v1::ListItemsResponse>, Status> {

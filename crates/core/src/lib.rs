@@ -13,6 +13,7 @@
 //! - [`guide`]: what people wrote for models to know before they begin.
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
 //!   [`files`]: its files as a person sees them.
+//! - [`search`]: what can be found of what was said and done.
 //! - [`undo`]: what a turn did to files, taken back.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
 //!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Audit`], [`ports::Clock`]).
@@ -32,6 +33,7 @@ pub mod item;
 pub mod model;
 pub mod policy;
 pub mod ports;
+pub mod search;
 pub mod session;
 pub mod state_files;
 pub mod tool;

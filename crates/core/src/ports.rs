@@ -18,6 +18,7 @@ use crate::{
     interrupt::{Answer, Interrupt},
     item::Item,
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    search::{SearchHit, SearchQuery},
     session::{Mount, SessionSettings, SessionSummary, StoredSession},
     state_files::StateFiles,
     tool::{FileChange, Followed, ToolCall, ToolOutput, ToolSpec},
@@ -350,6 +351,15 @@ pub trait Store: Send + Sync {
         after: u64,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>>;
+
+    /// Finds what was said and done, in one session or in all, at most `limit`, the best first. All that was stored when
+    /// it was asked can be found.
+    fn search(
+        &self,
+        query: SearchQuery,
+        session: Option<SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<SearchHit>, StoreError>>;
 
     /// The files of a session's own state.
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>>;

@@ -15,6 +15,7 @@ use agentd_core::{
     item::Item,
     model::SlotInfo,
     ports::{Audit, Clock, Models, Snapshots, Store, Toolbox, Workspaces},
+    search::{SearchHit, SearchQuery},
     session::{SessionSettings, SessionSummary},
     tool::ToolSpec,
     turn::StartTurn,
@@ -259,6 +260,23 @@ impl Engine {
         self.shared.parts.store.delete_session(id).await?;
         self.shared.parts.workspaces.remove(id).await?;
         Ok(self.shared.parts.snapshots.remove(id).await?)
+    }
+
+    /// Finds what was said and done, in one session or in all, the best first.
+    ///
+    /// # Errors
+    /// When the query has no word, there is no such session, or the journal cannot be read.
+    pub async fn search(
+        &self,
+        query: &str,
+        session: Option<SessionId>,
+        limit: usize,
+    ) -> Result<Vec<SearchHit>, EngineError> {
+        let query = SearchQuery::parse(query).ok_or_else(|| {
+            EngineError::new(ErrorKind::InvalidInput, "there is no word to look for")
+                .with_hint("give a few words that were used, such as: agentctl sessions search tax papers")
+        })?;
+        Ok(self.shared.parts.store.search(query, session, limit).await?)
     }
 
     /// What waits for an answer, in one session or in all.

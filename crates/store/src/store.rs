@@ -10,6 +10,7 @@ use agentd_core::{
     interrupt::Interrupt,
     item::Item,
     ports::{Store, StoredInterrupt},
+    search::{SearchHit, SearchQuery},
     session::{SessionSettings, SessionSummary, StoredSession},
     state_files::StateFiles,
 };
@@ -23,7 +24,7 @@ use crate::{
     error::Fault,
     events, grants, interrupts, open,
     reader::Readers,
-    sessions, state_files,
+    search, sessions, state_files,
     writer::{Change, Writer},
 };
 
@@ -145,6 +146,26 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>> {
         self.read("read items", move |connection| events::recent_items(connection, session, after, limit))
+    }
+
+    fn search(
+        &self,
+        query: SearchQuery,
+        session: Option<SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<SearchHit>, StoreError>> {
+        async move {
+            let action = "bring the index up to date";
+            for (key, until) in self.read(action, move |connection| search::behind(connection, session)).await? {
+                while let Some(missing) =
+                    self.read(action, move |connection| search::missing(connection, key, until)).await?
+                {
+                    self.writer.write(Change::Index(missing), &self.path).await?;
+                }
+            }
+            self.read("search", move |connection| search::find(connection, &query, session, limit)).await
+        }
+        .boxed()
     }
 
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>> {

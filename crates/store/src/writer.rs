@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{append::Append, error::Fault, grants, rows::Rows, sessions};
+use crate::{append::Append, error::Fault, grants, rows::Rows, search::Missing, sessions};
 
 /// How many changes one commit may hold.
 const MAX_BATCH: usize = 256;
@@ -33,6 +33,7 @@ pub(crate) enum Change {
     Delete(SessionId),
     Keep(Grant),
     Revoke(String),
+    Index(Missing),
 }
 
 impl Change {
@@ -44,6 +45,7 @@ impl Change {
             Self::Delete(_) => "delete the session",
             Self::Keep(_) => "keep the rule",
             Self::Revoke(_) => "take the rule back",
+            Self::Index(_) => "bring the index up to date",
         }
     }
 
@@ -60,12 +62,14 @@ impl Change {
             }
             Self::Keep(grant) => grants::keep(connection, grant),
             Self::Revoke(rule) => grants::revoke(connection, rule),
+            Self::Index(missing) => missing.add(connection),
         }
     }
 
     fn size(&self) -> usize {
         match self {
             Self::Append(append) | Self::Create { first: Some(append), .. } => append.size(),
+            Self::Index(missing) => missing.size(),
             Self::Create { first: None, .. } | Self::Delete(_) | Self::Keep(_) | Self::Revoke(_) => 0,
         }
     }

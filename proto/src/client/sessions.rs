@@ -5,6 +5,7 @@ use agentd_core::{
     error::ErrorKind,
     files::{FileListing, FilePiece},
     ids::SessionId,
+    search::SearchHit,
     session::{Mount, SessionSettings, SessionSummary},
     undo::{UndoReport, UndoRequest},
 };
@@ -133,6 +134,16 @@ impl Client {
         let answer = self.sessions_client().undo_compaction(request).await?.into_inner();
         let undone = answer.undone.ok_or(WireError::Missing("the compaction that was taken back"))?;
         Ok((answer.window.unwrap_or_default().into(), undone.try_into()?))
+    }
+
+    /// Finds what was said and done, in one session or, where that is empty, in all, the best first.
+    ///
+    /// # Errors
+    /// When the query has no word, there is no such session, or the connection fails.
+    pub async fn search(&self, query: &str, session: &str, limit: usize) -> Result<Vec<SearchHit>, ClientError> {
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let request = v1::SearchRequest { query: query.to_owned(), session: session.to_owned(), limit };
+        Ok(convert::all(self.sessions_client().search(request).await?.into_inner().hits)?)
     }
 
     /// The last completed items of a session above an event number, oldest first, at most `limit`.

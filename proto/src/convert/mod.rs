@@ -14,6 +14,7 @@ mod interrupt;
 mod item;
 mod model;
 mod policy;
+mod search;
 mod session;
 mod tool;
 mod turn;

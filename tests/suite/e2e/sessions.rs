@@ -29,6 +29,14 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     daemon.agentctl(["sessions", "rename", id, "The", "tax", "papers"]).await.exits(0);
     assert!(daemon.agentctl(["sessions", "list"]).await.exits(0).stdout.contains("The tax papers"));
 
+    let found = daemon.agentctl(["sessions", "search", "ada", "\"i AM\"", "--json"]).await.exits(0).json();
+    assert_eq!((found.as_array().unwrap().len(), &found[0]["session_id"]), (1, &json!(id)));
+    assert_eq!(keys(&found[0]), ["at", "excerpt", "kind", "marks", "seq", "session_id", "title"]);
+    let shown = daemon.agentctl(["sessions", "search", "ada", "--session", &id[..30]]).await.exits(0).stdout;
+    assert!(shown.contains("person") && shown.contains("Hello, Ada."), "{shown}");
+    daemon.agentctl(["sessions", "search", "nobody"]).await.exits(0).says(&["nothing was found"]);
+    daemon.agentctl(["sessions", "search", "*"]).await.exits(2).says(&["hint:"]);
+
     daemon.agentctl(["sessions", "reset", id]).await.exits(0);
     daemon.agentctl(["run", "Who am I?", "--session", id]).await.exits(0);
     let requests = world.model.requests();
@@ -36,6 +44,7 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
 
     daemon.agentctl(["sessions", "delete", id]).await.exits(2).says(&["--yes"]);
     daemon.agentctl(["sessions", "delete", id, "--yes"]).await.exits(0);
+    assert_eq!(daemon.agentctl(["sessions", "search", "ada", "--json"]).await.exits(0).json(), json!([]));
     daemon.agentctl(["sessions", "show", id]).await.exits(2).says(&[id, "hint:"]);
     assert_eq!(daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
 }
@@ -62,6 +71,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
         "now",
         "read_file",
         "run_bash_command",
+        "search_history",
         "todo_read",
         "todo_write",
         "undo_patch",

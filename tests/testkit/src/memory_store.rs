@@ -18,6 +18,7 @@ use agentd_core::{
     interrupt::{Answer, Ask, Interrupt},
     item::{Item, ItemBody},
     ports::{Store, StoredInterrupt},
+    search::{SearchHit, SearchQuery, searchable},
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
     state_files::StateFiles,
     turn::StopReason,
@@ -394,6 +395,26 @@ impl Store for MemoryStore {
         let mut items: Vec<_> = newest_first.take(limit).collect();
         items.reverse();
         ready(Ok(items))
+    }
+
+    fn search(
+        &self,
+        query: SearchQuery,
+        session: Option<SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<SearchHit>, StoreError>> {
+        let state = self.state();
+        let events = state.log.iter().rev().filter(|event| session.is_none_or(|id| event.session_id == id));
+        let hit = |event: &Arc<Event>| {
+            let EventKind::ItemCompleted { item, .. } = &event.kind else { return None };
+            let (kind, text) = searchable(item).filter(|(_, text)| query.fits(text))?;
+            let title = state.session(event.session_id)?.summary.title;
+            let (excerpt, marks) = query.excerpt(&text);
+            Some(SearchHit { session_id: event.session_id, title, seq: event.seq, at: event.at, kind, excerpt, marks })
+        };
+        let hits = events.filter_map(hit).take(limit).collect();
+        drop(state);
+        ready(Ok(hits))
     }
 
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>> {

@@ -10,14 +10,16 @@ use agentd_core::{
     error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
     grant::{Grant, GrantScope, HeldGrant},
-    ids::{InterruptId, ItemId, SessionId, TraceId, TurnId},
+    ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
     policy::Risk,
     ports::{Store, StoredInterrupt},
+    search::{SearchKind, SearchQuery},
     session::{SessionSettings, SessionStatus, Todo, TodoPriority, TodoStatus},
     state_files::StateFileChange,
+    tool::ToolCall,
     turn::{IfBusy, OnInterrupt, QueuedTurn, StartTurn, StopReason, TurnResult},
     usage::Usage,
 };
@@ -58,6 +60,7 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         interrupts_wait_in_the_order_they_were_raised
         arguments_nested_too_deep_are_refused
         recent_items_are_the_last_ones_oldest_first
+        what_was_said_is_found
         a_reset_hides_what_came_before
         the_window_follows_compactions_resets_and_what_is_taken_back
         sessions_are_listed_last_used_first
@@ -703,6 +706,65 @@ async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
     assert!(texts(store, id, 7, 10).await.is_empty());
     assert!(texts(store, id, 0, 0).await.is_empty());
     assert!(texts(store, SessionId::generate(), 0, 10).await.is_empty());
+}
+
+/// The numbers of what is found, sorted: which find is the better one is each store's own.
+async fn found(store: &impl Store, query: &str, session: Option<SessionId>) -> Vec<u64> {
+    let query = SearchQuery::parse(query).unwrap();
+    let mut numbers: Vec<u64> =
+        store.search(query, session, 100).await.unwrap().into_iter().map(|hit| hit.seq).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+async fn what_was_said_is_found(store: &impl Store) {
+    let mut script = session(store).await;
+    let id = script.session;
+    assert!(found(store, "papers", None).await.is_empty());
+    let said = ["The tax papers are in the DRAWER", "100% of a_b \"quoted\" 'x' -y", "税务报告在抽屉里"];
+    store.append(said.iter().map(|text| script.input(text)).collect()).await.unwrap();
+    let call = ToolCall {
+        call_id: CallId::from("c1".to_owned()),
+        name: "read_file".to_owned(),
+        arguments: r#"{"path":"drawer.txt"}"#.to_owned(),
+    };
+    store.append(vec![script.completed(ItemBody::ToolCall(call)), script.warning()]).await.unwrap();
+    for (query, expected) in [
+        ("tax", vec![1]),
+        ("drawer", vec![1, 4]),
+        ("Drawer PAPERS", vec![1]),
+        ("\"papers are\"", vec![1]),
+        ("\"are papers\"", vec![]),
+        ("rawe", vec![1, 4]),
+        ("nowhere", vec![]),
+        ("报告", vec![3]),
+        ("税务报告", vec![3]),
+        ("100%", vec![2]),
+        ("a_b", vec![2]),
+        ("axb", vec![]),
+        ("tax OR nowhere", vec![]),
+        ("-y", vec![2]),
+        ("x", vec![1, 2, 4]),
+        ("tax NEAR( * ^ :", vec![]),
+    ] {
+        assert_eq!(found(store, query, None).await, expected, "{query:?}");
+    }
+    let hits = store.search(SearchQuery::parse("papers").unwrap(), Some(id), 10).await.unwrap();
+    let hit = &hits[0];
+    assert_eq!((hit.session_id, hit.kind, hit.title.as_str()), (id, SearchKind::Person, said[0]));
+    assert_eq!(&hit.excerpt[hit.marks[0].clone()], "papers");
+    // What came since is found, by session, and nothing of what was deleted.
+    store.append(vec![script.input("more papers")]).await.unwrap();
+    let mut other = session(store).await;
+    store.append(vec![other.input("other papers")]).await.unwrap();
+    assert_eq!(found(store, "papers", Some(id)).await, [1, 6]);
+    assert_eq!(found(store, "papers", Some(other.session)).await, [1]);
+    assert_eq!(found(store, "papers", None).await, [1, 1, 6]);
+    assert_eq!(store.search(SearchQuery::parse("papers").unwrap(), None, 2).await.unwrap().len(), 2);
+    store.delete_session(id).await.unwrap();
+    assert_eq!(found(store, "papers", None).await, [1]);
+    assert!(found(store, "papers", Some(id)).await.is_empty());
+    assert!(found(store, "报告", None).await.is_empty());
 }
 
 async fn a_reset_hides_what_came_before(store: &impl Store) {

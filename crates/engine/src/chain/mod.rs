@@ -13,6 +13,7 @@ mod memory;
 mod order;
 mod questions;
 mod repair;
+mod search;
 mod skills;
 mod todos;
 mod trail;

@@ -21,6 +21,7 @@ use super::{
     memory::Memory,
     questions::Questions,
     repair::Repair,
+    search::Search,
     skills::Skills,
     todos::Todos,
     trail::Trail,
@@ -136,7 +137,7 @@ impl Chain {
     /// 5. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
     ///    first, for what people wrote of themselves and the work counts more than what they could use.
     /// 6. `files`: what is new comes in front of what is to be done, at the end of the request.
-    /// 7. `todos`, `questions`: they answer their own tools, which never need an approval.
+    /// 7. `search`, `todos`, `questions`: they answer their own tools, which never need an approval.
     /// 8. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
     /// 9. `approvals`: around all that runs, so that what a person is asked about is exactly what will.
     /// 10. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
@@ -152,6 +153,7 @@ impl Chain {
                 Arc::new(Memory),
                 Arc::new(Skills),
                 Arc::new(Files),
+                Arc::new(Search),
                 Arc::new(Todos),
                 Arc::new(Questions),
                 Arc::new(Repair),

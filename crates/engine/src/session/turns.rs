@@ -233,6 +233,7 @@ impl Actor {
             toolbox: Arc::clone(&shared.parts.toolbox),
             snapshots: Arc::clone(&shared.parts.snapshots),
             audit: Arc::clone(&shared.parts.audit),
+            store: Arc::clone(&shared.parts.store),
             known_paths,
             results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
             chain: Arc::clone(&shared.chain),

@@ -25,7 +25,7 @@ use agentd_core::{
     ids::{CallId, SessionId, TraceId, TurnId},
     interrupt::Ask,
     model::Slot,
-    ports::{Audit, Clock, Model, Snapshots, ToolContext, Toolbox, Workspace},
+    ports::{Audit, Clock, Model, Snapshots, Store, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
     tool::ToolSpec,
@@ -74,6 +74,8 @@ pub(crate) struct TurnContext {
     pub(crate) files: SessionFiles,
     pub(crate) snapshots: Arc<dyn Snapshots>,
     pub(crate) audit: Arc<dyn Audit>,
+    /// The journal, to be searched; what happens goes to it by way of the session alone.
+    pub(crate) store: Arc<dyn Store>,
     /// Paths for models whose arguments are constrained; empty for all others.
     pub(crate) known_paths: Vec<String>,
     /// Above which sizes results are not shown whole.

@@ -13,6 +13,7 @@ mod large;
 mod links;
 mod policy;
 mod readers;
+mod searching;
 mod shown;
 mod stops;
 mod turns;

@@ -1,0 +1,85 @@
+//! `agentctl sessions search`: what was said and done, found by its words.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+};
+
+use agentd_core::{Timestamp, ids::SessionId, search::SearchHit};
+use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
+
+use crate::{
+    complete,
+    daemon::Daemon,
+    exit::Exit,
+    render::{
+        look::Look,
+        paint::{QUIET, STRONG, paint},
+        sanitize::{clean, clean_line},
+    },
+    report,
+};
+
+/// The arguments of `sessions search`.
+#[derive(Debug, Args)]
+pub(crate) struct SearchArgs {
+    /// What to look for: words that must all be there, "quoted words" together
+    #[arg(value_name = "QUERY", required = true, num_args = 1..)]
+    query: Vec<String>,
+    /// Only in this session; the start of its id is enough
+    #[arg(long, value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
+    session: Option<String>,
+    /// How many finds to show
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Searches.
+pub(crate) async fn handle(daemon: &Daemon, args: SearchArgs) -> anyhow::Result<Exit> {
+    let session = args.session.as_deref().unwrap_or_default();
+    let hits = daemon.client.search(&args.query.join(" "), session, args.limit).await?;
+    if args.json {
+        report::json(&hits)?;
+        return Ok(Exit::Done);
+    }
+    if hits.is_empty() {
+        crate::note("nothing was found");
+        return Ok(Exit::Done);
+    }
+    let (color, now) = (Look::detect().out_color, Timestamp::now());
+    let sessions: BTreeSet<SessionId> = hits.iter().map(|hit| hit.session_id).collect();
+    let ids: BTreeMap<SessionId, String> =
+        sessions.iter().copied().zip(report::short_ids(sessions.iter().copied())).collect();
+    let mut out = anstream::stdout().lock();
+    for hit in &hits {
+        let id = ids.get(&hit.session_id).cloned().unwrap_or_default();
+        let (at, who) = (report::ago(hit.at, now), hit.kind.as_str());
+        let head = format!("{id}  {at}  {who}  {}", clean_line(&hit.title));
+        writeln!(out, "{}\n    {}", paint(color, QUIET, &head), marked(hit, color))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The excerpt with what was found in bold.
+fn marked(hit: &SearchHit, color: bool) -> String {
+    let (mut line, mut at) = (String::new(), 0);
+    for mark in &hit.marks {
+        let (Some(before), Some(found)) = (hit.excerpt.get(at..mark.start), hit.excerpt.get(mark.clone())) else {
+            continue;
+        };
+        line.push_str(&in_line(before));
+        line.push_str(&paint(color, STRONG, &in_line(found)));
+        at = mark.end;
+    }
+    line.push_str(&in_line(hit.excerpt.get(at..).unwrap_or_default()));
+    line
+}
+
+/// Without escapes and in one line, as a part of one: spaces at its ends stay.
+fn in_line(part: &str) -> String {
+    clean(part).replace(['\n', '\r', '\t'], " ")
+}

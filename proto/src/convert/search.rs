@@ -1,0 +1,53 @@
+//! What was found.
+
+use agentd_core::search::{SearchHit, SearchKind};
+
+use super::{WireError, id, mirrored, moment, to_moment};
+use crate::v1;
+
+mirrored!(
+    SearchKind,
+    v1::SearchKind,
+    kind_to_wire,
+    kind,
+    optional_kind,
+    "the kind of a find",
+    [Person, Model, Call, Result, Notice]
+);
+
+impl From<&SearchHit> for v1::SearchHit {
+    fn from(hit: &SearchHit) -> Self {
+        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        let mark =
+            |mark: &std::ops::Range<usize>| v1::search_hit::Mark { start: place(mark.start), end: place(mark.end) };
+        Self {
+            session_id: hit.session_id.to_string(),
+            title: hit.title.clone(),
+            seq: hit.seq,
+            at: Some(to_moment(hit.at)),
+            kind: kind_to_wire(hit.kind),
+            excerpt: hit.excerpt.clone(),
+            marks: hit.marks.iter().map(mark).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::SearchHit> for SearchHit {
+    type Error = WireError;
+
+    fn try_from(hit: v1::SearchHit) -> Result<Self, WireError> {
+        let place = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
+        // What is no place in the excerpt marks nothing.
+        let marks = hit.marks.iter().map(|mark| place(mark.start)..place(mark.end));
+        let marks = marks.filter(|mark| hit.excerpt.get(mark.clone()).is_some()).collect();
+        Ok(Self {
+            session_id: id(&hit.session_id)?,
+            title: hit.title,
+            seq: hit.seq,
+            at: moment(hit.at, "the time of a find")?,
+            kind: kind(hit.kind)?,
+            excerpt: hit.excerpt,
+            marks,
+        })
+    }
+}
