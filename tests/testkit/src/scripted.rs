@@ -43,6 +43,8 @@ pub enum Play {
     Fails(Vec<ModelChunk>, ErrorKind),
     /// These chunks, and then nothing for ever.
     Hangs(Vec<ModelChunk>),
+    /// Nothing until it is notified, then these chunks and the proper end.
+    Waits(Arc<Notify>, Vec<ModelChunk>),
     /// The stream breaks with a panic.
     Panics,
 }
@@ -129,6 +131,10 @@ impl Model for ScriptedModel {
                 .chain(stream::iter([Err(ModelError::new(kind, "the script says so"))]))
                 .boxed(),
             Some(Play::Hangs(chunks)) => stream::iter(chunks.into_iter().map(Ok)).chain(stream::pending()).boxed(),
+            Some(Play::Waits(gate, chunks)) => stream::once(async move { gate.notified().await })
+                .flat_map(move |()| stream::iter(chunks.clone().into_iter().map(Ok)))
+                .chain(stream::iter([Ok(ModelChunk::End(Finish::Stop))]))
+                .boxed(),
             #[expect(clippy::panic, reason = "the script asks for it")]
             Some(Play::Panics) => stream::once(async { panic!("the script says so") }).boxed(),
             None => stream::iter([Err(ModelError::new(ErrorKind::Internal, "the script is played"))]).boxed(),

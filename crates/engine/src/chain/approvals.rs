@@ -14,7 +14,7 @@ use agentd_core::{
     turn::{Denial, OnInterrupt},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Invocation, Link, Next};
 use crate::{
@@ -95,7 +95,7 @@ async fn preview(
 fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) -> Explanation {
     let context = call.context;
     let settings = SessionSettings { grants: context.grants.of_session(), ..context.settings.clone() };
-    let judgement = context.policy.judge(&Facts {
+    let facts = Facts {
         tool,
         arguments: &call.call.arguments,
         followed,
@@ -103,7 +103,16 @@ fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) ->
         roots: &policy::roots(&context.workspace),
         memories: context.workspace.memories.as_deref(),
         kept: &context.grants.for_good(),
-    });
+    };
+    let mut judgement = context.policy.judge(&facts);
+    for path in context.chain.touches(call) {
+        let arguments = json!({ "path": path }).to_string();
+        let named = context.policy.judge(&Facts { arguments: &arguments, followed: None, ..facts });
+        if named.verdict.strictness() > judgement.verdict.strictness() {
+            // A rule that was kept for this path would say nothing of the next call, which may mean another.
+            judgement = Explanation { grants: Vec::new(), ..named };
+        }
+    }
     call.trail.judged(&judgement);
     judgement
 }

@@ -75,6 +75,12 @@ pub(crate) trait Link: Send + Sync {
         None
     }
 
+    /// The paths that a call of one of its tools would change, where its arguments do not say them: the rules judge them
+    /// as if they did.
+    fn touches(&self, _: &Invocation<'_>) -> Vec<String> {
+        Vec::new()
+    }
+
     /// May answer a call itself, change it, or let it through and look at what comes back.
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         next.run(call)
@@ -212,6 +218,11 @@ impl Chain {
             Some(preview) => preview.await,
             None => call.context.toolbox.preview(&call.context.tool_context(call.call), call.call).await,
         }
+    }
+
+    /// The paths that the call would change, where its arguments do not say them.
+    pub(crate) fn touches(&self, call: &Invocation<'_>) -> Vec<String> {
+        self.links.iter().flat_map(|link| link.touches(call)).collect()
     }
 
     pub(crate) async fn around_tool(&self, call: &Invocation<'_>) -> Result<ToolOutput, Stop> {

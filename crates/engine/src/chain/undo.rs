@@ -60,6 +60,14 @@ impl Link for Undo {
         (call.call.name == NAME).then(|| foresee(call).boxed())
     }
 
+    fn touches(&self, call: &Invocation<'_>) -> Vec<String> {
+        if call.call.name != NAME {
+            return Vec::new();
+        }
+        let edit = arguments(call).ok().and_then(|arguments| meant(call, arguments.path.as_deref()));
+        edit.map(|edit| edit.files.iter().map(|file| file.path.clone()).collect()).unwrap_or_default()
+    }
+
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         if call.call.name == NAME {
             return take_back(call).boxed();
@@ -143,13 +151,8 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
 /// Takes the call that is meant back, or foresees it. What cannot be taken back whole is not taken back at all.
 async fn try_undo(call: &Invocation<'_>, preview: bool) -> Result<Undone, ToolOutput> {
     let context = call.context;
-    let written = if call.call.arguments.trim().is_empty() { "{}" } else { &call.call.arguments };
-    let arguments: Arguments = serde_json::from_str(written).map_err(|error| {
-        ToolOutput::error(ToolErrorCode::InvalidArgs, format!("{NAME} takes {{}} or {{\"path\": \"…\"}}: {error}"))
-    })?;
-    let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
-    let history = call.history.iter().map(AsRef::as_ref);
-    let Some(edit) = last_edit(history, is_edit, arguments.path.as_deref()) else {
+    let arguments = arguments(call)?;
+    let Some(edit) = meant(call, arguments.path.as_deref()) else {
         let of = arguments.path.map(|path| format!(" of {path}")).unwrap_or_default();
         return Err(ToolOutput::error(ToolErrorCode::Tool, format!("there is no edit{of} left to take back")));
     };
@@ -168,6 +171,20 @@ async fn try_undo(call: &Invocation<'_>, preview: bool) -> Result<Undone, ToolOu
     let what = if undone.changes.is_empty() { "nothing was taken back" } else { "not all of it was taken back" };
     let text = format!("{what}; edit the files yourself where that is still wanted\n{}", refused.join("\n"));
     Err(ToolOutput { files: undone.changes, ..ToolOutput::error(ToolErrorCode::Tool, text) })
+}
+
+fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
+    let written = if call.call.arguments.trim().is_empty() { "{}" } else { &call.call.arguments };
+    serde_json::from_str(written).map_err(|error| {
+        ToolOutput::error(ToolErrorCode::InvalidArgs, format!("{NAME} takes {{}} or {{\"path\": \"…\"}}: {error}"))
+    })
+}
+
+/// The edit that a call would take back.
+fn meant<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult> {
+    let context = call.context;
+    let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
+    last_edit(call.history.iter().map(AsRef::as_ref), is_edit, path)
 }
 
 /// The last edit that stands: those that were taken back are found by their changes, which lead back the same way.

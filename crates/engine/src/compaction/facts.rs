@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use super::transcript::shortened;
 
-/// Lines of each list at the most.
+/// Lines of each list at the most; fewer in a small window.
 const MAX_LINES: usize = 40;
+const MIN_LINES: usize = 8;
 /// Characters of a line at the most.
 const MAX_LINE: usize = 240;
 /// Bytes of the request that is under way, at the most: it is given word for word.
@@ -24,6 +25,8 @@ const MAX_REQUEST: usize = 4000;
 pub(crate) struct Facts {
     /// What the person asked for, a line each, the oldest first.
     pub(crate) requests: Vec<String>,
+    /// How turns ended: the last words of each.
+    pub(crate) answers: Vec<String>,
     /// The input of the turn that runs, word for word, where it is among what is replaced.
     pub(crate) under_way: Option<String>,
     /// What was done to files.
@@ -37,14 +40,19 @@ pub(crate) struct Facts {
 }
 
 /// Reads the facts out of what is replaced. `goes_on` says that the last turn of it is not at its end.
-pub(crate) fn facts(items: &[Arc<Item>], todos: &[Todo], goes_on: bool) -> Facts {
+pub(crate) fn facts(items: &[Arc<Item>], todos: &[Todo], goes_on: bool, window: u64) -> Facts {
     let mut facts = Facts::default();
     let mut files: BTreeMap<String, FileChangeKind> = BTreeMap::new();
     let mut open: Option<&ToolCall> = None;
+    let mut said: Option<&str> = None;
     let mut failed: BTreeMap<&str, String> = BTreeMap::new();
     for item in items {
         match &item.body {
-            ItemBody::UserMessage { text, .. } => facts.requests.push(line(text)),
+            ItemBody::UserMessage { text, .. } => {
+                facts.requests.push(line(text));
+                facts.answers.extend(said.take().map(line));
+            }
+            ItemBody::AgentMessage { text } => said = Some(text),
             ItemBody::ToolCall(call) => open = Some(call),
             ItemBody::ToolResult(result) => {
                 files.extend(result.files.iter().map(|file| (file.path.clone(), file.change)));
@@ -64,16 +72,32 @@ pub(crate) fn facts(items: &[Arc<Item>], todos: &[Todo], goes_on: bool) -> Facts
     facts.problems = failed.into_values().collect();
     let open = todos.iter().filter(|todo| todo.status != TodoStatus::Completed);
     facts.next = open.map(|todo| line(&todo.content)).collect();
+    // The last answer is what the person goes on from.
+    facts.answers.extend(said.map(|text| shortened(text, part_bytes(window) / 2)));
     if goes_on {
         facts.under_way = items.iter().rev().find_map(|item| match &item.body {
             ItemBody::UserMessage { text, steered: false } => Some(shortened(text, MAX_REQUEST)),
             _ => None,
         });
     }
-    for list in [&mut facts.requests, &mut facts.files, &mut facts.commands, &mut facts.problems, &mut facts.next] {
-        keep_ends(list);
+    let lines = usize::try_from(window / 800).unwrap_or(MAX_LINES).clamp(MIN_LINES, MAX_LINES);
+    for list in [
+        &mut facts.requests,
+        &mut facts.answers,
+        &mut facts.files,
+        &mut facts.commands,
+        &mut facts.problems,
+        &mut facts.next,
+    ] {
+        keep_ends(list, lines);
     }
     facts
+}
+
+/// Bytes of a part of a summary at the most, in a window of so many tokens: what a model repeats without end must not
+/// fill the window anew.
+pub(crate) fn part_bytes(window: u64) -> usize {
+    usize::try_from(window / 4).unwrap_or(usize::MAX).clamp(600, 6000)
 }
 
 fn call_of<'a>(items: &'a [Arc<Item>], result: &ToolResult) -> Option<&'a ToolCall> {
@@ -116,10 +140,10 @@ fn line(text: &str) -> String {
 }
 
 /// Of a long list, the first few and the last ones stay.
-fn keep_ends(list: &mut Vec<String>) {
-    if list.len() > MAX_LINES {
-        let left_out = list.len() - MAX_LINES;
-        let first = MAX_LINES / 4;
+fn keep_ends(list: &mut Vec<String>, lines: usize) {
+    if list.len() > lines {
+        let left_out = list.len() - lines;
+        let first = lines / 4;
         list.splice(first..first + left_out, [format!("[… {left_out} more …]")]);
     }
 }
@@ -140,7 +164,7 @@ mod tests {
             call_with("3", "grep", "{}"),
             failed("3", "grep", "no such folder"),
         ];
-        let facts = facts(&items, &[], true);
+        let facts = facts(&items, &[], true, 100_000);
         assert_eq!(facts.requests, ["Build it, please"]);
         assert_eq!(facts.under_way.as_deref(), Some("Build it,\nplease"));
         assert_eq!(facts.commands, ["make -> E_TOOL exit code 2", "make -k -> exit code 0"]);
@@ -150,7 +174,7 @@ mod tests {
     #[test]
     fn of_long_lists_both_ends_stay() {
         let items: Vec<_> = (0..100).map(|n| user(&n.to_string())).collect();
-        let facts = facts(&items, &[], false);
+        let facts = facts(&items, &[], false, 100_000);
         assert_eq!(facts.requests.len(), MAX_LINES + 1);
         assert_eq!(facts.requests[0], "0");
         assert_eq!(facts.requests[MAX_LINES], "99");

@@ -22,7 +22,7 @@ const RECENT_MAX_PERCENT: u64 = 40;
 /// What there is room for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
-    /// The tokens of the window.
+    /// The tokens of the window that the history may have: what tools and instructions take is not among them.
     pub(crate) window: u64,
     /// The messages that a history may have.
     pub(crate) max_messages: usize,
@@ -45,7 +45,11 @@ pub(crate) fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> O
         CompactionCause::Limit => by_messages(items, &splits, room.max_messages / 2),
         // Whoever asks for it wants it done, however much room there is.
         CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, room.window, true),
-        CompactionCause::Critical | CompactionCause::Overflow => by_tokens(items, &splits, room.window, false),
+        CompactionCause::Critical | CompactionCause::Overflow => {
+            // It is full, whatever the guess says: so at least half of it goes.
+            let half = tokens(items) / 2 * 100 / RECENT_MAX_PERCENT;
+            by_tokens(items, &splits, room.window.min(half), false)
+        }
     }?;
     let messages = count(items);
     // A summary alone is not summed up again: nothing would be gained, and each time something would be lost.
@@ -65,13 +69,24 @@ pub(crate) fn count_before_turn(items: &[Arc<Item>]) -> usize {
     count(&items[..begin])
 }
 
+/// About how many tokens the items have.
+fn tokens(items: &[Arc<Item>]) -> u64 {
+    items.iter().map(|item| meter::guess(item)).sum()
+}
+
 /// Where a history may be split: nowhere between a call and its result, or between the parts of one answer.
 fn splits(items: &[Arc<Item>]) -> Vec<usize> {
     let mut open: HashSet<&CallId> = HashSet::new();
     let mut splits = Vec::new();
     for (index, item) in items.iter().enumerate() {
+        // A call that has no result when a person speaks again will never have one: its turn was cancelled.
+        if speaks(item) {
+            open.clear();
+        }
         let begins = match &item.body {
-            ItemBody::UserMessage { .. } | ItemBody::Notice { .. } => true,
+            // What was added to a running turn has an earlier number than the results before it: it goes with them.
+            ItemBody::UserMessage { steered, .. } => !steered,
+            ItemBody::Notice { .. } => true,
             ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::ToolCall(_) => {
                 // An answer begins behind a result or behind what a person said.
                 index > 0
@@ -113,7 +128,7 @@ fn by_tokens(items: &[Arc<Item>], splits: &[usize], window: u64, asked: bool) ->
     let part = |percent: u64| window / 100 * percent;
     let fits = |split: &usize| {
         let rest = &items[*split..];
-        let tokens: u64 = rest.iter().map(|item| meter::guess(item)).sum();
+        let tokens = tokens(rest);
         let few = count(rest) <= RECENT_MESSAGES;
         (tokens <= part(RECENT_PERCENT) && (few || !asked)) || (few && tokens <= part(RECENT_MAX_PERCENT))
     };
@@ -178,6 +193,22 @@ mod tests {
         assert!(speaks(&items[plan.split]));
         assert!(count_before_turn(&items[plan.split..]) <= 20);
         assert!(count_before_turn(&items[plan.split..]) >= 18);
+    }
+
+    #[test]
+    fn a_call_that_was_cancelled_keeps_nothing_from_being_replaced() {
+        let mut items = vec![user("one"), call("x", "grep")];
+        items.extend(session(&[(1, 40); 20]));
+        assert!(plan(&items, CompactionCause::Critical, ROOM).is_some());
+        assert!(plan(&items, CompactionCause::Limit, Room { window: 1000, max_messages: 20 }).is_some());
+    }
+
+    #[test]
+    fn a_window_that_is_full_is_emptied_by_half_whatever_the_guess_says() {
+        let items = session(&[(1, 40); 8]);
+        let roomy = Room { window: 1_000_000, max_messages: 100 };
+        let plan = plan(&items, CompactionCause::Overflow, roomy).unwrap();
+        assert!(tokens(&items[plan.split..]) <= tokens(&items) / 2);
     }
 
     proptest! {

@@ -5,8 +5,12 @@ use std::sync::Arc;
 
 use agentd_core::item::{Item, ItemBody};
 
+use crate::prompt::tokens::estimate;
+
 /// Rules that are kept at the most.
 const MAX_RULES: usize = 200;
+/// What they may take of the window, in percent.
+const MAX_PERCENT: u64 = 15;
 /// Characters of a rule at the most; a longer sentence is no rule but a text.
 const MAX_RULE: usize = 600;
 
@@ -90,7 +94,7 @@ const SIGNS: [&str; 32] = [
 ];
 
 /// The rules that a history holds, the oldest first, each once. `before` are those of the compaction that it begins with.
-pub(crate) fn rules(before: &[String], items: &[Arc<Item>]) -> Vec<String> {
+pub(crate) fn rules(before: &[String], items: &[Arc<Item>], window: u64) -> Vec<String> {
     let mut rules: Vec<String> = before.to_vec();
     for item in items {
         let ItemBody::UserMessage { text, .. } = &item.body else { continue };
@@ -100,13 +104,16 @@ pub(crate) fn rules(before: &[String], items: &[Arc<Item>]) -> Vec<String> {
             }
         }
     }
-    if rules.len() > MAX_RULES {
-        // The first were given for the whole session, and the last for what is done now.
-        let late = rules.split_off(rules.len() - MAX_RULES / 2);
-        rules.truncate(MAX_RULES / 2);
-        rules.extend(late);
+    // The first were given for the whole session, and the last for what is done now.
+    let room = window / 100 * MAX_PERCENT;
+    while rules.len() > MAX_RULES || (rules.len() > 2 && tokens(&rules) > room) {
+        rules.remove(rules.len() / 2);
     }
     rules
+}
+
+fn tokens(rules: &[String]) -> u64 {
+    rules.iter().map(|rule| estimate(rule)).sum()
 }
 
 /// The sentences of a text, as they stand there.
@@ -155,8 +162,10 @@ mod tests {
     use super::*;
     use crate::compaction::samples::{says, user};
 
+    const WINDOW: u64 = 100_000;
+
     fn check(text: &str, expected: &[&str]) {
-        assert_eq!(rules(&[], &[user(text)]), expected, "{text}");
+        assert_eq!(rules(&[], &[user(text)], WINDOW), expected, "{text}");
     }
 
     #[test]
@@ -177,16 +186,16 @@ mod tests {
 
     #[test]
     fn rules_are_kept_once_and_in_order_over_several_compactions() {
-        let first = rules(&[], &[user("Never push."), says("You must be joking."), user("Never push.")]);
+        let first = rules(&[], &[user("Never push."), says("You must be joking."), user("Never push.")], WINDOW);
         assert_eq!(first, ["Never push."]);
-        let second = rules(&first, &[user("Always test."), user("Never push.")]);
+        let second = rules(&first, &[user("Always test."), user("Never push.")], WINDOW);
         assert_eq!(second, ["Never push.", "Always test."]);
     }
 
     #[test]
     fn of_too_many_the_first_and_the_last_stay() {
         let items: Vec<_> = (0..500).map(|n| user(&format!("Always do {n}"))).collect();
-        let rules = rules(&[], &items);
+        let rules = rules(&[], &items, WINDOW);
         assert_eq!(rules.len(), MAX_RULES);
         assert_eq!(rules[0], "Always do 0");
         assert_eq!(rules[MAX_RULES - 1], "Always do 499");

@@ -42,8 +42,8 @@ pub(crate) async fn run(context: &TurnContext, state: &mut TurnState, wanted: Wa
     let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
     let compaction = compact(context, state, plan, wanted).await?;
     let said = sentence(&compaction.report);
-    let through = state.history[plan.split - 1].id;
-    let stored = context.recorder.compact(item, through, compaction).await?;
+    let replaced = state.history[..plan.split].iter().map(|item| item.id).collect();
+    let stored = context.recorder.compact(item, replaced, compaction).await?;
     state.history.splice(..plan.split, [stored]);
     state.meter.start_over();
     Ok(said)
@@ -55,18 +55,20 @@ fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
     let guess = prompt::guess(context, state).max(1);
     let expected = state.meter.expected(&context.scales, &info.id, || guess).max(1);
     let window = u128::from(info.context_window) * u128::from(guess) / u128::from(expected);
-    plan::Room { window: u64::try_from(window).unwrap_or(u64::MAX), max_messages: context.max_message_history }
+    let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(prompt::guess_fixed(context));
+    plan::Room { window, max_messages: context.max_message_history }
 }
 
 async fn compact(context: &TurnContext, state: &mut TurnState, plan: Plan, wanted: Wanted) -> Result<Compaction, Stop> {
     let (replaced, kept) = state.history.split_at(plan.split);
     let (replaced, kept): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), kept.to_vec());
     let before = last_compaction(&replaced);
-    let rules =
-        rules::rules(before.map(|compaction| compaction.report.pinned.as_slice()).unwrap_or_default(), &replaced);
+    let window = context.model.info().context_window;
+    let pinned = before.map(|compaction| compaction.report.pinned.as_slice()).unwrap_or_default();
+    let rules = rules::rules(pinned, &replaced, window);
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     let goes_on = goes_on && !state.only_compact;
-    let mut facts = facts::facts(&replaced, &state.todos, goes_on);
+    let mut facts = facts::facts(&replaced, &state.todos, goes_on, window);
     if goes_on && facts.under_way.is_none() {
         // The turn began before the compaction that is replaced: what it is about stands in that one's summary.
         facts.under_way = before.and_then(|compaction| summary::under_way(&compaction.summary)).map(str::to_owned);
@@ -80,13 +82,11 @@ async fn compact(context: &TurnContext, state: &mut TurnState, plan: Plan, wante
         pinned: rules,
         ..CompactionReport::default()
     };
-    match keep(context, &replaced).await {
-        Ok(path) => report.path = Some(path),
-        Err(error) => note(&mut report, format!("what was replaced could not be written to a file: {error}")),
-    }
     let mut written = None;
     if report.strategy != CompactionStrategy::Truncate {
-        match ask(context, state, &replaced, report.strategy).await? {
+        match ask(context, state, before.map(|compaction| compaction.summary.as_str()), &replaced, report.strategy)
+            .await?
+        {
             Ok(text) => {
                 report.model = Some(context.model.info().id.clone());
                 written = Some(text);
@@ -97,12 +97,17 @@ async fn compact(context: &TurnContext, state: &mut TurnState, plan: Plan, wante
             }
         }
     }
+    // Last, so that what a cancel leaves undone is not written again the next time.
+    match keep(context, &replaced).await {
+        Ok(path) => report.path = Some(path),
+        Err(error) => note(&mut report, format!("what was replaced could not be written to a file: {error}")),
+    }
     let words = match (&written, last_compaction(&replaced)) {
         (Some(text), _) => summary::Words::Written(text),
         (None, Some(earlier)) => summary::Words::Earlier(&earlier.summary),
         (None, None) => summary::Words::None,
     };
-    let summary = summary::compose(words, &facts, &report.pinned, report.path.as_deref());
+    let summary = summary::compose(words, &facts, &report.pinned, report.path.as_deref(), window);
     let mut compaction = Compaction { summary, report, ..Compaction::default() };
     let mut after = vec![Arc::new(Item {
         id: agentd_core::ids::ItemId::generate(),
@@ -145,6 +150,7 @@ async fn keep(context: &TurnContext, replaced: &[Arc<Item>]) -> Result<String, a
 async fn ask(
     context: &TurnContext,
     state: &mut TurnState,
+    earlier: Option<&str>,
     replaced: &[Arc<Item>],
     strategy: CompactionStrategy,
 ) -> Result<Result<String, ModelError>, Stop> {
@@ -153,7 +159,7 @@ async fn ask(
         return Ok(Err(ModelError::new(ErrorKind::Configuration, "the built-in model is too small for that")));
     }
     let request =
-        summary::request(context.session_id, &context.compact_prompt, replaced, strategy, info.context_window);
+        summary::request(context.session_id, &context.compact_prompt, earlier, replaced, strategy, info.context_window);
     let mut chunks = context.model.stream(request);
     let (mut text, mut usage) = (String::new(), Usage::default());
     let end = loop {

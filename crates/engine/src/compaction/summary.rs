@@ -5,11 +5,14 @@ use std::{fmt::Write as _, sync::Arc};
 use agentd_core::{
     context::CompactionStrategy,
     ids::SessionId,
-    item::Item,
+    item::{Item, ItemBody},
     model::{Message, ModelRequest},
 };
 
-use super::{facts::Facts, transcript};
+use super::{
+    facts::{Facts, part_bytes},
+    transcript,
+};
 
 /// The seven parts, in order.
 const PARTS: [&str; 7] = [
@@ -32,13 +35,12 @@ const RULES_FOLLOW: &str = "The person said, word for word:";
 const UNDER_WAY: &str = "## The request that you are working on, word for word";
 /// Bytes of one part of an earlier summary that are kept, where no model sums it up anew: so that it does not grow.
 const MAX_CARRIED: usize = 1200;
-/// Bytes of one part of a model's summary at the most: what a model repeats without end must not fill the window anew.
-const MAX_PART: usize = 6000;
 
 /// Asks a model for the parts that no fact tells.
 pub(crate) fn request(
     session_id: SessionId,
     instructions: &str,
+    earlier: Option<&str>,
     items: &[Arc<Item>],
     strategy: CompactionStrategy,
     window: u64,
@@ -50,7 +52,12 @@ pub(crate) fn request(
     let system = format!("{}\n\n{length}", instructions.trim_end());
     let room = window.saturating_sub(MAX_TOKENS.min(window / 8)).saturating_mul(3) / 4;
     let bytes = usize::try_from(room.saturating_mul(BYTES_A_TOKEN)).unwrap_or(usize::MAX).saturating_sub(system.len());
-    let text = format!("<history>\n{}\n</history>", transcript::within(items, bytes));
+    // What was summed up before comes first and whole: it stands for the most.
+    let earlier = earlier.map(|text| format!("<earlier_summary>\n{text}\n</earlier_summary>\n")).unwrap_or_default();
+    let items: Vec<Arc<Item>> =
+        items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_))).cloned().collect();
+    let items = transcript::within(&items, bytes.saturating_sub(earlier.len()));
+    let text = format!("{earlier}<history>\n{items}\n</history>");
     ModelRequest {
         session_id,
         messages: vec![Message::System { text: system }, Message::User { text }],
@@ -72,16 +79,17 @@ pub(crate) enum Words<'a> {
 
 /// Puts a summary together. What a model wrote is under its headings; what is known for certain stands there whatever it
 /// wrote.
-pub(crate) fn compose(words: Words<'_>, facts: &Facts, rules: &[String], path: Option<&str>) -> String {
+pub(crate) fn compose(words: Words<'_>, facts: &Facts, rules: &[String], path: Option<&str>, window: u64) -> String {
+    let most = part_bytes(window);
     let parts = match words {
-        Words::Written(text) => written_parts(text),
-        Words::Earlier(summary) => carried_parts(summary),
+        Words::Written(text) => written_parts(text, most),
+        Words::Earlier(summary) => carried_parts(summary, most),
         Words::None => Default::default(),
     };
     let certain: [Vec<String>; 7] = [
         facts.requests.clone(),
         rules.to_vec(),
-        Vec::new(),
+        facts.answers.iter().map(|answer| format!("You answered: {answer}")).collect(),
         facts.files.clone(),
         facts.commands.clone(),
         facts.problems.clone(),
@@ -126,24 +134,24 @@ pub(crate) fn under_way(summary: &str) -> Option<&str> {
 }
 
 /// What a model wrote, part by part.
-fn written_parts(text: &str) -> [String; 7] {
-    let mut parts = parts(text);
+fn written_parts(text: &str, most: usize) -> [String; 7] {
+    let mut parts = parts(text).map(|part| transcript::shortened(&part, most));
     // A model that kept to no heading has still said something.
     if parts.iter().all(String::is_empty) {
-        parts[2] = shortened(text.trim());
+        parts[2] = transcript::shortened(text.trim(), most);
     }
     parts
 }
 
 /// What is kept of an earlier summary: all but what is said anew each time, the rules, what is under way and what is next.
-fn carried_parts(summary: &str) -> [String; 7] {
+fn carried_parts(summary: &str, most: usize) -> [String; 7] {
     let summary = summary.rsplit_once(UNDER_WAY).map_or(summary, |(before, _)| before);
     let mut parts = parts(summary);
     if let Some((before, _)) = parts[1].split_once(RULES_FOLLOW) {
         parts[1].truncate(before.len());
     }
     parts[6].clear();
-    parts.map(|part| transcript::shortened(part.trim(), MAX_CARRIED))
+    parts.map(|part| transcript::shortened(part.trim(), MAX_CARRIED.min(most)))
 }
 
 /// What stands under each of the seven headings.
@@ -161,11 +169,7 @@ fn parts(written: &str) -> [String; 7] {
             }
         }
     }
-    parts.map(|part| shortened(part.trim()))
-}
-
-fn shortened(part: &str) -> String {
-    transcript::shortened(part, MAX_PART)
+    parts.map(|part| part.trim().to_owned())
 }
 
 /// The number of the heading that the line is, however the model decorates it.
@@ -179,6 +183,8 @@ fn heading(line: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WINDOW: u64 = 100_000;
 
     fn facts() -> Facts {
         Facts {
@@ -194,7 +200,7 @@ mod tests {
     fn rules_and_facts_stand_whatever_the_model_wrote() {
         let rules = ["Never push.".to_owned()];
         let written = "## What the person wants\nA build.\n\n**3. Decisions and reasons**\nUse make, it is there.\n# Open problems\nnone";
-        let text = compose(Words::Written(written), &facts(), &rules, Some("/conversation_history/x.md"));
+        let text = compose(Words::Written(written), &facts(), &rules, Some("/conversation_history/x.md"), WINDOW);
         for part in [
             "A build.",
             "- Never push.",
@@ -207,27 +213,27 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(!text.contains("- build it\n"), "{text}");
-        let without = compose(Words::None, &facts(), &rules, None);
+        let without = compose(Words::None, &facts(), &rules, None, WINDOW);
         assert!(without.contains("- build it") && without.contains("- Never push."), "{without}");
-        let formless = compose(Words::Written("I would say that all is well."), &facts(), &rules, None);
+        let formless = compose(Words::Written("I would say that all is well."), &facts(), &rules, None, WINDOW);
         assert!(formless.contains("all is well"), "{formless}");
     }
 
     #[test]
     fn the_request_under_way_can_be_read_back() {
-        let text = compose(Words::None, &facts(), &[], None);
+        let text = compose(Words::None, &facts(), &[], None, WINDOW);
         assert_eq!(under_way(&text), Some("build it\nnow"));
-        assert_eq!(under_way(&compose(Words::None, &Facts::default(), &[], None)), None);
+        assert_eq!(under_way(&compose(Words::None, &Facts::default(), &[], None, WINDOW)), None);
     }
 
     #[test]
     fn an_earlier_summary_outlives_one_that_no_model_writes() {
         let rules = ["Never push.".to_owned()];
         let written = "## Decisions and reasons\nUse make, it is there.\n## Next steps\nRun it.";
-        let first = compose(Words::Written(written), &facts(), &rules, None);
+        let first = compose(Words::Written(written), &facts(), &rules, None, WINDOW);
         let mut last = first;
         for _ in 0..20 {
-            last = compose(Words::Earlier(&last), &facts(), &rules, None);
+            last = compose(Words::Earlier(&last), &facts(), &rules, None, WINDOW);
         }
         for part in ["Use make, it is there.", "- build it", "- make -> ok", "## The request that you"] {
             assert!(last.contains(part), "{part} in {last}");

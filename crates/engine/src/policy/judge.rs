@@ -352,7 +352,10 @@ impl<'a> Call<'a> {
                 return Opinion::by_default(Verdict::Allow, "it changes nothing outside the session");
             }
             Effect::Write
-                if self.arguments.as_ref().is_some_and(|args| files::only_state(&self.facts.tool.name, args)) =>
+                if self.arguments.as_ref().is_some_and(|args| {
+                    let real = self.facts.roots.iter().copied().chain(self.facts.memories);
+                    files::only_state(&self.facts.tool.name, args, real)
+                }) =>
             {
                 return Opinion::by_default(Verdict::Allow, "it changes only the session's own state");
             }

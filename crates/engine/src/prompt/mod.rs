@@ -33,5 +33,10 @@ pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet)
 /// About how many tokens the next request has, by the unscaled guess.
 pub(crate) fn guess(context: &TurnContext, state: &TurnState) -> u64 {
     let history: u64 = state.history.iter().map(|item| meter::guess(item)).sum();
-    context.tools.print.tokens + tokens::estimate(&context.system_prompt) + history
+    guess_fixed(context) + history
+}
+
+/// About how many tokens of each request are instructions and tools.
+pub(crate) fn guess_fixed(context: &TurnContext) -> u64 {
+    context.tools.print.tokens + tokens::estimate(&context.system_prompt)
 }

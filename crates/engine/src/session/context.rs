@@ -67,12 +67,13 @@ impl Actor {
         &mut self,
         turn_id: TurnId,
         id: ItemId,
-        through: ItemId,
+        replaced: &[ItemId],
         compaction: Compaction,
         stored: oneshot::Sender<Arc<Item>>,
     ) -> Result<(), Fault> {
-        let unknown = || EngineError::new(ErrorKind::Internal, format!("item {through} is not in the history"));
-        let through = self.state.number_of(through).ok_or_else(unknown).map_err(Fault::Fatal)?;
+        // The highest number, whatever the order: what was added to the turn has an earlier one than its place.
+        let through = replaced.iter().filter_map(|id| self.state.number_of(*id)).max();
+        let through = through.unwrap_or(self.state.window().after);
         let body = ItemBody::Compaction(Compaction { through, before: self.state.window(), ..compaction });
         let item = Item { id, turn_id, body };
         let done = EventKind::ItemCompleted { item: item.clone(), status: ItemStatus::Done };

@@ -360,8 +360,8 @@ impl Actor {
                     let _ = done.send(());
                 }
                 TurnMessage::Ask { call_id, ask, answer } => self.ask(turn_id, call_id, *ask, answer).await?,
-                TurnMessage::Compact { item_id, through, compaction, stored } => {
-                    self.compact(turn_id, item_id, through, *compaction, stored).await?;
+                TurnMessage::Compact { item_id, replaced, compaction, stored } => {
+                    self.compact(turn_id, item_id, &replaced, *compaction, stored).await?;
                 }
                 TurnMessage::TakeSteers(reply) => {
                     let running = self.open.as_mut().and_then(|open| open.running.as_mut());

@@ -27,8 +27,8 @@ pub(crate) enum TurnMessage {
     Flush(oneshot::Sender<()>),
     /// A person is needed. The answer comes when there is one, perhaps in another life of the daemon.
     Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<Answered> },
-    /// The end of a compaction that was started: it replaces all up to that item. Answered with the item as it is stored.
-    Compact { item_id: ItemId, through: ItemId, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },
+    /// The end of a compaction that was started: it replaces these items. Answered with the item as it is stored.
+    Compact { item_id: ItemId, replaced: Vec<ItemId>, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },
     /// What was added to the turn since it last asked.
     TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
     /// The turn is over, unless something was added meanwhile.
@@ -115,15 +115,15 @@ impl Recorder {
         self.ask_session(|answer| TurnMessage::Ask { call_id, ask, answer }).await
     }
 
-    /// Completes a compaction, which replaces all that a model saw up to that item.
+    /// Completes a compaction, which replaces these items.
     pub(crate) async fn compact(
         &self,
         item_id: ItemId,
-        through: ItemId,
+        replaced: Vec<ItemId>,
         compaction: Compaction,
     ) -> Result<Arc<Item>, Stop> {
         let compaction = Box::new(compaction);
-        self.ask_session(|stored| TurnMessage::Compact { item_id, through, compaction, stored }).await
+        self.ask_session(|stored| TurnMessage::Compact { item_id, replaced, compaction, stored }).await
     }
 
     /// What was added to the turn since this was last asked.

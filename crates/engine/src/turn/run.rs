@@ -34,7 +34,11 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
             Err(Stop::Lost) => return,
         };
         match context.recorder.end(outcome).await {
-            Ok(EndVerdict::NewInput) => prepared = Ok(()),
+            Ok(EndVerdict::NewInput) => {
+                // Also a turn that was only to compact answers what was added to it.
+                (state.new_input, state.only_compact, state.answer) = (true, false, None);
+                prepared = Ok(());
+            }
             Ok(EndVerdict::Ended) | Err(_) => return,
         }
     }
@@ -45,7 +49,8 @@ async fn rounds(context: &TurnContext, state: &mut TurnState) -> Result<StopReas
     loop {
         // Before the first step nothing can have been added that the input does not hold, and asking would wait for the
         // turn's start to be stored: so the model is asked meanwhile. What comes now is taken in behind its answer.
-        if state.steps > 0 {
+        if state.steps > 0 || state.new_input {
+            state.new_input = false;
             for steer in context.recorder.take_steers().await? {
                 state.note(steer);
             }

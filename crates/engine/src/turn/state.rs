@@ -47,6 +47,8 @@ pub(crate) struct TurnState {
     pub(crate) compacted_at: Option<u32>,
     /// Whether the last request did not fit.
     pub(crate) overflowed: bool,
+    /// Whether something was added to the turn when it wanted to end.
+    pub(crate) new_input: bool,
     /// Whether the turn only compacts.
     pub(crate) only_compact: bool,
 }

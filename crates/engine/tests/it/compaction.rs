@@ -1,5 +1,7 @@
 //! Room is made before the window is full, nothing that was said is lost, and it can be taken back.
 
+use std::sync::Arc;
+
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy, PromptReport, TokenLevel},
     error::ErrorKind,
@@ -12,6 +14,7 @@ use agentd_core::{
 use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::world::{World, go_on, input, run, to_end};
 
@@ -290,4 +293,56 @@ async fn what_fills_the_window_is_told_part_by_part() {
     assert_eq!(view.tokens, view.segments.iter().map(|segment| segment.tokens).sum::<u64>());
     assert_eq!((view.messages, view.max_messages), (4, 40));
     assert_eq!(view.next_cuts.len(), 2);
+}
+
+#[tokio::test]
+async fn a_summary_without_a_model_keeps_the_one_before_it_and_the_last_answer() {
+    let config = EngineConfig { max_message_history: 10, ..EngineConfig::default() };
+    let world = World::with(config, []);
+    let session = world.session().await;
+    for turn in 0..20 {
+        world.model.then(says(&format!("Answer {turn}.")));
+        run(&session, &format!("Question {turn}")).await;
+    }
+    assert!(compactions(&world, &session).len() > 1);
+    let text = texts(world.model.requests().last().unwrap());
+    assert!(text.contains("Question 0"), "what an earlier summary said is in the next one: {text}");
+    assert!(text.contains("You answered: Answer 5."), "{text}");
+}
+
+#[tokio::test]
+async fn what_is_added_to_a_turn_that_compacts_is_answered() {
+    let world = World::new((0..10).map(|n| says(&format!("Answer {n}."))));
+    let session = world.session().await;
+    for turn in 0..10 {
+        run(&session, &format!("Question {turn}")).await;
+    }
+    let gate = Arc::new(Notify::new());
+    world.model.then(Play::Waits(Arc::clone(&gate), vec![ModelChunk::Text(SUMMARY.to_owned())]));
+    world.model.then(says("By the way, yes."));
+    let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() };
+    let mut started = session.start_turn(start).await.unwrap();
+    world.model.asked(11).await;
+    session.steer(None, "And by the way?".to_owned()).await.unwrap();
+    gate.notify_one();
+    let result = to_end(&mut started.events).await.1;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "By the way, yes."));
+}
+
+#[tokio::test]
+async fn a_cancelled_call_does_not_keep_the_history_from_being_compacted() {
+    let world = World::new([calls(&[("change", json!({"path": "a"}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Never forget this.")).await.unwrap();
+    crate::world::until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    session.cancel(None).await.unwrap();
+    to_end(&mut started.events).await;
+    for turn in 0..9 {
+        world.model.then(counted(&format!("Done {turn}."), if turn == 8 { 7900 } else { 100 }));
+        run(&session, &format!("Piece of work {turn} {}", "and more ".repeat(150))).await;
+    }
+    world.model.then(says(SUMMARY));
+    world.model.then(says("On we go."));
+    assert_eq!(run(&session, "And now?").await.text, "On we go.");
+    assert_eq!(compactions(&world, &session)[0].report.pinned, ["Never forget this."]);
 }

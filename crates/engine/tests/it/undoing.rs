@@ -290,3 +290,28 @@ async fn an_undo_that_changes_nothing_settles_its_turn() {
     let session = trusting(&World::new(empty)).await;
     assert_eq!(session.undo(last()).await.unwrap_err().kind(), ErrorKind::NotFound);
 }
+
+#[tokio::test]
+async fn what_undo_patch_would_change_is_judged_as_if_it_stood_in_the_call() {
+    for path in ["/memories/people.md", "/project/.envrc"] {
+        let world = World::new([
+            calls(&[("change", edit(path, "1"))]),
+            calls(&[("undo_patch", json!({}))]),
+            says("It was refused."),
+        ]);
+        let session = trusting(&world).await;
+        // The edit itself is asked for and approved; the taking back is asked for as well, though the session asks for
+        // no write.
+        let mut started = session.start_turn(input("Go!")).await.unwrap();
+        for (tool, answer) in [("change", Answer::Approve), ("undo_patch", Answer::Reject { reason: None })] {
+            let raised = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+            let EventKind::InterruptRaised { interrupt } = &raised.kind else { unreachable!() };
+            let Ask::Approval { tool: asked, grants, .. } = &interrupt.ask else { panic!("{:?}", interrupt.ask) };
+            assert_eq!(asked, tool, "{path}");
+            assert!(tool != "undo_patch" || grants.is_empty(), "no rule can say which edit is meant: {grants:?}");
+            session.answer(interrupt.id, answer, "test".to_owned()).await.unwrap();
+        }
+        to_end(&mut started.events).await;
+        assert_eq!(world.disk.read(path), "1", "{path}");
+    }
+}

@@ -79,3 +79,16 @@ async fn what_a_call_remembered_can_be_taken_back() {
     assert_eq!(undo().await.unwrap().files[0].outcome, UndoOutcome::Done);
     assert_eq!(bench.content("/memories/a.md"), b"old\n");
 }
+
+#[tokio::test]
+async fn what_others_remember_while_a_command_runs_is_none_of_its_changes() {
+    let bench = Bench::new().await;
+    bench.put("/memories/a.md", "old\n");
+    let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
+    snapshots.before(&bench.context, None).await.unwrap();
+    bench.put("/memories/a.md", "new\n");
+    bench.put("/memories/b.md", "new\n");
+    bench.put("outputs/made.txt", "by the command\n");
+    let changes = snapshots.after(&bench.context).await.unwrap().files;
+    assert_eq!(changes.iter().map(|change| change.path.as_str()).collect::<Vec<_>>(), ["outputs/made.txt"]);
+}

@@ -111,8 +111,16 @@ fn remembered(path: &str, memories: Option<&Path>) -> Option<Opinion> {
 /// The tools whose paths are known to be those of the session's tree: the `/state` of another tool may be a real one.
 const OWN_TOOLS: [&str; 2] = ["edit_file", "write_file"];
 
-/// Whether a call changes nothing but files of the session's own state.
-pub(in crate::policy) fn only_state(tool: &str, arguments: &Map<String, Value>) -> bool {
+/// Whether a call changes nothing but files of the session's own state. Where a real folder of the session lies below
+/// `/state`, its paths begin the same way, and the words do not tell which is meant.
+pub(in crate::policy) fn only_state<'r>(
+    tool: &str,
+    arguments: &Map<String, Value>,
+    mut real: impl Iterator<Item = &'r Path>,
+) -> bool {
+    if real.any(|root| root.starts_with("/state")) {
+        return false;
+    }
     let is_there = |path: &str| {
         let mut parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
         let plain = !path.contains(|c: char| c == '\\' || c.is_control());

@@ -114,6 +114,12 @@ impl Root {
         Ok(roots)
     }
 
+    /// Those of them that a command may change. What all sessions share is not among them: whatever changes there while
+    /// one runs is another session's, or a person's, and must not be taken back with it.
+    pub(super) fn of_commands(roots: Vec<Self>) -> Vec<Self> {
+        roots.into_iter().filter(|root| root.place != Place::Memories).collect()
+    }
+
     fn open(place: Place, path: &Path) -> io::Result<Self> {
         Ok(Self { place, path: path.to_path_buf(), fd: exact::open_folder(path)? })
     }

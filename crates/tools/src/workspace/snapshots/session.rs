@@ -90,7 +90,7 @@ impl Kept {
             record::write(&marker, true, trees.iter().map(Arc::as_ref))?;
             Before { call: call.clone(), scoped: true, trees, notes: Vec::new() }
         } else {
-            let notes = self.look(&roots)?;
+            let notes = self.look(&Root::of_commands(roots))?;
             self.blobs.settle()?;
             let look = self.folder.join("look");
             if !self.saved {
@@ -137,13 +137,14 @@ impl Kept {
         workspace: &Workspace,
         sign: Option<&LastSign>,
     ) -> io::Result<Changes> {
-        let roots = Root::all(workspace)?;
+        let mut roots = Root::all(workspace)?;
         let mut notes = before.notes.clone();
         let now = if before.scoped {
             let spots: Vec<Spot> = before.trees.iter().flat_map(|tree| spots_of(tree)).collect();
             self.look_at(&roots, &spots)?
         } else {
             // What was seen before must be looked at again, also where a crash has lost what was known.
+            roots = Root::of_commands(roots);
             self.trees = self.trees_for(&roots, &before.trees);
             notes.extend(self.look(&roots)?);
             self.trees.clone()
