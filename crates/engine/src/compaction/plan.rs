@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_short_history_is_left_alone() {
         let items = session(&[(0, 0); 3]);
-        assert_eq!(plan(&items, CompactionCause::Critical, ROOM), None);
+        assert_eq!(plan(&items, CompactionCause::Person, ROOM), None);
         assert_eq!(plan(&[], CompactionCause::Critical, ROOM), None);
     }
 
