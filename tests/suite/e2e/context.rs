@@ -236,7 +236,10 @@ async fn three_hundred_turns_fit_into_a_small_window() {
         assert_eq!(report.problem, None, "{report:#?}");
         assert!(report.pinned.iter().any(|rule| rule == RULE), "{report:#?}");
     }
-    assert!(done.iter().all(|report| report.tokens_after < report.tokens_before), "{done:#?}");
+    assert!(done.iter().all(|report| report.messages_after < report.messages_before), "{done:#?}");
+    // Where there are too many messages, short ones may weigh no more than what is told of them.
+    let of_tokens = |report: &&CompactionReport| report.cause != CompactionCause::Limit;
+    assert!(done.iter().filter(of_tokens).all(|report| report.tokens_after < report.tokens_before), "{done:#?}");
 }
 
 /// A session of some turns with something to sum up.

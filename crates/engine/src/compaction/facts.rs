@@ -15,6 +15,8 @@ use super::transcript::shortened;
 /// Lines of each list at the most; fewer in a small window.
 const MAX_LINES: usize = 40;
 const MIN_LINES: usize = 8;
+/// Answers before the last one that are told, a line each.
+const MAX_ANSWERS: usize = 2;
 /// Characters of a line at the most.
 const MAX_LINE: usize = 240;
 /// Bytes of the request that is under way, at the most: it is given word for word.
@@ -72,7 +74,8 @@ pub(crate) fn facts(items: &[Arc<Item>], todos: &[Todo], goes_on: bool, window: 
     facts.problems = failed.into_values().collect();
     let open = todos.iter().filter(|todo| todo.status != TodoStatus::Completed);
     facts.next = open.map(|todo| line(&todo.content)).collect();
-    // The last answer is what the person goes on from.
+    // The last answer is what the person goes on from; those long before it are in the file.
+    facts.answers.drain(..facts.answers.len().saturating_sub(MAX_ANSWERS));
     facts.answers.extend(said.map(|text| shortened(text, part_bytes(window) / 2)));
     if goes_on {
         facts.under_way = items.iter().rev().find_map(|item| match &item.body {
