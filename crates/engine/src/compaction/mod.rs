@@ -5,7 +5,7 @@
 //! - `rules`: what a person said that reads like a rule, kept word for word.
 //! - `facts`: what the history says for certain; `summary`: the seven parts, asked of a model and put together.
 //! - `transcript`: the history as Markdown, for the file that keeps it.
-//! - [`run`]: all of it in order: the file first, then the model, then the journal.
+//! - [`run()`]: all of it in order: the file first, then the model, then the journal.
 
 mod facts;
 pub(crate) mod plan;
