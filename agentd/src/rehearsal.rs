@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use agentd_core::{
     audit::{AuditFact, AuditLine, Decision},
     policy::Verdict,
-    tool::ToolSpec,
+    tool::{Followed, ToolSpec},
 };
 use agentd_engine::{Standpoint, policy::Policy, unknown_tool};
 use agentd_proto::client::{AuditChange, AuditComparison, Comparison, PolicyCall};
@@ -42,14 +42,15 @@ impl<'a> Rehearsal<'a> {
         Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
     }
 
-    /// Judges a decision again. It is judged by the arguments that the model had written, where the session stands now;
-    /// where links led then, nobody knows any more.
+    /// Judges a decision again. It is judged by the arguments that the model had written and by where their path led then,
+    /// where the session stands now. Of links in lines of earlier versions nobody knows any more where they led.
     pub fn judge(&mut self, decision: &Decision, standpoint: &Standpoint) {
         let arguments = match &decision.args {
             Value::String(text) => text.clone(),
             args => args.to_string(),
         };
-        if arguments.contains(CUT) {
+        let leads_to = decision.leads_to.as_deref();
+        if [Some(arguments.as_str()), leads_to].into_iter().flatten().any(|text| text.contains(CUT)) {
             self.skipped += 1;
             return;
         }
@@ -62,9 +63,10 @@ impl<'a> Rehearsal<'a> {
                 &unknown
             }
         };
+        let followed = leads_to.and_then(|leads_to| Followed::known(&arguments, leads_to));
         let comparison = Comparison {
-            now: standpoint.judge(self.now, tool, &arguments, None),
-            then: standpoint.judge(self.then, tool, &arguments, None),
+            now: standpoint.judge(self.now, tool, &arguments, followed.as_ref()),
+            then: standpoint.judge(self.then, tool, &arguments, followed.as_ref()),
             call: PolicyCall { tool: decision.tool.clone(), arguments },
         };
         if comparison.changes() {
@@ -133,6 +135,7 @@ mod tests {
         Decision {
             tool: tool.to_owned(),
             args,
+            leads_to: None,
             asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
             verdict: VerdictName::Allow,
             layer: None,
@@ -163,6 +166,30 @@ mod tests {
         let changes: Vec<(u64, &str)> =
             outcome.changes.iter().map(|change| (change.count, change.example.call.arguments.as_str())).collect();
         assert_eq!(changes, [(2, r#"{"command":"terraform apply"}"#), (1, r#"{"command":"frobnicate"}"#)]);
+    }
+
+    #[test]
+    fn a_read_through_a_link_is_judged_under_both_names() {
+        let rules = |pattern: &str| {
+            let text =
+                format!("tools: {{look: {{patterns: {{high_risk: ['{pattern}']}}, actions: {{high_risk: deny}}}}}}");
+            Policy::new(Rules::compile(&serde_saphyr::from_str(&text).unwrap()).unwrap())
+        };
+        let tools = [ToolSpec { effect: Effect::Read, ..unknown_tool("look") }];
+        let check = |leads_to: Option<&str>, pattern: &str, denied: u64| {
+            let (now, then) = (rules("nothing"), rules(pattern));
+            let mut rehearsal = Rehearsal::new(&now, &then, &tools);
+            let decision =
+                Decision { leads_to: leads_to.map(str::to_owned), ..ran("look", json!({"path": "docs/a.md"})) };
+            rehearsal.judge(&decision, &Standpoint::default());
+            let outcome = rehearsal.outcome();
+            let found: u64 = outcome.changes.iter().map(|change| change.count).sum();
+            assert_eq!((found, outcome.skipped), (denied, 0), "{leads_to:?} {pattern}");
+        };
+        check(Some("private.txt"), "private", 1);
+        check(Some("private.txt"), "a\\.md", 1);
+        check(None, "private", 0);
+        check(None, "a\\.md", 1);
     }
 
     #[test]

@@ -71,13 +71,27 @@ impl Shape<'_> {
     }
 
     fn decision(&self, decision: Decision) -> Decision {
-        let Decision { tool, args, mut asked_by, verdict, layer, rule, risk, reason, allowed, granted_by, by, answer } =
-            decision;
+        let Decision {
+            tool,
+            args,
+            leads_to,
+            mut asked_by,
+            verdict,
+            layer,
+            rule,
+            risk,
+            reason,
+            allowed,
+            granted_by,
+            by,
+            answer,
+        } = decision;
         asked_by.model = self.text(&asked_by.model);
         asked_by.agent = self.text(&asked_by.agent);
         Decision {
             tool: self.text(&tool),
             args: self.args(args),
+            leads_to: self.optional(leads_to),
             asked_by,
             verdict,
             layer: self.optional(layer),
@@ -240,6 +254,7 @@ mod tests {
             AuditFact::CallDecided(Box::new(Decision {
                 tool: "t".to_owned(),
                 args,
+                leads_to: None,
                 asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
                 verdict: VerdictName::Ask,
                 layer: None,

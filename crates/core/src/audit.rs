@@ -163,6 +163,10 @@ pub struct Decision {
     pub tool: String,
     /// The arguments that the model wrote; a text where they are no JSON.
     pub args: Value,
+    /// Where the path that they name led through a link then: the call was judged under both names. Lines of earlier
+    /// versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leads_to: Option<String>,
     /// Who asked for the call.
     pub asked_by: Requester,
     /// What the rules said.

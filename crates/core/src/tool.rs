@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{context::CompactionStrategy, ids::CallId, session::Todo, state_files::StateFileChange};
 
@@ -54,6 +54,20 @@ pub struct Followed {
     pub path: String,
     /// Where it leads.
     pub leads_to: String,
+}
+
+impl Followed {
+    /// The argument that names what a call reads.
+    pub const PATH: &str = "path";
+
+    /// What was found out of a call then, from its arguments and from where their path led. None where they name none.
+    #[must_use]
+    pub fn known(arguments: &str, leads_to: &str) -> Option<Self> {
+        let mut arguments: Map<String, Value> = serde_json::from_str(arguments).ok()?;
+        let path = arguments.get(Self::PATH)?.as_str()?.to_owned();
+        arguments.insert(Self::PATH.to_owned(), leads_to.into());
+        Some(Self { arguments: Value::Object(arguments).to_string(), path, leads_to: leads_to.to_owned() })
+    }
 }
 
 impl std::fmt::Display for Followed {

@@ -181,7 +181,6 @@ impl BuiltinToolbox {
 
     /// The call with the path that its own leads to, if that is another.
     async fn followed(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<Followed>, Failure> {
-        const PATH: &str = "path";
         let tool = self.find(call)?;
         match tool {
             Builtin::FindFiles | Builtin::Grep | Builtin::ListWorkspaceFiles | Builtin::ReadFile => {}
@@ -190,13 +189,13 @@ impl BuiltinToolbox {
             }
         }
         let mut arguments: Map<String, Value> = self.read(tool, call)?;
-        let Some(written) = arguments.get(PATH).and_then(Value::as_str) else { return Ok(None) };
+        let Some(written) = arguments.get(Followed::PATH).and_then(Value::as_str) else { return Ok(None) };
         let path = Jail::new(Arc::clone(&context.workspace)).locate(written)?;
         let real = self.work(context, path.clone(), |job, path| job.files.follow(&path)).await?;
         if real == path {
             return Ok(None);
         }
-        arguments.insert(PATH.to_owned(), real.written().into());
+        arguments.insert(Followed::PATH.to_owned(), real.written().into());
         let arguments = Value::Object(arguments).to_string();
         Ok(Some(Followed { arguments, path: path.to_string(), leads_to: real.to_string() }))
     }

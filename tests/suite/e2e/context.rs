@@ -379,7 +379,7 @@ async fn the_level_is_told_and_the_chain_can_be_seen() {
     assert_eq!((&view["level"], &view["percent"], &view["tokens"]), (&json!("warning"), &json!(79), &json!(13_010)));
 
     let shown = world.daemon.agentctl(["config", "show", "--chain"]).await.exits(0).stdout;
-    let places = ["audit", "compaction", "todos", "repair", "approvals", "undo"].map(|link| {
+    let places = ["audit", "approvals", "audit_gate", "compaction", "todos", "repair", "undo"].map(|link| {
         shown.lines().position(|line| line.split_whitespace().nth(1) == Some(link)).unwrap_or_else(|| panic!("{link}"))
     });
     assert!(places.is_sorted(), "{shown}");

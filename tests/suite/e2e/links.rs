@@ -228,3 +228,27 @@ async fn explain_and_test_say_where_a_link_leads() {
         .collect();
     assert_eq!(verdicts, [("deny", "allow"), ("allow", "deny")], "{said:#}");
 }
+
+#[tokio::test]
+async fn the_audit_log_says_where_a_link_led_and_rules_are_tried_on_both_names() {
+    let world = with_links().await;
+    let read = |path: &str| ("read_file", json!({ "path": path }));
+    world.unattended(vec![read("/project/CLAUDE.md"), read("/project/docs/plain.md")]).await;
+    // What a link leads to now is not what was read.
+    world.link("docs/plain.md", "CLAUDE.md");
+
+    let records = world.daemon.agentctl(["audit", "--tool", "read_file", "--json"]).await.exits(0).json();
+    assert_eq!(records[0]["leads_to"], "/project/AGENTS.md", "{records:#}");
+    assert_eq!(records[0]["args"], json!({"path": "/project/CLAUDE.md"}));
+    assert_eq!(records[1].get("leads_to"), None, "{records:#}");
+    let shown = world.daemon.agentctl(["audit", "--tool", "read_file"]).await.exits(0);
+    has(&shown.stdout, &["/project/CLAUDE.md -> /project/AGENTS.md"]);
+    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+
+    for (pattern, denied) in [("AGENTS", 1), ("CLAUDE", 1), ("plain", 1), ("docs/a", 0)] {
+        let tried = world.daemon.write("new.yaml", RULES.replace(r"private\.txt", pattern));
+        let said = ["policy", "test", tried.to_str().unwrap(), "--audit", "--json"];
+        let said = world.daemon.agentctl(said).await.exits(0).json();
+        assert_eq!((&said["judged"], &said["balance"]["denied"]), (&json!(2), &json!(denied)), "{pattern}: {said:#}");
+    }
+}

@@ -36,6 +36,7 @@ mod large;
 mod life;
 mod limits;
 mod links;
+mod own_tools;
 mod patches;
 mod policy;
 mod readers;

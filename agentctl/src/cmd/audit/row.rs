@@ -33,14 +33,13 @@ fn call(decision: &Decision, record: &AuditRecord) -> [String; 5] {
         VerdictName::Ask => "ask",
         VerdictName::Deny => "deny",
     };
+    let about = tool_line::argument_of(&decision.args);
+    let about = match &decision.leads_to {
+        Some(leads_to) => format!("{about} -> {leads_to}"),
+        None => about,
+    };
     let end = record.ended.as_ref().map(|ended| &ended.end);
-    [
-        decision.tool.clone(),
-        tool_line::argument_of(&decision.args),
-        rules.to_owned(),
-        decided_by(decision),
-        outcome(record.outcome, end),
-    ]
+    [decision.tool.clone(), about, rules.to_owned(), decided_by(decision), outcome(record.outcome, end)]
 }
 
 fn decided_by(decision: &Decision) -> String {
@@ -134,6 +133,7 @@ mod tests {
         AuditFact::CallDecided(Box::new(Decision {
             tool: "run_bash_command".to_owned(),
             args: json!({"command": "rm -r \u{1b}[2Jbuild"}),
+            leads_to: None,
             asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
             verdict: VerdictName::Ask,
             layer: Some("checker".to_owned()),
@@ -162,6 +162,16 @@ mod tests {
         let is_over = matches!(outcome, Some(CallOutcome::Done | CallOutcome::Failed));
         let ended = is_over.then_some(RecordedEnd { n: 8, at: Timestamp::UNIX_EPOCH, end });
         AuditRecord { line: AuditLine { n: 7, entry: entry(fact) }, outcome, ended }
+    }
+
+    #[test]
+    fn where_a_link_led_stands_behind_what_was_named() {
+        let AuditFact::CallDecided(mut decision) = decided(DecidedBy::Rules, None) else { panic!() };
+        decision.tool = "read_file".to_owned();
+        decision.args = json!({"path": "docs/a.md"});
+        decision.leads_to = Some("docs/b.md".to_owned());
+        let record = record(AuditFact::CallDecided(decision), Some(CallOutcome::Open), None);
+        assert_eq!(row(&record, &TimeZone::UTC)[3], "docs/a.md -> docs/b.md");
     }
 
     #[test]

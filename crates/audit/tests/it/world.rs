@@ -104,6 +104,7 @@ pub(crate) fn decided(session: SessionId, args: Value) -> AuditEntry {
     let decision = Decision {
         tool: "run_bash_command".to_owned(),
         args,
+        leads_to: None,
         asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
         verdict: VerdictName::Allow,
         layer: None,

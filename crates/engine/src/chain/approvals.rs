@@ -1,5 +1,5 @@
-//! Nothing that changes or runs anything does so without a verdict, and where the verdict is to ask, a person
-//! decides. Fails closed.
+//! No call is answered without a verdict, whoever answers it, and where the verdict is to ask, a person decides. Fails
+//! closed.
 //!
 //! A call that reads through a link is judged in two forms, as it is written and with the name that the link leads to,
 //! and what runs is the second. The tool follows no link, so that what it opens is what was judged and shown.
@@ -30,13 +30,13 @@ impl Link for Approvals {
     }
 
     fn about(&self) -> &'static str {
-        "asks a person where the rules want it, around all that runs, so that what is shown is exactly what runs"
+        "asks a person where the rules want it, around all that answer calls, so that what is shown is exactly what runs"
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         async move {
             let context = call.context;
-            let Some(tool) = context.tool(&call.call.name) else {
+            let Some(tool) = call.tool() else {
                 // The toolbox knows best how to say that it has no such tool.
                 return next.run(call).await;
             };
@@ -45,6 +45,8 @@ impl Link for Approvals {
             let verdict = judgement.verdict.clone();
             match (verdict, context.answered.get(&call.call.call_id)) {
                 (Verdict::Deny { reason }, _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
+                // It came through here before: what was answered is a question of its own.
+                (_, Some(answered)) if answered.is_to_a_question() => run(call, next, followed).await,
                 // What a person said of this call stands, also where a rule that was kept since would let it run.
                 (_, Some(answered)) => {
                     call.trail.answer(answered);
@@ -76,6 +78,7 @@ async fn followed(call: &Invocation<'_>) -> Result<Option<Followed>, Stop> {
 
 /// Lets the call run, in the form that leads through no link.
 async fn run<'a>(call: &'a Invocation<'a>, next: Next<'a>, followed: Option<Followed>) -> Result<ToolOutput, Stop> {
+    call.trail.pass();
     let Some(Followed { arguments, .. }) = followed else { return next.run(call).await };
     let real = ToolCall { arguments, ..call.call.clone() };
     next.run(&Invocation { call: &real, ..*call }).await

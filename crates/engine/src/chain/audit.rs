@@ -1,7 +1,7 @@
 //! The audit log hears of every call: what was decided before it takes effect, and what came of it.
 //!
-//! Two links stand around all others. [`Account`] is the outermost: it tells how a call ended, and of a call that was not
-//! let through why. [`Gate`] stands behind the approvals: what reaches it may run, and what changes or runs anything
+//! Two links stand around all that answer calls. [`Account`] is the outermost: it tells how a call ended, and of a call that
+//! was not let through why. [`Gate`] stands behind the approvals: what reaches it may run, and what changes or runs anything
 //! runs only when the decision is on the disk. Fails closed: without the log, it does not run.
 
 use agentd_core::{
@@ -66,6 +66,11 @@ impl Link for Gate {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         async move {
             let audit = &call.context.audit;
+            let is_own = call.context.chain.own(&call.call.name).is_some();
+            if is_own && only_looks(call) {
+                // A link answers it, and perhaps a person: it is told with that, at its end.
+                return next.run(call).await;
+            }
             let decision = entry(call, decided(call, true, admitted_by(call)));
             if only_looks(call) {
                 audit.note(decision).await;
@@ -81,8 +86,7 @@ impl Link for Gate {
 
 /// A tool that nobody knows could do anything.
 fn only_looks(call: &Invocation<'_>) -> bool {
-    let effect = call.context.tool(&call.call.name).map(|tool| tool.effect);
-    matches!(effect, Some(Effect::Read | Effect::State))
+    matches!(call.tool().map(|tool| tool.effect), Some(Effect::Read | Effect::State))
 }
 
 /// The log cannot be written: the model and the person are told, and nothing runs.
@@ -114,8 +118,7 @@ fn entry(call: &Invocation<'_>, fact: AuditFact) -> AuditEntry {
 }
 
 fn tool_name(call: &Invocation<'_>) -> String {
-    let name = &call.call.name;
-    call.context.tool(name).map_or_else(|| name.clone(), |tool| tool.name.clone())
+    call.tool().map_or_else(|| call.call.name.clone(), |tool| tool.name.clone())
 }
 
 fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
@@ -129,6 +132,7 @@ fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
     AuditFact::CallDecided(Box::new(Decision {
         tool: tool_name(call),
         args: arguments(written),
+        leads_to: call.trail.leads_to().map(str::to_owned),
         asked_by: Requester { model: call.context.model.info().id.clone(), agent: MAIN_AGENT.to_owned() },
         verdict,
         layer: judgement.map(|judgement| judgement.layer.as_str().to_owned()),
@@ -170,8 +174,8 @@ fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, Stop>) -> (bool, Dec
     }
     let by = match (call.trail.judgement().map(|judgement| &judgement.verdict), call.trail.answered(), outcome) {
         (_, _, Err(Stop::Refused(_))) => DecidedBy::OnInterrupt(call.context.on_interrupt),
-        // A link answered its own tool, which needs no verdict.
-        (None, answered, Ok(_)) => return (true, answered.map_or(DecidedBy::Rules, |answered| answered.by.clone())),
+        // A link answered its own tool.
+        _ if call.trail.has_passed() => return (true, admitted_by(call)),
         (Some(Verdict::Deny { .. }), _, _) => DecidedBy::Rules,
         (_, Some(answered), _) => answered.by.clone(),
         (Some(Verdict::Ask { .. }), None, Ok(ToolOutput { error: Some(ToolErrorCode::Denied), .. })) => {

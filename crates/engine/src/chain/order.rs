@@ -14,7 +14,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use super::{
     approvals::Approvals,
     audit::{Account, Gate},
-    compaction::Compaction,
+    compaction::{self, Compaction},
     feedback::Feedback,
     files::Files,
     large_results::LargeResults,
@@ -70,7 +70,7 @@ pub(crate) trait Link: Send + Sync {
     fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut Draft) {}
 
     /// What a call of one of its tools would do, as [`agentd_core::ports::Toolbox::preview`] tells it of others. None
-    /// where the link has no such tool.
+    /// where the link has no such tool, or nothing to show.
     fn preview<'a>(&'a self, _: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
         None
     }
@@ -103,6 +103,12 @@ pub(crate) struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
+    /// The tool that is called, whoever answers it. None where nobody knows one of that name.
+    pub(crate) fn tool(&self) -> Option<&ToolSpec> {
+        let name = &self.call.name;
+        self.context.tool(name).or_else(|| self.context.chain.own(name))
+    }
+
     /// Asks a person about the call and waits for the answer or the turn's cancel.
     pub(crate) async fn ask(&self, ask: Ask) -> Result<Answered, Stop> {
         let answered = self.context.ask(self.call.call_id.clone(), ask).await?;
@@ -129,6 +135,8 @@ impl<'a> Next<'a> {
 /// All links, in order.
 pub(crate) struct Chain {
     links: Vec<Arc<dyn Link>>,
+    /// What the links answer themselves, also what a turn does not offer.
+    own: Vec<ToolSpec>,
 }
 
 impl Chain {
@@ -139,40 +147,46 @@ impl Chain {
     /// 2. `large_results`: around all that answer calls, links too, so that no result is longer than the window takes.
     /// 3. `feedback`: within it, so that what cannot be reduced, or kept, is still not too long; and around approvals and
     ///    undo, so that what they add to a result is a part of what is kept.
-    /// 4. `compaction`: before all that look at the history, so that they look at what is left of it.
-    /// 5. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
+    /// 4. `approvals`: around all that answer calls, links too, so that no call is answered that was not judged, and what
+    ///    a person is asked about is exactly what runs.
+    /// 5. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
+    /// 6. `compaction`: before all that look at the history, so that they look at what is left of it.
+    /// 7. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
     ///    first, for what people wrote of themselves and the work counts more than what they could use.
-    /// 6. `files`: what is new comes in front of what is to be done, at the end of the request.
-    /// 7. `search`, `todos`, `questions`: they answer their own tools, which never need an approval.
-    /// 8. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-    /// 9. `approvals`: around all that runs, so that what a person is asked about is exactly what will.
-    /// 10. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
+    /// 8. `files`: what is new comes in front of what is to be done, at the end of the request.
+    /// 9. `search`, `todos`, `questions`: they answer their own tools.
+    /// 10. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
     /// 11. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
     ///     a person did while being asked.
     pub(crate) fn standard() -> Self {
-        Self {
-            links: vec![
-                Arc::new(Account),
-                Arc::new(LargeResults),
-                Arc::new(Feedback::default()),
-                Arc::new(Compaction),
-                Arc::new(Memory),
-                Arc::new(Skills),
-                Arc::new(Files),
-                Arc::new(Search),
-                Arc::new(Todos),
-                Arc::new(Questions),
-                Arc::new(Repair),
-                Arc::new(Approvals),
-                Arc::new(Gate),
-                Arc::new(Undo),
-            ],
-        }
+        let links: Vec<Arc<dyn Link>> = vec![
+            Arc::new(Account),
+            Arc::new(LargeResults),
+            Arc::new(Feedback::default()),
+            Arc::new(Approvals),
+            Arc::new(Gate),
+            Arc::new(Compaction),
+            Arc::new(Memory),
+            Arc::new(Skills),
+            Arc::new(Files),
+            Arc::new(Search),
+            Arc::new(Todos),
+            Arc::new(Questions),
+            Arc::new(Repair),
+            Arc::new(Undo),
+        ];
+        let own = links.iter().flat_map(|link| link.tools()).chain([compaction::spec()]).collect();
+        Self { links, own }
     }
 
     /// The tools that links answer themselves.
     pub(crate) fn tools(&self) -> Vec<ToolSpec> {
         self.links.iter().flat_map(|link| link.tools()).collect()
+    }
+
+    /// The tool of that name, where a link answers it, whether the turn offers it or not.
+    pub(crate) fn own(&self, name: &str) -> Option<&ToolSpec> {
+        self.own.iter().find(|tool| tool.name == name)
     }
 
     /// The links' names and reasons, in order.
@@ -216,6 +230,7 @@ impl Chain {
     pub(crate) async fn preview(&self, call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
         match self.links.iter().find_map(|link| link.preview(call)) {
             Some(preview) => preview.await,
+            None if self.own(&call.call.name).is_some() => Ok(None),
             None => call.context.toolbox.preview(&call.context.tool_context(call.call), call.call).await,
         }
     }

@@ -63,18 +63,19 @@ impl Link for Questions {
         }]
     }
 
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+        (call.call.name == NAME).then(|| std::future::ready(arguments(call).map(|_| None)).boxed())
+    }
+
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         if call.call.name == NAME { answer(call).boxed() } else { next.run(call) }
     }
 }
 
 async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
-    let arguments: Arguments = match serde_json::from_str(&call.call.arguments) {
+    let arguments = match arguments(call) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            let text = format!("{NAME} needs {{\"question\": \"…\"}}: {error}");
-            return Ok(ToolOutput::error(ToolErrorCode::InvalidArgs, text));
-        }
+        Err(output) => return Ok(output),
     };
     match call.context.on_interrupt {
         OnInterrupt::Wait => ask(call, arguments).await,
@@ -91,6 +92,13 @@ async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
             reason: format!("a question needs an answer: {}", arguments.question),
         })),
     }
+}
+
+fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
+    serde_json::from_str(&call.call.arguments).map_err(|error| {
+        let text = format!("{NAME} needs {{\"question\": \"…\"}}: {error}");
+        ToolOutput::error(ToolErrorCode::InvalidArgs, text)
+    })
 }
 
 async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, Stop> {

@@ -42,6 +42,14 @@ impl Link for Todos {
         }
     }
 
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+        (call.call.name == WRITE).then(|| {
+            let written = write(&call.call.arguments);
+            let shown = if written.error.is_some() { Err(written) } else { Ok(Some(written.text)) };
+            std::future::ready(shown).boxed()
+        })
+    }
+
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         let output = match call.call.name.as_str() {
             WRITE => write(&call.call.arguments),

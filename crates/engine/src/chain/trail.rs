@@ -14,6 +14,7 @@ pub(crate) struct Trail<'a> {
     /// What was said of the arguments that somebody put in place of the model's.
     judged_again: OnceLock<Explanation>,
     answered: OnceLock<Answered>,
+    passed: OnceLock<()>,
     told: OnceLock<()>,
     shut: OnceLock<()>,
 }
@@ -25,6 +26,7 @@ impl<'a> Trail<'a> {
             judged: OnceLock::new(),
             judged_again: OnceLock::new(),
             answered: OnceLock::new(),
+            passed: OnceLock::new(),
             told: OnceLock::new(),
             shut: OnceLock::new(),
         }
@@ -40,6 +42,11 @@ impl<'a> Trail<'a> {
     /// Somebody has answered.
     pub(crate) fn answer(&self, answered: &Answered) {
         let _ = self.answered.set(answered.clone());
+    }
+
+    /// The rules, or who was asked, let it through.
+    pub(super) fn pass(&self) {
+        let _ = self.passed.set(());
     }
 
     /// The decision is in the log.
@@ -61,8 +68,17 @@ impl<'a> Trail<'a> {
         }
     }
 
+    /// Where the path led that the model had written, if it led through a link.
+    pub(super) fn leads_to(&self) -> Option<&str> {
+        self.judged.get()?.leads_to.as_deref()
+    }
+
     pub(super) fn answered(&self) -> Option<&Answered> {
         self.answered.get()
+    }
+
+    pub(super) fn has_passed(&self) -> bool {
+        self.passed.get().is_some()
     }
 
     pub(super) fn is_told(&self) -> bool {

@@ -32,7 +32,8 @@ impl Actor {
         ask: Ask,
         waiter: oneshot::Sender<Answered>,
     ) -> Result<(), Fault> {
-        if let Some(answered) = self.interrupts.answer_to(&call_id).cloned().or_else(|| self.granted(&ask)) {
+        let known = self.interrupts.answer_to(&call_id).filter(|answered| answered.is_to(&ask)).cloned();
+        if let Some(answered) = known.or_else(|| self.granted(&ask)) {
             let _ = waiter.send(answered);
             return Ok(());
         }

@@ -48,6 +48,16 @@ impl Answered {
     pub(crate) fn new(asked: Option<Ask>, answer: &Answer, by: &AnsweredBy) -> Self {
         Self { answer: answer.clone(), by: by.clone().into(), asked: asked.map(Box::new) }
     }
+
+    /// Whether it answers what the call itself asks, and not whether the call may run.
+    pub(crate) fn is_to_a_question(&self) -> bool {
+        matches!(self.asked.as_deref(), Some(Ask::Question { .. }))
+    }
+
+    /// Whether it answers that: one call may need two answers, whether it may run and then what it asks.
+    pub(crate) fn is_to(&self, ask: &Ask) -> bool {
+        self.is_to_a_question() == matches!(ask, Ask::Question { .. })
+    }
 }
 
 /// The session's answer to a turn that wants to end.

@@ -114,7 +114,7 @@ async fn every_decision_and_every_end_is_told() {
     dance: ran E_UNKNOWN_TOOL
     ");
     assert_snapshot!(asked("ask_human", json!({"question": "Why?"}), Answer::Text { text: "So.".to_owned() }).await, @r#"
-    ask_human {"question":"Why?"}: may run by Client("phone"), the rules say Allow, answer Text { text: "So." }
+    ask_human {"question":"Why?"}: may run by Client("phone"), the rules say Allow, default, it changes nothing outside the session, answer Text { text: "So." }
     ask_human: never ran
     "#);
 }

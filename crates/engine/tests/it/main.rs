@@ -11,6 +11,7 @@ mod grants;
 mod guides;
 mod large;
 mod links;
+mod own_tools;
 mod policy;
 mod readers;
 mod searching;

@@ -1,0 +1,155 @@
+//! The tools that links answer themselves: judged like any other, and answered without a question where no rule speaks.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    event::EventKind,
+    interrupt::{Answer, Ask, Interrupt},
+    tool::ToolErrorCode,
+    turn::{OnInterrupt, StartTurn, StopReason},
+};
+use agentd_engine::{EngineConfig, SessionHandle, Subscription};
+use agentd_testkit::{
+    memory_store::MemoryStore,
+    scripted::{Play, calls, says},
+};
+use serde_json::json;
+
+use crate::{
+    policy::compiled,
+    world::{World, input, run, to_end, until},
+};
+
+fn rules(yaml: &str) -> EngineConfig {
+    EngineConfig { policy: Arc::new(compiled(yaml)), ..EngineConfig::default() }
+}
+
+/// A section that speaks of every call of a tool.
+fn every(tool: &str, action: &str) -> String {
+    format!("tools: {{{tool}: {{patterns: {{high_risk: ['.*']}}, actions: {{high_risk: {action}}}}}}}\n")
+}
+
+fn own_calls() -> [(&'static str, serde_json::Value); 5] {
+    [
+        ("todo_write", json!({"todos": [{"content": "paint", "status": "pending"}]})),
+        ("todo_read", json!({})),
+        ("search_history", json!({"query": "paint"})),
+        ("compact_context", json!({})),
+        ("ask_human", json!({"question": "Which colour?"})),
+    ]
+}
+
+async fn next_question(events: &mut Subscription) -> Interrupt {
+    let event = until(events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
+    (**interrupt).clone()
+}
+
+async fn approve(session: &SessionHandle, interrupt: &Interrupt) {
+    assert!(matches!(interrupt.ask, Ask::Approval { .. }), "{interrupt:?}");
+    session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_rule_denies_is_not_answered_and_the_log_says_so() {
+    for (tool, args) in own_calls() {
+        let world = World::with(rules(&every(tool, "deny")), [calls(&[(tool, args)]), says("Well.")]);
+        let session = world.session().await;
+        let result = run(&session, "Go!").await;
+        assert_eq!((result.stop_reason, result.denials.len()), (StopReason::Completed, 1), "{tool}");
+        let log = world.log(&session);
+        let denied = format!("result of {tool} E_DENIED");
+        assert!(log.contains(&denied) && !log.contains("todos: 1") && !log.contains(" ? "), "{log}");
+        let [decision] = &world.audit.decisions()[..] else { panic!("{:?}", world.audit.entries()) };
+        assert!(!decision.allowed, "{decision:?}");
+        assert_eq!(decision.rule.as_deref(), Some(format!("tools.{tool}.patterns.high_risk: .*").as_str()));
+        assert_eq!(world.audit.ends()[0].error, Some(ToolErrorCode::Denied));
+    }
+}
+
+#[tokio::test]
+async fn without_a_rule_nobody_is_asked_whether_they_may_run() {
+    for default in ["allow", "deny"] {
+        let script = [calls(&own_calls()[..4]), says("Well.")];
+        let world = World::with(rules(&format!("global: {{default_action: {default}}}\n")), script);
+        let session = world.session().await;
+        assert!(run(&session, "Go!").await.denials.is_empty());
+        let log = world.log(&session);
+        assert!(log.contains("todos: 1") && !log.contains(" ? "), "{log}");
+        let decisions = world.audit.decisions();
+        assert_eq!((decisions.len(), decisions.iter().all(|decision| decision.allowed)), (4, true), "{decisions:?}");
+        assert!(decisions.iter().all(|decision| decision.rule.is_some()), "{decisions:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_rule_asks_about_is_answered_when_a_person_approves() {
+    let [write, ..] = own_calls();
+    let world = World::with(rules(&every("todo_write", "prompt")), [calls(&[write]), says("Well.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    let interrupt = next_question(&mut started.events).await;
+    let Ask::Approval { preview, .. } = &interrupt.ask else { panic!("{interrupt:?}") };
+    assert_eq!(preview.as_deref(), Some("[ ] 1. paint\n"));
+    assert!(!world.log(&session).contains("todos: 1"), "nothing changes before the answer");
+    approve(&session, &interrupt).await;
+    to_end(&mut started.events).await;
+    assert!(world.log(&session).contains("todos: 1"));
+    let [decision] = &world.audit.decisions()[..] else { panic!() };
+    assert_eq!((decision.allowed, decision.answer.clone()), (true, Some(Answer::Approve)));
+
+    let world = World::with(rules(&every("todo_write", "prompt")), [calls(&own_calls()[..1]), says("Well.")]);
+    let session = world.session().await;
+    let start = StartTurn { on_interrupt: OnInterrupt::Deny, ..input("Go!") };
+    let mut started = session.start_turn(start).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.denials.len(), 1);
+    assert!(!world.log(&session).contains("todos: 1"));
+}
+
+/// A rule about questions, and a model that has one.
+fn wary(store: &Arc<MemoryStore>, script: impl IntoIterator<Item = Play>) -> World {
+    World::on(Arc::clone(store), rules(&every("ask_human", "prompt")), script)
+}
+
+#[tokio::test]
+async fn a_question_that_needs_an_approval_gets_both_its_answers_over_restarts() {
+    let world = wary(&Arc::default(), [calls(&own_calls()[4..])]);
+    let session = world.session().await;
+    let id = session.id();
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    let approval = next_question(&mut started.events).await;
+
+    // Nobody has answered yet.
+    let second = wary(&world.store, []);
+    second.engine.recover().await.unwrap();
+    let session = second.engine.session(id).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    approve(&session, &approval).await;
+    next_question(&mut events).await;
+    let question = next_question(&mut events).await;
+    assert!(matches!(&question.ask, Ask::Question { question, .. } if question == "Which colour?"), "{question:?}");
+
+    // Approved, and the question itself waits.
+    let third = wary(&world.store, [says("Green it is.")]);
+    third.engine.recover().await.unwrap();
+    let session = third.engine.session(id).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    session.answer(question.id, Answer::Text { text: "green".to_owned() }, "phone".to_owned()).await.unwrap();
+    to_end(&mut events).await;
+    let log = third.log(&session);
+    assert!(log.contains(r#"result of ask_human: "green""#), "{log}");
+    assert_eq!(log.matches(" ? ").count(), 2, "{log}");
+    let [decision] = &third.audit.decisions()[..] else { panic!() };
+    assert!(decision.allowed, "{decision:?}");
+}
+
+#[tokio::test]
+async fn a_question_that_is_not_allowed_is_never_asked() {
+    let world = wary(&Arc::default(), [calls(&own_calls()[4..]), says("Then not.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    let approval = next_question(&mut started.events).await;
+    session.answer(approval.id, Answer::Reject { reason: None }, "phone".to_owned()).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.text, "Then not.");
+    assert_eq!(world.log(&session).matches(" ? ").count(), 1);
+}
