@@ -16,7 +16,7 @@ use agentd_core::{
     environment::ClientEnvironment,
     error::{ErrorKind, ModelError, WorkspaceError},
     ids::SessionId,
-    model::{Finish, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    model::{Finish, Message, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     ports::{Clock, KeptArea, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
     tool::{Effect, FileChange, FileChangeKind, Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
@@ -71,13 +71,25 @@ pub struct ScriptedModel {
     script: Mutex<VecDeque<Play>>,
     requests: Mutex<Vec<ModelRequest>>,
     asked: Notify,
+    strict: bool,
 }
 
 impl ScriptedModel {
     /// A model with this script. When it is played, every further answer is an error.
     #[must_use]
     pub fn new(script: impl IntoIterator<Item = Play>) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::scripted(script))
+    }
+
+    /// A model with a window of so many tokens, which refuses what does not fit as a server does, without playing anything.
+    #[must_use]
+    pub fn strict(context_window: u64, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
+        let model = Self::scripted(script);
+        Arc::new(Self { info: ModelInfo { context_window, ..model.info }, strict: true, ..model })
+    }
+
+    fn scripted(script: impl IntoIterator<Item = Play>) -> Self {
+        Self {
             info: ModelInfo {
                 id: "scripted".to_owned(),
                 wire: "script".to_owned(),
@@ -89,7 +101,21 @@ impl ScriptedModel {
             script: Mutex::new(script.into_iter().collect()),
             requests: Mutex::default(),
             asked: Notify::new(),
-        })
+            strict: false,
+        }
+    }
+
+    /// Whether a server with this window would take the request: four bytes make a token.
+    fn takes(&self, request: &ModelRequest) -> bool {
+        let words = |message: &Message| match message {
+            Message::System { text } | Message::User { text } | Message::Tool { text, .. } => text.len(),
+            Message::Assistant { text, tool_calls, .. } => {
+                text.len() + tool_calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
+            }
+        };
+        let tools = request.tools.iter().map(|tool| tool.description.len() + tool.parameters.to_string().len());
+        let bytes = request.messages.iter().map(words).chain(tools).sum::<usize>();
+        !self.strict || bytes as u64 / 4 <= self.info.context_window
     }
 
     /// Adds to the script.
@@ -121,8 +147,13 @@ impl Model for ScriptedModel {
     }
 
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+        let takes = self.takes(&request);
         lock(&self.requests).push(request);
         self.asked.notify_waiters();
+        if !takes {
+            let refusal = ModelError::new(ErrorKind::ContextOverflow, "the request does not fit the window");
+            return stream::iter([Err(refusal)]).boxed();
+        }
         match lock(&self.script).pop_front() {
             Some(Play::Chunks(chunks)) => stream::iter(chunks.into_iter().map(Ok))
                 .chain(stream::iter([Ok(ModelChunk::End(Finish::Stop))]))

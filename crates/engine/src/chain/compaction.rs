@@ -103,14 +103,30 @@ impl Link for Compaction {
         }
         let arguments = if call.call.arguments.trim().is_empty() { "{}" } else { &call.call.arguments };
         let output = match serde_json::from_str::<Arguments>(arguments) {
-            Ok(Arguments { strategy }) => ToolOutput {
-                compact: Some(strategy),
-                ..ToolOutput::ok("the history is compacted before your next words")
+            Ok(Arguments { strategy }) => match refusal(call) {
+                None => ToolOutput {
+                    compact: Some(strategy),
+                    ..ToolOutput::ok("the older part of the history is compacted before your next words")
+                },
+                Some(why) => ToolOutput::ok(format!("nothing is compacted: {why}")),
             },
             Err(error) => ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was compacted: {error}")),
         };
         std::future::ready(Ok(output)).boxed()
     }
+}
+
+/// Why a call of the tool comes to nothing, where it does.
+fn refusal(call: &Invocation<'_>) -> Option<String> {
+    let state = call.state;
+    if state.compact.is_some() {
+        return Some("it is asked for already, and done before your next words".to_owned());
+    }
+    let steps_since = state.compacted_at.map(|step| state.steps - step);
+    if let Some(steps) = steps_since.filter(|steps| *steps < PAUSE) {
+        return Some(format!("the history was compacted {steps} answers ago; go on with the work"));
+    }
+    compaction::refusal(call.context, state)
 }
 
 /// Steps after a compaction in which no model is asked for another one.

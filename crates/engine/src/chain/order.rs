@@ -5,8 +5,7 @@ use std::sync::{Arc, OnceLock};
 use agentd_core::{
     ids::ItemId,
     interrupt::Ask,
-    item::{Item, ItemBody},
-    session::Todo,
+    item::ItemBody,
     tool::{ToolCall, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -92,10 +91,8 @@ pub(crate) trait Link: Send + Sync {
 pub(crate) struct Invocation<'a> {
     pub(crate) context: &'a TurnContext,
     pub(crate) call: &'a ToolCall,
-    /// The session's todo list.
-    pub(crate) todos: &'a [Todo],
-    /// The session's items that a model may see.
-    pub(crate) history: &'a [Arc<Item>],
+    /// What the turn has come to before it, and before those that run beside it.
+    pub(crate) state: &'a TurnState,
     /// The item of the result, once the tool has started.
     pub(crate) started: &'a OnceLock<ItemId>,
     /// What is known of the decision on it.

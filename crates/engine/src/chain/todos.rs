@@ -53,7 +53,7 @@ impl Link for Todos {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         let output = match call.call.name.as_str() {
             WRITE => write(&call.call.arguments),
-            READ => ToolOutput::ok(list(call.todos)),
+            READ => ToolOutput::ok(list(&call.state.todos)),
             _ => return next.run(call),
         };
         std::future::ready(Ok(output)).boxed()

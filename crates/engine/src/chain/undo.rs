@@ -184,7 +184,7 @@ fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
 fn meant<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult> {
     let context = call.context;
     let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
-    last_edit(call.history.iter().map(AsRef::as_ref), is_edit, path)
+    last_edit(call.state.history.iter().map(AsRef::as_ref), is_edit, path)
 }
 
 /// The last edit that stands: those that were taken back are found by their changes, which lead back the same way.

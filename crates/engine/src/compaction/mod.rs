@@ -16,4 +16,4 @@ mod samples;
 mod summary;
 mod transcript;
 
-pub(crate) use self::run::{Wanted, run};
+pub(crate) use self::run::{Wanted, refusal, run};

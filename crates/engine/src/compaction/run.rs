@@ -6,9 +6,11 @@ use agentd_core::{
     context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy},
     error::{ErrorKind, ModelError},
     event::EventKind,
+    ids::ItemId,
     item::{Item, ItemBody},
     model::ModelChunk,
     ports::KeptArea,
+    tool::ToolResult,
     usage::Usage,
 };
 use futures_util::StreamExt as _;
@@ -18,6 +20,9 @@ use crate::{
     prompt::{self, meter},
     turn::{Stop, TurnContext, TurnState},
 };
+
+/// Bytes of a model's summary that are read: many times what it is asked for. What of them is kept is bounded by the window.
+const MAX_WRITTEN: usize = 100_000;
 
 /// A compaction that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,24 +34,53 @@ pub(crate) struct Wanted {
 /// Compacts the history, if there is something to replace, and says in a sentence what came of it.
 pub(crate) async fn run(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<String, Stop> {
     let room = room(context, state);
-    let Some(plan) = plan::plan(&state.history, wanted.cause, room) else {
-        return Ok("there is nothing to compact: the history is short, or all of it is needed now".to_owned());
+    let plan = match planned(&state.history, wanted.cause, room) {
+        Ok(plan) => plan,
+        Err(nothing) => return Ok(nothing),
     };
-    let asked = matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
-    if asked && !plan.worth_a_model {
-        let (messages, least) = (plan.messages, plan::MIN_MESSAGES);
-        return Ok(format!(
-            "there is nothing to compact yet: the history has {messages} messages, and {least} are worth it"
-        ));
-    }
     let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
-    let compaction = compact(context, state, plan, wanted).await?;
+    let compaction = compact(context, state, plan, wanted, room).await?;
     let said = sentence(&compaction.report);
     let replaced = state.history[..plan.split].iter().map(|item| item.id).collect();
     let stored = context.recorder.compact(item, replaced, compaction).await?;
     state.history.splice(..plan.split, [stored]);
     state.meter.start_over();
     Ok(said)
+}
+
+/// What would be replaced, or in a sentence why nothing would be.
+fn planned(history: &[Arc<Item>], cause: CompactionCause, room: plan::Room) -> Result<Plan, String> {
+    let Some(plan) = plan::plan(history, cause, room) else {
+        return Err("there is nothing to compact: the history is short, or all of it is needed now".to_owned());
+    };
+    let asked = matches!(cause, CompactionCause::Model | CompactionCause::Person);
+    if asked && !plan.worth_a_model {
+        let (messages, least) = (plan.messages, plan::MIN_MESSAGES);
+        return Err(format!(
+            "there is nothing to compact yet: the history has {messages} messages, and {least} are worth it"
+        ));
+    }
+    Ok(plan)
+}
+
+/// Why nothing would come of it if the model that calls now had the history compacted behind its calls; none where it
+/// would be.
+pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String> {
+    let mut history = state.history.clone();
+    // The calls are done by then. What they return is not known yet: it only adds to what there is to replace.
+    history.extend(state.pending_calls.iter().map(|call| {
+        let result = ToolResult {
+            call_id: call.call_id.clone(),
+            name: call.name.clone(),
+            text: String::new(),
+            error: None,
+            files: Vec::new(),
+            duration_ms: 0,
+        };
+        let body = ItemBody::ToolResult(result);
+        Arc::new(Item { id: ItemId::generate(), turn_id: context.turn_id, body })
+    }));
+    planned(&history, CompactionCause::Model, room(context, state)).err()
 }
 
 /// The window, measured by the guess: where a server counts twice as many tokens as are guessed, half as many fit.
@@ -59,13 +93,21 @@ fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
     plan::Room { window, max_messages: context.max_message_history }
 }
 
-async fn compact(context: &TurnContext, state: &mut TurnState, plan: Plan, wanted: Wanted) -> Result<Compaction, Stop> {
+async fn compact(
+    context: &TurnContext,
+    state: &mut TurnState,
+    plan: Plan,
+    wanted: Wanted,
+    room: plan::Room,
+) -> Result<Compaction, Stop> {
     let (replaced, kept) = state.history.split_at(plan.split);
     let (replaced, kept): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), kept.to_vec());
     let before = last_compaction(&replaced);
-    let window = context.model.info().context_window;
+    // What is said of the past takes its part of the room that there is for it, whatever tools and instructions take.
+    let window = room.window;
     let pinned = before.map(|compaction| compaction.report.pinned.as_slice()).unwrap_or_default();
-    let rules = rules::rules(pinned, &replaced, window);
+    // Rules have a part of the whole window: they must not go where tools take more than was thought.
+    let rules = rules::rules(pinned, &replaced, context.model.info().context_window);
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     let goes_on = goes_on && !state.only_compact;
     let mut facts = facts::facts(&replaced, &state.todos, goes_on, window);
@@ -110,7 +152,7 @@ async fn compact(context: &TurnContext, state: &mut TurnState, plan: Plan, wante
     let summary = summary::compose(words, &facts, &report.pinned, report.path.as_deref(), window);
     let mut compaction = Compaction { summary, report, ..Compaction::default() };
     let mut after = vec![Arc::new(Item {
-        id: agentd_core::ids::ItemId::generate(),
+        id: ItemId::generate(),
         turn_id: context.turn_id,
         body: ItemBody::Compaction(compaction.clone()),
     })];
@@ -160,9 +202,19 @@ async fn ask(
     }
     let request =
         summary::request(context.session_id, &context.compact_prompt, earlier, replaced, strategy, info.context_window);
+    let Some(request) = request else {
+        return Ok(Err(ModelError::new(
+            ErrorKind::ContextOverflow,
+            "its window has no room for what is to be summed up",
+        )));
+    };
     let mut chunks = context.model.stream(request);
     let (mut text, mut usage) = (String::new(), Usage::default());
     let end = loop {
+        // It was told how long a summary may be; more is not read.
+        if text.len() > MAX_WRITTEN {
+            break Ok(text);
+        }
         match context.or_cancelled(chunks.next()).await? {
             Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
             Some(Ok(ModelChunk::Usage(counted))) => usage = counted,

@@ -35,7 +35,7 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
     let mut rest = calls.as_slice();
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(independent(context, rest));
-        let known = (state.todos.as_slice(), state.history.as_slice());
+        let known: &TurnState = state;
         let running: Vec<_> = batch.iter().map(|call| run_call(context, call, known).boxed()).collect();
         // All come to their end, also where one cannot: none is cut off without a word in the audit log.
         let outcomes: Vec<Result<Outcome, Stop>> =
@@ -64,15 +64,11 @@ struct Outcome {
     compact: Option<CompactionStrategy>,
 }
 
-async fn run_call(
-    context: &TurnContext,
-    call: &ToolCall,
-    (todos, history): (&[Todo], &[Arc<Item>]),
-) -> Result<Outcome, Stop> {
+async fn run_call(context: &TurnContext, call: &ToolCall, state: &TurnState) -> Result<Outcome, Stop> {
     let begun = Instant::now();
     let started = OnceLock::new();
     let trail = Trail::of(call);
-    let invocation = Invocation { context, call, todos, history, started: &started, trail: &trail };
+    let invocation = Invocation { context, call, state, started: &started, trail: &trail };
     let output = context.chain.around_tool(&invocation).await?;
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let ToolOutput { text, error, files, todos, state_files, compact, .. } = output;

@@ -73,7 +73,7 @@ pub(crate) async fn ask(
         Ok(finish) => finish,
         Err(error) => {
             words.complete(&context.recorder, state, ItemStatus::Cut).await?;
-            return room_or_fail(state, error);
+            return room_or_fail(context, state, model, error);
         }
     };
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
@@ -88,14 +88,38 @@ pub(crate) async fn ask(
 }
 
 /// A request that did not fit is tried once more after the history was compacted.
-fn room_or_fail(state: &mut TurnState, error: ModelError) -> Result<(), Stop> {
-    if error.kind() != ErrorKind::ContextOverflow || state.overflowed {
+fn room_or_fail(
+    context: &TurnContext,
+    state: &mut TurnState,
+    model: &dyn Model,
+    error: ModelError,
+) -> Result<(), Stop> {
+    if error.kind() != ErrorKind::ContextOverflow {
         return Err(error.into());
+    }
+    if state.overflowed {
+        return Err(too_narrow(context, model, error).into());
     }
     tracing::info!("the request did not fit, so the history is compacted: {error}");
     state.overflowed = true;
+    // What was said before the server noticed is no answer.
+    state.answer = None;
     state.compact = Some(Wanted { cause: CompactionCause::Overflow, strategy: CompactionStrategy::Auto });
     Ok(())
+}
+
+/// Says so where it is not the history that does not fit.
+fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> ModelError {
+    let info = model.info();
+    let fixed = context.scales.apply(&info.id, prompt::guess_fixed(context));
+    let window = info.context_window;
+    if fixed < window / 2 {
+        return error;
+    }
+    error.with_hint(format!(
+        "instructions and tools alone take about {fixed} of the {window} tokens: use a model with a larger window, or set \
+         context_window to what the server really has"
+    ))
 }
 
 /// Takes in how full the window is now, and tells it where that is another level than before.

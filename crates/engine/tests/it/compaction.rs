@@ -346,3 +346,123 @@ async fn a_cancelled_call_does_not_keep_the_history_from_being_compacted() {
     assert_eq!(run(&session, "And now?").await.text, "On we go.");
     assert_eq!(compactions(&world, &session)[0].report.pinned, ["Never forget this."]);
 }
+
+/// What the model was told of its calls of `compact_context`, in order.
+fn told(world: &World, session: &SessionHandle) -> Vec<String> {
+    let events = world.store.events_of(session.id());
+    let results = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
+            Some(result.text.clone()).filter(|_| result.name == "compact_context")
+        }
+        _ => None,
+    });
+    results.collect()
+}
+
+#[tokio::test]
+async fn the_tool_promises_only_what_comes_to_pass() {
+    // A short history whose window is nearly full: the tool is offered, and there is nothing to gain.
+    let world = World::new([counted("one", 6500)]);
+    let session = world.session().await;
+    run(&session, "Hi").await;
+    let asks = || calls(&[("compact_context", json!({}))]);
+    world.model.then(asks());
+    world.model.then(counted("Well then.", 6600));
+    assert_eq!(run(&session, "Make room.").await.text, "Well then.");
+    let said = told(&world, &session);
+    assert!(said[0].starts_with("nothing is compacted: there is nothing to compact"), "{said:?}");
+    assert_eq!(compactions(&world, &session), []);
+
+    // A long one: twice in one answer it is done once, and asked for again at once it is not done again.
+    for turn in 0..8 {
+        world.model.then(counted(&format!("Done {turn}."), 6600));
+        run(&session, &format!("Piece of work {turn}")).await;
+    }
+    world.model.then(calls(&[("compact_context", json!({})), ("compact_context", json!({}))]));
+    world.model.then(says(SUMMARY));
+    world.model.then(asks());
+    world.model.then(says("There is room."));
+    let answer = run(&session, "Make room.").await.text;
+    let said = told(&world, &session).split_off(1);
+    assert!(said[0].contains("is compacted before your next words"), "{said:?}");
+    assert!(said[1].starts_with("nothing is compacted: it is asked for already"), "{said:?}");
+    assert!(said[2].starts_with("nothing is compacted: the history was compacted"), "{said:?}");
+    assert_eq!((compactions(&world, &session).len(), answer.as_str()), (1, "There is room."), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_last_answer_that_did_not_fit_is_asked_for_once_more_with_less() {
+    let world = World::new([]);
+    let session = full(&world).await;
+    let one_step = || StartTurn { max_steps: Some(1), ..input("Look around") };
+    world.model.then(says(SUMMARY));
+    world.model.then(calls(&[("look", json!({}))]));
+    world.model.then(Play::Fails(vec![ModelChunk::Text("Half a".to_owned())], ErrorKind::ContextOverflow));
+    world.model.then(says("What I saw."));
+    let mut started = session.start_turn(one_step()).await.unwrap();
+    let result = to_end(&mut started.events).await.1;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
+    assert_eq!(compactions(&world, &session).pop().unwrap().report.cause, CompactionCause::Overflow);
+
+    // It is not tried for ever.
+    world.model.then(calls(&[("look", json!({}))]));
+    world.model.then(Play::Fails(Vec::new(), ErrorKind::ContextOverflow));
+    world.model.then(Play::Fails(Vec::new(), ErrorKind::ContextOverflow));
+    let mut started = session.start_turn(one_step()).await.unwrap();
+    let result = to_end(&mut started.events).await.1;
+    assert_eq!((result.stop_reason, result.error.unwrap().kind), (StopReason::Failed, ErrorKind::ContextOverflow));
+}
+
+#[tokio::test]
+async fn words_that_came_before_a_request_was_found_too_long_are_no_answer() {
+    let world = World::new([]);
+    let session = full(&world).await;
+    world.model.then(says(SUMMARY));
+    world.model.then(Play::Fails(vec![ModelChunk::Text("Half a".to_owned())], ErrorKind::ContextOverflow));
+    world.model.then(says("A whole answer."));
+    assert_eq!(run(&session, "And now?").await.text, "A whole answer.");
+}
+
+#[tokio::test]
+async fn small_windows_never_loop_and_fail_only_where_nothing_can_fit() {
+    for window in [512, 1024, 2048, 4096] {
+        let world = World::narrow(window, EngineConfig::default());
+        let session = world.session().await;
+        let mut asked = 0;
+        let mut completed = 0;
+        for turn in 0..40 {
+            for _ in 0..4 {
+                world.model.then(says(&format!("{SUMMARY} {}", "so on ".repeat(turn * 20))));
+            }
+            let result =
+                run(&session, &format!("Always count. Turn {turn} {}", "and more ".repeat(turn % 7 * 10))).await;
+            match result.stop_reason {
+                StopReason::Completed => completed += 1,
+                _ => assert_eq!(result.error.unwrap().kind, ErrorKind::ContextOverflow, "turn {turn} in {window}"),
+            }
+            let requests = world.model.requests().len();
+            assert!(requests - asked <= 4, "{} requests in turn {turn} with {window} tokens", requests - asked);
+            asked = requests;
+        }
+        if window >= 2048 {
+            assert_eq!(completed, 40, "in {window} tokens");
+        }
+        let summaries = compactions(&world, &session);
+        for done in &summaries {
+            // Words around it take a few hundred bytes, however small the window is.
+            let most = window * 4 / 2 + 400;
+            assert!(done.summary.len() as u64 <= most, "{} bytes in {window}", done.summary.len());
+        }
+    }
+}
+
+#[tokio::test]
+async fn where_instructions_and_tools_alone_do_not_fit_the_error_says_so() {
+    let world = World::narrow(256, EngineConfig::default());
+    let session = world.session().await;
+    let result = run(&session, "Hello").await;
+    let error = result.error.unwrap();
+    assert_eq!((result.stop_reason, error.kind), (StopReason::Failed, ErrorKind::ContextOverflow));
+    let hint = error.hint.unwrap();
+    assert!(hint.contains("instructions and tools alone take about") && hint.contains("256"), "{hint}");
+}

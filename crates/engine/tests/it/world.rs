@@ -47,7 +47,15 @@ impl World {
         config: EngineConfig,
         script: impl IntoIterator<Item = Play>,
     ) -> Self {
-        let model = ScriptedModel::new(script);
+        Self::of(ScriptedModel::new(script), store, disk, config)
+    }
+
+    /// A world whose model has a small window and refuses what does not fit.
+    pub(crate) fn narrow(window: u64, config: EngineConfig) -> Self {
+        Self::of(ScriptedModel::strict(window, []), Arc::new(MemoryStore::new()), Arc::default(), config)
+    }
+
+    fn of(model: Arc<ScriptedModel>, store: Arc<MemoryStore>, disk: Arc<MemoryDisk>, config: EngineConfig) -> Self {
         let tools = ScriptedTools::on(Arc::clone(&disk));
         let clock = Arc::new(StoppedClock::default());
         let audit = Arc::new(MemoryAudit::default());

@@ -93,8 +93,8 @@ async fn feedback(call: &Invocation<'_>, text: String, limit: u64, patterns: Arc
 /// What the person asked for in this turn, and the todo that is in progress.
 fn at_work<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'a str> {
     let current =
-        call.todos.iter().filter(|todo| todo.status == TodoStatus::InProgress).map(|todo| todo.content.as_str());
-    let said = call.history.iter().rev().filter(|item| item.turn_id == call.context.turn_id);
+        call.state.todos.iter().filter(|todo| todo.status == TodoStatus::InProgress).map(|todo| todo.content.as_str());
+    let said = call.state.history.iter().rev().filter(|item| item.turn_id == call.context.turn_id);
     let said = said.filter_map(|item| match &item.body {
         ItemBody::UserMessage { text, .. } => Some(text.as_str()),
         _ => None,
