@@ -64,12 +64,39 @@ pub struct ToolContext {
     pub workspace: Arc<Workspace>,
     /// The files of the session's own state, as they are now.
     pub state_files: Arc<StateFiles>,
+    /// What the rules say of files that the call comes upon without naming them.
+    pub reading: ReadRules,
     /// What of the client's environment the processes of tools see; empty where the client sent none.
     pub environment: Arc<ClientEnvironment>,
     /// The time.
     pub now: Timestamp,
     /// Set when the turn is cancelled. A tool that holds processes ends them before it returns.
     pub cancel: CancellationToken,
+}
+
+/// What the rules say of reading a file by that path, where a call has come upon it: whether they would let a model read
+/// it without asking anybody. Where nobody has set any, all may be read.
+#[derive(Clone, Default)]
+pub struct ReadRules(Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>);
+
+impl ReadRules {
+    /// Rules that this function knows.
+    #[must_use]
+    pub fn new(allow: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(allow)))
+    }
+
+    /// Whether the file may be read without asking.
+    #[must_use]
+    pub fn allow(&self, path: &str) -> bool {
+        self.0.as_ref().is_none_or(|allow| allow(path))
+    }
+}
+
+impl std::fmt::Debug for ReadRules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ReadRules").field(&self.0.is_some()).finish()
+    }
 }
 
 /// The tools that work on the world outside the session's own state.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use agentd_core::ports::ToolContext;
+use agentd_core::ports::{ReadRules, ToolContext};
 use tokio_util::sync::CancellationToken;
 
 use crate::{failure::Failure, toolbox::Limits, workspace::backend::Files};
@@ -16,18 +16,20 @@ pub(crate) struct Job {
     pub(crate) limits: Limits,
     /// When it has to stop looking.
     pub(crate) deadline: Instant,
+    /// What the rules say of files that it comes upon.
+    pub(crate) reading: ReadRules,
     cancel: CancellationToken,
 }
 
 impl Job {
     pub(crate) fn new(files: Files, limits: Limits, cancel: CancellationToken) -> Self {
         let deadline = Instant::now() + limits.search_time;
-        Self { files, limits, deadline, cancel }
+        Self { files, limits, deadline, reading: ReadRules::default(), cancel }
     }
 
     pub(crate) fn of(context: &ToolContext, limits: &Limits, cancel: CancellationToken) -> Self {
         let files = Files::new(Arc::clone(&context.workspace), &context.state_files, context.now);
-        Self::new(files, limits.clone(), cancel)
+        Self { reading: context.reading.clone(), ..Self::new(files, limits.clone(), cancel) }
     }
 
     /// Fails once the turn is cancelled; asked between files.

@@ -229,8 +229,8 @@ impl BuiltinToolbox {
         self.work_with(context, move |job| work(job, args)).await
     }
 
-    /// Runs work that may also change the files of the session's state. Those are no files that somebody else could have
-    /// changed or that undo would look for, so they are not told of among files.
+    /// Runs work that may also change the files of the session's state. Whoever stores those changes knows what they come to,
+    /// so they are not told of among files.
     async fn write<A: Send + 'static>(
         &self,
         context: &ToolContext,
@@ -361,6 +361,7 @@ mod tests {
             call_id: CallId::generate(),
             workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None, memories: None }),
             state_files: Arc::default(),
+            reading: Default::default(),
             environment: Arc::default(),
             now: Timestamp::UNIX_EPOCH,
             cancel: CancellationToken::new(),

@@ -252,3 +252,39 @@ async fn the_audit_log_says_where_a_link_led_and_rules_are_tried_on_both_names()
         assert_eq!((&said["judged"], &said["balance"]["denied"]), (&json!(2), &json!(denied)), "{pattern}: {said:#}");
     }
 }
+
+#[tokio::test]
+async fn a_search_leaves_out_what_the_rules_do_not_let_be_read() {
+    let world = with_links().await;
+    world.daemon.write("project/keys/id_rsa", "for nobody, a key\n");
+    world.daemon.write("project/docs/open.md", "for everybody\n");
+    let grep = |args: Value| ("grep", args);
+    let (told, result) = world
+        .unattended(vec![
+            grep(json!({"pattern": "for (every|no)body", "path": "/project"})),
+            grep(json!({"pattern": "nobody", "path": "/project", "include": "*.txt"})),
+            grep(json!({"pattern": "nobody, a key", "path": "/project/keys/id_rsa"})),
+        ])
+        .await;
+    assert!(!told.contains("for nobody"), "{told}");
+    has(
+        &told,
+        &[
+            "/project/docs/open.md:1: for everybody",
+            "[2 files left out, which the rules do not let you read without asking; name one as path to search it]",
+            "[1 file left out, which",
+        ],
+    );
+    let denied: Vec<&str> =
+        result["denials"].as_array().unwrap().iter().map(|denial| denial["tool"].as_str().unwrap()).collect();
+    assert_eq!(denied, ["grep"], "the file that was named is asked about: {result:#}");
+
+    // What a kept rule lets be read is searched, too; what looks like a secret no rule lets be read.
+    let rules = RULES.replace("high_risk: deny", "high_risk: prompt").replace("high_risk", "medium_risk");
+    world.daemon.write("config/hitl_rules.yaml", rules);
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.daemon.agentctl(["grants", "add", "read_file"]).await.exits(0);
+    let (told, _) = world.unattended(vec![grep(json!({"pattern": "for nobody", "path": "/project"}))]).await;
+    has(&told, &["/project/private.txt:1: for nobody", "[1 file left out, which"]);
+    assert!(!told.contains("a key"), "{told}");
+}

@@ -84,6 +84,7 @@ impl Engine {
             call_id,
             workspace: at.workspace.clone()?,
             state_files: Arc::default(),
+            reading: Default::default(),
             environment: Arc::default(),
             now: self.shared.parts.clock.now(),
             cancel: CancellationToken::new(),

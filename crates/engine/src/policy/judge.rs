@@ -32,6 +32,9 @@ use super::{
 /// The tool whose `command` a shell reads.
 pub const SHELL_TOOL: &str = "run_bash_command";
 
+/// The tool that reads one file: what it may not read, no other tool shows that comes upon it.
+pub const READ_TOOL: &str = "read_file";
+
 /// The rules in force.
 #[derive(Debug, Default)]
 pub struct Policy {

@@ -25,12 +25,14 @@ use agentd_core::{
     ids::{CallId, SessionId, TraceId, TurnId},
     interrupt::Ask,
     model::Slot,
-    ports::{Audit, Clock, Model, Snapshots, Store, ToolContext, Toolbox, Workspace},
+    policy::Verdict,
+    ports::{Audit, Clock, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
-    tool::ToolSpec,
+    tool::{Effect, ToolCall, ToolSpec},
     turn::{Denial, OnInterrupt, StopReason, TurnError},
 };
+use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -44,6 +46,7 @@ use crate::{
     chain::{Chain, ResultLimits},
     config::PolicyInForce,
     engine::grants::LiveGrants,
+    policy::{self, Facts},
     prompt::{ToolSet, tokens::Scales},
 };
 
@@ -127,14 +130,42 @@ impl TurnContext {
         self.tools.get(self.toolbox.canonical_name(name))
     }
 
+    /// What the rules say, as they stand now, of files that the call comes upon without naming them: of reading them, and
+    /// of the call itself if it named them.
+    fn read_rules(&self, call: &ToolCall) -> ReadRules {
+        let Some(tool) = self.tool(&call.name).filter(|tool| tool.effect == Effect::Read).cloned() else {
+            return ReadRules::default();
+        };
+        let reads = ToolSpec { name: policy::READ_TOOL.to_owned(), ..tool.clone() };
+        let settings = SessionSettings { grants: self.grants.of_session(), ..self.settings.clone() };
+        let (kept, in_force, workspace) = (self.grants.for_good(), self.policy.clone(), Arc::clone(&self.workspace));
+        ReadRules::new(move |path| {
+            let arguments = json!({ "path": path }).to_string();
+            let said_of = |tool: &ToolSpec| {
+                let facts = Facts {
+                    tool,
+                    arguments: &arguments,
+                    followed: None,
+                    settings: &settings,
+                    roots: &policy::roots(&workspace),
+                    memories: workspace.memories.as_deref(),
+                    kept: &kept,
+                };
+                in_force.judge(&facts).verdict
+            };
+            said_of(&reads) == Verdict::Allow && !matches!(said_of(&tool), Verdict::Deny { .. })
+        })
+    }
+
     /// Where one call of this turn works.
-    pub(crate) fn tool_context(&self, call: &agentd_core::tool::ToolCall) -> ToolContext {
+    pub(crate) fn tool_context(&self, call: &ToolCall) -> ToolContext {
         ToolContext {
             session_id: self.session_id,
             turn_id: self.turn_id,
             call_id: call.call_id.clone(),
             workspace: Arc::clone(&self.workspace),
             state_files: Arc::clone(&self.state_files.borrow()),
+            reading: self.read_rules(call),
             environment: Arc::clone(&self.environment),
             now: self.clock.now(),
             cancel: self.cancel.clone(),

@@ -90,7 +90,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
             Walk::whole(args.include_ignored).run(job, &place, &mut left, &mut |found| {
                 let wanted = include.as_ref().is_none_or(|glob| glob.matches(&found.path, &start));
                 if found.kind == Kind::File && wanted {
-                    search.file(&found.path)
+                    search.found(&found.path)
                 } else {
                     Ok(ControlFlow::Continue(()))
                 }
@@ -134,6 +134,16 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// A file that the call did not name. One that the rules would not let a model read is left out before it is looked
+    /// into: that it has a hit would tell something of it, too.
+    fn found(&mut self, path: &ToolPath) -> Result<ControlFlow<()>, Failure> {
+        if self.job.reading.allow(&path.to_string()) {
+            return self.file(path);
+        }
+        self.hits.withheld += 1;
+        Ok(ControlFlow::Continue(()))
+    }
+
     fn file(&mut self, path: &ToolPath) -> Result<ControlFlow<()>, Failure> {
         // A file that went away or may not be read is no reason to end the search.
         let Ok(opened) = self.job.files.open_file(path) else {
@@ -179,6 +189,8 @@ struct Hits {
     files: usize,
     files_hit: usize,
     skipped: usize,
+    /// Files that the rules do not let be read without asking.
+    withheld: usize,
     max_hits: usize,
     max_chars: usize,
     /// Whether groups of lines are set apart.
@@ -198,6 +210,7 @@ impl Hits {
             files: 0,
             files_hit: 0,
             skipped: 0,
+            withheld: 0,
             max_hits: job.limits.grep_hits,
             max_chars: job.limits.page_chars,
             grouped,
@@ -240,6 +253,12 @@ impl Hits {
         if self.skipped > 0 {
             let skipped = text::count(self.skipped, "file");
             self.shown.push_str(&format!("[{skipped} could not be searched to the end]\n"));
+        }
+        if self.withheld > 0 {
+            let withheld = text::count(self.withheld, "file");
+            self.shown.push_str(&format!(
+                "[{withheld} left out, which the rules do not let you read without asking; name one as path to search it]\n"
+            ));
         }
         self.shown.truncate(self.shown.trim_end().len());
         self.shown

@@ -72,6 +72,7 @@ impl Bench {
                 call_id: CallId::generate(),
                 workspace: Arc::new(workspace),
                 state_files: Arc::default(),
+                reading: Default::default(),
                 environment: Arc::default(),
                 now: "2026-11-21T08:31:05Z".parse().unwrap(),
                 cancel: CancellationToken::new(),

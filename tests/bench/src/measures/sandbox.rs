@@ -36,6 +36,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         call_id: CallId::generate(),
         workspace: Arc::new(workspace),
         state_files: Arc::default(),
+        reading: Default::default(),
         environment: Arc::default(),
         now: Timestamp::now(),
         cancel: CancellationToken::new(),

@@ -75,6 +75,7 @@ async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
         call_id: CallId::generate(),
         workspace: Arc::new(workspace),
         state_files: Arc::default(),
+        reading: Default::default(),
         environment: Arc::default(),
         now: Timestamp::now(),
         cancel: Default::default(),
