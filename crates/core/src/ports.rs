@@ -77,7 +77,10 @@ pub struct ToolContext {
 /// What the rules say of reading a file by that path, where a call has come upon it: whether they would let a model read
 /// it without asking anybody. Where nobody has set any, all may be read.
 #[derive(Clone, Default)]
-pub struct ReadRules(Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>);
+pub struct ReadRules(Option<Arc<MayRead>>);
+
+/// Whether the file of that path may be read.
+type MayRead = dyn Fn(&str) -> bool + Send + Sync;
 
 impl ReadRules {
     /// Rules that this function knows.

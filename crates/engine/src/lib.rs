@@ -13,6 +13,7 @@
 //! - `prompt/`: what the model sees, one fragment a file; `compaction/`: what makes room in it;
 //!   `guides/`: what people wrote for models to know, told in the history.
 //! - [`policy`]: whether a call may run, pure.
+//! - `state_changes`: what calls change in the session's own state, told and taken back like changes of files.
 //! - `recovery`: what a crash left behind, and the facts that say so, pure.
 
 mod chain;
@@ -25,6 +26,7 @@ pub mod policy;
 mod prompt;
 pub mod recovery;
 mod session;
+mod state_changes;
 mod turn;
 
 pub use config::EngineConfig;

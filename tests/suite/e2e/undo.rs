@@ -180,6 +180,38 @@ async fn the_model_can_take_its_own_edit_back() {
 }
 
 #[tokio::test]
+async fn an_edit_of_the_state_is_taken_back_with_what_belongs_to_it() {
+    let mut world = World::start().await;
+    let write = |path: &str, content: &str| Reply::tool_call("write_file", json!({"path": path, "content": content}));
+    let moves = "*** Begin Patch\n*** Update File: /state/plan.md\n*** Move to: outputs/plan.md\n@@\n-dig\n+sow\n\
+                 *** End Patch\n";
+    let undo = || Reply::tool_call("undo_patch", json!({}));
+    let steps = vec![
+        (&["Created outputs/a.txt"][..], write("outputs/a.txt", "first\n")),
+        (&["Created /state/plan.md"][..], write("/state/plan.md", "dig\n")),
+        (&["outputs/plan.md"][..], Reply::tool_call("apply_patch", json!({ "patch": moves }))),
+        (&["Taken back.\noutputs/plan.md"][..], undo()),
+    ];
+    works_through(&world.model, steps, Reply::text("As it was."));
+    let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
+    let result = world.daemon.agentctl(args).await.exits(0).json();
+    let session = result["session_id"].as_str().unwrap().to_owned();
+    let file = |world: &World, name: &str| {
+        fs::read_to_string(world.daemon.data().join("workspace").join(&session).join("outputs").join(name)).ok()
+    };
+    let plan = async |world: &World| world.daemon.agentctl(["files", "get", &session, "/state/plan.md"]).await;
+    assert_eq!(plan(&world).await.exits(0).stdout, "dig\n");
+    assert_eq!((file(&world, "plan.md"), file(&world, "a.txt").as_deref()), (None, Some("first\n")));
+
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    works_through(&world.model, vec![(&["/state/plan.md: is removed"][..], undo())], Reply::text("Gone."));
+    world.daemon.agentctl(["run", "And that", "--continue", "--on-interrupt", "approve"]).await.exits(0);
+    assert_eq!(plan(&world).await.code, Some(2));
+    assert_eq!(file(&world, "a.txt").as_deref(), Some("first\n"), "the edit before it stands");
+}
+
+#[tokio::test]
 async fn the_chat_shows_and_asks_first() {
     let (world, _) = changed().await;
     // Nobody sits before a script: it is shown what would be done, and nothing is.

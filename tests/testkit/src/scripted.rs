@@ -19,6 +19,7 @@ use agentd_core::{
     model::{Finish, Message, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     ports::{Clock, KeptArea, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
+    state_files::StateFileChange,
     tool::{Effect, FileChange, FileChangeKind, Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{
@@ -30,6 +31,9 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::memory_disk::MemoryDisk;
+
+/// What `change` writes below it is of the session's own state; without a content it is gone then.
+const STATE: &str = "/state/";
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -219,7 +223,9 @@ impl ScriptedTools {
 
     fn write(&self, call: &ToolCall) {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
-        if let (Some(path), Some(content)) = (arguments["path"].as_str(), arguments["content"].as_str()) {
+        if let (Some(path), Some(content)) = (arguments["path"].as_str(), arguments["content"].as_str())
+            && !path.starts_with(STATE)
+        {
             self.disk.write(path, content);
         }
     }
@@ -327,6 +333,11 @@ impl Toolbox for ScriptedTools {
             }
             match call.name.as_str() {
                 "look" | "launch" => ToolOutput::ok(format!("{} is done", call.name)),
+                "change" if arguments["path"].as_str().is_some_and(|path| path.starts_with(STATE)) => {
+                    let path = arguments["path"].as_str().unwrap_or_default().trim_start_matches(STATE).to_owned();
+                    let content = arguments["content"].as_str().map(str::to_owned);
+                    ToolOutput { state_files: vec![StateFileChange { path, content }], ..ToolOutput::ok("written") }
+                }
                 "change" => ToolOutput {
                     files: vec![FileChange::new("a.txt", FileChangeKind::Created)],
                     ..ToolOutput::ok("written")

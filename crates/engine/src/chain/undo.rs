@@ -1,7 +1,10 @@
 //! What calls change in files is recorded, whoever changes it; and `undo_patch` takes the last edit back.
 
+use std::sync::Arc;
+
 use agentd_core::{
     item::{Item, ItemBody},
+    state_files::StateFileChange,
     tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
     undo::{UndoOutcome, Undone, UndoneFile, folded, reversed},
 };
@@ -10,11 +13,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Invocation, Link, Next};
-use crate::turn::{Stop, dispatch};
+use crate::{
+    state_changes::{self, WayBack},
+    turn::{Stop, dispatch},
+};
 
 const NAME: &str = "undo_patch";
 
-/// Characters of a diff that the model is shown of a conflict at the most.
+/// Characters of the diff of one file that are shown at the most.
 const MAX_SHOWN: usize = 4000;
 
 pub(crate) struct Undo;
@@ -111,6 +117,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
             vec![error.to_string()]
         }
     };
+    output.files.extend(state_changes::changes_of(&tool_context.state_files, &output.state_files));
     if !notes.is_empty() {
         output.text.push_str(&format!("\n[not recorded, and cannot be undone: {}]", notes.join("; ")));
     }
@@ -129,7 +136,7 @@ fn seen_and_told(seen: Vec<FileChange>, told: Vec<FileChange>, paths: Option<&[S
 }
 
 async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
-    let undone = try_undo(call, true).await?;
+    let (undone, _) = try_undo(call, true).await?;
     Ok(Some(undone.files.iter().map(described).collect::<Vec<_>>().join("\n")))
 }
 
@@ -140,25 +147,41 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
         Err(output) => Err(output),
     };
     Ok(match undone {
-        Ok(Undone { files, changes }) => {
+        Ok((Undone { files, changes }, state_files)) => {
             let told: Vec<String> = files.iter().map(|file| format!("{}: {}", file.path, told(file))).collect();
-            ToolOutput { files: changes, ..ToolOutput::ok(format!("Taken back.\n{}", told.join("\n"))) }
+            ToolOutput { files: changes, state_files, ..ToolOutput::ok(format!("Taken back.\n{}", told.join("\n"))) }
         }
         Err(output) => output,
     })
 }
 
-/// Takes the call that is meant back, or foresees it. What cannot be taken back whole is not taken back at all.
-async fn try_undo(call: &Invocation<'_>, preview: bool) -> Result<Undone, ToolOutput> {
+/// Takes the call that is meant back, or foresees it. What cannot be taken back whole is not taken back at all. What it had
+/// changed of the session's own state is taken back by storing these changes.
+async fn try_undo(call: &Invocation<'_>, preview: bool) -> Result<(Undone, Vec<StateFileChange>), ToolOutput> {
     let context = call.context;
     let arguments = arguments(call)?;
     let Some(edit) = meant(call, arguments.path.as_deref()) else {
         let of = arguments.path.map(|path| format!(" of {path}")).unwrap_or_default();
         return Err(ToolOutput::error(ToolErrorCode::Tool, format!("there is no edit{of} left to take back")));
     };
-    let changes = folded(&edit.files);
-    let undone = context.snapshots.undo(context.session_id, &context.workspace, changes, preview).await;
-    let undone = undone.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
+    if edit.files.is_empty() {
+        return Err(ToolOutput::error(
+            ToolErrorCode::Tool,
+            format!(
+                "nothing was taken back: what your last call of {} did is not known. Look at the files that it was about; to \
+                 take back an edit before it, name its file as path",
+                edit.name
+            ),
+        ));
+    }
+    let (on_disk, of_state) = state_changes::apart(folded(&edit.files));
+    let state_files = Arc::clone(&context.state_files.borrow());
+    let way = WayBack::find(&*context.store, context.session_id, &of_state, &state_files).await;
+    let way = way.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
+    let preview = preview || !way.is_whole();
+    let undone = context.snapshots.undo(context.session_id, &context.workspace, on_disk, preview).await;
+    let mut undone = undone.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
+    undone.files.extend(way.undone.files);
     let refused: Vec<String> = undone
         .files
         .iter()
@@ -166,7 +189,8 @@ async fn try_undo(call: &Invocation<'_>, preview: bool) -> Result<Undone, ToolOu
         .map(described)
         .collect();
     if refused.is_empty() {
-        return Ok(undone);
+        undone.changes.extend(way.undone.changes);
+        return Ok((undone, way.facts));
     }
     let what = if undone.changes.is_empty() { "nothing was taken back" } else { "not all of it was taken back" };
     let text = format!("{what}; edit the files yourself where that is still wanted\n{}", refused.join("\n"));
@@ -197,6 +221,10 @@ fn last_edit<'a>(
     for item in history {
         let ItemBody::ToolResult(result) = &item.body else { continue };
         if result.files.is_empty() {
+            // It may have changed what nobody recorded: then it is the last edit, and no other is.
+            if is_edit(&result.name) && result.error == Some(ToolErrorCode::UnknownOutcome) {
+                edits.push(result);
+            }
             continue;
         }
         if result.name == NAME {
@@ -222,12 +250,21 @@ fn last_edit<'a>(
 /// A file for a person: the diff where there is one, else a sentence.
 fn described(file: &UndoneFile) -> String {
     let reason = file.reason.as_deref().map(|reason| format!("{}: {reason}", file.path));
-    let diff = file.diff.as_deref().map(|diff| diff.chars().take(MAX_SHOWN).collect::<String>());
+    let diff = file.diff.as_deref().map(shown);
     match (reason, diff) {
         (Some(reason), Some(diff)) => format!("{reason}\n{diff}"),
         (Some(text), None) | (None, Some(text)) => text,
         (None, None) => format!("{}: {}", file.path, told(file)),
     }
+}
+
+/// A diff, or its head and how much more there is. Two that differ never look the same, so that nobody approves the one
+/// and has the other done.
+fn shown(diff: &str) -> String {
+    let Some((end, _)) = diff.char_indices().nth(MAX_SHOWN) else { return diff.to_owned() };
+    let more = diff[end..].chars().count();
+    let whole = &state_changes::hash(diff)[..32];
+    format!("{}\n… ({more} more characters of this diff are not shown; all of it is version {whole})\n", &diff[..end])
 }
 
 fn told(file: &UndoneFile) -> &'static str {

@@ -15,7 +15,10 @@ use agentd_core::{
 };
 
 use super::actor::{Actor, Fault};
-use crate::error::EngineError;
+use crate::{
+    error::EngineError,
+    state_changes::{self, WayBack},
+};
 
 /// Events that are read from the journal at once.
 const PAGE: usize = 1000;
@@ -37,8 +40,14 @@ impl Actor {
         let was_undone = ledger.undone.contains(&past.turn_id);
         let (turn_id, turn, changes) = (past.turn_id, past.number, past.to_take_back(request.redo));
         let workspace = self.workspace().await?;
-        let snapshots = &self.shared.parts.snapshots;
-        let undone = snapshots.undo(self.id, &workspace, changes, request.preview).await.map_err(EngineError::from)?;
+        let parts = &self.shared.parts;
+        let (on_disk, of_state) = state_changes::apart(changes);
+        let way =
+            WayBack::find(&*parts.store, self.id, &of_state, &self.state.files).await.map_err(EngineError::from)?;
+        let undone = parts.snapshots.undo(self.id, &workspace, on_disk, request.preview).await;
+        let mut undone = undone.map_err(EngineError::from)?;
+        undone.files.extend(way.undone.files);
+        undone.changes.extend(way.undone.changes);
         let report = UndoReport { turn_id, turn, redo: request.redo, preview: request.preview, files: undone.files };
         // Also where every file was as it is wanted: the turn is settled, and the next undo is of another one.
         let is_settled = was_undone == request.redo && report.files.iter().all(is_settled);
@@ -48,8 +57,10 @@ impl Actor {
             if has_changed {
                 self.tell_audit(turn_id, &files, request.client).await;
             }
-            let mut facts =
-                vec![EventKind::StateChanged { change: StateChange::Undone { turn_id, redo: request.redo, files } }];
+            let of_state = way.facts.into_iter().map(StateChange::File);
+            let undone = StateChange::Undone { turn_id, redo: request.redo, files };
+            let mut facts: Vec<EventKind> =
+                of_state.chain([undone]).map(|change| EventKind::StateChanged { change }).collect();
             if has_changed {
                 facts.extend(notice(&report));
             }

@@ -6,11 +6,12 @@ use agentd_core::{
     interrupt::{Answer, Ask},
     item::{Item, ItemBody},
     session::SessionSettings,
+    state_files::StateFileChange,
     tool::FileChange,
     turn::{StopReason, TurnResult},
     undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest},
 };
-use agentd_engine::SessionHandle;
+use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -314,4 +315,159 @@ async fn what_undo_patch_would_change_is_judged_as_if_it_stood_in_the_call() {
         to_end(&mut started.events).await;
         assert_eq!(world.disk.read(path), "1", "{path}");
     }
+}
+
+fn state_of(world: &World, session: &SessionHandle) -> Vec<String> {
+    let files = world.store.events_of(session.id());
+    let mut now = std::collections::BTreeMap::new();
+    for event in &files {
+        if let EventKind::StateChanged { change: StateChange::File(change) } = &event.kind {
+            match &change.content {
+                Some(content) => now.insert(change.path.clone(), content.clone()),
+                None => now.remove(&change.path),
+            };
+        }
+    }
+    now.into_iter().map(|(path, content)| format!("{path}: {content}")).collect()
+}
+
+#[tokio::test]
+async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
+    let undo = || calls(&[("undo_patch", json!({}))]);
+    let world = World::new([
+        calls(&[("change", edit("/state/plan", "dig")), ("change", edit("a", "1"))]),
+        calls(&[("change", edit("/state/plan", "sow"))]),
+        calls(&[("change", json!({"path": "/state/plan"}))]),
+        undo(),
+        undo(),
+        says("So far."),
+        undo(),
+        undo(),
+        undo(),
+        says("All of it."),
+    ]);
+    let session = trusting(&world).await;
+    run(&session, "Go!").await;
+    assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec!["plan: dig".to_owned()], "1".to_owned()));
+    run(&session, "Go on!").await;
+    assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec![], String::new()));
+    let log = world.log(&session);
+    let told: Vec<&str> =
+        log.lines().filter(|line| line.contains("= result of undo_patch")).map(without_number).collect();
+    assert_snapshot!(told.join("\n"), @r#"
+    = result of undo_patch: "Taken back.\n/state/plan: is back" (Done)
+    = result of undo_patch: "Taken back.\n/state/plan: is as it was" (Done)
+    = result of undo_patch: "Taken back.\na: is removed" (Done)
+    = result of undo_patch: "Taken back.\n/state/plan: is removed" (Done)
+    = result of undo_patch E_TOOL: "there is no edit left to take back" (Done)
+    "#);
+}
+
+#[tokio::test]
+async fn a_turn_that_changed_the_state_is_undone_and_brought_back_also_after_a_restart() {
+    let world = World::new([
+        calls(&[("change", edit("/state/plan", "dig\n"))]),
+        says("Noted."),
+        calls(&[
+            ("change", edit("/state/plan", "sow\n")),
+            ("change", edit("a", "1")),
+            ("change", edit("/state/b", "x")),
+        ]),
+        says("Changed."),
+    ]);
+    let session = trusting(&world).await;
+    run(&session, "one").await;
+    run(&session, "two").await;
+    let preview = session.undo(UndoRequest { preview: true, ..last() }).await.unwrap();
+    let done = UndoOutcome::Done;
+    assert_eq!(shown(&preview), [(2, "a", done), (2, "/state/b", done), (2, "/state/plan", done)]);
+    assert_eq!(preview.files[2].diff.as_deref(), Some("--- a/state/plan\n+++ b/state/plan\n@@ -1 +1 @@\n-sow\n+dig\n"));
+    assert_eq!(state_of(&world, &session), ["b: x", "plan: sow\n"], "a preview changes nothing");
+
+    let next = world.restarted([]);
+    let session = next.engine.session(session.id()).await.unwrap();
+    session.undo(last()).await.unwrap();
+    assert_eq!((state_of(&next, &session), next.disk.read("a")), (vec!["plan: dig\n".to_owned()], String::new()));
+    session.undo(redo()).await.unwrap();
+    assert_eq!(state_of(&next, &session), ["b: x", "plan: sow\n"]);
+
+    // A person's words are not overwritten, and the others come back.
+    let persons = StateFileChange { path: "plan".to_owned(), content: Some("rest\n".to_owned()) };
+    session.change_state_file(persons).await.unwrap();
+    let report = session.undo(last()).await.unwrap();
+    assert_eq!(shown(&report), [(2, "a", done), (2, "/state/b", done), (2, "/state/plan", UndoOutcome::Conflict)]);
+    assert_eq!(state_of(&next, &session), ["plan: rest\n"]);
+}
+
+#[tokio::test]
+async fn an_edit_of_the_state_that_cannot_be_taken_back_is_said_and_no_other_is() {
+    let world = World::new([
+        calls(&[("change", edit("a", "1")), ("change", edit("/state/plan", "dig"))]),
+        says("Noted."),
+        calls(&[("undo_patch", json!({}))]),
+        says("I see."),
+    ]);
+    let session = trusting(&world).await;
+    run(&session, "one").await;
+    let persons = StateFileChange { path: "plan".to_owned(), content: Some("rest".to_owned()) };
+    session.change_state_file(persons).await.unwrap();
+    run(&session, "two").await;
+    let log = world.store.events_of(session.id());
+    let result = result_of(&log, "undo_patch");
+    assert!(result.text.contains("nothing was taken back") && result.text.contains("/state/plan"), "{result:?}");
+    assert_eq!((world.disk.read("a").as_str(), state_of(&world, &session)), ("1", vec!["plan: rest".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_long_diff_says_how_much_of_it_is_not_shown() {
+    let long = "word ".repeat(1000);
+    let world =
+        World::new([calls(&[("change", edit("a", &long))]), calls(&[("undo_patch", json!({}))]), says("Done.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    let mut previews = Vec::new();
+    for _ in 0..2 {
+        let event = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+        let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!("{event:?}") };
+        let Ask::Approval { preview, .. } = &interrupt.ask else { panic!("{interrupt:?}") };
+        previews.push(preview.clone().unwrap());
+        session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    }
+    to_end(&mut started.events).await;
+    // "-", the words, and "\n+\n" behind them.
+    assert!(
+        previews[1].contains("… (1004 more characters of this diff are not shown; all of it is version "),
+        "{previews:?}"
+    );
+    assert_eq!(world.disk.read("a"), "");
+}
+
+#[tokio::test]
+async fn no_other_edit_is_taken_back_than_one_that_a_crash_cut_off() {
+    let world = World::new([
+        calls(&[("change", edit("a", "1"))]),
+        says("Changed."),
+        calls(&[("change", edit("/state/plan", "dig"))]),
+        says("Noted."),
+    ]);
+    let session = trusting(&world).await;
+    run(&session, "one").await;
+    run(&session, "two").await;
+    // Killed when the change was stored, and its result was not.
+    let is_change = |event: &std::sync::Arc<agentd_core::event::Event>| {
+        matches!(event.kind, EventKind::StateChanged { change: StateChange::File(_) })
+    };
+    let at = world.store.events_of(session.id()).iter().position(is_change).unwrap();
+    let store = world.store.copy_prefix(session.id(), at + 1);
+    let script = [calls(&[("undo_patch", json!({}))]), calls(&[("undo_patch", json!({"path": "a"}))]), says("I see.")];
+    let next = World::on_disk(store, std::sync::Arc::clone(&world.disk), EngineConfig::default(), script);
+    next.engine.recover().await.unwrap();
+    let session = next.engine.session(session.id()).await.unwrap();
+    run(&session, "three").await;
+    let log = next.log(&session);
+    let told: Vec<&str> =
+        log.lines().filter(|line| line.contains("= result of undo_patch")).map(without_number).collect();
+    assert!(told[0].contains("E_TOOL") && told[0].contains("is not known"), "{told:#?}");
+    assert!(told[1].contains("a: is removed"), "{told:#?}");
+    assert_eq!((state_of(&next, &session), next.disk.read("a")), (vec!["plan: dig".to_owned()], String::new()));
 }
