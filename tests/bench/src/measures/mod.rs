@@ -10,6 +10,7 @@ mod policy;
 mod relay;
 mod run_command;
 mod sandbox;
+mod search;
 mod snapshot;
 mod start_up;
 mod turn;
@@ -39,6 +40,8 @@ pub(crate) enum Subject {
     Sandbox,
     /// Durable events a second, and sessions of 10,000 items
     Journal,
+    /// Finding what was said, in a large journal
+    Search,
     /// What a request costs before it is sent, and how much of it is new
     Context,
 }
@@ -63,6 +66,7 @@ impl Subject {
             Self::Snapshot => snapshot::measure().await,
             Self::Sandbox => sandbox::measure().await,
             Self::Journal => journal::measure().await,
+            Self::Search => search::measure().await,
             Self::Context => context::measure().await,
         }
     }

@@ -1,0 +1,100 @@
+//! Search in a large journal: the first, which brings the index up to date, and those behind it.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use agentd_core::{
+    Timestamp, ids::SessionId, item::ItemBody, ports::Store as _, search::SearchQuery, session::SessionSettings,
+    turn::StopReason,
+};
+use agentd_store::{SqliteStore, StoreConfig};
+use agentd_testkit::store_contract::EventScript;
+use anyhow::Context as _;
+
+use crate::{
+    figures::{Figure, Samples, millis},
+    report::Row,
+    world,
+};
+
+const SESSIONS: usize = 200;
+/// Items of each of them, in turns of two.
+const ITEMS: usize = 500;
+const SEARCHES: usize = 50;
+const FINDS: usize = 20;
+
+/// What the texts are made of: enough that they differ, as what people write does.
+const WORDS: [&str; 24] = [
+    "harbour", "ledger", "invoice", "window", "garden", "compile", "failing", "network", "letter", "engine", "summary",
+    "budget", "station", "bridge", "kitchen", "archive", "monday", "parser", "timeout", "client", "painter", "orchard",
+    "velvet", "thunder",
+];
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let folder = world::folder()?;
+    let store = filled(&folder.path().join("journal.db")).await?;
+    let first = search(&store, "harbour ledger").await?;
+    let (mut later, mut fresh) = (Samples::default(), Samples::default());
+    for number in 0..SEARCHES {
+        let words = format!("{} {}", WORDS[number % WORDS.len()], WORDS[(number * 7 + 3) % WORDS.len()]);
+        later.add(search(&store, &words).await?);
+        // A turn has ended since.
+        let mut script = new_session(&store).await?;
+        store.append(turn(&mut script, number)).await?;
+        fresh.add(search(&store, &words).await?);
+    }
+    store.close().await?;
+    let indexed = Row::new("first search in 100,000 items of 200 sessions", vec![Figure::millis("", millis(first))])
+        .with_note("what was never searched is indexed first, once");
+    let figures = vec![Figure::millis("median", later.median()), Figure::millis("behind a new turn", fresh.median())];
+    Ok(vec![indexed, Row::new("later searches", figures)])
+}
+
+async fn search(store: &SqliteStore, words: &str) -> anyhow::Result<Duration> {
+    let query = SearchQuery::parse(words).context("the query has words")?;
+    let begun = Instant::now();
+    let hits = store.search(query, None, FINDS).await?;
+    let took = begun.elapsed();
+    anyhow::ensure!(!hits.is_empty(), "{words:?} was not found");
+    Ok(took)
+}
+
+async fn filled(path: &Path) -> anyhow::Result<SqliteStore> {
+    let store = tokio::task::block_in_place(|| SqliteStore::open(StoreConfig::at(path)))?;
+    for session in 0..SESSIONS {
+        let mut script = new_session(&store).await?;
+        for batch in 0..ITEMS / 2 / 50 {
+            let turns = (0..50).flat_map(|number| turn(&mut script, (session * ITEMS + batch) * 50 + number));
+            let events = turns.collect();
+            store.append(events).await?;
+        }
+    }
+    Ok(store)
+}
+
+async fn new_session(store: &SqliteStore) -> anyhow::Result<EventScript> {
+    let (id, at) = (SessionId::generate(), Timestamp::now());
+    store.create_session(id, at, SessionSettings::default(), Vec::new()).await?;
+    Ok(EventScript::new(id, at))
+}
+
+fn turn(script: &mut EventScript, seed: usize) -> Vec<std::sync::Arc<agentd_core::event::Event>> {
+    vec![
+        script.turn_started(),
+        script.input(&sentence(seed, 12)),
+        script.completed(ItemBody::AgentMessage { text: sentence(seed + 1, 40) }),
+        script.turn_ended(StopReason::Completed),
+    ]
+}
+
+/// Words in an order that is another for each seed.
+fn sentence(seed: usize, words: usize) -> String {
+    let mut state = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        WORDS[(state >> 33) % WORDS.len()]
+    };
+    (0..words).map(|_| next()).collect::<Vec<_>>().join(" ")
+}
