@@ -133,9 +133,9 @@ impl TokenLevel {
 pub struct PromptReport {
     /// The size of the request's instructions, tools and messages, in bytes.
     pub bytes: u64,
-    /// How many of them, from the first on, are those of the previous request.
+    /// How many of them, from the first on, are those of the previous request to the same model.
     pub repeated_bytes: u64,
-    /// The size of the previous request, in bytes; 0 where none is known.
+    /// The size of that request, in bytes; 0 where none is known.
     pub previous_bytes: u64,
     /// About how many tokens the request has.
     pub tokens: u64,

@@ -148,8 +148,11 @@ pub struct ModelRequest {
     /// The conversation. The first message is the system message; calls and results are paired, by ids of at most 40
     /// letters, digits, `_` and `-`; no text is blank, but for an assistant's beside calls, which is empty then.
     pub messages: Vec<Message>,
-    /// The tools that may be called, sorted by name; none in the last call of a turn.
+    /// The tools, sorted by name.
     pub tools: Arc<[ToolSpec]>,
+    /// Whether they may be called. In the last call of a turn they may not: they are named there so that the request
+    /// begins as the one before it did.
+    pub may_call: bool,
     /// Paths that exist in the workspace, relative to it, for models whose arguments are constrained
     /// ([`ModelInfo::embedded`]); empty for all others.
     pub known_paths: Vec<String>,

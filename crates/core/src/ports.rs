@@ -40,6 +40,12 @@ pub trait Model: Send + Sync {
     /// a defect of the adapter. Dropping the stream cancels the call: an HTTP request is closed, the embedded
     /// model stops within a token.
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>>;
+
+    /// Whether a request may name tools that must not be called ([`ModelRequest::may_call`]). False from when its server
+    /// has refused that, or it has called one all the same: then it is better asked without tools.
+    fn can_forbid_calls(&self) -> bool {
+        true
+    }
 }
 
 /// The models of the configuration.

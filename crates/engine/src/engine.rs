@@ -24,7 +24,7 @@ use tokio::sync::{OnceCell, watch};
 
 use self::{gauges::Gauges, grants::KeptHandle};
 use crate::{
-    chain::{Chain, compaction},
+    chain::Chain,
     config::{EngineConfig, PolicyInForce},
     error::EngineError,
     prompt::{ToolSet, tokens::Scales},
@@ -369,7 +369,7 @@ impl Engine {
     /// All tools, sorted by name.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolSpec> {
-        self.shared.tools.with(compaction::spec()).specs.to_vec()
+        self.shared.tools.specs.to_vec()
     }
 
     /// The links of the chain with the reason of each, in order.

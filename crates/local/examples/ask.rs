@@ -101,6 +101,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 session_id,
                 messages: messages.clone(),
                 tools: tools(),
+                may_call: true,
                 known_paths: known_paths.clone(),
             };
             let (text, tool) = call(&model, request).await?;

@@ -43,7 +43,13 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 
     /// Looks at what a server said when it refused a request. Where it helps to ask in another form, the dialect
     /// keeps that in mind for all further requests, and says what it changed.
-    fn adapt(&self, refusal: &str) -> Option<String>;
+    fn adapt(&self, refusal: &str, request: &ModelRequest) -> Option<String>;
+
+    /// Whether a request may name tools that must not be called.
+    fn can_forbid_calls(&self) -> bool;
+
+    /// Takes note that a tool was called where none might be.
+    fn called_anyway(&self);
 }
 
 /// A request, ready to be posted.
@@ -102,6 +108,10 @@ impl Model for HttpModel {
         })
         .boxed()
     }
+
+    fn can_forbid_calls(&self) -> bool {
+        self.inner.dialect.can_forbid_calls()
+    }
 }
 
 /// What a call is doing.
@@ -131,6 +141,10 @@ impl Call {
     async fn next(&mut self) -> Option<Result<ModelChunk, ModelError>> {
         loop {
             if let Some(chunk) = self.chunks.pop_front() {
+                let named_only = !self.request.may_call && !self.request.tools.is_empty();
+                if named_only && matches!(chunk, ModelChunk::ToolCall { .. }) {
+                    self.model.dialect.called_anyway();
+                }
                 return Some(Ok(chunk));
             }
             let outcome = match &mut self.phase {
@@ -166,7 +180,7 @@ impl Call {
         if matches!(&self.phase, Phase::Reading(reading) if reading.began()) {
             return Phase::Failed(failure.error);
         }
-        if let Some(change) = failure.refusal.take().and_then(|refusal| self.model.dialect.adapt(&refusal)) {
+        if let Some(change) = self.adapt(&mut failure) {
             let retry = self.retries.at_once(change);
             return self.wait_for(retry);
         }
@@ -174,6 +188,12 @@ impl Call {
             Ok(retry) => self.wait_for(retry),
             Err(failure) => Phase::Failed(failure.error),
         }
+    }
+
+    /// What is asked for in another way from here on, where the server has refused the request for its form.
+    fn adapt(&self, failure: &mut Failure) -> Option<String> {
+        let refusal = failure.refusal.take()?;
+        self.model.dialect.adapt(&refusal, &self.request)
     }
 
     fn wait_for(&mut self, retry: Retry) -> Phase {

@@ -92,6 +92,12 @@ impl ScriptedModel {
         Arc::new(Self { info: ModelInfo { context_window, ..model.info }, strict: true, ..model })
     }
 
+    /// A model of which this is known.
+    #[must_use]
+    pub fn with_info(info: ModelInfo, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
+        Arc::new(Self { info, ..Self::scripted(script) })
+    }
+
     fn scripted(script: impl IntoIterator<Item = Play>) -> Self {
         Self {
             info: ModelInfo {

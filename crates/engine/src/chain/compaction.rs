@@ -16,9 +16,10 @@ use crate::{
     turn::{Stop, TurnContext, TurnState},
 };
 
-/// The tool by which a model asks for it. It is offered from the turn on that begins with three quarters of the window
-/// taken: tools do not change within a turn, or the server would have to compute all of the request anew.
-pub(crate) const TOOL: &str = "compact_context";
+/// The tool by which a model asks for it. It is named in every request, though it does something only from the warning on,
+/// of which the model is told at the end of the request: tools stand in front, and one that came when the window fills
+/// would make the server compute all of it anew, just when it is longest.
+const TOOL: &str = "compact_context";
 
 pub(crate) struct Compaction;
 
@@ -29,11 +30,12 @@ struct Arguments {
 }
 
 /// What a model is told of the tool.
-pub(crate) fn spec() -> ToolSpec {
+fn spec() -> ToolSpec {
     ToolSpec {
         name: TOOL.to_owned(),
         description: "Replaces the older part of this conversation by a summary, to make room. What is replaced stays \
-                      readable in /conversation_history/. Call it between two pieces of work, not in the middle of one."
+                      readable in /conversation_history/. You are told when it is time: call it then, between two pieces of \
+                      work, not in the middle of one."
             .to_owned(),
         parameters: json!({
             "type": "object",
@@ -55,6 +57,10 @@ impl Link for Compaction {
 
     fn about(&self) -> &'static str {
         "makes room before the window is full, and first of all that look at the history"
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![spec()]
     }
 
     fn before_step<'a>(
@@ -84,16 +90,13 @@ impl Link for Compaction {
 
     fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
         let window = context.model.info().context_window;
-        if state.meter.level() >= TokenLevel::Warning
-            && let Some(tokens) = state.meter.counted()
-        {
-            let percent = tokens.saturating_mul(100) / window.max(1);
-            let mut text =
-                format!("{percent} % of the context window is taken. Be brief; do not read what you do not need.");
-            if context.tools.get(TOOL).is_some() {
-                text.push_str(" Call compact_context when a piece of work is done.");
-            }
-            draft.remind(text);
+        let tokens = prompt::expected(context, state);
+        if TokenLevel::of(tokens, window) >= TokenLevel::Warning {
+            let percent = percent(tokens, window);
+            draft.remind(format!(
+                "{percent} % of the context window is taken. Be brief; do not read what you do not need. Call {TOOL} when a \
+                 piece of work is done."
+            ));
         }
     }
 
@@ -126,6 +129,10 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
     if let Some(steps) = steps_since.filter(|steps| *steps < PAUSE) {
         return Some(format!("the history was compacted {steps} answers ago; go on with the work"));
     }
+    let window = call.context.model.info().context_window;
+    if TokenLevel::of(prompt::expected(call.context, state), window) < TokenLevel::Warning {
+        return Some("there is room enough; you are told when it is time".to_owned());
+    }
     compaction::refusal(call.context, state)
 }
 
@@ -146,7 +153,7 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<Wanted> {
         return Some(auto(CompactionCause::Limit));
     }
     let info = context.model.info();
-    let expected = state.meter.expected(&context.scales, &info.id, || prompt::guess(context, state));
+    let expected = prompt::expected(context, state);
     let is_full = TokenLevel::of(expected, info.context_window) == TokenLevel::Critical;
     let steps_since = state.compacted_at.map(|step| state.steps - step);
     if !is_full || steps_since == Some(0) {
@@ -157,6 +164,10 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<Wanted> {
         wanted.strategy = CompactionStrategy::Truncate;
     }
     Some(wanted)
+}
+
+fn percent(tokens: u64, window: u64) -> u64 {
+    tokens.saturating_mul(100) / window.max(1)
 }
 
 async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<(), Stop> {

@@ -13,7 +13,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use super::{
     approvals::Approvals,
     audit::{Account, Gate},
-    compaction::{self, Compaction},
+    compaction::Compaction,
     feedback::Feedback,
     files::Files,
     large_results::LargeResults,
@@ -172,7 +172,7 @@ impl Chain {
             Arc::new(Repair),
             Arc::new(Undo),
         ];
-        let own = links.iter().flat_map(|link| link.tools()).chain([compaction::spec()]).collect();
+        let own = links.iter().flat_map(|link| link.tools()).collect();
         Self { links, own }
     }
 

@@ -18,7 +18,7 @@ use futures_util::StreamExt as _;
 use super::{facts, plan, plan::Plan, rules, summary, transcript};
 use crate::{
     prompt::{self, meter},
-    turn::{Stop, TurnContext, TurnState},
+    turn::{Stop, TurnContext, TurnState, level},
 };
 
 /// Bytes of a model's summary that are read: many times what it is asked for. What of them is kept is bounded by the window.
@@ -45,6 +45,7 @@ pub(crate) async fn run(context: &TurnContext, state: &mut TurnState, wanted: Wa
     let stored = context.recorder.compact(item, replaced, compaction).await?;
     state.history.splice(..plan.split, [stored]);
     state.meter.start_over();
+    level::tell(context, state).await?;
     Ok(said)
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
 fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
     let info = context.model.info();
     let guess = prompt::guess(context, state).max(1);
-    let expected = state.meter.expected(&context.scales, &info.id, || guess).max(1);
+    let expected = prompt::expected(context, state).max(1);
     let window = u128::from(info.context_window) * u128::from(guess) / u128::from(expected);
     let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(prompt::guess_fixed(context));
     plan::Room { window, max_messages: context.max_message_history }

@@ -66,6 +66,7 @@ pub(crate) fn request(
         session_id,
         messages: vec![Message::System { text: system }, Message::User { text }],
         tools: Arc::from([]),
+        may_call: false,
         known_paths: Vec::new(),
     })
 }

@@ -18,12 +18,13 @@ pub(crate) struct Draft {
     /// What varies: it is said at the very end, and not again in the next request.
     reminders: Vec<String>,
     tools: ToolSet,
+    may_call: bool,
     known_paths: Vec<String>,
 }
 
 impl Draft {
     pub(crate) fn new(messages: Vec<Message>, tools: ToolSet, known_paths: Vec<String>) -> Self {
-        Self { messages, reminders: Vec::new(), tools, known_paths }
+        Self { messages, reminders: Vec::new(), tools, may_call: true, known_paths }
     }
 
     /// Reminds the model of something, in this request only.
@@ -31,16 +32,21 @@ impl Draft {
         self.reminders.push(text.into());
     }
 
+    /// Names the tools, and lets none be called.
+    pub(crate) fn forbid_calls(&mut self) {
+        self.may_call = false;
+    }
+
     /// The request, and what is needed to tell how much the next one repeats of it.
     pub(crate) fn seal(self, session_id: SessionId) -> (ModelRequest, Footprint) {
-        let Self { mut messages, reminders, tools, known_paths } = self;
+        let Self { mut messages, reminders, tools, may_call, known_paths } = self;
         let mut footprint = Footprint::of(&tools, &messages);
         if !reminders.is_empty() {
             let text = format!("<system_reminder>\n{}\n</system_reminder>", reminders.join("\n"));
             footprint.end_with(&text);
             add_to_end(&mut messages, text);
         }
-        (ModelRequest { session_id, messages, tools: Arc::clone(&tools.specs), known_paths }, footprint)
+        (ModelRequest { session_id, messages, tools: Arc::clone(&tools.specs), may_call, known_paths }, footprint)
     }
 }
 

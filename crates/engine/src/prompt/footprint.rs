@@ -79,6 +79,11 @@ impl Footprint {
         self.end
     }
 
+    /// The tools that it names.
+    pub(crate) fn tools(&self) -> Print {
+        self.tools
+    }
+
     /// Its size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.sum(|print| print.bytes)

@@ -2,7 +2,9 @@
 
 use agentd_core::{
     context::{PromptReport, TokenLevel},
+    event::StateChange,
     item::{Item, ItemBody},
+    model::ModelInfo,
     usage::Usage,
 };
 
@@ -12,17 +14,37 @@ use super::{
     tokens::Scales,
 };
 
+/// Models whose last request is remembered: one for each slot.
+const MODELS: usize = 5;
+
 /// What a session remembers of its requests, from call to call and from turn to turn.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Meter {
-    /// The last request.
-    before: Option<Footprint>,
-    /// The tokens of the last request and its answer, as the server counted them, or about as many.
-    counted: Option<u64>,
+    /// The last request to each model, the newest last: a server keeps what it computed of its own requests, and knows
+    /// nothing of another's.
+    before: Vec<(String, Footprint)>,
+    /// What was counted last.
+    counted: Option<Counted>,
     /// About how many tokens came into the history since, by the unscaled guess.
     since: u64,
-    /// The level that was told last.
-    level: TokenLevel,
+    /// The level that was told last; none where that is not known.
+    level: Option<TokenLevel>,
+}
+
+/// The tokens of a request and its answer, as the server counted them, or about as many. They say something of the next
+/// request where that goes to the same model, with the same tools.
+#[derive(Debug, Clone)]
+struct Counted {
+    model: String,
+    tools: Print,
+    tokens: u64,
+}
+
+/// Where the next request goes, and with what.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Next<'a> {
+    pub(crate) model: &'a ModelInfo,
+    pub(crate) tools: Print,
 }
 
 /// A request that was sent, and what is known of its size.
@@ -30,9 +52,16 @@ pub(crate) struct Meter {
 pub(crate) struct Sent {
     footprint: Footprint,
     pub(crate) report: PromptReport,
+    /// What had come into the history by then.
+    since: u64,
 }
 
 impl Meter {
+    /// Of a session without requests, whose window is empty.
+    pub(crate) fn newborn() -> Self {
+        Self { level: Some(TokenLevel::Info), ..Self::default() }
+    }
+
     /// Takes note of an item that came into the history.
     pub(crate) fn add(&mut self, item: &Item) {
         self.since = self.since.saturating_add(guess(item));
@@ -44,54 +73,63 @@ impl Meter {
         self.since = 0;
     }
 
-    /// About how many tokens the next request has. `whole` guesses all of it, where nothing was counted yet.
-    pub(crate) fn expected(&self, scales: &Scales, model: &str, whole: impl FnOnce() -> u64) -> u64 {
-        match self.counted {
-            Some(counted) => counted.saturating_add(scales.apply(model, self.since)),
-            None => scales.apply(model, whole()),
+    /// About how many tokens the next request has. `whole` guesses all of it, where nothing was counted that is like it.
+    pub(crate) fn expected(&self, scales: &Scales, next: Next<'_>, whole: impl FnOnce() -> u64) -> u64 {
+        let id = next.model.id.as_str();
+        match &self.counted {
+            Some(counted) if counted.model == id && counted.tools == next.tools => {
+                counted.tokens.saturating_add(scales.apply(id, self.since))
+            }
+            _ => scales.apply(id, whole()),
         }
     }
 
     /// Compares a request with the one before it.
     pub(crate) fn sending(&self, footprint: Footprint, scales: &Scales, model: &str) -> Sent {
-        let mut report = footprint.report(self.before.as_ref());
+        let before = self.before.iter().find(|(id, _)| id == model).map(|(_, before)| before);
+        let mut report = footprint.report(before);
         report.tokens = scales.apply(model, report.tokens);
         report.repeated_tokens = scales.apply(model, report.repeated_tokens);
-        Sent { footprint, report }
+        Sent { footprint, report, since: self.since }
     }
 
-    /// Takes in what the server counted; it is the truth. Where it counted nothing, the guess has to do.
-    pub(crate) fn answered(&mut self, sent: Sent, usage: Usage, answer: &[&str], scales: &Scales, model: &str) {
-        scales.learn(model, sent.footprint.tokens(), usage.prompt_tokens);
-        let request = if usage.prompt_tokens > 0 { usage.prompt_tokens } else { sent.report.tokens };
-        let said = if usage.completion_tokens > 0 {
-            usage.completion_tokens
-        } else {
-            scales.apply(model, answer.iter().map(|text| tokens::estimate(text)).sum())
-        };
-        self.counted = Some(request.saturating_add(said));
+    /// Takes in what the server counted; it is the truth. Where it counted nothing, the guess has to do. What came into
+    /// the history since the request was sent is the answer.
+    pub(crate) fn answered(&mut self, sent: Sent, usage: Usage, scales: &Scales, model: &ModelInfo) {
+        let Sent { footprint, report, since } = sent;
+        let id = model.id.as_str();
+        let answer = self.since.saturating_sub(since);
+        // The embedded model counts what it read to weigh tools and to sum up: that is no part of the conversation.
+        self.counted = (!model.embedded).then(|| {
+            scales.learn(id, footprint.tokens(), usage.prompt_tokens);
+            let or_about = |counted, about| if counted > 0 { counted } else { about };
+            let tokens = or_about(usage.prompt_tokens, report.tokens)
+                .saturating_add(or_about(usage.completion_tokens, scales.apply(id, answer)));
+            Counted { model: id.to_owned(), tools: footprint.tools(), tokens }
+        });
         self.since = 0;
-        self.before = Some(sent.footprint);
-    }
-
-    /// The tokens of the last request and its answer.
-    pub(crate) fn counted(&self) -> Option<u64> {
-        self.counted
+        self.before.retain(|(known, _)| known != id);
+        if self.before.len() == MODELS {
+            self.before.remove(0);
+        }
+        self.before.push((id.to_owned(), footprint));
     }
 
     /// What was said at the end of the last request only.
     pub(crate) fn reminders(&self) -> Print {
-        self.before.as_ref().map(Footprint::end).unwrap_or_default()
+        self.before.last().map(|(_, before)| before.end()).unwrap_or_default()
     }
 
-    /// The level that was told last.
-    pub(crate) fn level(&self) -> TokenLevel {
-        self.level
+    /// Takes note of the level that was told last, where the session was read from its journal.
+    pub(crate) fn told(&mut self, level: Option<TokenLevel>) {
+        self.level = level;
     }
 
-    /// Takes in how full the window is, and says whether that is another level than was told last.
-    pub(crate) fn moved_to(&mut self, level: TokenLevel) -> bool {
-        std::mem::replace(&mut self.level, level) != level
+    /// Takes in how full the window is, and returns what is to be told where that is another level than was told last.
+    pub(crate) fn moved(&mut self, tokens: u64, window: u64) -> Option<StateChange> {
+        let level = TokenLevel::of(tokens, window);
+        let moved = self.level.replace(level) != Some(level);
+        moved.then_some(StateChange::TokenLevel { level, tokens, window })
     }
 }
 

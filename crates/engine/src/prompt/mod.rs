@@ -19,7 +19,12 @@ pub(crate) mod view;
 
 use agentd_core::model::Message;
 
-pub(crate) use self::{draft::Draft, meter::Meter, system::system, toolset::ToolSet};
+pub(crate) use self::{
+    draft::Draft,
+    meter::{Meter, Next},
+    system::system,
+    toolset::ToolSet,
+};
 use crate::turn::{TurnContext, TurnState};
 
 /// The request for the next model call, before the chain has seen it.
@@ -36,7 +41,16 @@ pub(crate) fn guess(context: &TurnContext, state: &TurnState) -> u64 {
     guess_fixed(context) + history
 }
 
-/// About how many tokens of each request are instructions and tools.
+/// About how many tokens of each request are instructions and tools. The embedded model is shown neither.
 pub(crate) fn guess_fixed(context: &TurnContext) -> u64 {
+    if context.model.info().embedded {
+        return 0;
+    }
     context.tools.print.tokens + tokens::estimate(&context.system_prompt)
+}
+
+/// About how many tokens the next request to the turn's model has.
+pub(crate) fn expected(context: &TurnContext, state: &TurnState) -> u64 {
+    let next = Next { model: context.model.info(), tools: context.tools.print };
+    state.meter.expected(&context.scales, next, || guess(context, state))
 }

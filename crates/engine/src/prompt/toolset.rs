@@ -20,17 +20,9 @@ impl ToolSet {
         Self { specs: specs.into(), print }
     }
 
-    /// No tools: for the call that writes the last answer.
+    /// No tools: for a model that calls some where it must not.
     pub(crate) fn none() -> Self {
         Self::new(Vec::new())
-    }
-
-    /// The same and one more, if it is not there yet.
-    pub(crate) fn with(&self, tool: ToolSpec) -> Self {
-        if self.get(&tool.name).is_some() {
-            return self.clone();
-        }
-        Self::new(self.specs.iter().cloned().chain([tool]).collect())
     }
 
     /// The tool of that name.

@@ -8,7 +8,14 @@ use agentd_core::{
     model::{Message, ModelInfo},
 };
 
-use super::{footprint, footprint::Print, history, meter::Meter, tokens::Scales, toolset::ToolSet};
+use super::{
+    footprint,
+    footprint::Print,
+    history,
+    meter::{Meter, Next},
+    tokens::Scales,
+    toolset::ToolSet,
+};
 use crate::compaction::plan;
 
 /// Where the next request would come from.
@@ -34,8 +41,11 @@ pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
         None => parts.push((kind, print, count)),
     };
     let system = Message::System { text: standing.instructions.to_owned() };
-    add(SegmentKind::Tools, standing.tools.print, count(standing.tools.specs.len()));
-    add(SegmentKind::Instructions, footprint::print(&system), 1);
+    // The embedded model is shown neither: what it may do is decided around it.
+    if !standing.model.embedded {
+        add(SegmentKind::Tools, standing.tools.print, count(standing.tools.specs.len()));
+        add(SegmentKind::Instructions, footprint::print(&system), 1);
+    }
     let mut sources: Vec<(&str, u64)> = Vec::new();
     for source in standing.history.iter().flat_map(|item| memory_sources(item)) {
         match sources.iter_mut().find(|(name, _)| *name == source.name) {
@@ -53,7 +63,10 @@ pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
     // What the server counted last is the truth; the parts share it as the guess has them.
     let guess = parts.iter().map(|(_, print, _)| print.tokens).sum::<u64>().max(1);
     let expected = match standing.meter {
-        Some(meter) => meter.expected(standing.scales, &standing.model.id, || guess),
+        Some(meter) => {
+            let next = Next { model: standing.model, tools: standing.tools.print };
+            meter.expected(standing.scales, next, || guess)
+        }
         None => standing.scales.apply(&standing.model.id, guess),
     };
     let scale = |tokens: u64| {

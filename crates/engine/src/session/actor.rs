@@ -333,7 +333,9 @@ impl Actor {
         let grants = self.state.settings.grants.clone();
         // The project may have changed with the settings.
         self.workspace = None;
-        self.change(StateChange::Settings { settings: SessionSettings { grants, ..settings } }).await
+        self.change(StateChange::Settings { settings: SessionSettings { grants, ..settings } }).await?;
+        // Another slot may have another window.
+        self.tell_level().await
     }
 
     async fn reset(&mut self) -> Result<(), Fault> {
@@ -344,7 +346,8 @@ impl Actor {
         }
         self.shared.parts.workspaces.clear_temp(self.id).await.map_err(EngineError::from)?;
         self.change(StateChange::Reset).await?;
-        self.change(StateChange::Todos { todos: Vec::new() }).await
+        self.change(StateChange::Todos { todos: Vec::new() }).await?;
+        self.tell_level().await
     }
 
     async fn tree(&mut self) -> Result<SessionTree, Fault> {

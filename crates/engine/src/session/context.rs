@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    context::{Compaction, CompactionReport, ContextView, TokenLevel, Window},
+    context::{Compaction, CompactionReport, ContextView, Window},
     error::ErrorKind,
     event::{EventKind, StateChange},
     ids::{ItemId, TurnId},
@@ -14,13 +14,10 @@ use tokio::sync::oneshot;
 use super::{
     actor::{Actor, Fault},
     load,
-    state::SessionState,
 };
 use crate::{
-    chain::compaction,
-    engine::Shared,
     error::EngineError,
-    prompt::{self, ToolSet, view::Standing},
+    prompt::{self, view::Standing},
     turn::route::route,
 };
 
@@ -35,7 +32,7 @@ impl Actor {
         Ok(prompt::view::view(&Standing {
             model: model.info(),
             instructions: &instructions,
-            tools: &tools(&self.shared, &self.state),
+            tools: &self.shared.tools,
             history: &self.state.seen(),
             scales: &self.shared.scales,
             meter: self.open.is_none().then_some(&self.state.meter),
@@ -59,7 +56,18 @@ impl Actor {
         let (items, summary) = load::window(&*self.shared.parts.store, self.id, window).await?;
         self.commit(None, vec![EventKind::StateChanged { change: StateChange::Window { window } }]).await?;
         self.state.show(items, summary);
+        self.tell_level().await?;
         Ok((window, compaction.report))
+    }
+
+    /// Tells how full the window is, where that has changed without a turn.
+    pub(super) async fn tell_level(&mut self) -> Result<(), Fault> {
+        // A session whose project is gone has no request to weigh; whoever wants a turn of it is told.
+        let Ok(ContextView { tokens, window, .. }) = self.context().await else { return Ok(()) };
+        match self.state.meter.moved(tokens, window) {
+            Some(change) => self.commit(None, vec![EventKind::StateChanged { change }]).await,
+            None => Ok(()),
+        }
     }
 
     /// Stores the end of a compaction, with the numbers that only the journal's writer knows.
@@ -80,14 +88,5 @@ impl Actor {
         self.commit(Some(turn_id), vec![done]).await?;
         let _ = stored.send(Arc::new(item));
         Ok(())
-    }
-}
-
-/// The tools of the next turn. That the history can be compacted is told where there is a reason to.
-pub(super) fn tools(shared: &Shared, state: &SessionState) -> ToolSet {
-    if state.meter.level() >= TokenLevel::Warning {
-        shared.tools.with(compaction::spec())
-    } else {
-        shared.tools.clone()
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    context::Window,
+    context::{TokenLevel, Window},
     error::ErrorKind,
-    event::{Event, EventKind},
+    event::{Event, EventKind, StateChange},
     ids::{SessionId, TurnId},
     item::Item,
     ports::Store,
@@ -52,11 +52,15 @@ pub(super) async fn load(
     let state = SessionState::restore(&stored, items, compaction, files);
     let mut actor = Actor::new(id, shared, journal, state, commands);
     actor.queue = stored.queue.into();
+    if !is_new {
+        let tail = actor.tail().await?;
+        actor.state.last_stop = last_stop(&tail, stored.reset_seq);
+        actor.state.meter.told(last_level(&tail));
+    }
     let settled = match stored.open_turn {
         Some((turn_id, first_seq)) => actor.recover(turn_id, first_seq).await,
         None if is_new => Ok(()),
         None => {
-            actor.state.last_stop = actor.last_stop(stored.reset_seq).await?;
             // Turns that waited when the daemon stopped go on without being asked for again.
             actor.begin_next().await
         }
@@ -98,15 +102,10 @@ pub(super) fn newborn(
 }
 
 impl Actor {
-    /// How the last turn since the last reset ended. Only facts of the session itself stand behind a turn's end, and
-    /// seldom many, so the journal's tail is enough to look at.
-    async fn last_stop(&self, reset_seq: u64) -> Result<Option<StopReason>, EngineError> {
-        let after = self.journal.head().saturating_sub(TAIL as u64).max(reset_seq);
-        let tail = self.shared.parts.store.events(self.id, after, TAIL).await?;
-        Ok(tail.iter().rev().find_map(|event| match &event.kind {
-            EventKind::TurnEnded { result } => Some(result.stop_reason),
-            _ => None,
-        }))
+    /// The newest events.
+    async fn tail(&self) -> Result<Vec<Arc<Event>>, EngineError> {
+        let after = self.journal.head().saturating_sub(TAIL as u64);
+        Ok(self.shared.parts.store.events(self.id, after, TAIL).await?)
     }
 
     /// Settles a turn that was open when the daemon stopped.
@@ -136,6 +135,25 @@ impl Actor {
             events.extend(page.into_iter().filter(|event| event.turn_id == Some(turn_id)));
         }
     }
+}
+
+/// How the last turn since the last reset ended. Only facts of the session itself stand behind a turn's end, and seldom
+/// many, so the journal's tail is enough to look at.
+fn last_stop(tail: &[Arc<Event>], reset_seq: u64) -> Option<StopReason> {
+    tail.iter().rev().take_while(|event| event.seq > reset_seq).find_map(|event| match &event.kind {
+        EventKind::TurnEnded { result } => Some(result.stop_reason),
+        _ => None,
+    })
+}
+
+/// The level that was told last. None where it was told before the tail: then it is told again with the next answer.
+fn last_level(tail: &[Arc<Event>]) -> Option<TokenLevel> {
+    let told = tail.iter().rev().find_map(|event| match &event.kind {
+        EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
+        _ => None,
+    });
+    let is_all = tail.first().is_none_or(|event| event.seq == 1);
+    told.or(is_all.then_some(TokenLevel::Info))
 }
 
 fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<OpenTurn, EngineError> {

@@ -63,7 +63,7 @@ impl SessionState {
             window: Window::default(),
             compaction: None,
             last_stop: None,
-            meter: Meter::default(),
+            meter: Meter::newborn(),
         }
     }
 

@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     StartedTurn,
     actor::{Actor, BATCH, Fault, Next, OpenTurn, Running},
-    context,
 };
 use crate::{
     chain::ResultLimits,
@@ -229,7 +228,7 @@ impl Actor {
             model,
             chat_slot: chat_slot(open.slot),
             chat,
-            tools: context::tools(shared, &self.state),
+            tools: shared.tools.clone(),
             toolbox: Arc::clone(&shared.parts.toolbox),
             snapshots: Arc::clone(&shared.parts.snapshots),
             audit: Arc::clone(&shared.parts.audit),
@@ -277,6 +276,8 @@ impl Actor {
     /// The state of the open turn, from the journal.
     async fn replayed_state(&self) -> Result<TurnState, Fault> {
         let mut state = self.fresh_state();
+        // What the turn has added since the last count is not known here.
+        state.meter.start_over();
         if let Some(open) = &self.open {
             for event in self.turn_events(open.turn_id, open.first_seq).await? {
                 state.replay(&event);
@@ -376,12 +377,22 @@ impl Actor {
     }
 
     async fn turn_wants_to_end(&mut self, mut outcome: TurnOutcome) -> Result<EndVerdict, Fault> {
-        if let Some(running) = self.open.as_ref().and_then(|open| open.running.as_ref()) {
-            if outcome.reason == StopReason::Completed && !running.steers.is_empty() {
+        if let Some(open) = &self.open
+            && let Some(running) = &open.running
+        {
+            let turn_id = open.turn_id;
+            let was_added_to = !running.steers.is_empty();
+            if outcome.reason == StopReason::Completed && was_added_to {
                 return Ok(EndVerdict::NewInput);
             }
             if let (StopReason::Cancelled, Some(reason)) = (outcome.reason, running.cancelled_for) {
                 outcome.reason = reason;
+            }
+            if was_added_to && outcome.reason != StopReason::Cancelled {
+                let message =
+                    "what was added came too late for this turn; the model reads it in the next one".to_owned();
+                let late = EventKind::Warning { code: "added_too_late".to_owned(), message };
+                self.commit(Some(turn_id), vec![late]).await?;
             }
         }
         self.end(outcome).await?;

@@ -5,14 +5,18 @@ use agentd_core::event::EventKind;
 use super::{Stop, TurnContext, TurnState, sample};
 use crate::prompt::{self, ToolSet};
 
-/// Asks the chat model once more, without tools, for the answer. One that says nothing has said it: the turn
-/// ends as it is.
+/// Said at the end of the last request: a model that is only forbidden to call often says nothing instead.
+const LAST_WORDS: &str = "No tool can be called any more in this turn. Answer the person now, in words, with what you have: \
+                          what is done, and what is left to do.";
+
+/// Asks the chat model once more for the answer. It may call nothing, but the tools are still named: without them the
+/// request would repeat nothing of the one before. One that says nothing has said it: the turn ends as it is.
 pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
-    ask(context, state).await?;
-    if state.overflowed {
-        // It did not fit, and there is a second and last try behind a compaction.
-        context.chain.before_step(context, state).await?;
-        ask(context, state).await?;
+    let named = if context.chat.can_forbid_calls() { context.tools.clone() } else { ToolSet::none() };
+    ask(context, state, named).await?;
+    if state.called_in_vain && state.answer.is_none() {
+        // It was told not to, and calls all the same: then it has to be asked without.
+        ask(context, state, ToolSet::none()).await?;
     }
     if state.answer.is_none() {
         let message = "the model ended the turn without an answer".to_owned();
@@ -21,8 +25,20 @@ pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Re
     Ok(())
 }
 
-async fn ask(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
-    let mut draft = prompt::assemble(context, state, ToolSet::none());
+/// Asks, and once more behind a compaction where it did not fit.
+async fn ask(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), Stop> {
+    ask_once(context, state, tools.clone()).await?;
+    if state.overflowed {
+        context.chain.before_step(context, state).await?;
+        ask_once(context, state, tools).await?;
+    }
+    Ok(())
+}
+
+async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), Stop> {
+    let mut draft = prompt::assemble(context, state, tools);
+    draft.forbid_calls();
     context.chain.before_model(context, state, &mut draft);
+    draft.remind(LAST_WORDS);
     sample::ask(context, state, context.chat_slot, &*context.chat, draft).await
 }

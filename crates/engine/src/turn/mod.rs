@@ -8,6 +8,7 @@
 pub(crate) mod dispatch;
 pub(crate) mod files;
 pub(crate) mod finalize;
+pub(crate) mod level;
 pub(crate) mod recorder;
 pub(crate) mod route;
 pub(crate) mod run;

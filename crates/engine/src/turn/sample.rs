@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    context::{CompactionCause, CompactionStrategy, TokenLevel},
+    context::{CompactionCause, CompactionStrategy},
     error::{ErrorKind, ModelError},
-    event::{EventKind, StateChange},
+    event::EventKind,
     ids::{CallId, ItemId},
     item::{Item, ItemBody, ItemStatus},
     model::{Finish, ModelChunk, Slot},
@@ -15,10 +15,10 @@ use agentd_core::{
 };
 use futures_util::StreamExt as _;
 
-use super::{Stop, TurnContext, TurnState, recorder::Recorder};
+use super::{Stop, TurnContext, TurnState, level, recorder::Recorder};
 use crate::{
     compaction::Wanted,
-    prompt::{self, Draft, meter::Sent},
+    prompt::{self, Draft},
 };
 
 /// Calls of one answer that are run at the most. A model that asks for more has lost its way.
@@ -42,7 +42,7 @@ pub(crate) async fn ask(
     state.steps += 1;
     let (request, footprint) = draft.seal(context.session_id);
     let sent = state.meter.sending(footprint, &context.scales, &model.info().id);
-    let may_call = !request.tools.is_empty();
+    let may_call = request.may_call;
     let mut answer = Answer::new(&context.recorder);
     let mut chunks = model.stream(request);
     let end = loop {
@@ -66,7 +66,8 @@ pub(crate) async fn ask(
         model: model.info().id.clone(),
         usage,
         turn: state.usage,
-        prompt: Some(sent.report.clone()),
+        // The embedded model reads of a request what it can make use of, and in its own words.
+        prompt: (!model.info().embedded).then(|| sent.report.clone()),
     };
     context.recorder.fact(kind).await?;
     let finish = match end {
@@ -79,10 +80,16 @@ pub(crate) async fn ask(
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
     words.complete(&context.recorder, state, status).await?;
     warn_of_cut(context, finish).await?;
+    state.called_in_vain = !may_call && !calls.is_empty();
     if may_call {
         record_calls(context, state, calls).await?;
+    } else if let Some((name, _)) = calls.first() {
+        let message = format!("the model called {name} where it was to give its last answer; that was not run");
+        context.recorder.fact(EventKind::Warning { code: "call_not_run".to_owned(), message }).await?;
     }
-    weigh(context, state, model, sent, usage).await?;
+    state.overflowed = false;
+    state.meter.answered(sent, usage, &context.scales, model.info());
+    level::tell(context, state).await?;
     state.silent = state.answer.is_none() && state.pending_calls.is_empty();
     Ok(())
 }
@@ -120,27 +127,6 @@ fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> Mo
         "instructions and tools alone take about {fixed} of the {window} tokens: use a model with a larger window, or set \
          context_window to what the server really has"
     ))
-}
-
-/// Takes in how full the window is now, and tells it where that is another level than before.
-async fn weigh(
-    context: &TurnContext,
-    state: &mut TurnState,
-    model: &dyn Model,
-    sent: Sent,
-    usage: Usage,
-) -> Result<(), Stop> {
-    let info = model.info();
-    let answer = state.answer.clone().unwrap_or_default();
-    state.overflowed = false;
-    state.meter.answered(sent, usage, &[&answer], &context.scales, &info.id);
-    let tokens = state.meter.counted().unwrap_or_default();
-    let level = TokenLevel::of(tokens, info.context_window);
-    if state.meter.moved_to(level) {
-        let change = StateChange::TokenLevel { level, tokens, window: info.context_window };
-        context.recorder.fact(EventKind::StateChanged { change }).await?;
-    }
-    Ok(())
 }
 
 async fn warn_of_cut(context: &TurnContext, finish: Finish) -> Result<(), Stop> {

@@ -13,7 +13,7 @@ pub(crate) enum Step {
     Dispatch,
     /// Ask the model.
     Sample,
-    /// Ask for the last answer, without tools, and end for this reason.
+    /// Ask for the last answer, which may call nothing, and end for this reason.
     Finalize(StopReason),
     /// The turn is over.
     End(StopReason),
@@ -29,7 +29,8 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
         return Step::End(StopReason::Completed);
     }
     if state.silent {
-        // Asking the same again would give the same nothing; asked without tools, most models find words.
+        // Asking the same again would give the same nothing; asked where nothing may be called, most models find
+        // words.
         return Step::Finalize(StopReason::Completed);
     }
     match reached(state, limits, worked) {

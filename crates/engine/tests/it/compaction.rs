@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    context::{CompactionCause, CompactionStrategy, PromptReport, TokenLevel},
+    context::{CompactionCause, CompactionStrategy, PromptReport},
     error::ErrorKind,
-    event::{EventKind, StateChange},
+    event::EventKind,
     item::{Item, ItemBody},
     model::{Message, ModelChunk, ModelRequest},
     turn::{StartTurn, StopReason},
@@ -85,33 +85,6 @@ async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
     let kept = world.workspaces.kept(session.id(), done.report.path.as_deref().unwrap()).unwrap();
     let kept = String::from_utf8(kept).unwrap();
     assert!(kept.contains("Piece of work 0 ") && kept.contains("Never delete"), "{kept}");
-}
-
-#[tokio::test]
-async fn levels_are_told_when_they_change_and_the_tool_is_offered_from_warning_on() {
-    let world = World::new([counted("a", 100), counted("b", 6500), counted("c", 6600)]);
-    let session = world.session().await;
-    for text in ["one", "two", "three"] {
-        run(&session, text).await;
-    }
-    let events = world.store.events_of(session.id());
-    let levels: Vec<TokenLevel> = events
-        .iter()
-        .filter_map(|event| match &event.kind {
-            EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(levels, [TokenLevel::Warning]);
-    let offered: Vec<bool> = world
-        .model
-        .requests()
-        .iter()
-        .map(|request| request.tools.iter().any(|tool| tool.name == "compact_context"))
-        .collect();
-    assert_eq!(offered, [false, false, true]);
-    let reminded = texts(&world.model.requests()[2]);
-    assert!(reminded.contains("79 % of the context window is taken"), "{reminded}");
 }
 
 #[tokio::test]
@@ -365,7 +338,12 @@ async fn the_tool_promises_only_what_comes_to_pass() {
     let world = World::new([counted("one", 6500)]);
     let session = world.session().await;
     run(&session, "Hi").await;
-    let asks = || calls(&[("compact_context", json!({}))]);
+    let counted_calls = |times: usize| {
+        let Play::Chunks(mut chunks) = calls(&vec![("compact_context", json!({})); times]) else { panic!() };
+        chunks.push(ModelChunk::Usage(Usage { prompt_tokens: 6600, completion_tokens: 10, ..Usage::default() }));
+        Play::Chunks(chunks)
+    };
+    let asks = || counted_calls(1);
     world.model.then(asks());
     world.model.then(counted("Well then.", 6600));
     assert_eq!(run(&session, "Make room.").await.text, "Well then.");
@@ -378,7 +356,7 @@ async fn the_tool_promises_only_what_comes_to_pass() {
         world.model.then(counted(&format!("Done {turn}."), 6600));
         run(&session, &format!("Piece of work {turn}")).await;
     }
-    world.model.then(calls(&[("compact_context", json!({})), ("compact_context", json!({}))]));
+    world.model.then(counted_calls(2));
     world.model.then(says(SUMMARY));
     world.model.then(asks());
     world.model.then(says("There is room."));
@@ -465,4 +443,26 @@ async fn where_instructions_and_tools_alone_do_not_fit_the_error_says_so() {
     assert_eq!((result.stop_reason, error.kind), (StopReason::Failed, ErrorKind::ContextOverflow));
     let hint = error.hint.unwrap();
     assert!(hint.contains("instructions and tools alone take about") && hint.contains("256"), "{hint}");
+}
+
+#[tokio::test]
+async fn what_is_added_while_room_is_made_is_answered_and_not_summed_up() {
+    let world = World::new([]);
+    let session = full(&world).await;
+    let gate = Arc::new(Notify::new());
+    world.model.then(Play::Waits(Arc::clone(&gate), vec![ModelChunk::Text(SUMMARY.to_owned())]));
+    world.model.then(says("On we go."));
+    world.model.then(says("In blue."));
+    let mut started = session.start_turn(input("And now?")).await.unwrap();
+    world.model.asked(11).await;
+    session.steer(None, "It must be blue!".to_owned()).await.unwrap();
+    gate.notify_one();
+    let result = to_end(&mut started.events).await.1;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "In blue."));
+    // Another daemon reads the same from the journal.
+    let second = world.restarted([says("Still blue.")]);
+    let session = second.engine.session(session.id()).await.unwrap();
+    run(&session, "Which colour?").await;
+    let added = Message::User { text: "It must be blue!".to_owned() };
+    assert!(second.model.requests()[0].messages.contains(&added));
 }

@@ -7,11 +7,12 @@ use agentd_core::{
     event::EventKind,
     ids::SessionId,
     item::ItemBody,
-    model::Message,
+    model::{Message, ModelChunk},
     ports::{KeptArea, Workspace, Workspaces},
     session::Mount,
     tool::{ToolErrorCode, ToolResult},
     turn::{OnInterrupt, StartTurn, StopReason},
+    usage::Usage,
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
 use agentd_testkit::{
@@ -19,7 +20,7 @@ use agentd_testkit::{
     memory_disk::MemoryDisk,
     memory_store::MemoryStore,
     memory_workspaces::MemoryWorkspaces,
-    scripted::{OneModel, ScriptedModel, ScriptedTools, StoppedClock, calls, says},
+    scripted::{OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock, calls, says},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
@@ -58,7 +59,10 @@ async fn call_in(
     tool: &str,
     arguments: Value,
 ) -> (SessionId, Shown) {
-    let model = ScriptedModel::new([calls(&[(tool, arguments)]), says("I see.")]);
+    let Play::Chunks(mut call) = calls(&[(tool, arguments)]) else { panic!() };
+    // The arguments say what the tool returns: of the two, only the result is to be long.
+    call.push(ModelChunk::Usage(Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() }));
+    let model = ScriptedModel::new([Play::Chunks(call), says("I see.")]);
     let store = Arc::new(MemoryStore::new());
     let engine = Engine::new(EngineParts {
         models: Arc::new(OneModel(Arc::clone(&model))),

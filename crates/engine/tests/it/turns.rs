@@ -1,15 +1,19 @@
 //! Turns from input to answer.
 
+use std::sync::Arc;
+
 use agentd_core::{
     error::ErrorKind,
+    event::EventKind,
     model::{Message, ModelChunk},
     turn::{IfBusy, StartTurn, StopReason},
     usage::Usage,
 };
-use agentd_engine::EngineConfig;
+use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::world::{World, go_on, input, run, soon, to_end};
 
@@ -90,8 +94,58 @@ async fn the_step_limit_ends_in_an_answer_without_tools() {
         (StopReason::MaxSteps, "That is all I saw.", 3)
     );
     let requests = world.model.requests();
-    assert!(!requests[1].tools.is_empty());
-    assert!(requests[2].tools.is_empty(), "the last answer may call nothing");
+    assert!(requests[1].may_call && !requests[2].may_call, "the last answer may call nothing");
+    assert_eq!(requests[1].tools, requests[2].tools, "and is asked for with the same tools");
+    let begun = requests[1].messages.len();
+    assert_eq!(requests[1].messages[..begun], requests[2].messages[..begun]);
+    assert!(prefix_breaks(&world, &session).is_empty());
+}
+
+/// What broke the prefix of requests, so far.
+fn prefix_breaks(world: &World, session: &SessionHandle) -> Vec<String> {
+    let events = world.store.events_of(session.id());
+    let reports = events.iter().filter_map(|event| match &event.kind {
+        EventKind::UsageUpdated { prompt, .. } => prompt.as_ref(),
+        _ => None,
+    });
+    reports.filter_map(|report| report.broken_by.clone()).collect()
+}
+
+#[tokio::test]
+async fn a_call_in_the_last_answer_is_not_run_and_the_model_is_asked_without_tools() {
+    let look = || calls(&[("look", json!({}))]);
+    let world = World::new([look(), look(), says("That is all I saw.")]);
+    let session = world.session().await;
+    let start = StartTurn { max_steps: Some(1), ..input("Look for ever!") };
+    let mut started = session.start_turn(start).await.unwrap();
+    let (_, result) = to_end(&mut started.events).await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "That is all I saw."));
+    assert_eq!(world.tools.ran().len(), 1);
+    assert!(world.log(&session).contains("warning call_not_run: the model called look"), "{}", world.log(&session));
+    assert!(world.model.requests()[2].tools.is_empty());
+    assert_eq!(prefix_breaks(&world, &session), ["tools"], "which is told");
+    // What was called in vain stands nowhere in the next request.
+    world.model.then(says("Hello."));
+    run(&session, "Hi").await;
+    assert_eq!(prefix_breaks(&world, &session), ["tools", "tools"]);
+    let next = world.model.requests().pop().unwrap();
+    let asked = next.messages.iter().filter(|message| matches!(message, Message::Tool { .. })).count();
+    assert_eq!(asked, 1);
+}
+
+#[tokio::test]
+async fn words_beside_a_call_in_the_last_answer_are_the_answer() {
+    let both = vec![
+        ModelChunk::Text("It is noon.".to_owned()),
+        ModelChunk::ToolCall { name: "look".to_owned(), arguments: "{}".to_owned() },
+    ];
+    let world = World::new([calls(&[("look", json!({}))]), Play::Chunks(both)]);
+    let session = world.session().await;
+    let start = StartTurn { max_steps: Some(1), ..input("Look!") };
+    let mut started = session.start_turn(start).await.unwrap();
+    let (_, result) = to_end(&mut started.events).await;
+    assert_eq!((result.text.as_str(), result.steps), ("It is noon.", 2));
+    assert!(world.log(&session).contains("warning call_not_run"));
 }
 
 #[tokio::test]
@@ -194,4 +248,40 @@ async fn senseless_inputs_are_refused_with_a_hint() {
     assert_eq!(world.log(&session), "");
     let nobody = world.engine.session(agentd_core::ids::SessionId::generate()).await.unwrap();
     assert_eq!(nobody.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::NotFound);
+}
+
+/// Words that come when the gate is opened.
+fn when_open(gate: &Arc<Notify>, text: &str) -> Play {
+    Play::Waits(Arc::clone(gate), vec![ModelChunk::Text(text.to_owned())])
+}
+
+#[tokio::test]
+async fn what_is_added_while_the_last_answer_is_written_is_read_in_the_next_turn_and_that_is_said() {
+    let gate = Arc::new(Notify::new());
+    let world = World::new([calls(&[("look", json!({}))]), when_open(&gate, "All I saw."), says("Blue, then.")]);
+    let session = world.session().await;
+    let start = StartTurn { max_steps: Some(1), ..input("Which colour?") };
+    let mut started = session.start_turn(start).await.unwrap();
+    world.model.asked(2).await;
+    session.steer(None, "It must be blue!".to_owned()).await.unwrap();
+    gate.notify_one();
+    let (_, result) = to_end(&mut started.events).await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "All I saw."));
+    assert!(world.log(&session).contains("warning added_too_late"), "{}", world.log(&session));
+    run(&session, "Well?").await;
+    let added = Message::User { text: "It must be blue!".to_owned() };
+    assert!(world.model.requests()[2].messages.contains(&added));
+}
+
+#[tokio::test]
+async fn what_is_added_while_a_silent_model_is_asked_again_is_answered() {
+    let gate = Arc::new(Notify::new());
+    let world = World::new([Play::Chunks(vec![]), when_open(&gate, "Well."), says("Blue, then.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Which colour?")).await.unwrap();
+    world.model.asked(2).await;
+    session.steer(None, "It must be blue!".to_owned()).await.unwrap();
+    gate.notify_one();
+    let (_, result) = to_end(&mut started.events).await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Blue, then."));
 }

@@ -6,6 +6,7 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     interrupt::Ask,
     item::{Item, ItemBody},
+    ports::Models,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnResult},
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle, Subscription};
@@ -47,21 +48,33 @@ impl World {
         config: EngineConfig,
         script: impl IntoIterator<Item = Play>,
     ) -> Self {
-        Self::of(ScriptedModel::new(script), store, disk, config)
+        Self::of(ScriptedModel::new(script), None, store, disk, config)
     }
 
     /// A world whose model has a small window and refuses what does not fit.
     pub(crate) fn narrow(window: u64, config: EngineConfig) -> Self {
-        Self::of(ScriptedModel::strict(window, []), Arc::new(MemoryStore::new()), Arc::default(), config)
+        Self::of(ScriptedModel::strict(window, []), None, Arc::new(MemoryStore::new()), Arc::default(), config)
     }
 
-    fn of(model: Arc<ScriptedModel>, store: Arc<MemoryStore>, disk: Arc<MemoryDisk>, config: EngineConfig) -> Self {
+    /// A world whose models are not one; its own is asked nothing.
+    pub(crate) fn with_models(models: Arc<dyn Models>) -> Self {
+        let config = EngineConfig::default();
+        Self::of(ScriptedModel::new([]), Some(models), Arc::new(MemoryStore::new()), Arc::default(), config)
+    }
+
+    fn of(
+        model: Arc<ScriptedModel>,
+        models: Option<Arc<dyn Models>>,
+        store: Arc<MemoryStore>,
+        disk: Arc<MemoryDisk>,
+        config: EngineConfig,
+    ) -> Self {
         let tools = ScriptedTools::on(Arc::clone(&disk));
         let clock = Arc::new(StoppedClock::default());
         let audit = Arc::new(MemoryAudit::default());
         let workspaces = Arc::new(MemoryWorkspaces::default());
         let engine = Engine::new(EngineParts {
-            models: Arc::new(OneModel(Arc::clone(&model))),
+            models: models.unwrap_or_else(|| Arc::new(OneModel(Arc::clone(&model)))),
             toolbox: Arc::clone(&tools) as _,
             store: Arc::clone(&store) as _,
             workspaces: Arc::clone(&workspaces) as _,

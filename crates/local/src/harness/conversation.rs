@@ -25,7 +25,7 @@ const EARLIER_CHARACTERS: usize = 800;
 
 /// How messages begin that the daemon makes for larger models: this one takes them for the person's words, and has no use
 /// for what is long.
-const OTHERS: [&str; 2] = ["<memory>\n", "<skills>\n"];
+const OTHERS: [&str; 3] = ["<memory>\n", "<skills>\n", "<conversation_summary>\n"];
 
 /// What came of the turn's call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,7 +178,7 @@ mod tests {
         check(&[user("hi\n\n<system_reminder>\nCurrent todo: x\n</system_reminder>")], "hi");
         check(&[user("hi"), user("<system_reminder>\ncut off")], "hi");
         check(&[user("a <system_reminder>x</system_reminder> b <system_reminder>y</system_reminder> c")], "a  b  c");
-        for told in ["memory", "skills"] {
+        for told in ["memory", "skills", "conversation_summary"] {
             let told = user(&format!("<{told}>\nAlways say no. What time is it?\n</{told}>"));
             check(&[told.clone(), user("hi")], "hi");
             check(&[user("hi"), assistant("Hello."), told.clone(), user("and now?")], "and now?");

@@ -66,8 +66,8 @@ pub(crate) fn plan(request: &ModelRequest) -> Plan {
         return Plan::Say(said.to_owned());
     }
     let wanted = conversation.request.clone();
-    let hinted =
-        request.tools.iter().filter_map(|spec| Tool::from_name(&spec.name)).filter(|tool| hints_at(*tool, &wanted));
+    let tools = if request.may_call { &request.tools[..] } else { &[] };
+    let hinted = tools.iter().filter_map(|spec| Tool::from_name(&spec.name)).filter(|tool| hints_at(*tool, &wanted));
     let offers: Vec<(Tool, Arguments)> =
         hinted.filter_map(|tool| Some((tool, arguments::for_tool(tool, &wanted, &request.known_paths)?))).collect();
     let turns = conversation.into_turns();
@@ -161,6 +161,7 @@ mod tests {
             session_id: SessionId::generate(),
             messages,
             tools: tools(names),
+            may_call: true,
             known_paths: vec!["uploads/notes.txt".to_owned()],
         }
     }

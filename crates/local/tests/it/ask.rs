@@ -34,6 +34,7 @@ pub(crate) fn request(messages: Vec<Message>, tools: &[&str], known_paths: &[&st
         session_id: SessionId::generate(),
         messages,
         tools: tools.iter().map(spec).collect(),
+        may_call: true,
         known_paths: known_paths.iter().map(|path| (*path).to_owned()).collect(),
     }
 }

@@ -5,6 +5,8 @@
 mod reader;
 mod template;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use agentd_core::model::ModelRequest;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -21,6 +23,8 @@ use crate::{
 /// The dialect of one model.
 pub(crate) struct LlamaCpp {
     config: ModelConfig,
+    /// Whether the model called a tool where it was told not to.
+    called_anyway: AtomicBool,
 }
 
 #[derive(Serialize)]
@@ -39,7 +43,7 @@ struct Body<'a> {
 
 impl LlamaCpp {
     pub(crate) fn new(config: ModelConfig) -> Self {
-        Self { config }
+        Self { config, called_anyway: AtomicBool::new(false) }
     }
 
     fn body(&self, request: &ModelRequest) -> Result<String, Failure> {
@@ -79,7 +83,15 @@ impl Dialect for LlamaCpp {
         Box::new(reader::Reader)
     }
 
-    fn adapt(&self, _refusal: &str) -> Option<String> {
+    fn adapt(&self, _refusal: &str, _request: &ModelRequest) -> Option<String> {
         None
+    }
+
+    fn can_forbid_calls(&self) -> bool {
+        !self.called_anyway.load(Ordering::Relaxed)
+    }
+
+    fn called_anyway(&self) {
+        self.called_anyway.store(true, Ordering::Relaxed);
     }
 }

@@ -9,6 +9,7 @@ pub(super) struct Adaptation {
     without_stream_options: AtomicBool,
     max_completion_tokens: AtomicBool,
     without_temperature: AtomicBool,
+    without_named_tools: AtomicBool,
 }
 
 impl Adaptation {
@@ -27,9 +28,25 @@ impl Adaptation {
         !self.without_temperature.load(Ordering::Relaxed)
     }
 
-    /// Learns from what a server said, in lower case, when it refused a request; says what is changed, if anything.
-    pub(super) fn adapt(&self, refusal: &str) -> Option<String> {
+    /// Whether tools may be named that must not be called.
+    pub(super) fn names_tools_only(&self) -> bool {
+        !self.without_named_tools.load(Ordering::Relaxed)
+    }
+
+    /// Takes note that the model called a tool all the same.
+    pub(super) fn called_anyway(&self) {
+        learn(&self.without_named_tools);
+    }
+
+    /// Learns from what a server said, in lower case, when it refused a request, which may have named tools that must
+    /// not be called (`named_only`); says what is changed, if anything.
+    pub(super) fn adapt(&self, refusal: &str, named_only: bool) -> Option<String> {
         let names_a_field = |fields: &[&str]| fields.iter().any(|field| refusal.contains(field));
+        // The field is in the last request of a turn only: where no other is named, it is the first to be suspected.
+        let names_another = names_a_field(&["max_completion_tokens", "temperature", "stream_options", "include_usage"]);
+        if named_only && (!names_another || names_a_field(&["tool_choice"])) && learn(&self.without_named_tools) {
+            return Some("the server refuses tools that may not be called, asking without tools".to_owned());
+        }
         if names_a_field(&["max_completion_tokens"]) && learn(&self.max_completion_tokens) {
             return Some("the server wants max_completion_tokens instead of max_tokens".to_owned());
         }
@@ -59,10 +76,15 @@ mod tests {
     fn each_refusal_is_learnt_once() {
         let adaptation = Adaptation::default();
         let refusal = "unsupported parameter: 'max_tokens'. use 'max_completion_tokens' instead.";
-        assert!(adaptation.adapt(refusal).is_some() && adaptation.renames_max_tokens());
-        assert!(adaptation.adapt("'temperature' does not support 0.2").is_some() && !adaptation.sends_temperature());
-        assert!(adaptation.adapt("extra inputs: stream_options").is_some() && !adaptation.asks_for_usage());
-        assert_eq!(adaptation.adapt(refusal), None);
-        assert_eq!(adaptation.adapt("the model is on fire"), None);
+        assert!(adaptation.adapt(refusal, false).is_some() && adaptation.renames_max_tokens());
+        assert!(
+            adaptation.adapt("'temperature' does not support 0.2", true).is_some() && !adaptation.sends_temperature()
+        );
+        assert!(adaptation.adapt("extra inputs: stream_options", true).is_some() && !adaptation.asks_for_usage());
+        assert!(adaptation.names_tools_only());
+        assert_eq!(adaptation.adapt(refusal, false), None);
+        assert_eq!(adaptation.adapt("the model is on fire", false), None);
+        assert!(adaptation.adapt("extra inputs are not permitted", true).is_some() && !adaptation.names_tools_only());
+        assert_eq!(adaptation.adapt("extra inputs are not permitted", true), None);
     }
 }

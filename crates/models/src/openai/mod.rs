@@ -79,8 +79,17 @@ impl Dialect for OpenAi {
         Box::new(reader::Reader::default())
     }
 
-    fn adapt(&self, refusal: &str) -> Option<String> {
-        self.adaptation.adapt(refusal)
+    fn adapt(&self, refusal: &str, request: &ModelRequest) -> Option<String> {
+        let named_only = self.config.uses_native_tools() && !request.tools.is_empty() && !request.may_call;
+        self.adaptation.adapt(refusal, named_only)
+    }
+
+    fn can_forbid_calls(&self) -> bool {
+        self.adaptation.names_tools_only()
+    }
+
+    fn called_anyway(&self) {
+        self.adaptation.called_anyway();
     }
 }
 

@@ -16,6 +16,9 @@ struct Body<'a> {
     messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
+    /// `none` where the tools are named for the request to begin as the one before it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,11 +58,13 @@ pub(super) fn body(
     request: &ModelRequest,
 ) -> Result<String, Failure> {
     let native = config.uses_native_tools();
+    let named: &[ToolSpec] =
+        if request.may_call || adaptation.names_tools_only() { &request.tools } else { Default::default() };
     let in_text;
     let (messages, tools): (_, &[ToolSpec]) = if native {
-        (&request.messages, &request.tools)
+        (&request.messages, named)
     } else {
-        in_text = text_protocol::conversation(&request.messages, &request.tools);
+        in_text = text_protocol::conversation(&request.messages, named);
         (&in_text, &[])
     };
     let renamed = adaptation.renames_max_tokens();
@@ -67,10 +72,11 @@ pub(super) fn body(
         model,
         messages: wire_messages(messages, config.echo_reasoning),
         tools: tools.iter().map(wire_tool).collect(),
+        tool_choice: (!tools.is_empty() && !request.may_call).then_some("none"),
         temperature: config.temperature.filter(|_| adaptation.sends_temperature()),
         max_tokens: config.max_tokens.filter(|_| !renamed),
         max_completion_tokens: config.max_tokens.filter(|_| renamed),
-        stop: (!native && !request.tools.is_empty()).then_some([text_protocol::STOP]),
+        stop: (!native && !named.is_empty()).then_some([text_protocol::STOP]),
         stream: true,
         stream_options: adaptation.asks_for_usage().then_some(StreamOptions { include_usage: true }),
     };

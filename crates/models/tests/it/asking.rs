@@ -132,3 +132,71 @@ async fn what_a_server_refuses_is_not_sent_again() {
         assert_eq!(request.body["max_completion_tokens"], 9);
     }
 }
+
+/// The last request of a turn: the tools are named, and none may be called.
+fn last_request() -> ModelRequest {
+    ModelRequest { may_call: false, ..request_with_tools("Hi") }
+}
+
+#[tokio::test]
+async fn the_last_request_of_a_turn_begins_as_the_one_before_it() {
+    let asked = body_of(|_| {}, request_with_tools("Hi")).await;
+    let last = body_of(|_| {}, last_request()).await;
+    assert_eq!((&asked["tool_choice"], &last["tool_choice"]), (&json!(null), &json!("none")));
+    assert_eq!(asked["tools"], last["tools"]);
+    assert_eq!(body_of(|_| {}, ModelRequest { may_call: false, ..request("Hi") }).await["tool_choice"], json!(null));
+    // Where tools are a part of the system message, that is the beginning.
+    let in_text = |config: &mut ModelConfig| config.native_tools = Some(false);
+    let (asked, last) = (body_of(in_text, request_with_tools("Hi")).await, body_of(in_text, last_request()).await);
+    assert_eq!(asked, last);
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_tools_that_may_not_be_called_is_asked_without() {
+    for refusal in ["tool_choice: only 'auto' is supported", "Extra inputs are not permitted", "Bad Request"] {
+        let server = ModelServer::start().await;
+        let mut config = config(&server);
+        config.retries = 0;
+        let model = connect(&config).unwrap();
+        server.reply(Reply::refusal(400, refusal)).reply(Reply::text("Fine."));
+        assert!(model.can_forbid_calls());
+        let outcome = ask(&model, last_request()).await;
+        assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 1), "{refusal}");
+        assert!(!model.can_forbid_calls(), "it is known from here on");
+        ask(&model, request_with_tools("Hi")).await;
+        let bodies: Vec<_> = server.requests().into_iter().map(|request| request.body).collect();
+        assert_eq!((&bodies[1]["tools"], &bodies[1]["tool_choice"]), (&json!(null), &json!(null)), "{refusal}");
+        // All else stays as it is.
+        assert_eq!(bodies[2]["tools"].as_array().unwrap().len(), 2);
+        assert_eq!(bodies[2]["stream_options"]["include_usage"], true);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_something_else_leaves_the_tools_alone() {
+    let server = ModelServer::start().await;
+    let mut config = config(&server);
+    (config.retries, config.temperature) = (0, Some(0.5));
+    let model = connect(&config).unwrap();
+    server.reply(Reply::refusal(400, "'temperature' does not support 0.5")).reply(Reply::text("Fine."));
+    assert_eq!(ask(&model, last_request()).await.text, "Fine.");
+    assert_eq!(server.requests()[1].body["tool_choice"], "none");
+    assert!(model.can_forbid_calls());
+}
+
+#[tokio::test]
+async fn a_model_that_calls_all_the_same_is_known_for_it() {
+    let server = ModelServer::start().await;
+    for native in [true, false] {
+        let mut config = config(&server);
+        config.native_tools = Some(native);
+        let model = connect(&config).unwrap();
+        server.reply(match native {
+            true => Reply::tool_call("now", json!({})),
+            false => Reply::text("{\"tool\": \"now\", \"args\": {}}"),
+        });
+        let outcome = ask(&model, last_request()).await;
+        assert_eq!(outcome.calls.len(), 1, "whoever asked decides what to do with it");
+        assert!(!model.can_forbid_calls());
+    }
+}

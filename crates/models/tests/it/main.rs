@@ -82,6 +82,7 @@ fn request(text: &str) -> ModelRequest {
         session_id: SessionId::generate(),
         messages: vec![Message::System { text: "Be brief.".to_owned() }, Message::User { text: text.to_owned() }],
         tools: Arc::new([]),
+        may_call: true,
         known_paths: Vec::new(),
     }
 }

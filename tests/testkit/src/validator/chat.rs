@@ -19,6 +19,9 @@ pub(super) fn check(body: &Value) -> Checked {
     check_settings(body)?;
     if !body["tools"].is_null() {
         tools::check(&body["tools"])?;
+        tools::check_choice(&body["tool_choice"])?;
+    } else if !body["tool_choice"].is_null() {
+        return broken("tool_choice", "it is only allowed where there are tools");
     }
     match body["messages"].as_array() {
         Some(messages) if !messages.is_empty() => Conversation::default().check(messages),

@@ -36,6 +36,15 @@ pub(super) fn check(tools: &Value) -> Checked {
     Ok(())
 }
 
+/// Which of them may be called.
+pub(super) fn check_choice(choice: &Value) -> Checked {
+    match choice {
+        Value::Null => Ok(()),
+        Value::String(choice) if ["none", "auto", "required"].contains(&choice.as_str()) => Ok(()),
+        _ => broken("tool_choice", "it must be none, auto or required, or absent"),
+    }
+}
+
 fn check_parameters(place: &str, schema: &Value) -> Checked {
     if schema["type"] != "object" {
         return broken(place, "the schema must be of an object");

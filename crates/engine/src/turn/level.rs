@@ -1,0 +1,15 @@
+//! How full the window is, told where it is another level than was told last.
+
+use agentd_core::event::EventKind;
+
+use super::{Stop, TurnContext, TurnState};
+use crate::prompt;
+
+/// Takes in how full the window of the turn's model is now, whoever was asked last.
+pub(crate) async fn tell(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+    let tokens = prompt::expected(context, state);
+    match state.meter.moved(tokens, context.model.info().context_window) {
+        Some(change) => context.recorder.fact(EventKind::StateChanged { change }).await,
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,230 @@
+//! How full the window is: what is told of it, whenever it changes, and what is expected of the next request.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    context::{CompactionStrategy, TokenLevel},
+    event::{EventKind, StateChange},
+    model::{Message, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    ports::{Model, Models},
+    session::SessionSettings,
+    turn::StartTurn,
+    usage::Usage,
+};
+use agentd_engine::SessionHandle;
+use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
+use serde_json::json;
+
+use crate::world::{World, go_on, input, run, to_end};
+
+/// Words, and what the server counts for the request.
+fn counted(text: &str, prompt_tokens: u64) -> Play {
+    let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
+    Play::Chunks(vec![ModelChunk::Text(text.to_owned()), ModelChunk::Usage(usage)])
+}
+
+/// The levels that were told, in order.
+fn levels(world: &World, session: &SessionHandle) -> Vec<TokenLevel> {
+    let events = world.store.events_of(session.id());
+    let told = events.iter().filter_map(|event| match &event.kind {
+        EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
+        _ => None,
+    });
+    told.collect()
+}
+
+async fn compact(session: &SessionHandle) {
+    let start = StartTurn { compact: Some(CompactionStrategy::Truncate), ..go_on() };
+    to_end(&mut session.start_turn(start).await.unwrap().events).await;
+}
+
+fn last_words(request: &ModelRequest) -> &str {
+    match request.messages.last() {
+        Some(Message::User { text }) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_level_is_told_when_it_changes_and_the_tools_stay_as_they_are() {
+    let world = World::new([counted("a", 100), counted("b", 6500), counted("c", 6600), counted("d", 100)]);
+    let session = world.session().await;
+    for text in ["one", "two", "three", "four"] {
+        run(&session, text).await;
+    }
+    assert_eq!(levels(&world, &session), [TokenLevel::Warning, TokenLevel::Info]);
+    let requests = world.model.requests();
+    assert!(requests[0].tools.iter().any(|tool| tool.name == "compact_context"));
+    assert!(requests.iter().all(|request| request.tools == requests[0].tools));
+    assert!(!last_words(&requests[1]).contains("context window"));
+    let reminded = last_words(&requests[2]);
+    assert!(reminded.contains("79 % of the context window is taken"), "{reminded}");
+    assert!(reminded.contains("Call compact_context when"), "{reminded}");
+}
+
+#[tokio::test]
+async fn where_there_is_room_enough_the_tool_does_nothing_and_says_so() {
+    let world = World::new([]);
+    let session = world.session().await;
+    for turn in 0..12 {
+        world.model.then(says(&format!("Done {turn}.")));
+        run(&session, &format!("Piece of work {turn}")).await;
+    }
+    world.model.then(calls(&[("compact_context", json!({}))]));
+    world.model.then(says("Then not."));
+    assert_eq!(run(&session, "Tidy up").await.text, "Then not.");
+    let log = world.log(&session);
+    assert!(log.contains("nothing is compacted: there is room enough") && !log.contains("= compaction"), "{log}");
+}
+
+#[tokio::test]
+async fn a_reset_a_compaction_and_its_undo_tell_the_level_both_ways() {
+    use TokenLevel::{Info, Warning};
+    let world = World::new([]);
+    let session = world.session().await;
+    // By the guess alone, as where a server counts nothing: ten turns of 640 tokens in a window of 8192.
+    for turn in 0..10 {
+        world.model.then(says(&format!("Done {turn}.")));
+        run(&session, &format!("Piece of work {turn} {}", "more of it ".repeat(230))).await;
+    }
+    assert_eq!(levels(&world, &session), [Warning]);
+    compact(&session).await;
+    assert_eq!(levels(&world, &session), [Warning, Info]);
+    session.undo_compaction().await.unwrap();
+    assert_eq!(levels(&world, &session), [Warning, Info, Warning]);
+    assert_eq!(session.context().await.unwrap().level, Warning);
+    session.reset().await.unwrap();
+    assert_eq!(levels(&world, &session), [Warning, Info, Warning, Info]);
+    assert_eq!(session.context().await.unwrap().level, Info);
+}
+
+#[tokio::test]
+async fn after_a_restart_it_is_known_what_was_told_last() {
+    use TokenLevel::{Info, Warning};
+    let world = World::new([counted("a", 6500)]);
+    let session = world.session().await;
+    run(&session, "one").await;
+    assert_eq!(levels(&world, &session), [Warning]);
+    let second = world.restarted([counted("b", 6600), counted("c", 100)]);
+    let session = second.engine.session(session.id()).await.unwrap();
+    run(&session, "two").await;
+    assert_eq!(levels(&second, &session), [Warning], "it is no news");
+    run(&session, "three").await;
+    assert_eq!(levels(&second, &session), [Warning, Info]);
+}
+
+#[tokio::test]
+async fn what_a_turn_added_before_it_broke_is_counted() {
+    let world = World::new([says("a"), calls(&[("look", json!({"answer": "much ".repeat(1000)}))])]);
+    let session = world.session().await;
+    run(&session, "one").await;
+    let before = session.context().await.unwrap().tokens;
+    world.model.then(Play::Panics);
+    run(&session, "two").await;
+    let after = session.context().await.unwrap().tokens;
+    assert!(after > before + 2000, "{before} and then {after}");
+}
+
+#[tokio::test]
+async fn answers_that_no_server_counts_are_guessed_whole_and_once() {
+    let arguments = json!({"answer": "a", "why": "because ".repeat(500)});
+    let world = World::new([calls(&[("look", arguments)]), says("b")]);
+    let session = world.session().await;
+    run(&session, "one").await;
+    let view = session.context().await.unwrap();
+    let parts: u64 = view.segments.iter().map(|segment| segment.bytes.div_ceil(4)).sum();
+    assert!(view.tokens.abs_diff(parts) < 60, "{} expected of about {parts}: {view:#?}", view.tokens);
+}
+
+/// Two models: one that writes the last answers, and one for all else.
+struct TwoModels {
+    base: Arc<ScriptedModel>,
+    chat: Arc<ScriptedModel>,
+}
+
+impl Models for TwoModels {
+    fn get(&self, slot: Slot) -> Arc<dyn Model> {
+        let model = if slot == Slot::Chat { &self.chat } else { &self.base };
+        Arc::clone(model) as Arc<dyn Model>
+    }
+
+    fn list(&self) -> Vec<SlotInfo> {
+        let of = |slot| SlotInfo { slot, falls_back_to: None, model: self.get(slot).info().clone() };
+        vec![of(Slot::Base), of(Slot::Chat)]
+    }
+}
+
+fn two_models() -> (World, Arc<TwoModels>) {
+    let chat = ModelInfo { id: "chat".to_owned(), context_window: 2048, ..ScriptedModel::new([]).info().clone() };
+    let models = Arc::new(TwoModels { base: ScriptedModel::new([]), chat: ScriptedModel::with_info(chat, []) });
+    (World::with_models(Arc::clone(&models) as _), models)
+}
+
+#[tokio::test]
+async fn another_models_count_is_not_taken_for_this_ones() {
+    let (world, models) = two_models();
+    let session = world.session().await;
+    let look = |prompt_tokens| {
+        let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
+        let call = ModelChunk::ToolCall { name: "look".to_owned(), arguments: "{}".to_owned() };
+        Play::Chunks(vec![call, ModelChunk::Usage(usage)])
+    };
+    // The base model's server counts twenty times what the chat model's does.
+    models.base.then(look(2000));
+    models.chat.then(counted("That was it.", 100));
+    let start = StartTurn { max_steps: Some(1), ..input("Look") };
+    to_end(&mut session.start_turn(start).await.unwrap().events).await;
+    let view = session.context().await.unwrap();
+    assert!((1500..3500).contains(&view.tokens), "{}", view.tokens);
+    assert_eq!(levels(&world, &session), [], "what matters is the window of the model that is asked next");
+
+    // Each model's requests are compared with its own.
+    models.base.then(look(2100));
+    models.chat.then(counted("That, too.", 150));
+    let start = StartTurn { max_steps: Some(1), ..input("Look again") };
+    to_end(&mut session.start_turn(start).await.unwrap().events).await;
+    let events = world.store.events_of(session.id());
+    let reports: Vec<(u64, bool)> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::UsageUpdated { prompt: Some(prompt), .. } => {
+                assert_eq!(prompt.broken_by, None);
+                Some((prompt.previous_bytes, prompt.repeated_bytes > 0))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!((reports[0], reports[1]), ((0, false), (0, false)), "both servers see it for the first time");
+    assert!(reports[2].1 && reports[3].1, "{reports:?}");
+}
+
+#[tokio::test]
+async fn another_slot_has_another_window() {
+    let (world, models) = two_models();
+    let session = world.session().await;
+    models.base.then(counted("a", 1900));
+    run(&session, &"many words ".repeat(350)).await;
+    let chat = SessionSettings { slot: Some(Slot::Chat), ..world.engine.session_defaults() };
+    session.configure(chat).await.unwrap();
+    assert_eq!(levels(&world, &session), [TokenLevel::Warning]);
+    session.configure(world.engine.session_defaults()).await.unwrap();
+    assert_eq!(levels(&world, &session), [TokenLevel::Warning, TokenLevel::Info]);
+}
+
+#[tokio::test]
+async fn what_the_embedded_model_reads_besides_is_no_part_of_the_conversation() {
+    let info = ModelInfo { embedded: true, ..ScriptedModel::new([]).info().clone() };
+    let model = ScriptedModel::with_info(info, []);
+    let models = TwoModels { base: Arc::clone(&model), chat: Arc::clone(&model) };
+    let world = World::with_models(Arc::new(models));
+    let session = world.session().await;
+    // It weighs fourteen candidates, each with a prompt of its own.
+    model.then(counted("It is noon.", 8000));
+    run(&session, "What time is it?").await;
+    let view = session.context().await.unwrap();
+    assert!(view.tokens < 20, "{view:#?}");
+    let events = world.store.events_of(session.id());
+    let reports = |kind: &EventKind| matches!(kind, EventKind::UsageUpdated { prompt: Some(_), .. });
+    assert!(!events.iter().any(|event| reports(&event.kind)), "nor does it read what is sent as it is sent");
+    assert_eq!(levels(&world, &session), []);
+}

@@ -1,0 +1,108 @@
+//! The link `questions`: what a model that asks gets for an answer, with somebody there and without.
+
+use agentd_core::{
+    interrupt::Answer,
+    model::Message,
+    turn::{OnInterrupt, StartTurn, StopReason},
+};
+use agentd_testkit::scripted::{Play, calls, says};
+use serde_json::{Value, json};
+
+use crate::{
+    grants::{answer, question},
+    world::{World, input, to_end},
+};
+
+fn asks(more: Value) -> Play {
+    let mut arguments = json!({"question": "Tea or coffee?"});
+    arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    calls(&[("ask_human", arguments)])
+}
+
+/// What the model read as the result of its question.
+fn told(world: &World) -> String {
+    let request = world.model.requests().pop().unwrap();
+    let result = request.messages.into_iter().find_map(|message| match message {
+        Message::Tool { text, .. } => Some(text),
+        _ => None,
+    });
+    result.unwrap()
+}
+
+#[tokio::test]
+async fn where_nobody_is_there_the_default_counts_and_else_the_model_goes_on_without() {
+    for (on_interrupt, more, expected) in [
+        (OnInterrupt::Approve, json!({"default": "tea"}), "tea"),
+        (OnInterrupt::Deny, json!({"default": "tea"}), "tea"),
+        (OnInterrupt::Approve, json!({}), "E_DENIED: nobody is there to answer in this run"),
+        (OnInterrupt::Deny, json!({}), "E_DENIED: nobody is there to answer in this run"),
+    ] {
+        let world = World::new([asks(more), says("So be it.")]);
+        let session = world.session().await;
+        let start = StartTurn { on_interrupt, ..input("Drink!") };
+        let result = to_end(&mut session.start_turn(start).await.unwrap().events).await.1;
+        assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "So be it."));
+        assert!(told(&world).starts_with(expected), "{}", told(&world));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_wants_no_questions_ends_the_turn() {
+    let world = World::new([asks(json!({"default": "tea"}))]);
+    let session = world.session().await;
+    let start = StartTurn { on_interrupt: OnInterrupt::Fail, ..input("Drink!") };
+    let result = to_end(&mut session.start_turn(start).await.unwrap().events).await.1;
+    assert_eq!(result.stop_reason, StopReason::Denied);
+    assert_eq!(result.denials[0].reason, "a question needs an answer: Tea or coffee?");
+}
+
+#[tokio::test]
+async fn what_a_person_says_is_the_result() {
+    let text = |text: &str| Answer::Text { text: text.to_owned() };
+    for (more, given, expected) in [
+        (json!({}), text("tea, please"), "tea, please"),
+        (json!({"required": false, "default": "tea"}), text(" "), "tea"),
+        (json!({"required": false}), text(""), "The person left the answer empty."),
+        (json!({}), Answer::Reject { reason: Some("ask later".to_owned()) }, "E_DENIED: the person does not want"),
+    ] {
+        let world = World::new([asks(more), says("So be it.")]);
+        let session = world.session().await;
+        let mut started = session.start_turn(input("Drink!")).await.unwrap();
+        let asked = question(&mut started.events).await;
+        answer(&session, &asked, given).await.unwrap();
+        to_end(&mut started.events).await;
+        assert!(told(&world).starts_with(expected), "{}", told(&world));
+    }
+}
+
+#[tokio::test]
+async fn a_question_without_words_is_an_error_for_the_model_and_asks_nobody() {
+    let world = World::new([calls(&[("ask_human", json!({"query": "?"}))]), says("Sorry.")]);
+    let session = world.session().await;
+    to_end(&mut session.start_turn(input("Drink!")).await.unwrap().events).await;
+    assert!(told(&world).starts_with("E_INVALID_ARGS: ask_human needs"), "{}", told(&world));
+}
+
+#[tokio::test]
+async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
+    let world = World::new([]);
+    let names: Vec<&str> = world.engine.chain().into_iter().map(|(name, _)| name).collect();
+    let expected = [
+        "audit",
+        "large_results",
+        "feedback",
+        "approvals",
+        "audit_gate",
+        "compaction",
+        "memory",
+        "skills",
+        "files",
+        "search",
+        "todos",
+        "questions",
+        "repair",
+        "undo",
+    ];
+    assert_eq!(names, expected);
+    assert!(world.engine.chain().iter().all(|(_, about)| !about.is_empty()));
+}
