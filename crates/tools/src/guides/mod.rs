@@ -1,18 +1,24 @@
 //! What people wrote for models to know: `AGENTS.md` files and skills, looked at before each turn.
 //!
 //! - `place`: where `AGENTS.md` files may be: the person's own, the folders above a project, the project.
-//! - `file`: one file, opened safely, read in part, and not read again while it is as it was.
+//! - `disk`: files and folders as they are now, opened safely, and without waiting where nobody may wait.
+//! - `known`: what was read before and is as it was. `file`: what is read of one file.
 //! - `skills`: the catalogue of skills, from the front matter of each `SKILL.md`.
+//!
+//! Before most turns nothing has changed, and to see that takes a few microseconds: less than waking a thread that may
+//! wait for a disk. So the first look is at what the system has at hand, and only where that does not tell is there a
+//! patient one.
 //!
 //! A project may be anybody's, and so may the folders around it: what is not a plain file of this user, or lies behind a
 //! link, is left out.
 
+mod disk;
 mod file;
+mod known;
 mod place;
 mod skills;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -22,14 +28,15 @@ use agentd_core::{
     ports::Workspace,
 };
 
-use self::file::Known;
+use self::{
+    disk::{NotAtHand, Pace},
+    known::Known,
+};
 
 /// The name of the files.
 const NAME: &str = "AGENTS.md";
 /// Names of memories that are told at the most.
 const MAX_MEMORIES: usize = 40;
-/// Entries of `/memories` that are counted at the most.
-const MAX_ENTRIES: usize = 1000;
 
 /// Finds and reads them.
 #[derive(Debug, Clone)]
@@ -49,25 +56,38 @@ impl GuideReader {
         Self { config: config.to_path_buf(), home, known: Arc::default() }
     }
 
-    /// Looks at everything, and reads what is not as it was.
+    /// Looks at everything, and reads what is not as it was. It waits for the disk.
     pub(crate) fn look(&self, workspace: &Workspace, limits: GuideLimits) -> Guides {
-        let mut guides = Guides::default();
-        if limits.memory {
-            guides.files = self.files(workspace, limits);
-            (guides.memories, guides.more_memories) = workspace.memories.as_deref().map(memories).unwrap_or_default();
-        }
-        if limits.skills {
-            guides.skills = skills::catalogue(&self.config.join("skills"), self.home.as_deref(), &self.known);
-        }
-        guides
+        self.look_at(workspace, limits, Pace::Patient).unwrap_or_default()
     }
 
-    fn files(&self, workspace: &Workspace, limits: GuideLimits) -> Vec<GuideFile> {
+    /// The same where nothing has changed since the last look, as far as can be told without waiting. None where that
+    /// cannot be told.
+    pub(crate) fn glance(&self, workspace: &Workspace, limits: GuideLimits) -> Option<Guides> {
+        self.look_at(workspace, limits, Pace::AtOnce).ok()
+    }
+
+    fn look_at(&self, workspace: &Workspace, limits: GuideLimits, pace: Pace) -> Result<Guides, NotAtHand> {
+        let mut guides = Guides::default();
+        if limits.memory {
+            guides.files = self.files(workspace, limits, pace)?;
+            if let Some(folder) = &workspace.memories {
+                (guides.memories, guides.more_memories) = self.memories(folder, pace)?;
+            }
+        }
+        if limits.skills {
+            guides.skills = skills::catalogue(&self.config.join("skills"), self.home.as_deref(), &self.known, pace)?;
+        }
+        Ok(guides)
+    }
+
+    fn files(&self, workspace: &Workspace, limits: GuideLimits, pace: Pace) -> Result<Vec<GuideFile>, NotAtHand> {
         let project = workspace.project.as_ref().map(|mount| mount.path.as_path());
         let mut files: Vec<GuideFile> = Vec::new();
         let mut seen = Vec::new();
         for place in place::places(&self.config, project, self.home.as_deref()) {
-            let Some(read) = self.known.read(&place.path, place.follow, limits.max_file_bytes) else { continue };
+            let most = limits.max_file_bytes;
+            let Some(read) = self.known.read(&place.path, place.follow, most, pace)? else { continue };
             // A project can be the folder of the configuration, under another name.
             if read.text.trim().is_empty() || seen.contains(&read.identity) {
                 continue;
@@ -81,22 +101,19 @@ impl GuideReader {
                 digest: read.digest.clone(),
             });
         }
-        files
+        Ok(files)
     }
-}
 
-/// The first names of what sessions remember together, and how many more there are.
-fn memories(folder: &Path) -> (Vec<String>, usize) {
-    let Ok(entries) = fs::read_dir(folder) else { return (Vec::new(), 0) };
-    let name = |entry: fs::DirEntry| {
-        let name = entry.file_name().into_string().ok()?;
-        let plain = !name.starts_with('.') && !name.contains(char::is_control);
-        let slash = if entry.file_type().is_ok_and(|kind| kind.is_dir()) { "/" } else { "" };
-        plain.then(|| format!("{name}{slash}"))
-    };
-    let mut names: Vec<String> = entries.take(MAX_ENTRIES).filter_map(|entry| name(entry.ok()?)).collect();
-    names.sort();
-    let more = names.len().saturating_sub(MAX_MEMORIES);
-    names.truncate(MAX_MEMORIES);
-    (names, more)
+    /// The first names of what sessions remember together, and how many more there are.
+    fn memories(&self, folder: &Path, pace: Pace) -> Result<(Vec<String>, usize), NotAtHand> {
+        let entries = self.known.entries(folder, pace)?;
+        let mut names: Vec<String> = entries
+            .iter()
+            .filter(|entry| !entry.name.contains(char::is_control))
+            .map(|entry| format!("{}{}", entry.name, if entry.is_folder { "/" } else { "" }))
+            .collect();
+        let more = names.len().saturating_sub(MAX_MEMORIES);
+        names.truncate(MAX_MEMORIES);
+        Ok((names, more))
+    }
 }

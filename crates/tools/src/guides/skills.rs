@@ -1,12 +1,16 @@
 //! The catalogue of skills: `skills/NAME/SKILL.md` in the person's configuration folder. Only what the front matter says
 //! of each.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use agentd_core::guide::Skill;
 use serde::Deserialize;
 
-use super::{file::Known, place::shown};
+use super::{
+    disk::{NotAtHand, Pace},
+    known::{Entry, Known},
+    place::shown,
+};
 use crate::text::first_chars;
 
 /// Skills at the most.
@@ -26,25 +30,31 @@ struct FrontMatter {
     description: String,
 }
 
+/// Name and description of a skill; no name where the folder's is meant.
+#[derive(Debug)]
+pub(super) struct Front {
+    name: Option<String>,
+    description: String,
+}
+
 /// The skills below a folder, sorted by name. One that says nothing of itself is left out.
-pub(super) fn catalogue(folder: &Path, home: Option<&Path>, known: &Known) -> Vec<Skill> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut names: Vec<String> = entries
-        .take(MAX_SKILLS * 10)
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| !name.starts_with('.'))
-        .collect();
-    names.sort();
+pub(super) fn catalogue(
+    folder: &Path,
+    home: Option<&Path>,
+    known: &Known,
+    pace: Pace,
+) -> Result<Vec<Skill>, NotAtHand> {
     let mut skills = Vec::new();
-    for name in names {
-        let path = folder.join(&name).join("SKILL.md");
-        let Some(read) = known.read(&path, true, MAX_FRONT) else { continue };
-        match skill(&name, &read.text) {
-            Ok((name, description)) => {
-                let path = shown(&path, home);
-                skills.push(Skill { name, description, path, digest: read.digest.clone() });
-            }
-            Err(why) => tracing::warn!("the skill {} is left out: {why}", path.display()),
+    for Entry { name: entry, .. } in known.entries(folder, pace)?.iter() {
+        let path = folder.join(entry).join("SKILL.md");
+        let Some(read) = known.read(&path, true, MAX_FRONT, pace)? else { continue };
+        let front = read.front.get_or_init(|| {
+            front(&read.text).inspect_err(|why| tracing::warn!("the skill {} is left out: {why}", path.display()))
+        });
+        if let Ok(Front { name, description }) = front {
+            let (description, path) = (description.clone(), shown(&path, home));
+            let name = name.clone().unwrap_or_else(|| line(entry, MAX_NAME));
+            skills.push(Skill { name, description, path, digest: read.digest.clone() });
         }
     }
     skills.sort_by(|left, right| left.name.cmp(&right.name));
@@ -52,19 +62,19 @@ pub(super) fn catalogue(folder: &Path, home: Option<&Path>, known: &Known) -> Ve
         tracing::warn!("only {MAX_SKILLS} of {} skills are told", skills.len());
         skills.truncate(MAX_SKILLS);
     }
-    skills
+    Ok(skills)
 }
 
 /// Name and description, each in a line.
-fn skill(folder: &str, text: &str) -> Result<(String, String), String> {
+fn front(text: &str) -> Result<Front, String> {
     let front = front_matter(text).ok_or("it does not begin with front matter between lines of `---`")?;
     let FrontMatter { name, description } = serde_saphyr::from_str(front).map_err(|error| error.to_string())?;
-    let name = line(name.as_deref().unwrap_or(folder), MAX_NAME);
+    let name = name.map(|name| line(&name, MAX_NAME));
     let description = line(&description, MAX_DESCRIPTION);
-    if name.is_empty() || description.is_empty() {
+    if description.is_empty() || name.as_ref().is_some_and(String::is_empty) {
         return Err("its name or its description is empty".to_owned());
     }
-    Ok((name, description))
+    Ok(Front { name, description })
 }
 
 /// What stands between the first line and the next of `---`.
@@ -100,8 +110,8 @@ mod tests {
     #[test]
     fn names_and_descriptions_come_from_the_front_matter() {
         let check = |text: &str, expected: Option<(&str, &str)>| {
-            let found = skill("folder", text).ok();
-            let found = found.as_ref().map(|(name, description)| (name.as_str(), description.as_str()));
+            let found = front(text).ok();
+            let found = found.as_ref().map(|front| (front.name.as_deref().unwrap_or("folder"), &*front.description));
             assert_eq!(found, expected, "{text:?}");
         };
         check("---\nname: pdf\ndescription: Fill in forms\n---\n# How\n", Some(("pdf", "Fill in forms")));
@@ -119,7 +129,7 @@ mod tests {
 
     #[test]
     fn long_descriptions_are_cut() {
-        let (_, description) = skill("a", &format!("---\ndescription: {}\n---\n", "ä ".repeat(1000))).unwrap();
+        let Front { description, .. } = front(&format!("---\ndescription: {}\n---\n", "ä ".repeat(1000))).unwrap();
         assert!(description.chars().count() <= MAX_DESCRIPTION + 1 && description.ends_with('…'), "{description}");
     }
 }

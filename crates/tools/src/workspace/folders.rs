@@ -216,6 +216,9 @@ impl Workspaces for WorkspaceFolders {
 
     fn guides<'a>(&'a self, workspace: &'a Workspace, limits: GuideLimits) -> BoxFuture<'a, Guides> {
         let Some(reader) = self.guides.clone() else { return std::future::ready(Guides::default()).boxed() };
+        if let Some(guides) = reader.glance(workspace, limits) {
+            return std::future::ready(guides).boxed();
+        }
         let workspace = workspace.clone();
         let looked = self.work("look for what people wrote", move |_| Ok(reader.look(&workspace, limits)));
         async move { looked.await.unwrap_or_default() }.boxed()

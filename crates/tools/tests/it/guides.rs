@@ -4,6 +4,7 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
 use agentd_core::{
@@ -12,6 +13,7 @@ use agentd_core::{
     session::Mount,
 };
 use agentd_tools::WorkspaceFolders;
+use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
 struct Home {
@@ -21,7 +23,8 @@ struct Home {
 
 impl Home {
     fn new() -> Self {
-        let folder = TempDir::new().unwrap();
+        // On a disk: a file system in memory does not remember what is not there, so that it cannot tell it at once.
+        let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let config = folder.path().join(".config/agentd");
         let workspaces = WorkspaceFolders::new(folder.path().join("data")).guided_by(&config, Some(folder.path()));
         Self { folder, workspaces }
@@ -135,4 +138,53 @@ async fn skills_are_those_that_say_what_they_are_for() {
     );
     let without = home.look_with(GuideLimits { skills: false, memory: false, ..GuideLimits::default() }).await;
     assert_eq!(without, Guides::default());
+}
+
+/// What is told without being waited for.
+fn at_once(home: &Home, workspace: &Workspace) -> Option<Guides> {
+    home.workspaces.guides(workspace, GuideLimits::default()).now_or_never()
+}
+
+#[tokio::test]
+async fn what_is_as_it_was_is_told_without_waiting() {
+    let home = Home::new();
+    let project = home.path("work/app/x").parent().map(Path::to_path_buf);
+    let project = project.map(|path| Mount { path, writable: false });
+    let workspace = Workspace { root: home.path("root"), project, memories: Some(home.path("memories/x")) };
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    let age = |path: &str| fs::File::open(home.path(path)).unwrap().set_modified(long_ago).unwrap();
+    let write = |text: &str| {
+        home.write("work/app/AGENTS.md", text);
+        age("work/app/AGENTS.md");
+    };
+    home.write(".config/agentd/skills/pdf/SKILL.md", "---\ndescription: Fill in forms\n---\n");
+    home.write("memories/x/people.md", "p");
+    write("one");
+    for path in [".config/agentd/skills/pdf/SKILL.md", ".config/agentd/skills", "memories/x"] {
+        age(path);
+    }
+    let look = async || home.workspaces.guides(&workspace, GuideLimits::default()).await;
+
+    let first = look().await;
+    assert_eq!((first.files.len(), first.skills.len(), first.memories.len()), (1, 1, 1), "{first:?}");
+    assert_eq!(at_once(&home, &workspace).as_ref(), Some(&first));
+
+    // To the same size, with the same time.
+    write("two");
+    assert_eq!(at_once(&home, &workspace), None);
+    let second = look().await;
+    assert_eq!(second.files[0].text, "two");
+    assert_eq!(at_once(&home, &workspace), Some(second));
+
+    home.write("memories/x/places.md", "p");
+    assert_eq!(at_once(&home, &workspace), None);
+    assert_eq!(look().await.memories, ["people.md", "places.md"]);
+    // A folder that has just changed may change again without its time's telling.
+    assert_eq!(at_once(&home, &workspace), None);
+    age("memories/x");
+    look().await;
+    assert!(at_once(&home, &workspace).is_some());
+
+    fs::remove_file(home.path("work/app/AGENTS.md")).unwrap();
+    assert_eq!(at_once(&home, &workspace).unwrap().files, []);
 }

@@ -1,0 +1,116 @@
+//! Files and folders as the disk has them, waited for or not.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use nix::unistd::geteuid;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, makedev, openat, statx};
+
+use crate::workspace::exact;
+
+/// What was changed less than this before it was looked at may be changed again without its time's telling.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// How much time there is for a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// None: only what the system has at hand is told, so that it may be asked where nobody may wait.
+    AtOnce,
+    /// As much as the disk takes.
+    Patient,
+}
+
+/// What cannot be told at once, and needs a patient look.
+#[derive(Debug)]
+pub(super) struct NotAtHand;
+
+/// What changes when a file or a folder does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// The same for the same file, whatever its name.
+    pub(super) identity: (u64, u64),
+    /// Bytes.
+    pub(super) size: u64,
+    modified: (i64, u32),
+    changed: (i64, u32),
+    kind: FileType,
+    owner: u32,
+    /// Whether what was read at that time is what is there as long as the stamp is the same.
+    pub(super) settled: bool,
+}
+
+impl Stamp {
+    fn of(opened: impl AsFd, pace: Pace) -> io::Result<Self> {
+        let sync = if pace == Pace::AtOnce { AtFlags::STATX_DONT_SYNC } else { AtFlags::empty() };
+        let found = statx(opened, "", AtFlags::EMPTY_PATH | sync, StatxFlags::BASIC_STATS)?;
+        let modified = (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec);
+        let since = SystemTime::UNIX_EPOCH + Duration::new(u64::try_from(modified.0).unwrap_or_default(), modified.1);
+        Ok(Self {
+            identity: (makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino),
+            size: found.stx_size,
+            modified,
+            changed: (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec),
+            kind: FileType::from_raw_mode(found.stx_mode.into()),
+            owner: found.stx_uid,
+            settled: SystemTime::now().duration_since(since).is_ok_and(|age| age > SETTLED),
+        })
+    }
+
+    /// Whether it is a plain file of this user.
+    fn check_file(&self) -> io::Result<()> {
+        if self.kind != FileType::RegularFile {
+            return Err(io::Error::other("it is no plain file"));
+        }
+        if self.owner != geteuid().as_raw() {
+            return Err(io::Error::other("it belongs to somebody else"));
+        }
+        Ok(())
+    }
+}
+
+/// Opens a plain file of this user without waiting for anybody, as opening a pipe would. `follow` says whether links on
+/// the way are followed.
+pub(super) fn open(path: &Path, follow: bool) -> io::Result<(File, Stamp)> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = if follow { openat(CWD, path, flags, Mode::empty())? } else { exact::open(path, flags)? };
+    let stamp = Stamp::of(&opened, Pace::Patient)?;
+    stamp.check_file()?;
+    Ok((File::from(opened), stamp))
+}
+
+/// The stamp of what a path names; none where nothing is there.
+pub(super) fn stamp(path: &Path, follow: bool, pace: Pace) -> Result<Option<Stamp>, NotAtHand> {
+    let opened = match pace {
+        Pace::AtOnce => at_hand(path, follow),
+        Pace::Patient => openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from),
+    };
+    match opened.and_then(|opened| Stamp::of(opened, pace)) {
+        Ok(stamp) => Ok(Some(stamp)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(_) => Err(NotAtHand),
+    }
+}
+
+pub(super) fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Names a file where every folder on the way is known to the system. Nothing is asked of a disk, or of another machine
+/// behind it, and nothing is opened.
+#[cfg(target_os = "linux")]
+fn at_hand(path: &Path, follow: bool) -> io::Result<OwnedFd> {
+    use rustix::fs::ResolveFlags;
+    let links = if follow { ResolveFlags::empty() } else { ResolveFlags::NO_SYMLINKS };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED | links)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn at_hand(_: &Path, _: bool) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
+}

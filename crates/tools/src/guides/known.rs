@@ -1,0 +1,136 @@
+//! What was read before and is as it was, so that it is not read again.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    disk::{self, NotAtHand, Pace, Stamp},
+    file::{Read, read},
+};
+
+/// Files that are remembered at the most, and as many folders.
+const MAX_KNOWN: usize = 512;
+/// Entries of a folder that are looked at, at the most.
+const MAX_ENTRIES: usize = 1000;
+
+/// What was read before, by path. Nobody waits for somebody else's disk: what is known is locked only while it is looked
+/// at.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    files: Mutex<ByPath<File>>,
+    folders: Mutex<ByPath<Folder>>,
+}
+
+type ByPath<T> = HashMap<PathBuf, T>;
+
+#[derive(Debug)]
+struct File {
+    stamp: Stamp,
+    /// How many bytes of it were wanted.
+    most: usize,
+    read: Arc<Read>,
+}
+
+#[derive(Debug)]
+struct Folder {
+    stamp: Stamp,
+    entries: Arc<[Entry]>,
+}
+
+/// What lies in a folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) is_folder: bool,
+}
+
+impl Known {
+    /// The first `most` bytes of a plain file of this user. None where there is no such file.
+    pub(super) fn read(
+        &self,
+        path: &Path,
+        follow: bool,
+        most: usize,
+        pace: Pace,
+    ) -> Result<Option<Arc<Read>>, NotAtHand> {
+        if pace == Pace::AtOnce {
+            let Some(stamp) = disk::stamp(path, follow, pace)? else { return Ok(None) };
+            return self.unchanged(path, stamp, most).map(Some).ok_or(NotAtHand);
+        }
+        Ok(match self.refreshed(path, follow, most) {
+            Ok(read) => Some(read),
+            Err(error) => {
+                if !disk::is_missing(&error) {
+                    tracing::info!("{} is left out: {error}", path.display());
+                }
+                None
+            }
+        })
+    }
+
+    fn refreshed(&self, path: &Path, follow: bool, most: usize) -> io::Result<Arc<Read>> {
+        let (file, stamp) = disk::open(path, follow)?;
+        if let Some(read) = self.unchanged(path, stamp, most) {
+            return Ok(read);
+        }
+        let read = Arc::new(read(file, stamp, most)?);
+        remember(&mut lock(&self.files), path, File { stamp, most, read: Arc::clone(&read) });
+        Ok(read)
+    }
+
+    fn unchanged(&self, path: &Path, stamp: Stamp, most: usize) -> Option<Arc<Read>> {
+        match lock(&self.files).get(path) {
+            Some(known) if stamp.settled && known.stamp == stamp && known.most == most => Some(Arc::clone(&known.read)),
+            _ => None,
+        }
+    }
+
+    /// What lies in a folder, sorted by name, without what is hidden. Nothing where there is no such folder.
+    pub(super) fn entries(&self, folder: &Path, pace: Pace) -> Result<Arc<[Entry]>, NotAtHand> {
+        let Some(stamp) = disk::stamp(folder, true, pace).or_else(|wait| match pace {
+            Pace::AtOnce => Err(wait),
+            Pace::Patient => Ok(None),
+        })?
+        else {
+            return Ok(Arc::default());
+        };
+        if let Some(known) = lock(&self.folders).get(folder)
+            && stamp.settled
+            && known.stamp == stamp
+        {
+            return Ok(Arc::clone(&known.entries));
+        }
+        if pace == Pace::AtOnce {
+            return Err(NotAtHand);
+        }
+        let entries: Arc<[Entry]> = list(folder).into();
+        remember(&mut lock(&self.folders), folder, Folder { stamp, entries: Arc::clone(&entries) });
+        Ok(entries)
+    }
+}
+
+fn list(folder: &Path) -> Vec<Entry> {
+    let Ok(found) = fs::read_dir(folder) else { return Vec::new() };
+    let entry = |found: fs::DirEntry| {
+        let name = found.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
+        Some(Entry { name, is_folder: found.file_type().is_ok_and(|kind| kind.is_dir()) })
+    };
+    let mut entries: Vec<Entry> = found.take(MAX_ENTRIES).filter_map(|found| entry(found.ok()?)).collect();
+    entries.sort();
+    entries
+}
+
+fn remember<T>(known: &mut ByPath<T>, path: &Path, what: T) {
+    if known.len() >= MAX_KNOWN {
+        known.clear();
+    }
+    known.insert(path.to_path_buf(), what);
+}
+
+fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
