@@ -3,6 +3,7 @@
 use std::{env, io::Write, process::ExitCode};
 
 use agentd::{args::Args, environment::Environment, failure::Failure, service, service::Supervisor, start};
+use agentd_index::{WORKER_ARGUMENT, run_worker};
 use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
 use clap::Parser;
 
@@ -10,10 +11,15 @@ use clap::Parser;
 const THREAD_LIMITS: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 fn main() -> ExitCode {
-    // Before anything else: the sandbox's helper has one thread and knows nothing of a daemon.
+    // Before anything else: the sandbox's helper and the reader of documents have one thread and know nothing of a daemon.
     let mut arguments = env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == HELPER_ARGUMENT) {
-        return run_helper(arguments.collect());
+    if let Some(first) = arguments.next() {
+        if first == HELPER_ARGUMENT {
+            return run_helper(arguments.collect());
+        }
+        if first == WORKER_ARGUMENT {
+            return run_worker(&arguments.collect::<Vec<_>>());
+        }
     }
     let args = Args::parse();
     match run(&args) {

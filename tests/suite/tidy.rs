@@ -106,7 +106,7 @@ fn modules_open_with_prose() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 10] = [
+const HOUSE: [(&str, &[&str]); 11] = [
     ("crates/core", &[]),
     ("crates/engine", &["agentd-core"]),
     ("crates/models", &["agentd-core"]),
@@ -114,6 +114,7 @@ const HOUSE: [(&str, &[&str]); 10] = [
     ("crates/tools", &["agentd-core"]),
     ("crates/store", &["agentd-core"]),
     ("crates/audit", &["agentd-core"]),
+    ("crates/index", &["agentd-core"]),
     ("proto", &["agentd-core"]),
     ("agentctl", &["agentd-core", "agentd-proto"]),
     (
@@ -122,6 +123,7 @@ const HOUSE: [(&str, &[&str]); 10] = [
             "agentd-audit",
             "agentd-core",
             "agentd-engine",
+            "agentd-index",
             "agentd-local",
             "agentd-models",
             "agentd-proto",
@@ -132,7 +134,7 @@ const HOUSE: [(&str, &[&str]); 10] = [
 ];
 
 /// Libraries whose types stop at the crates that are named.
-const WIRES: [(&str, &[&str]); 9] = [
+const WIRES: [(&str, &[&str]); 12] = [
     ("tonic", &["proto", "agentd"]),
     ("prost", &["proto", "agentd"]),
     ("interprocess", &["proto"]),
@@ -141,6 +143,9 @@ const WIRES: [(&str, &[&str]); 9] = [
     ("candle-core", &["crates/local"]),
     ("tokenizers", &["crates/local"]),
     ("cap-std", &["crates/tools"]),
+    ("pdf_oxide", &["crates/index"]),
+    ("office_oxide", &["crates/index"]),
+    ("calamine", &["crates/index"]),
     ("reedline", &["agentctl"]),
 ];
 

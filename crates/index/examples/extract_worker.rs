@@ -1,0 +1,45 @@
+//! The smallest program that can be the worker, for tests of this crate. With the argument `probe` it gives up its rights
+//! as a worker does and tries to use them.
+
+use std::{
+    fs::File,
+    net::{TcpListener, TcpStream, UdpSocket},
+    os::unix::net::UnixStream,
+    process::{Command, ExitCode},
+};
+
+use agentd_index::{Limits, worker::confine};
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next() {
+        Some(first) if first == agentd_index::WORKER_ARGUMENT => {
+            agentd_index::run_worker(&arguments.collect::<Vec<_>>())
+        }
+        Some(first) if first == "probe" => probe(),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn probe() -> ExitCode {
+    let listener = TcpListener::bind("127.0.0.1:0");
+    let Some(address) = listener.as_ref().ok().and_then(|listener| listener.local_addr().ok()) else {
+        return ExitCode::FAILURE;
+    };
+    if confine::limit(&Limits::default()).is_err() || !confine::give_up_rights().is_ok_and(|filtered| filtered) {
+        return ExitCode::FAILURE;
+    }
+    let told = |what: &str, was_refused: bool| println!("{what}: {}", if was_refused { "refused" } else { "allowed" });
+    told("read a file", File::open("/etc/passwd").is_err());
+    told("make a file", File::create("/tmp/agentd-index-probe").is_err());
+    told("list a folder", std::fs::read_dir("/").is_err());
+    told("connect", TcpStream::connect(address).is_err());
+    told("send", UdpSocket::bind("127.0.0.1:0").is_err());
+    told(
+        "talk to a service of this machine",
+        UnixStream::connect("/run/nobody").is_err_and(|e| e.raw_os_error() == Some(1)),
+    );
+    told("start a program", Command::new("/bin/true").spawn().is_err());
+    told("see who runs", std::fs::read("/proc/1/cmdline").is_err());
+    ExitCode::SUCCESS
+}

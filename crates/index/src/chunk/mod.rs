@@ -1,0 +1,93 @@
+//! Chunks: pieces of a document small enough to be found and quoted, each with the place by which it is cited.
+//!
+//! A chunk ends where a paragraph ends, or else a sentence, or else a word; the next one begins a little before that, so that
+//! what stands on the edge can be found in one of them. No chunk goes beyond its page, sheet or slide, so its place is true.
+//!
+//! - [`sentence`]: where sentences end, in English, Chinese, Japanese and Korean.
+//! - `unit`: a text taken apart into headings, lines of lists and tables, and sentences.
+//! - `prose`: units packed into chunks.
+//! - `table`: rows packed into chunks, each with the names of the columns.
+
+mod prose;
+pub mod sentence;
+mod table;
+mod unit;
+
+use std::ops::Range;
+
+use crate::document::{Body, Document, Part, Place};
+
+/// How large chunks are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkConfig {
+    /// Characters of a chunk of text, about; with its overlap it is never more than a fifth above.
+    pub letters: usize,
+    /// Characters that a chunk shares with the one before, at most.
+    pub overlap: usize,
+    /// Rows of a chunk of a sheet, at most.
+    pub rows: usize,
+    /// Rows that it shares with the one before.
+    pub row_overlap: usize,
+    /// Characters of a chunk of a sheet from which on it takes no more rows.
+    pub table_letters: usize,
+}
+
+impl Default for ChunkConfig {
+    fn default() -> Self {
+        Self { letters: 400, overlap: 80, rows: 20, row_overlap: 2, table_letters: 4000 }
+    }
+}
+
+/// A piece of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// Where it stands. Of a sheet it has the cells of this piece.
+    pub place: Place,
+    /// What it says, as Markdown.
+    pub text: String,
+    /// The heading that it stands under, without its marks.
+    pub heading: Option<String>,
+    /// Which bytes of [`Part::markdown`] it is; empty for rows of a sheet, which have their place instead.
+    pub bytes: Range<usize>,
+}
+
+/// All chunks of a document, in reading order. Its headings hold beyond the ends of pages.
+#[must_use]
+pub fn chunks(document: &Document, config: &ChunkConfig) -> Vec<Chunk> {
+    let mut chunker = Chunker::new(*config);
+    document.parts.iter().flat_map(|part| chunker.chunks(part)).collect()
+}
+
+/// Makes chunks of parts as they come, without the whole document.
+#[derive(Debug)]
+pub struct Chunker {
+    config: ChunkConfig,
+    /// The last heading.
+    heading: Option<String>,
+    last: Option<Place>,
+}
+
+impl Chunker {
+    /// A chunker that has seen nothing yet.
+    #[must_use]
+    pub const fn new(config: ChunkConfig) -> Self {
+        Self { config, heading: None, last: None }
+    }
+
+    /// The chunks of the next part.
+    pub fn chunks(&mut self, part: &Part) -> Vec<Chunk> {
+        let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
+        // The heading of a slide says nothing of the next one.
+        if is_new && matches!(part.place, Place::Slide(_)) {
+            self.heading = None;
+        }
+        self.last = Some(part.place.clone());
+        match &part.body {
+            Body::Table(table) if part.notes.is_none() => table::chunks(&part.place, table, &self.config),
+            _ => prose::chunks(&part.place, &part.markdown(), &mut self.heading, &self.config),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

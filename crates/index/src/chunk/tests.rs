@@ -1,0 +1,145 @@
+//! What holds of all chunks, whatever the text.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Kind, Row, Table};
+
+fn of_text(text: &str) -> Vec<Chunk> {
+    let mut document = Document::new(Kind::Plain, None);
+    document.push(Part::text(Place::Page(3), text));
+    chunks(&document, &ChunkConfig::default())
+}
+
+#[test]
+fn a_short_text_is_one_chunk() {
+    let chunks = of_text("# Title\n\nOne sentence. Another one.\n\nA second paragraph.\n");
+    assert_eq!(chunks.len(), 1);
+    assert_eq!((chunks[0].place.to_string(), chunks[0].heading.as_deref()), ("p. 3".to_owned(), Some("Title")));
+    assert_eq!(of_text(" \n\n "), []);
+}
+
+#[test]
+fn chunks_end_with_paragraphs_and_sentences() {
+    let check = |sentence: &str| {
+        let paragraph = sentence.repeat(240 / sentence.chars().count());
+        let text = format!("{}\n\n{}\n\n{}", paragraph.trim(), paragraph.trim(), paragraph.trim());
+        let chunks = of_text(&text);
+        assert_eq!(chunks.len(), 3, "{chunks:#?}");
+        for chunk in &chunks {
+            assert!(chunk.text.ends_with(sentence.trim()), "{}", chunk.text);
+            assert!(chunk.text.starts_with(sentence.trim()), "{}", chunk.text);
+        }
+    };
+    check("The committee met on Monday and agreed on the plan. ");
+    check("委员会于星期一召开会议，并就计划达成一致意见。");
+    check("委員会は月曜日に開かれ、計画について合意しました。");
+    check("위원회는 월요일에 회의를 열고 계획에 합의했습니다. ");
+}
+
+#[test]
+fn a_chunk_begins_with_the_end_of_the_one_before() {
+    let text: String = (0..40).map(|number| format!("This is sentence number {number} of many. ")).collect();
+    let chunks = of_text(&text);
+    assert!(chunks.len() > 3);
+    for pair in chunks.windows(2) {
+        let shared = pair[0].bytes.end.saturating_sub(pair[1].bytes.start);
+        assert!((20..=80).contains(&shared), "{shared}: {pair:?}");
+        assert!(pair[1].text.starts_with("This is sentence"), "{}", pair[1].text);
+    }
+}
+
+#[test]
+fn headings_begin_chunks_and_are_remembered() {
+    let body = "Some words that fill the section with text. ".repeat(7);
+    let text = format!("# One\n\n{body}\n\n## Two **bold**\n\n{body}{body}");
+    let chunks = of_text(&text);
+    let headings: Vec<&str> = chunks.iter().filter_map(|chunk| chunk.heading.as_deref()).collect();
+    assert_eq!(headings, ["One", "Two **bold", "Two **bold"]);
+    assert!(chunks[1].text.starts_with("## Two"), "{}", chunks[1].text);
+}
+
+fn table(rows: usize, cell: &str) -> Part {
+    let row = |number: usize| Row {
+        number: u32::try_from(number).unwrap(),
+        cells: vec![cell.to_owned(), number.to_string()],
+    };
+    let rows: Vec<Row> = (2..rows + 2).map(row).collect();
+    let header = Some(Row { number: 1, cells: vec!["name".to_owned(), "count".to_owned()] });
+    let table = Table { first_column: 1, header, rows };
+    let range = table.range_of(&table.rows);
+    Part { place: Place::Sheet { number: 1, name: "Sales".to_owned(), range }, body: Body::Table(table), notes: None }
+}
+
+#[test]
+fn sheets_are_told_by_twenty_rows_with_their_header() {
+    let mut chunker = Chunker::new(ChunkConfig::default());
+    let chunks = chunker.chunks(&table(50, "x"));
+    let places: Vec<String> = chunks.iter().map(|chunk| chunk.place.to_string()).collect();
+    assert_eq!(places, ["Sales!B2:C21", "Sales!B20:C39", "Sales!B38:C51"]);
+    assert!(chunks.iter().all(|chunk| chunk.text.starts_with("| name | count |\n| --- | --- |\n| x | ")));
+    assert_eq!(chunker.chunks(&table(20, "x")).len(), 1);
+    let long = chunker.chunks(&table(50, &"x".repeat(900)));
+    assert!(long.len() > 10 && long.iter().all(|chunk| chunk.text.len() < 8000));
+}
+
+/// Text as documents have it: words, marks, line ends, several scripts, and what is Markdown.
+fn text() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        4 => "[a-z]{1,12}",
+        2 => "[一-十]{1,30}",
+        1 => "[가-깋]{1,10}",
+        2 => prop::sample::select(vec![". ", "! ", "。", "？", "，", "; ", "…"]).prop_map(str::to_owned),
+        2 => prop::sample::select(vec!["\n", "\n\n", " ", "\t", "\n# ", "\n- ", "\n| a | b |\n", "\n```\n", "\n1. "])
+            .prop_map(str::to_owned),
+        1 => "[a-z]{300,900}",
+        1 => any::<char>().prop_map(String::from),
+    ];
+    prop::collection::vec(piece, 0..120).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_and_nothing_is_too_long(text in text()) {
+        let config = ChunkConfig::default();
+        let chunks = of_text(&text);
+        let mut covered = 0;
+        let mut start = 0;
+        for chunk in &chunks {
+            prop_assert_eq!(&chunk.place, &Place::Page(3));
+            prop_assert_eq!(&chunk.text, &text[chunk.bytes.clone()]);
+            prop_assert!(!chunk.text.trim().is_empty());
+            prop_assert!(chunk.text.chars().count() <= config.letters + config.overlap);
+            // Only white space lies between two of them.
+            let gap = text.get(covered..chunk.bytes.start).unwrap_or_default();
+            prop_assert!(gap.trim().is_empty(), "lost {gap:?}");
+            let shared = text.get(chunk.bytes.start..covered).unwrap_or_default();
+            prop_assert!(shared.chars().count() <= config.overlap);
+            prop_assert!(chunk.bytes.end > covered, "nothing new");
+            prop_assert!(chunk.bytes.start >= start, "order");
+            (covered, start) = (chunk.bytes.end, chunk.bytes.start);
+        }
+        prop_assert!(text[covered..].trim().is_empty(), "lost {:?}", &text[covered..]);
+    }
+
+    #[test]
+    fn every_row_is_in_the_place_that_is_cited(rows in 0..200usize, width in 0..2000usize) {
+        let part = table(rows, &"字".repeat(width));
+        let config = ChunkConfig::default();
+        let chunks = Chunker::new(config).chunks(&part);
+        let mut next = 2;
+        for chunk in &chunks {
+            let Place::Sheet { range: Some(range), .. } = &chunk.place else { panic!() };
+            let (first, last) = (range.first.1, range.last.1);
+            prop_assert!(first <= next && last >= next, "{first}–{last}, {next}");
+            prop_assert!(last - first < 20);
+            for number in first..=last {
+                prop_assert!(chunk.text.contains(&format!("| {number} |\n")), "{}", number);
+            }
+            let after = format!("| {} |\n", last + 1);
+            prop_assert!(!chunk.text.contains(&after));
+            next = last + 1;
+        }
+        prop_assert_eq!(next as usize, rows + 2);
+    }
+}

@@ -1,0 +1,376 @@
+//! What a document is, whatever format it came in: parts in reading order, each at a place that can be cited.
+
+use std::fmt::{self, Write as _};
+
+use serde::{Deserialize, Serialize};
+
+use crate::kind::Kind;
+
+/// A document that has been read, or what could be read of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    /// What it is.
+    pub kind: Kind,
+    /// What it calls itself.
+    pub title: Option<String>,
+    /// In reading order.
+    pub parts: Vec<Part>,
+}
+
+impl Document {
+    /// A document of which nothing has been read yet.
+    #[must_use]
+    pub fn new(kind: Kind, title: Option<String>) -> Self {
+        Self { kind, title, parts: Vec::new() }
+    }
+
+    /// Adds what comes next. What continues the last part, because it was too large to be told in one piece, is joined to it.
+    pub fn push(&mut self, part: Part) {
+        let rest = match self.parts.last_mut() {
+            Some(last) => last.join(part),
+            None => Some(part),
+        };
+        self.parts.extend(rest);
+    }
+
+    /// The whole text as Markdown.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        for part in &self.parts {
+            let part = part.markdown();
+            if !part.trim().is_empty() {
+                if !text.is_empty() {
+                    text.push_str("\n\n");
+                }
+                text.push_str(part.trim_end());
+            }
+        }
+        text
+    }
+}
+
+/// A page, a sheet, a slide, or a whole text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Where it stands.
+    pub place: Place,
+    /// What it says.
+    pub body: Body,
+    /// What the speaker of a slide noted, as Markdown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
+}
+
+impl Part {
+    /// A part that is a text.
+    #[must_use]
+    pub fn text(place: Place, text: impl Into<String>) -> Self {
+        Self { place, body: Body::Text(text.into()), notes: None }
+    }
+
+    /// All of it as Markdown, notes under a heading of their own.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let mut text = match &self.body {
+            Body::Text(text) => text.clone(),
+            Body::Table(table) => table.markdown(),
+        };
+        if let Some(notes) = &self.notes {
+            let gap = if text.is_empty() { "" } else { "\n\n" };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{gap}Notes:\n\n{notes}");
+        }
+        text
+    }
+
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let no_body = match &self.body {
+            Body::Text(text) => text.trim().is_empty(),
+            Body::Table(table) => table.rows.is_empty() && table.header.is_none(),
+        };
+        no_body && self.notes.as_ref().is_none_or(|notes| notes.trim().is_empty())
+    }
+
+    /// How much there is to tell, in bytes of text.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        let body = match &self.body {
+            Body::Text(text) => text.len(),
+            Body::Table(table) => table.header.iter().chain(&table.rows).map(Row::size).sum(),
+        };
+        (body + self.notes.as_ref().map_or(0, String::len)) as u64
+    }
+
+    /// Takes the next part in if it goes on with this one, and gives it back if not.
+    fn join(&mut self, next: Part) -> Option<Part> {
+        if self.notes.is_some() || !self.place.is_same(&next.place) {
+            return Some(next);
+        }
+        match (&mut self.body, next.body) {
+            (Body::Text(text), Body::Text(more)) => text.push_str(&more),
+            (Body::Table(table), Body::Table(more))
+                if table.first_column == more.first_column && table.header == more.header =>
+            {
+                table.rows.extend(more.rows);
+            }
+            (_, body) => return Some(Part { body, ..next }),
+        }
+        if let (Place::Sheet { range, .. }, Place::Sheet { range: more, .. }) = (&mut self.place, next.place) {
+            *range = match (*range, more) {
+                (Some(first), Some(second)) => Some(first.around(second)),
+                (range, more) => range.or(more),
+            };
+        }
+        self.notes = next.notes;
+        None
+    }
+}
+
+/// What a part says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Body {
+    /// Markdown.
+    Text(String),
+    /// The cells of a sheet.
+    Table(Table),
+}
+
+/// The cells of a sheet that hold something.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// The column of the first cell of every row, from 0.
+    pub first_column: u32,
+    /// What the columns are called. It is repeated wherever rows are told apart from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<Row>,
+    /// In order. Rows without anything are left out.
+    pub rows: Vec<Row>,
+}
+
+impl Table {
+    /// As a Markdown table.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        self.markdown_of(&self.rows)
+    }
+
+    /// The header and some of the rows as a Markdown table.
+    #[must_use]
+    pub fn markdown_of(&self, rows: &[Row]) -> String {
+        let mut text = String::new();
+        let width = self.header.iter().chain(rows).map(|row| row.cells.len()).max().unwrap_or_default();
+        let empty = Row { number: 0, cells: Vec::new() };
+        self.header.as_ref().unwrap_or(&empty).write(&mut text, width);
+        text.push('|');
+        (0..width).for_each(|_| text.push_str(" --- |"));
+        text.push('\n');
+        rows.iter().for_each(|row| row.write(&mut text, 0));
+        text
+    }
+
+    /// The cells that these rows take up; none where there is no cell.
+    #[must_use]
+    pub fn range_of(&self, rows: &[Row]) -> Option<CellRange> {
+        let width = rows.iter().map(|row| row.cells.len()).max().filter(|width| *width > 0)?;
+        let last_column = self.first_column.saturating_add(u32::try_from(width - 1).unwrap_or(u32::MAX));
+        Some(CellRange { first: (self.first_column, rows.first()?.number), last: (last_column, rows.last()?.number) })
+    }
+}
+
+/// A row of a sheet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its number, from 1, as people see it.
+    pub number: u32,
+    /// What its cells show, up to the last one that shows anything.
+    pub cells: Vec<String>,
+}
+
+impl Row {
+    /// Bytes of text, and two for the edges of each cell.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.cells.iter().map(|cell| cell.len() + 2).sum()
+    }
+
+    fn write(&self, text: &mut String, width: usize) {
+        text.push('|');
+        for cell in &self.cells {
+            text.push(' ');
+            // What would end the cell or the row.
+            for letter in cell.trim().chars() {
+                match letter {
+                    '|' => text.push_str("\\|"),
+                    '\n' => text.push_str("<br>"),
+                    letter => text.push(letter),
+                }
+            }
+            text.push_str(" |");
+        }
+        (self.cells.len()..width).for_each(|_| text.push_str("  |"));
+        text.push('\n');
+    }
+}
+
+/// Where a part stands in its document, as people cite it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// A page, from 1.
+    Page(u32),
+    /// A sheet of a workbook.
+    Sheet {
+        /// Which one, from 1.
+        number: u32,
+        /// Its name; empty where the whole file is one sheet without a name.
+        name: String,
+        /// The cells that are meant; none where the sheet is empty.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        range: Option<CellRange>,
+    },
+    /// A slide, from 1.
+    Slide(u32),
+    /// The whole document: it has no pages of its own.
+    Whole,
+}
+
+impl Place {
+    /// Whether both are the same page, sheet or slide.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Sheet { number, .. }, Self::Sheet { number: other, .. }) => number == other,
+            _ => self == other,
+        }
+    }
+}
+
+/// `p. 12`, `Sales!A2:F20`, `slide 7`; nothing for a whole document.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Page(number) => write!(f, "p. {number}"),
+            Self::Slide(number) => write!(f, "slide {number}"),
+            Self::Whole => Ok(()),
+            Self::Sheet { name, range, .. } => {
+                let range = range.map(|range| range.to_string()).unwrap_or_default();
+                let edge = if name.is_empty() || range.is_empty() { "" } else { "!" };
+                if edge.is_empty() || name.chars().all(|letter| letter.is_alphanumeric() || letter == '_') {
+                    write!(f, "{name}{edge}{range}")
+                } else {
+                    // As spreadsheets write it.
+                    write!(f, "'{}'{edge}{range}", name.replace('\'', "''"))
+                }
+            }
+        }
+    }
+}
+
+/// Cells from one corner to the other, both included: columns from 0, rows from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CellRange {
+    /// Column and row of the upper left.
+    pub first: (u32, u32),
+    /// Column and row of the lower right.
+    pub last: (u32, u32),
+}
+
+impl CellRange {
+    /// The least range that holds both.
+    #[must_use]
+    pub fn around(self, other: Self) -> Self {
+        Self {
+            first: (self.first.0.min(other.first.0), self.first.1.min(other.first.1)),
+            last: (self.last.0.max(other.last.0), self.last.1.max(other.last.1)),
+        }
+    }
+}
+
+/// `A2:F20`, or `B3` for one cell.
+impl fmt::Display for CellRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", column_name(self.first.0), self.first.1)?;
+        if self.first != self.last {
+            write!(f, ":{}{}", column_name(self.last.0), self.last.1)?;
+        }
+        Ok(())
+    }
+}
+
+/// The letters of a column that is counted from 0: `A` to `Z`, then `AA`.
+#[must_use]
+pub fn column_name(column: u32) -> String {
+    let mut letters = Vec::new();
+    let mut rest = u64::from(column) + 1;
+    while rest > 0 {
+        rest -= 1;
+        // Below 26, so it is a letter.
+        letters.push(char::from(b'A' + u8::try_from(rest % 26).unwrap_or_default()));
+        rest /= 26;
+    }
+    letters.iter().rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sheet(name: &str, range: Option<((u32, u32), (u32, u32))>) -> Place {
+        let range = range.map(|(first, last)| CellRange { first, last });
+        Place::Sheet { number: 1, name: name.to_owned(), range }
+    }
+
+    #[test]
+    fn places_read_as_people_cite_them() {
+        let cases = [
+            (Place::Page(12), "p. 12"),
+            (Place::Slide(7), "slide 7"),
+            (Place::Whole, ""),
+            (sheet("Sales", Some(((0, 2), (5, 20)))), "Sales!A2:F20"),
+            (sheet("销售", Some(((0, 2), (5, 20)))), "销售!A2:F20"),
+            (sheet("Q1 '24", Some(((26, 3), (26, 3)))), "'Q1 ''24'!AA3"),
+            (sheet("", Some(((0, 1), (2, 9)))), "A1:C9"),
+            (sheet("Empty", None), "Empty"),
+        ];
+        for (place, expected) in cases {
+            assert_eq!(place.to_string(), expected);
+        }
+        assert_eq!([0, 25, 26, 701, 702, 16_383].map(column_name), ["A", "Z", "AA", "ZZ", "AAA", "XFD"]);
+    }
+
+    fn row(number: u32, cells: &[&str]) -> Row {
+        Row { number, cells: cells.iter().map(|cell| (*cell).to_owned()).collect() }
+    }
+
+    #[test]
+    fn a_table_keeps_its_cells_apart() {
+        let table = Table {
+            first_column: 0,
+            header: Some(row(1, &["name", "count"])),
+            rows: vec![row(2, &["a|b", "1"]), row(3, &["two\nlines"])],
+        };
+        assert_eq!(table.markdown(), "| name | count |\n| --- | --- |\n| a\\|b | 1 |\n| two<br>lines |\n");
+    }
+
+    #[test]
+    fn pieces_of_one_part_become_one() {
+        let mut document = Document::new(Kind::Xlsx, None);
+        for rows in [vec![row(2, &["a"])], vec![row(3, &["b", "c"])]] {
+            let table = Table { first_column: 0, header: Some(row(1, &["h"])), rows };
+            let range = table.range_of(&table.rows);
+            let place = Place::Sheet { number: 1, name: "S".to_owned(), range };
+            document.push(Part { place, body: Body::Table(table), notes: None });
+        }
+        document.push(Part::text(Place::Page(1), "one "));
+        document.push(Part::text(Place::Page(1), "two"));
+        document.push(Part::text(Place::Page(2), "three"));
+        let told: Vec<String> =
+            document.parts.iter().map(|part| format!("{} {}", part.place, part.markdown())).collect();
+        let table = "S!A2:B3 | h |  |\n| --- | --- |\n| a |\n| b | c |\n";
+        assert_eq!(told, [table, "p. 1 one two", "p. 2 three"]);
+    }
+}

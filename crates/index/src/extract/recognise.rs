@@ -1,0 +1,181 @@
+//! What bytes are. Names lie, by accident more often than not, so the bytes are asked first.
+
+use std::io::{Cursor, Read as _};
+
+use infer::MatcherType;
+
+use super::{broken, encoding};
+use crate::{failure::Failure, kind::Kind};
+
+/// How far from its start a PDF may say that it is one; some have a header of the mail that brought them before it.
+const PDF_HEADER_WITHIN: usize = 1024;
+
+/// How much of an old office file is looked at for the names of what it holds.
+const CFB_WITHIN: usize = 4 * 1024 * 1024;
+
+/// What these bytes are.
+///
+/// # Errors
+/// When they are nothing whose text is read here, when they are not what the name says, and when they are encrypted.
+pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
+    if bytes.is_empty() {
+        return match named {
+            Some(kind) if !kind.is_text() => Err(broken(kind, "it is empty")),
+            named => Ok(named.unwrap_or(Kind::Plain)),
+        };
+    }
+    let start = &bytes[..bytes.len().min(PDF_HEADER_WITHIN)];
+    if contains(start, b"%PDF-") && (start.starts_with(b"%PDF-") || !named.is_some_and(Kind::is_text)) {
+        return Ok(Kind::Pdf);
+    }
+    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
+        return zipped(bytes, named);
+    }
+    if bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
+        return compound(bytes, named);
+    }
+    if bytes.starts_with(b"{\\rtf") {
+        return Err(foreign(named, "it is an RTF document"));
+    }
+    if let Some(what) = named_by_its_bytes(bytes) {
+        return Err(foreign(named, &what));
+    }
+    if encoding::is_text(bytes) {
+        return text(bytes, named);
+    }
+    Err(foreign(named, "its bytes are no text, and of no kind that is known"))
+}
+
+/// What it is called where its first bytes say so and it is no text.
+fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
+    // A PDF has been looked for already, and only where one can begin.
+    let found = infer::get(bytes).filter(|found| found.mime_type() != "application/pdf")?;
+    let what = match found.matcher_type() {
+        MatcherType::Text => return None,
+        MatcherType::Image => "a picture",
+        MatcherType::Audio => "a recording",
+        MatcherType::Video => "a film",
+        MatcherType::Font => "a font",
+        MatcherType::Archive => "an archive",
+        MatcherType::App => "a program",
+        MatcherType::Book | MatcherType::Doc | MatcherType::Custom => "a file",
+    };
+    Some(format!("it is {what} ({})", found.mime_type()))
+}
+
+fn foreign(named: Option<Kind>, found: &str) -> Failure {
+    match named {
+        Some(named) => Failure::Mismatch { named, found: found.to_owned() },
+        None => Failure::Foreign { found: found.to_owned() },
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// Text is what its name says, unless the name says that it is no text.
+fn text(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
+    match named {
+        Some(named) if !named.is_text() => {
+            Err(Failure::Mismatch { named, found: "its bytes are plain text".to_owned() })
+        }
+        Some(Kind::Plain) | None if is_html(bytes) => Ok(Kind::Html),
+        named => Ok(named.unwrap_or(Kind::Plain)),
+    }
+}
+
+fn is_html(bytes: &[u8]) -> bool {
+    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).to_ascii_lowercase();
+    let start = start.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
+    ["<!doctype html", "<html"].iter().any(|tag| start.starts_with(tag))
+}
+
+fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
+    let mut archive = match zip::ZipArchive::new(Cursor::new(bytes)) {
+        Ok(archive) => archive,
+        Err(error) => {
+            let named = named.filter(|kind| matches!(kind, Kind::Docx | Kind::Xlsx | Kind::Pptx | Kind::Ods));
+            return Err(match named {
+                Some(kind) => broken(kind, &format!("its parts cannot be told apart: {error}")),
+                None => foreign(None, "it is a damaged ZIP archive"),
+            });
+        }
+    };
+    let has = |start: &str| archive.file_names().flatten().any(|name| name.trim_start_matches("/").starts_with(start));
+    if has("xl/workbook.bin") {
+        return Err(Failure::Foreign { found: "it is a binary Excel workbook (.xlsb)".to_owned() });
+    }
+    for (folder, kind) in [("word/", Kind::Docx), ("xl/", Kind::Xlsx), ("ppt/", Kind::Pptx)] {
+        if has(folder) {
+            return Ok(kind);
+        }
+    }
+    let mut type_said = String::new();
+    if let Ok(file) = archive.by_name("mimetype") {
+        // What is no text is no type.
+        let _ = file.take(100).read_to_string(&mut type_said);
+    }
+    Err(match type_said.trim() {
+        "application/vnd.oasis.opendocument.spreadsheet"
+        | "application/vnd.oasis.opendocument.spreadsheet-template" => {
+            return Ok(Kind::Ods);
+        }
+        "application/vnd.oasis.opendocument.text" => foreign(named, "it is an OpenDocument text"),
+        "application/vnd.oasis.opendocument.presentation" => foreign(named, "it is an OpenDocument presentation"),
+        "application/epub+zip" => foreign(named, "it is an EPUB book"),
+        _ => foreign(named, "it is a ZIP archive"),
+    })
+}
+
+/// The old container of office files, which also holds encrypted new ones. What it holds is named in UTF-16.
+fn compound(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
+    let bytes = &bytes[..bytes.len().min(CFB_WITHIN)];
+    let holds = |name: &str| {
+        let name: Vec<u8> = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
+        contains(bytes, &name)
+    };
+    if holds("EncryptedPackage") {
+        return Err(Failure::Encrypted(named.filter(|kind| !kind.is_text()).unwrap_or(Kind::Docx)));
+    }
+    if holds("Workbook") || holds("Book") {
+        return Ok(Kind::Xls);
+    }
+    Err(if holds("WordDocument") {
+        Failure::Foreign { found: "it is a Word document from before 2007 (.doc)".to_owned() }
+    } else if holds("PowerPoint Document") {
+        Failure::Foreign { found: "it is a PowerPoint presentation from before 2007 (.ppt)".to_owned() }
+    } else {
+        foreign(named, "it is an old office file without a document in it")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_say_what_it_is_before_the_name_does() {
+        let check = |bytes: &[u8], name: &str, expected: Result<Kind, &str>| {
+            let outcome = recognise(bytes, Kind::of_name(name));
+            let told = outcome.as_ref().map(|kind| *kind).map_err(Failure::code);
+            assert_eq!(told, expected, "{name}: {outcome:?}");
+        };
+        check(b"%PDF-1.7\n", "letter.docx", Ok(Kind::Pdf));
+        check(b"From: someone\n\n%PDF-1.7\n", "letter", Ok(Kind::Pdf));
+        check(b"A file starts with %PDF-1.7\n", "note.txt", Ok(Kind::Plain));
+        check(b"a,b\n1,2\n", "t.csv", Ok(Kind::Csv));
+        check(b"a,b\n1,2\n", "t.pdf", Err("mismatch"));
+        check(b"<!DOCTYPE html><p>x", "page", Ok(Kind::Html));
+        check(b"<!DOCTYPE html><p>x", "page.md", Ok(Kind::Markdown));
+        check(b"fn main() {}", "main.rs", Ok(Kind::Plain));
+        check(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a.pdf", Err("mismatch"));
+        check(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a", Err("foreign"));
+        check(b"", "a.pdf", Err("broken"));
+        check(b"", "a.txt", Ok(Kind::Plain));
+        check(b"\0\x01\x02\x03\xff\xfe\xfd", "a.bin", Err("foreign"));
+        check(b"PK\x03\x04 and no more", "a.docx", Err("broken"));
+        check(b"{\\rtf1 hello}", "a", Err("foreign"));
+        check("h\0i\0".repeat(40).as_bytes(), "a.txt", Ok(Kind::Plain));
+    }
+}

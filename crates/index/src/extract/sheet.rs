@@ -1,0 +1,238 @@
+//! A sheet that is told while it is read: a few hundred rows at a time, whatever its size.
+
+use super::{Teller, clean};
+use crate::{
+    document::{Row, Table},
+    failure::Failure,
+    worker::frame::PIECE_BYTES,
+};
+
+/// Rows by which is judged what the columns are called.
+const LOOK_AT: usize = 10;
+/// Rows that are told at once.
+const PIECE_ROWS: usize = 1000;
+/// Bytes of one cell; spreadsheets allow half of it.
+const CELL_BYTES: usize = 64 * 1024;
+/// Bytes of a header, which is told again with each piece.
+const HEADER_BYTES: usize = PIECE_BYTES / 8;
+
+/// The rows of a sheet that were not told yet. Cells come in order, row by row.
+pub(super) struct Sheet {
+    number: u32,
+    name: String,
+    rows: Vec<Sparse>,
+    /// Bytes of the rows.
+    size: usize,
+    header: Option<Sparse>,
+    /// Whether it is known whether there is a header.
+    is_judged: bool,
+    first_column: Option<u32>,
+    was_told: bool,
+}
+
+/// The cells of a row that hold something: column and text.
+struct Sparse {
+    number: u32,
+    cells: Vec<(u32, String)>,
+}
+
+impl Sheet {
+    pub(super) fn new(number: u32, name: String) -> Self {
+        Self {
+            number,
+            name,
+            rows: Vec::new(),
+            size: 0,
+            header: None,
+            is_judged: false,
+            first_column: None,
+            was_told: false,
+        }
+    }
+
+    /// Takes a cell. Rows count from 1, columns from 0. What does not come in order is left out: it was there before.
+    pub(super) fn cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
+        let mut text = clean::owned(text);
+        if text.trim().is_empty() {
+            return Ok(());
+        }
+        text.truncate(text.floor_char_boundary(CELL_BYTES));
+        match self.rows.last_mut() {
+            Some(last) if last.number == row => {
+                if last.cells.last().is_some_and(|(before, _)| *before >= column) {
+                    return Ok(());
+                }
+                // Those between this one and the one before hold nothing and are told all the same.
+                let before = last.cells.last().map_or(column, |(before, _)| *before + 1);
+                teller.cells(u64::from(column.saturating_sub(before)) + 1)?;
+                self.size += text.len() + 2 + 2 * usize::try_from(column - before).unwrap_or_default();
+                last.cells.push((column, text));
+                return Ok(());
+            }
+            Some(last) if last.number > row => return Ok(()),
+            _ => {}
+        }
+        if self.rows.len() >= PIECE_ROWS || self.size >= PIECE_BYTES / 4 {
+            self.flush(teller)?;
+        }
+        let margin = column.saturating_sub(self.first_column.unwrap_or(column));
+        teller.cells(u64::from(margin) + 1)?;
+        self.size += text.len() + 2 + 2 * usize::try_from(margin).unwrap_or_default();
+        self.rows.push(Sparse { number: row, cells: vec![(column, text)] });
+        Ok(())
+    }
+
+    /// Tells what is left. A sheet without cells is told as well: it has a name.
+    pub(super) fn end(mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
+        if self.rows.is_empty() && !self.was_told {
+            return teller.table(self.number, &self.name, Table::default());
+        }
+        self.flush(teller)
+    }
+
+    fn flush(&mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
+        let mut rows = std::mem::take(&mut self.rows);
+        self.size = 0;
+        if !std::mem::replace(&mut self.is_judged, true)
+            && let Some(at) = header_at(&rows)
+        {
+            let after = rows.split_off(at + 1);
+            let header = rows.pop();
+            // What stands above it is a title.
+            self.tell(rows, teller)?;
+            self.header = header;
+            rows = after;
+        }
+        self.tell(rows, teller)
+    }
+
+    fn tell(&mut self, rows: Vec<Sparse>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+        let starts = self.header.iter().chain(&rows).filter_map(|row| Some(row.cells.first()?.0));
+        let Some(first_column) = starts.chain(self.first_column).min().filter(|_| !rows.is_empty()) else {
+            return Ok(());
+        };
+        self.first_column = Some(first_column);
+        self.was_told = true;
+        let header = self.header.as_ref().map(|row| row.from(first_column));
+        // Most are one piece: more only where single rows are very long.
+        let mut piece = Table { first_column, header, rows: Vec::new() };
+        let head = piece.header.as_ref().map_or(0, Row::size);
+        let mut size = head;
+        for row in rows {
+            let row = row.from(first_column);
+            if size + row.size() > PIECE_BYTES && !piece.rows.is_empty() {
+                let rest = Table { rows: Vec::new(), ..piece.clone() };
+                let full = std::mem::replace(&mut piece, Table { rows: Vec::new(), ..rest });
+                teller.table(self.number, &self.name, full)?;
+                size = head;
+            }
+            if head + row.size() > PIECE_BYTES {
+                let what = format!("row {} of {}", row.number, if self.name.is_empty() { "it" } else { &self.name });
+                return Err(super::too_large(&what, PIECE_BYTES as u64));
+            }
+            size += row.size();
+            piece.rows.push(row);
+        }
+        teller.table(self.number, &self.name, piece)
+    }
+}
+
+impl Sparse {
+    fn from(&self, first_column: u32) -> Row {
+        let mut cells = Vec::new();
+        for (column, text) in &self.cells {
+            let at = usize::try_from(column.saturating_sub(first_column)).unwrap_or_default();
+            cells.resize(at, String::new());
+            cells.push(text.clone());
+        }
+        Row { number: self.number, cells }
+    }
+}
+
+/// Which of the first rows says what the columns are called: it fills nearly all columns, with words only, and has rows
+/// below.
+fn header_at(rows: &[Sparse]) -> Option<usize> {
+    let looked_at = &rows[..rows.len().min(LOOK_AT)];
+    let width = looked_at.iter().map(|row| row.cells.len()).max().filter(|width| *width >= 2)?;
+    let names_columns = |row: &Sparse| {
+        let size: usize = row.cells.iter().map(|(_, text)| text.len()).sum();
+        row.cells.len() * 5 >= width * 4 && size <= HEADER_BYTES && row.cells.iter().all(|(_, text)| is_word(text))
+    };
+    looked_at.iter().position(names_columns).filter(|at| at + 1 < rows.len())
+}
+
+/// Whether a cell holds words and not a number, a date or a share.
+fn is_word(text: &str) -> bool {
+    text.chars().any(char::is_alphabetic)
+        && !text.starts_with(|letter: char| letter.is_ascii_digit() || "-+=".contains(letter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Document, Kind, Limits, Piece, Place};
+
+    fn told(rows: &[(u32, &[&str])], limits: &Limits) -> Result<Document, Failure> {
+        let mut document = Document::new(Kind::Csv, None);
+        let mut listener = |piece| {
+            if let Piece::Part(part) = piece {
+                document.push(part);
+            }
+            Ok(())
+        };
+        let mut teller = Teller::new(Kind::Csv, limits, &mut listener);
+        let mut sheet = Sheet::new(1, "S".to_owned());
+        for (row, cells) in rows {
+            for (column, cell) in (0..).zip(*cells) {
+                sheet.cell(*row, column, (*cell).to_owned(), &mut teller)?;
+            }
+        }
+        sheet.end(&mut teller)?;
+        Ok(document)
+    }
+
+    #[test]
+    fn the_names_of_the_columns_are_found() {
+        let check = |rows: &[(u32, &[&str])], expected: &[&str]| {
+            let document = told(rows, &Limits::default()).unwrap();
+            let places: Vec<String> = document
+                .parts
+                .iter()
+                .map(|part| match &part.body {
+                    crate::Body::Table(table) => format!("{} {}", part.place, table.header.is_some()),
+                    crate::Body::Text(_) => String::new(),
+                })
+                .collect();
+            assert_eq!(places, expected, "{rows:?}");
+        };
+        check(&[(1, &["name", "price"]), (2, &["a", "1"])], &["S!A2:B2 true"]);
+        check(&[(1, &["2024", "price"]), (2, &["a", "1"])], &["S!A1:B2 false"]);
+        check(&[(1, &["Prices"]), (3, &["name", "price"]), (4, &["a", "1"])], &["S!A1 false", "S!A4:B4 true"]);
+        check(&[(1, &["only", "one"])], &["S!A1:B1 false"]);
+        check(&[(1, &["text"]), (2, &["text"])], &["S!A1:A2 false"]);
+        check(&[(5, &["", "", "名称", "数量"]), (6, &["", "", "甲", "3"])], &["S!C6:D6 true"]);
+        check(&[], &["S false"]);
+    }
+
+    #[test]
+    fn what_lies_between_cells_counts() {
+        let limits = Limits { cells: 100, ..Limits::default() };
+        let mut listener = |_| Ok(());
+        let mut teller = Teller::new(Kind::Csv, &limits, &mut listener);
+        let mut sheet = Sheet::new(1, String::new());
+        sheet.cell(1, 0, "a".to_owned(), &mut teller).unwrap();
+        let failure = sheet.cell(1, 16_383, "b".to_owned(), &mut teller).unwrap_err();
+        assert_eq!(failure.code(), "too_large");
+    }
+
+    #[test]
+    fn a_sheet_of_any_length_is_told_whole() {
+        let rows: Vec<(u32, [&str; 2])> = (1..=5000).map(|row| (row, ["word", "another"])).collect();
+        let rows: Vec<(u32, &[&str])> = rows.iter().map(|(row, cells)| (*row, &cells[..])).collect();
+        let document = told(&rows, &Limits::default()).unwrap();
+        assert_eq!(document.parts.len(), 1);
+        let crate::Body::Table(table) = &document.parts[0].body else { panic!() };
+        assert_eq!((table.rows.len(), document.parts[0].place.to_string()), (4999, "S!A2:B5000".to_owned()));
+        assert!(matches!(document.parts[0].place, Place::Sheet { number: 1, .. }));
+    }
+}

@@ -1,0 +1,116 @@
+//! Tells a document to a listener, piece by piece, within the limits.
+
+use super::{clean, too_large};
+use crate::{
+    document::{Body, Part, Place, Table},
+    failure::Failure,
+    kind::Kind,
+    limits::Limits,
+    worker::frame::{Head, PIECE_BYTES, Piece, Summary},
+};
+
+type Listener<'a> = &'a mut dyn FnMut(Piece) -> Result<(), Failure>;
+
+/// Tells a document to a listener: its head, its parts, its end.
+pub struct Teller<'a> {
+    limits: &'a Limits,
+    listener: Listener<'a>,
+    kind: Kind,
+    has_head: bool,
+    parts: u32,
+    pictures: u32,
+    bytes: u64,
+    cells: u64,
+    last: Option<Place>,
+}
+
+impl<'a> Teller<'a> {
+    /// A teller that has told nothing yet of a document of this kind.
+    pub fn new(kind: Kind, limits: &'a Limits, listener: Listener<'a>) -> Self {
+        Self { limits, listener, kind, has_head: false, parts: 0, pictures: 0, bytes: 0, cells: 0, last: None }
+    }
+
+    /// How many pages, sheets or slides were told.
+    #[must_use]
+    pub const fn parts(&self) -> u32 {
+        self.parts
+    }
+
+    /// What reading may cost.
+    pub(super) const fn limits(&self) -> &Limits {
+        self.limits
+    }
+
+    /// Tells what it calls itself, and how many parts there will be. The first thing to be told.
+    pub(super) fn head(&mut self, title: Option<&str>, parts: Option<usize>) -> Result<(), Failure> {
+        self.has_head = true;
+        let parts = parts.map(|parts| u32::try_from(parts).unwrap_or(u32::MAX));
+        (self.listener)(Piece::Head(Head { kind: self.kind, title: title.and_then(clean::title), parts }))
+    }
+
+    /// Tells a text, in pieces where it is large.
+    pub(super) fn text(&mut self, place: Place, text: String, notes: Option<String>) -> Result<(), Failure> {
+        let mut text = clean::owned(text);
+        text.truncate(text.trim_end().len());
+        // Told with the last piece, so what is there without bound is not.
+        const NOTES_BYTES: usize = PIECE_BYTES / 2;
+        let notes =
+            notes.map(clean::owned).map(|notes| notes[..notes.floor_char_boundary(NOTES_BYTES)].trim().to_owned());
+        let notes = notes.filter(|notes| !notes.is_empty());
+        let mut rest = text.as_str();
+        while rest.len() > PIECE_BYTES {
+            let (piece, after) = rest.split_at(end_of_piece(rest));
+            self.part(Part::text(place.clone(), piece))?;
+            rest = after;
+        }
+        let rest = if rest.len() == text.len() { text } else { rest.to_owned() };
+        self.part(Part { notes, ..Part::text(place, rest) })
+    }
+
+    /// Tells rows of a sheet; few enough for one piece.
+    pub(super) fn table(&mut self, number: u32, name: &str, table: Table) -> Result<(), Failure> {
+        let range = table.range_of(&table.rows);
+        let place = Place::Sheet { number, name: name.to_owned(), range };
+        self.part(Part { place, body: Body::Table(table), notes: None })
+    }
+
+    /// Counts cells, before there is memory for them.
+    pub(super) fn cells(&mut self, more: u64) -> Result<(), Failure> {
+        self.cells = self.cells.saturating_add(more);
+        if self.cells > self.limits.cells {
+            let (what, most) = ("the number of its cells".to_owned(), self.limits.cells.to_string());
+            return Err(Failure::TooLarge { what, most, parts: 0 });
+        }
+        Ok(())
+    }
+
+    /// The last part was a picture without text.
+    pub(super) fn was_picture(&mut self) {
+        self.pictures += 1;
+    }
+
+    pub(super) fn end(&mut self) -> Result<(), Failure> {
+        debug_assert!(self.has_head, "a document has a head");
+        (self.listener)(Piece::End(Summary { parts: self.parts, pictures: self.pictures }))
+    }
+
+    fn part(&mut self, part: Part) -> Result<(), Failure> {
+        let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
+        if is_new && self.parts == self.limits.parts {
+            return Err(crate::worker::too_many_parts(self.limits.parts));
+        }
+        self.bytes += part.size();
+        if self.bytes > self.limits.bytes_out {
+            return Err(too_large("its text", self.limits.bytes_out));
+        }
+        self.parts += u32::from(is_new);
+        self.last = Some(part.place.clone());
+        (self.listener)(Piece::Part(part))
+    }
+}
+
+/// Where the first piece of a large text ends: after a line if there is one, or after a character.
+fn end_of_piece(text: &str) -> usize {
+    let most = text.floor_char_boundary(PIECE_BYTES);
+    text[..most].rfind('\n').map_or(most, |line| line + 1)
+}

@@ -1,0 +1,269 @@
+//! Workbooks: what their cells show. Cells are taken one by one where the format allows it, because a file of two kilobytes
+//! can claim billions of them.
+
+use std::{collections::BTreeMap, io::Cursor};
+
+use calamine::{
+    Data, DataType, Dimensions, ExcelDateTime, Ods, OdsError, Reader, Xls, XlsError, Xlsx, XlsxError,
+    XlsxFormulaMetadata,
+};
+
+use super::{Teller, broken, sheet::Sheet};
+use crate::{failure::Failure, kind::Kind};
+
+type Bytes = Cursor<Vec<u8>>;
+
+/// Merged cells beyond this many are not looked at: nobody merges so many by hand.
+const MERGED: usize = 10_000;
+
+/// A workbook of Excel.
+pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let mut workbook: Xlsx<Bytes> = Xlsx::new(Cursor::new(bytes)).map_err(|error| xlsx_failure(&error))?;
+    let names = workbook.sheet_names();
+    teller.head(None, Some(names.len()))?;
+    for (number, name) in (1..).zip(names) {
+        let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
+        match xlsx_sheet(&mut workbook, number, &name, merged, teller) {
+            // A sheet that is one chart.
+            Ok(Err(XlsxError::NotAWorksheet(_))) => {}
+            Ok(Err(error)) => return Err(xlsx_failure(&error)),
+            Ok(Ok(())) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+fn xlsx_sheet(
+    workbook: &mut Xlsx<Bytes>,
+    number: u32,
+    name: &str,
+    merged: Merged,
+    teller: &mut Teller<'_>,
+) -> Result<Result<(), XlsxError>, Failure> {
+    let mut cells = match workbook.worksheet_cells_reader(name) {
+        Ok(cells) => cells,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut sheet = Merging { sheet: Sheet::new(number, name.to_owned()), merged, row: 0, waiting: Vec::new() };
+    loop {
+        // Not the call that spells shared formulas out: it believes how many there are.
+        match cells.next_cell_with_formula_metadata() {
+            Ok(Some(cell)) => {
+                let (row, column) = cell.pos;
+                let text = shown(&cell.value).or_else(|| cell.formula.and_then(formula));
+                sheet.cell(row, column, text.unwrap_or_default(), teller)?;
+            }
+            Ok(None) => return sheet.end(teller).map(Ok),
+            // What came before the damage is told.
+            Err(error) => return sheet.end(teller).map(|()| Err(error)),
+        }
+    }
+}
+
+/// A formula that was never computed, as it was written.
+fn formula(formula: XlsxFormulaMetadata) -> Option<String> {
+    match formula {
+        XlsxFormulaMetadata::Normal { formula } | XlsxFormulaMetadata::Shared { formula, .. } => {
+            Some(format!("={formula}"))
+        }
+        _ => None,
+    }
+}
+
+fn xlsx_failure(error: &XlsxError) -> Failure {
+    match error {
+        XlsxError::Password => Failure::Encrypted(Kind::Xlsx),
+        error => broken(Kind::Xlsx, &error.to_string()),
+    }
+}
+
+/// A workbook of Excel before 2007. It has at most 65,536 rows a sheet, so none can claim much.
+pub(super) fn xls(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let failure = |error: &XlsError| match error {
+        XlsError::Password => Failure::Encrypted(Kind::Xls),
+        error => broken(Kind::Xls, &error.to_string()),
+    };
+    let mut workbook: Xls<Bytes> = Xls::new(Cursor::new(bytes)).map_err(|error| failure(&error))?;
+    let names = workbook.sheet_names();
+    teller.head(None, Some(names.len()))?;
+    for (number, name) in (1..).zip(names) {
+        let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
+        let range = workbook.worksheet_range(&name).map_err(|error| failure(&error))?;
+        tell_range(number, name, &range, merged, teller)?;
+    }
+    Ok(())
+}
+
+/// A workbook of LibreOffice. Its reader limits how many cells it makes.
+pub(super) fn ods(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let failure = |error: &OdsError| match error {
+        OdsError::Password => Failure::Encrypted(Kind::Ods),
+        error => broken(Kind::Ods, &error.to_string()),
+    };
+    let mut workbook: Ods<Bytes> = Ods::new(Cursor::new(bytes)).map_err(|error| failure(&error))?;
+    let names = workbook.sheet_names();
+    teller.head(None, Some(names.len()))?;
+    for (number, name) in (1..).zip(names) {
+        let range = workbook.worksheet_range(&name).map_err(|error| failure(&error))?;
+        tell_range(number, name, &range, Merged::new(), teller)?;
+    }
+    Ok(())
+}
+
+fn tell_range(
+    number: u32,
+    name: String,
+    range: &calamine::Range<Data>,
+    merged: Merged,
+    teller: &mut Teller<'_>,
+) -> Result<(), Failure> {
+    let (first_row, first_column) = range.start().unwrap_or_default();
+    let mut sheet = Merging { sheet: Sheet::new(number, name), merged, row: 0, waiting: Vec::new() };
+    for (row, column, value) in range.used_cells() {
+        let row = first_row.saturating_add(u32::try_from(row).unwrap_or(u32::MAX));
+        let column = first_column.saturating_add(u32::try_from(column).unwrap_or(u32::MAX));
+        sheet.cell(row, column, shown(value).unwrap_or_default(), teller)?;
+    }
+    sheet.end(teller)
+}
+
+/// Merged cells of more than one row, by their first column: first and last row, both from 0.
+type Merged = BTreeMap<u32, Vec<Span>>;
+
+struct Span {
+    first: u32,
+    last: u32,
+    text: String,
+}
+
+fn merged(regions: Vec<Dimensions>) -> Merged {
+    let mut merged = Merged::new();
+    for region in regions.into_iter().take(MERGED).filter(|region| region.end.0 > region.start.0) {
+        let span = Span { first: region.start.0, last: region.end.0, text: String::new() };
+        merged.entry(region.start.1).or_default().push(span);
+    }
+    merged
+}
+
+/// A sheet in which the text of cells that were merged down stands in each of their rows, so that every row can be
+/// understood by itself.
+struct Merging {
+    sheet: Sheet,
+    merged: Merged,
+    row: u32,
+    /// The cells of the row.
+    waiting: Vec<(u32, String)>,
+}
+
+impl Merging {
+    /// Takes a cell; rows count from 0 here.
+    fn cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
+        if row != self.row {
+            self.flush(teller)?;
+            self.row = row;
+        }
+        if !text.is_empty() {
+            self.waiting.push((column, text));
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
+        let row = self.row;
+        let mut cells = std::mem::take(&mut self.waiting);
+        // A row without anything of its own stays empty.
+        if !self.merged.is_empty() && !cells.is_empty() {
+            for (column, spans) in &mut self.merged {
+                spans.retain(|span| span.last >= row);
+                let Some(span) = spans.iter_mut().find(|span| (span.first..=span.last).contains(&row)) else {
+                    continue;
+                };
+                match cells.iter().find(|(at, _)| at == column) {
+                    Some((_, text)) => span.text.clone_from(text),
+                    None if span.text.is_empty() => {}
+                    None => cells.push((*column, span.text.clone())),
+                }
+            }
+            cells.sort_by_key(|(column, _)| *column);
+        }
+        for (column, text) in cells {
+            self.sheet.cell(row.saturating_add(1), column, text, teller)?;
+        }
+        Ok(())
+    }
+
+    fn end(mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
+        self.flush(teller)?;
+        self.sheet.end(teller)
+    }
+}
+
+/// What a cell shows; none where it is empty.
+fn shown(value: &impl DataType) -> Option<String> {
+    if let Some(date) = value.get_datetime() {
+        return Some(date_shown(date));
+    }
+    if let Some(error) = value.get_error() {
+        return Some(error.to_string());
+    }
+    // Those of the other forms: text, numbers, truth, and dates that are written out.
+    let text = value.get_string().map(str::to_owned);
+    let text =
+        text.or_else(|| value.get_datetime_iso().or_else(|| value.get_duration_iso()).map(|iso| iso.replace('T', " ")));
+    let text = text.or_else(|| value.get_int().map(|number| number.to_string()));
+    let text = text.or_else(|| value.get_float().map(|number| number.to_string()));
+    text.or_else(|| value.get_bool().map(|truth| if truth { "TRUE" } else { "FALSE" }.to_owned()))
+}
+
+/// `2024-03-05`, `2024-03-05 14:30`, `14:30:15`, and hours for a span of time.
+fn date_shown(date: ExcelDateTime) -> String {
+    const DAY_SECONDS: f64 = 86_400.0;
+    let value = date.as_f64();
+    if date.is_duration() {
+        let seconds = value * DAY_SECONDS;
+        let sign = if seconds < 0.0 { "-" } else { "" };
+        // A span of more seconds than fit is shown as the longest one.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float is cut to what fits")]
+        let seconds = seconds.abs().round() as u64;
+        return format!("{sign}{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    }
+    let (year, month, day, hour, minute, second, _) = date.to_ymd_hms_milli();
+    let time = match (hour, minute, second) {
+        (0, 0, 0) if value >= 1.0 => String::new(),
+        (hour, minute, 0) => format!("{hour:02}:{minute:02}"),
+        (hour, minute, second) => format!("{hour:02}:{minute:02}:{second:02}"),
+    };
+    // Before the first day there is only the time of day.
+    let day = if value < 1.0 { String::new() } else { format!("{year:04}-{month:02}-{day:02}") };
+    format!("{day}{}{time}", if day.is_empty() || time.is_empty() { "" } else { " " })
+}
+
+#[cfg(test)]
+mod tests {
+    use calamine::{DataRef, ExcelDateTimeType};
+
+    use super::*;
+
+    #[test]
+    fn dates_read_as_dates() {
+        let check = |value: f64, kind: ExcelDateTimeType, expected: &str| {
+            assert_eq!(date_shown(ExcelDateTime::new(value, kind, false)), expected);
+        };
+        check(45_943.0, ExcelDateTimeType::DateTime, "2025-10-13");
+        check(45_943.5, ExcelDateTimeType::DateTime, "2025-10-13 12:00");
+        check(0.604_340_277_8, ExcelDateTimeType::DateTime, "14:30:15");
+        check(1.25, ExcelDateTimeType::TimeDelta, "30:00:00");
+        check(f64::MAX, ExcelDateTimeType::DateTime, "9999-12-31");
+        check(f64::NAN, ExcelDateTimeType::TimeDelta, "0:00:00");
+    }
+
+    #[test]
+    fn cells_show_what_people_see() {
+        assert_eq!(shown(&DataRef::Float(3.0)).as_deref(), Some("3"));
+        assert_eq!(shown(&DataRef::Float(0.1)).as_deref(), Some("0.1"));
+        assert_eq!(shown(&Data::Bool(true)).as_deref(), Some("TRUE"));
+        assert_eq!(shown(&Data::DateTimeIso("2024-03-05T14:30:00".to_owned())).as_deref(), Some("2024-03-05 14:30:00"));
+        assert_eq!(shown(&Data::Empty), None);
+    }
+}

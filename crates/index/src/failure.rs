@@ -1,0 +1,146 @@
+//! How reading a document can fail, in words for people.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::kind::Kind;
+
+/// Why a document was not read, or not to its end. What was told before holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// It needs a password.
+    #[error("could not read the {0}: it is encrypted and opens with a password only")]
+    Encrypted(Kind),
+    /// It has pages and no text on any of them.
+    #[error("could not read the {kind}: {}", scanned(*.pages))]
+    Scanned {
+        /// What it is.
+        kind: Kind,
+        /// How many pages it has.
+        pages: u32,
+    },
+    /// It is damaged. Parts that could not be read are told without text, or not at all.
+    #[error("could not read {}the {kind}: it is damaged ({why})", if *.parts == 0 { "" } else { "all of " })]
+    Broken {
+        /// What it is.
+        kind: Kind,
+        /// How many pages, sheets or slides could be read.
+        parts: u32,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Its name says what it is, and its bytes say otherwise.
+    #[error("could not read the file as a {named}: {found}")]
+    Mismatch {
+        /// What its name says.
+        named: Kind,
+        /// What its bytes say.
+        found: String,
+    },
+    /// It is something whose text is not read here.
+    #[error("could not read the file: {found}")]
+    Foreign {
+        /// What it is.
+        found: String,
+    },
+    /// It is more than the limits allow.
+    #[error("could not read {}: {what} is more than {most}", if *.parts == 0 { "the file" } else { "the file to its end" })]
+    TooLarge {
+        /// What there is too much of.
+        what: String,
+        /// How much is allowed, with its unit.
+        most: String,
+        /// How many pages, sheets or slides could be read.
+        parts: u32,
+    },
+    /// It was not done in time.
+    #[error("could not read the file{}: it took longer than {} seconds", read_so_far(*.parts), limit.as_secs_f32())]
+    TookTooLong {
+        /// How long it may take.
+        limit: Duration,
+        /// How many pages, sheets or slides could be read.
+        parts: u32,
+    },
+    /// It needs more memory than it may have.
+    #[error("could not read the file{}: it needs more memory than {} MiB", read_so_far(*.parts), limit / (1024 * 1024))]
+    OutOfMemory {
+        /// How many bytes it may take.
+        limit: u64,
+        /// How many pages, sheets or slides could be read.
+        parts: u32,
+    },
+    /// Nobody waits for it any longer.
+    #[error("stopped reading the file: it was cancelled")]
+    Cancelled,
+    /// The worker could not be started, or said what no worker says.
+    #[error("could not read the file: {0}")]
+    Worker(String),
+}
+
+impl Failure {
+    /// A stable name, for programs.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Encrypted(_) => "encrypted",
+            Self::Scanned { .. } => "scanned",
+            Self::Broken { .. } => "broken",
+            Self::Mismatch { .. } => "mismatch",
+            Self::Foreign { .. } => "foreign",
+            Self::TooLarge { .. } => "too_large",
+            Self::TookTooLong { .. } => "took_too_long",
+            Self::OutOfMemory { .. } => "out_of_memory",
+            Self::Cancelled => "cancelled",
+            Self::Worker(_) => "worker",
+        }
+    }
+
+    /// What can be done about it.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Encrypted(_) => "open it with its password and save a copy without one",
+            Self::Scanned { .. } => "its pages are pictures: run it through text recognition (OCR) first",
+            Self::Broken { .. } => "open it in the program that made it and save it again, or get it once more",
+            Self::Mismatch { .. } => "give it the ending of what it really is",
+            Self::Foreign { .. } => {
+                "save or export it as PDF, DOCX, XLSX, PPTX, ODS, CSV, HTML, Markdown or plain text"
+            }
+            Self::TooLarge { .. } => "split it, or raise the limit",
+            Self::TookTooLong { .. } | Self::OutOfMemory { .. } => {
+                "split it, or save it again in the program that made it: it may be damaged, or made to do harm"
+            }
+            Self::Cancelled => "ask again",
+            Self::Worker(_) => "try again; if it stays so, the log of the daemon says more",
+        }
+    }
+
+    /// The same failure, after so many parts.
+    #[must_use]
+    pub fn after(mut self, read: u32) -> Self {
+        match &mut self {
+            Self::Broken { parts, .. }
+            | Self::TooLarge { parts, .. }
+            | Self::TookTooLong { parts, .. }
+            | Self::OutOfMemory { parts, .. } => *parts = read,
+            _ => {}
+        }
+        self
+    }
+}
+
+fn scanned(pages: u32) -> String {
+    let pages =
+        if pages == 1 { "its one page is a picture".to_owned() } else { format!("its {pages} pages are pictures") };
+    format!("{pages} without text, probably scanned")
+}
+
+fn read_so_far(parts: u32) -> String {
+    match parts {
+        0 => String::new(),
+        1 => " beyond its first part".to_owned(),
+        parts => format!(" beyond its first {parts} parts"),
+    }
+}

@@ -1,0 +1,95 @@
+//! Which kind of document it is: bytes say it first, the name second.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The kinds of documents whose text is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Pages.
+    Pdf,
+    /// A text document of Word.
+    Docx,
+    /// A workbook of Excel.
+    Xlsx,
+    /// A workbook of Excel before 2007.
+    Xls,
+    /// A workbook of LibreOffice.
+    Ods,
+    /// Slides of PowerPoint.
+    Pptx,
+    /// A table as text.
+    Csv,
+    /// A page of the web.
+    Html,
+    /// Text with marks.
+    Markdown,
+    /// Any other text.
+    Plain,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Pdf,
+        Self::Docx,
+        Self::Xlsx,
+        Self::Xls,
+        Self::Ods,
+        Self::Pptx,
+        Self::Csv,
+        Self::Html,
+        Self::Markdown,
+        Self::Plain,
+    ];
+
+    /// What a name says, whatever the case of its letters; none where its ending says nothing that is known here.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        let (_, ending) = name.rsplit_once('.')?;
+        Some(match ending.to_ascii_lowercase().as_str() {
+            "pdf" => Self::Pdf,
+            "docx" | "docm" | "dotx" | "dotm" => Self::Docx,
+            "xlsx" | "xlsm" | "xltx" | "xltm" => Self::Xlsx,
+            "xls" | "xlt" => Self::Xls,
+            "ods" | "ots" => Self::Ods,
+            "pptx" | "pptm" | "ppsx" | "ppsm" | "potx" => Self::Pptx,
+            "csv" | "tsv" | "tab" => Self::Csv,
+            "html" | "htm" | "xhtml" => Self::Html,
+            "md" | "markdown" | "mdown" | "mkd" => Self::Markdown,
+            "txt" | "text" | "log" | "rst" => Self::Plain,
+            _ => return None,
+        })
+    }
+
+    /// Whether it is text all through, so that its bytes look like those of any other text.
+    #[must_use]
+    pub const fn is_text(self) -> bool {
+        matches!(self, Self::Csv | Self::Html | Self::Markdown | Self::Plain)
+    }
+
+    /// Whether it has pages, sheets or slides that can be cited.
+    #[must_use]
+    pub const fn has_places(self) -> bool {
+        matches!(self, Self::Pdf | Self::Xlsx | Self::Xls | Self::Ods | Self::Pptx | Self::Csv)
+    }
+}
+
+/// As in a sentence: `PDF`, `CSV file`.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pdf => "PDF",
+            Self::Docx => "Word document",
+            Self::Xlsx | Self::Xls => "Excel workbook",
+            Self::Ods => "OpenDocument spreadsheet",
+            Self::Pptx => "PowerPoint presentation",
+            Self::Csv => "CSV file",
+            Self::Html => "HTML page",
+            Self::Markdown => "Markdown file",
+            Self::Plain => "text file",
+        })
+    }
+}

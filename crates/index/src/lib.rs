@@ -1,0 +1,29 @@
+//! Documents: their text with its pages, sheets and slides, and the chunks by which it is searched and cited.
+//!
+//! Whoever wrote a document may mean harm, and the libraries that read documents are large. So the daemon itself never
+//! parses one: a [worker](worker), which is the daemon's own program started once more, reads it with next to no rights and
+//! tells what it found part by part, and what it tells is checked as well.
+//!
+//! - [`document`]: what a document is: [`Document`], [`Part`], [`Place`], [`Table`]; pure.
+//! - [`kind`]: which kind it is, told from its bytes first and its name second; pure.
+//! - [`limits`] and [`failure`]: what reading may cost, and the words for how it can fail.
+//! - [`extract`](mod@extract): one file a format, from bytes to parts.
+//! - [`worker`]: [`Extractor`] is the daemon's side, [`run_worker`] the other one.
+//! - [`chunk`]: pieces of about a paragraph, each with the place by which it is cited; pure.
+//!
+//! Everything that takes a document takes an open file, so that what is read is what was meant, whatever happens to paths.
+
+pub mod chunk;
+pub mod document;
+pub mod extract;
+pub mod failure;
+pub mod kind;
+pub mod limits;
+pub mod worker;
+
+pub use chunk::{Chunk, ChunkConfig, Chunker};
+pub use document::{Body, CellRange, Document, Part, Place, Row, Table};
+pub use failure::Failure;
+pub use kind::Kind;
+pub use limits::Limits;
+pub use worker::{Extraction, Extractor, Piece, Summary, WORKER_ARGUMENT, run_worker};

@@ -1,0 +1,340 @@
+//! The daemon's side: starts workers, and believes nothing that they say before it is checked.
+
+use std::{fs::File, io, path::PathBuf, process::Stdio, sync::Arc};
+
+use futures_util::{Stream, stream};
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
+use tokio::{
+    io::{AsyncReadExt as _, BufReader},
+    process::{Child, ChildStderr, ChildStdout, Command},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    WORKER_ARGUMENT,
+    frame::{FRAME_BYTES, Frame, Job, Piece, Summary},
+    post_mortem,
+};
+use crate::{
+    document::Document,
+    extract::{clean, too_large},
+    failure::Failure,
+    kind::Kind,
+    limits::Limits,
+};
+
+/// How much of what a worker says to people is read.
+const STDERR_BYTES: u64 = 4096;
+
+/// Reads documents, each in a worker of its own, a few at a time.
+#[derive(Debug, Clone)]
+pub struct Extractor {
+    program: PathBuf,
+    limits: Limits,
+    /// A worker may take much memory, so there are never more than this many.
+    turns: Arc<Semaphore>,
+}
+
+impl Extractor {
+    /// An extractor. Nothing is started. `program` calls [`run_worker`](super::run_worker) when its first argument is
+    /// [`WORKER_ARGUMENT`]; `/proc/self/exe` is the daemon's own even after its file was replaced. At most `at_once` workers
+    /// run at a time.
+    #[must_use]
+    pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
+        Self { program, limits, turns: Arc::new(Semaphore::new(at_once.max(1))) }
+    }
+
+    /// What reading one document may cost.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Begins to read an open file, as soon as fewer than the allowed number are being read. `named` is what its name says:
+    /// [`Kind::of_name`]. What is told is told by [`Extraction::next`]; dropping that ends the worker.
+    ///
+    /// # Errors
+    /// When it is no regular file or too large, and when no worker can be started.
+    pub async fn extract(
+        &self,
+        file: File,
+        named: Option<Kind>,
+        cancel: CancellationToken,
+    ) -> Result<Extraction, Failure> {
+        let turn = tokio::select! {
+            turn = Arc::clone(&self.turns).acquire_owned() => turn,
+            () = cancel.cancelled() => return Err(Failure::Cancelled),
+        };
+        let turn = turn.map_err(|_| Failure::Cancelled)?;
+        let metadata = file.metadata().map_err(|error| Failure::Worker(format!("it cannot be looked at: {error}")))?;
+        if !metadata.is_file() {
+            return Err(Failure::Foreign { found: "it is not a regular file".to_owned() });
+        }
+        if metadata.len() > self.limits.bytes_in {
+            return Err(too_large("its size", self.limits.bytes_in));
+        }
+        let child = self
+            .start(file, Job { named, limits: self.limits })
+            .map_err(|error| Failure::Worker(format!("no worker could be started: {error}")))?;
+        Extraction::of(child, self.limits, cancel, turn)
+    }
+
+    /// Reads the whole of an open file: what could be read, and why that is not all where it is not.
+    pub async fn read(
+        &self,
+        file: File,
+        named: Option<Kind>,
+        cancel: CancellationToken,
+    ) -> (Option<Document>, Option<Failure>) {
+        let mut extraction = match self.extract(file, named, cancel).await {
+            Ok(extraction) => extraction,
+            Err(failure) => return (None, Some(failure)),
+        };
+        let mut document: Option<Document> = None;
+        loop {
+            match extraction.next().await {
+                Some(Ok(Piece::Head(head))) => document = Some(Document::new(head.kind, head.title)),
+                Some(Ok(Piece::Part(part))) => {
+                    if let Some(document) = &mut document {
+                        document.push(part);
+                    }
+                }
+                Some(Ok(Piece::End(_))) | None => return (document, None),
+                Some(Err(failure)) => return (document, Some(failure)),
+            }
+        }
+    }
+
+    fn start(&self, file: File, job: Job) -> io::Result<Child> {
+        Command::new(&self.program)
+            .arg(WORKER_ARGUMENT)
+            .arg(serde_json::to_string(&job)?)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(file))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+    }
+}
+
+/// A document that is being read. Dropping it ends the worker.
+#[derive(Debug)]
+pub struct Extraction {
+    worker: Worker,
+    out: BufReader<ChildStdout>,
+    recognised: Option<Kind>,
+    checks: Checks,
+    limits: Limits,
+    deadline: Instant,
+    cancel: CancellationToken,
+    is_over: bool,
+    /// Given back when this is dropped, after the worker was killed.
+    _turn: OwnedSemaphorePermit,
+}
+
+impl Extraction {
+    fn of(
+        mut child: Child,
+        limits: Limits,
+        cancel: CancellationToken,
+        turn: OwnedSemaphorePermit,
+    ) -> Result<Self, Failure> {
+        let (Some(out), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(Failure::Worker("its streams could not be opened".to_owned()));
+        };
+        Ok(Self {
+            worker: Worker { child, stderr },
+            out: BufReader::with_capacity(64 * 1024, out),
+            recognised: None,
+            checks: Checks::new(&limits),
+            limits,
+            deadline: Instant::now() + limits.time,
+            cancel,
+            is_over: false,
+            _turn: turn,
+        })
+    }
+
+    /// What comes next: the head, the parts, the end; or, at any point, why there is no more. Nothing comes after the end
+    /// or a failure. When this is abandoned half-way, what was half told is lost: the extraction is of no more use then.
+    pub async fn next(&mut self) -> Option<Result<Piece, Failure>> {
+        if self.is_over {
+            return None;
+        }
+        let frame = loop {
+            let frame = tokio::select! {
+                frame = timeout_at(self.deadline, read_frame(&mut self.out)) => frame,
+                () = self.cancel.cancelled() => return self.fail(Failure::Cancelled),
+            };
+            match frame {
+                // One is all that it takes to know; a worker that goes on saying it runs into its deadline.
+                Ok(Ok(Some(Frame::Recognised(kind)))) => self.recognised = Some(kind),
+                frame => break frame,
+            }
+        };
+        match frame {
+            Ok(Ok(Some(Frame::Recognised(_)))) => None,
+            Err(_) => self.fail(Failure::TookTooLong { limit: self.limits.time, parts: 0 }),
+            Ok(Err(why)) => self.fail(Failure::Worker(why)),
+            Ok(Ok(None)) => {
+                let failure = self.worker.autopsy(self.recognised, &self.limits).await;
+                self.fail(failure)
+            }
+            Ok(Ok(Some(Frame::Failed(failure)))) => self.fail(clean::failure(failure)),
+            Ok(Ok(Some(Frame::Piece(piece)))) => match self.checks.check(piece) {
+                Ok(piece) => {
+                    self.is_over = matches!(piece, Piece::End(_));
+                    Some(Ok(piece))
+                }
+                Err(failure) => self.fail(failure),
+            },
+        }
+    }
+
+    /// The same as a stream.
+    pub fn into_stream(self) -> impl Stream<Item = Result<Piece, Failure>> {
+        stream::unfold(self, async |mut extraction| extraction.next().await.map(|piece| (piece, extraction)))
+    }
+
+    fn fail(&mut self, failure: Failure) -> Option<Result<Piece, Failure>> {
+        self.is_over = true;
+        self.worker.kill();
+        Some(Err(failure.after(self.checks.parts)))
+    }
+}
+
+/// The process, and what it says to people.
+#[derive(Debug)]
+struct Worker {
+    child: Child,
+    stderr: ChildStderr,
+}
+
+impl Worker {
+    fn kill(&mut self) {
+        // Only while it was not waited for: then its number, and so its group's, is still its own.
+        let leader = self.child.id().and_then(|id| i32::try_from(id).ok()).filter(|id| *id > 1);
+        if let Some(leader) = leader {
+            // There is nobody left to kill if it fails.
+            let _ = killpg(Pid::from_raw(leader), Signal::SIGKILL);
+        }
+    }
+
+    /// Why it stopped telling without having told the end.
+    async fn autopsy(&mut self, kind: Option<Kind>, limits: &Limits) -> Failure {
+        let mut said = Vec::new();
+        let mut stderr = (&mut self.stderr).take(STDERR_BYTES);
+        // A worker that only closed its stream is given a moment to end, and then ended.
+        let waiting = async {
+            let _ = stderr.read_to_end(&mut said).await;
+            self.child.wait().await
+        };
+        const MOMENT: std::time::Duration = std::time::Duration::from_secs(2);
+        match tokio::time::timeout(MOMENT, waiting).await {
+            Ok(Ok(status)) => post_mortem::examine(status, &clean::text(&String::from_utf8_lossy(&said)), kind, limits),
+            Ok(Err(error)) => Failure::Worker(format!("its reader was lost: {error}")),
+            Err(_) => Failure::Worker("its reader stopped telling and did not end".to_owned()),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// One frame; none where there are no more.
+async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, String> {
+    let nonsense = |why: String| format!("its reader told nonsense: {why}");
+    let mut length = [0; 4];
+    match out.read_exact(&mut length).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(format!("its reader could not be heard: {error}")),
+    }
+    let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+    if length > FRAME_BYTES {
+        return Err(nonsense(format!("{length} bytes at once")));
+    }
+    let mut frame = vec![0; length];
+    match out.read_exact(&mut frame).await {
+        Ok(_) => serde_json::from_slice(&frame).map(Some).map_err(|error| nonsense(error.to_string())),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(format!("its reader could not be heard: {error}")),
+    }
+}
+
+/// What holds of any document, whatever its worker says.
+#[derive(Debug)]
+struct Checks {
+    kind: Option<Kind>,
+    parts: u32,
+    most_parts: u32,
+    bytes_left: u64,
+    /// How many bytes of text were allowed.
+    bytes: u64,
+    last: Option<crate::Place>,
+}
+
+impl Checks {
+    fn new(limits: &Limits) -> Self {
+        Self {
+            kind: None,
+            parts: 0,
+            most_parts: limits.parts,
+            bytes_left: limits.bytes_out,
+            bytes: limits.bytes_out,
+            last: None,
+        }
+    }
+
+    fn check(&mut self, piece: Piece) -> Result<Piece, Failure> {
+        let nonsense = |why: &str| Err(Failure::Worker(format!("its reader told nonsense: {why}")));
+        match piece {
+            Piece::Head(head) => {
+                if self.kind.replace(head.kind).is_some() {
+                    return nonsense("two beginnings");
+                }
+                Ok(Piece::Head(clean::head(head)))
+            }
+            Piece::Part(part) => {
+                if self.kind.is_none() {
+                    return nonsense("a part before the beginning");
+                }
+                let part = clean::part(part);
+                if !clean::is_sound(&part) {
+                    return nonsense("a place that cannot be");
+                }
+                let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
+                if is_new && self.parts == self.most_parts {
+                    return Err(too_many_parts(self.most_parts));
+                }
+                self.bytes_left =
+                    self.bytes_left.checked_sub(part.size()).ok_or_else(|| too_large("its text", self.bytes))?;
+                self.parts += u32::from(is_new);
+                self.last = Some(part.place.clone());
+                Ok(Piece::Part(part))
+            }
+            Piece::End(summary) => {
+                if self.kind.is_none() {
+                    return nonsense("an end before the beginning");
+                }
+                Ok(Piece::End(Summary { parts: self.parts, pictures: summary.pictures.min(self.parts) }))
+            }
+        }
+    }
+}
+
+/// More pages, sheets or slides than are read.
+pub(crate) fn too_many_parts(most: u32) -> Failure {
+    Failure::TooLarge { what: "the number of its parts".to_owned(), most: most.to_string(), parts: 0 }
+}

@@ -1,0 +1,78 @@
+//! What a worker is told, and what it tells: frames of a length and as much JSON.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{document::Part, failure::Failure, kind::Kind, limits::Limits};
+
+/// Bytes of text that one frame carries at most. A larger part is told in several frames.
+pub const PIECE_BYTES: usize = 512 * 1024;
+
+/// Bytes of a frame. JSON writes most letters as they are; quotes, line ends and the like take two bytes.
+pub const FRAME_BYTES: usize = 4 * PIECE_BYTES;
+
+/// What a worker is to do, told as its second argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// What the file's name says it is.
+    pub named: Option<Kind>,
+    /// What reading it may cost.
+    pub limits: Limits,
+}
+
+/// What is told of a document, in this order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Piece {
+    /// What it is, once.
+    Head(Head),
+    /// A part, or a piece of one: see [`Document::push`](crate::Document::push).
+    Part(Part),
+    /// That there is no more, once.
+    End(Summary),
+}
+
+/// What is known of a document before its parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// What it is.
+    pub kind: Kind,
+    /// What it calls itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// How many pages, sheets or slides it has, where that is known, for those who show progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<u32>,
+}
+
+/// What is known of a document after its parts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// How many pages, sheets or slides there were.
+    pub parts: u32,
+    /// How many of them are pictures without text.
+    pub pictures: u32,
+}
+
+/// What a worker writes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Frame {
+    /// What the document is, before anything in it was looked at: should that end the worker, it is known what did.
+    Recognised(Kind),
+    /// A piece of the document.
+    Piece(Piece),
+    /// Why there are no more pieces.
+    Failed(Failure),
+}
+
+/// Writes a frame whole.
+pub(super) fn write(out: &mut impl Write, frame: &Frame) -> io::Result<()> {
+    let mut bytes = vec![0; 4];
+    serde_json::to_writer(&mut bytes, frame)?;
+    let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    out.write_all(&bytes)?;
+    out.flush()
+}

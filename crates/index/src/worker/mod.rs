@@ -1,0 +1,24 @@
+//! A document is read by a process that can do nothing else.
+//!
+//! The daemon starts its own program once more as a *worker*, hands it the open file, and reads what it tells, one part a
+//! frame. The worker gives up all rights before it looks at the first byte: it can open no file, make no connection, start
+//! no program, and take no more memory and time than it was given. Whatever a document makes of it, the daemon goes on.
+//!
+//! - [`frame`]: what a worker is told, and what it tells.
+//! - `child`: the worker's side, [`run_worker`]; [`confine`](mod@confine) is how it gives up its rights.
+//! - `extraction`: the daemon's side: [`Extractor`] starts workers, [`Extraction`] reads and checks one.
+//! - `post_mortem`: what the end of a worker says about the document that it read.
+
+mod child;
+pub mod confine;
+mod extraction;
+pub mod frame;
+mod post_mortem;
+
+pub use child::run_worker;
+pub(crate) use extraction::too_many_parts;
+pub use extraction::{Extraction, Extractor};
+pub use frame::{Piece, Summary};
+
+/// The first argument by which a program knows that it is to be the worker.
+pub const WORKER_ARGUMENT: &str = "extract-worker";

@@ -1,0 +1,289 @@
+//! Files made to do harm, and files that were damaged: each ends in a clear message, and the next one is read.
+
+use std::{
+    io::{Cursor, Read as _},
+    time::Duration,
+};
+
+use agentd_index::{Body, Document, Extractor, Failure, Kind, Limits};
+use futures_util::{StreamExt as _, stream};
+use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
+
+use crate::bench::{extractor, fixture, read};
+
+const MIB: u64 = 1024 * 1024;
+
+/// Little of everything, so that tests are quick.
+fn tight() -> Limits {
+    Limits { bytes_out: 8 * MIB, time: Duration::from_secs(10), memory: 512 * MIB, ..Limits::default() }
+}
+
+/// A failure that a person can do something with.
+fn assert_clear(name: &str, failure: &Failure) {
+    let message = failure.to_string();
+    assert!(message.starts_with("could not read") && message.len() < 400, "{name}: {message}");
+    assert!(!message.contains(char::is_control) && failure.hint().len() > 5, "{name}: {message:?}");
+    // That the worker itself broke would be our defect and no property of the file.
+    assert_ne!(failure.code(), "worker", "{name}: {message}");
+}
+
+fn fixture_bytes(name: &str) -> Vec<u8> {
+    std::fs::read(fixture(name)).unwrap()
+}
+
+/// The same archive with other content of one part; the others as they are.
+fn with_part(archive: &[u8], part: &str, content: impl FnOnce(&mut dyn std::io::Write)) -> Vec<u8> {
+    let mut old = ZipArchive::new(Cursor::new(archive)).unwrap();
+    let mut new = ZipWriter::new(Cursor::new(Vec::new()));
+    for index in 0..old.len() {
+        let file = old.by_index_raw(index).unwrap();
+        if file.name().unwrap() != part {
+            new.raw_copy_file(file).unwrap();
+        }
+    }
+    new.start_file(part, SimpleFileOptions::default().compression_method(CompressionMethod::Deflated)).unwrap();
+    content(&mut new);
+    new.finish().unwrap().into_inner()
+}
+
+fn part(archive: &[u8], part: &str) -> String {
+    let mut text = String::new();
+    ZipArchive::new(Cursor::new(archive)).unwrap().by_name(part).unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+#[tokio::test]
+async fn what_unpacks_to_more_than_there_is_memory_is_refused() {
+    let extractor = extractor(tight());
+    let blow_up = |out: &mut dyn std::io::Write| {
+        let block = vec![b' '; 1024 * 1024];
+        (0..700).for_each(|_| out.write_all(&block).unwrap());
+    };
+    for (name, inner) in [
+        ("handbook.docx", "word/document.xml"),
+        ("deck.pptx", "ppt/slides/slide1.xml"),
+        ("cached.xlsx", "xl/sharedStrings.xml"),
+        ("open.ods", "content.xml"),
+    ] {
+        let bomb = with_part(&fixture_bytes(name), inner, blow_up);
+        assert!(bomb.len() < 2_000_000, "{name}: {}", bomb.len());
+        let (_, failure) = read(&extractor, name, &bomb).await;
+        assert_clear(name, &failure.unwrap_or_else(|| panic!("{name} was read")));
+    }
+    let (_, failure) = read(&extractor, "latin.pdf", &fixture_bytes("latin.pdf")).await;
+    assert_eq!(failure, None);
+}
+
+#[tokio::test]
+async fn entities_do_not_multiply() {
+    let mut laughs = String::from("<?xml version=\"1.0\"?><!DOCTYPE x [<!ENTITY e0 \"ha\">");
+    for level in 1..30 {
+        laughs += &format!("<!ENTITY e{level} \"{}\">", format!("&e{};", level - 1).repeat(10));
+    }
+    laughs += "]>";
+    for (name, inner, text) in [
+        ("handbook.docx", "word/document.xml", "Doors are closed at ten."),
+        ("cached.xlsx", "xl/sharedStrings.xml", "What"),
+        ("open.ods", "content.xml", "Name"),
+    ] {
+        let old = part(&fixture_bytes(name), inner);
+        let body = old.split_once("?>").map_or(old.as_str(), |(_, body)| body).replace(text, "&e29;");
+        assert!(body.contains("&e29;"), "{name}");
+        let bomb =
+            with_part(&fixture_bytes(name), inner, |out| out.write_all(format!("{laughs}{body}").as_bytes()).unwrap());
+        let (document, failure) = read(&extractor(tight()), name, &bomb).await;
+        failure.iter().for_each(|failure| assert_clear(name, failure));
+        assert!(document.is_none_or(|document| document.markdown().len() < 20_000), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_workbook_that_claims_billions_of_cells_is_read_by_those_it_has() {
+    let sheet = "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\">\
+                 <dimension ref=\"A1:XFD1048576\"/><sheetData>\
+                 <row r=\"1\"><c r=\"A1\" t=\"inlineStr\"><is><t>first</t></is></c></row>\
+                 <row r=\"1048576\"><c r=\"XFD1048576\"><v>7</v></c></row></sheetData></worksheet>";
+    let bomb = with_part(&fixture_bytes("cached.xlsx"), "xl/worksheets/sheet1.xml", |out| {
+        out.write_all(sheet.as_bytes()).unwrap();
+    });
+    let (document, failure) = read(&extractor(tight()), "claims.xlsx", &bomb).await;
+    assert_eq!(failure, None);
+    let part = &document.unwrap().parts[0];
+    assert_eq!(part.place.to_string(), "Totals!A1:XFD1048576");
+    let Body::Table(table) = &part.body else { panic!() };
+    assert_eq!(table.rows.iter().map(|row| row.cells.last().unwrap().as_str()).collect::<Vec<_>>(), ["first", "7"]);
+
+    let row = "<table:table-row table:number-rows-repeated=\"1048576\"><table:table-cell office:value-type=\"float\" \
+               office:value=\"1\" table:number-columns-repeated=\"16384\"><text:p>1</text:p></table:table-cell></table:table-row>";
+    let old = part_of_table(&fixture_bytes("open.ods"), row);
+    let bomb = with_part(&fixture_bytes("open.ods"), "content.xml", |out| out.write_all(old.as_bytes()).unwrap());
+    let (_, failure) = read(&extractor(tight()), "claims.ods", &bomb).await;
+    assert_clear("claims.ods", &failure.unwrap());
+}
+
+/// The content of a workbook with one more row before the end of its table.
+fn part_of_table(archive: &[u8], row: &str) -> String {
+    part(archive, "content.xml").replacen("</table:table>", &format!("{row}</table:table>"), 1)
+}
+
+#[tokio::test]
+async fn what_nests_without_end_ends() {
+    let depth = 200_000;
+    let pdf = |objects: &str| format!("%PDF-1.4\n{objects}\ntrailer << /Root 1 0 R /Size 9 >>\n%%EOF\n").into_bytes();
+    let page = "1 0 obj << /Type /Catalog /Pages 2 0 R >> endobj\n";
+    let cases: Vec<(&str, Vec<u8>)> = vec![
+        ("divs.html", format!("<html><body>{}x", "<div>".repeat(depth)).into_bytes()),
+        ("lists.html", format!("<html><body>{}x", "<ul><li>".repeat(depth)).into_bytes()),
+        ("quotes.md", "> ".repeat(depth).into_bytes()),
+        (
+            "pages.pdf",
+            pdf(&format!("{page}2 0 obj << /Type /Pages /Kids [2 0 R 2 0 R] /Count 99 /Parent 2 0 R >> endobj")),
+        ),
+        (
+            "forms.pdf",
+            pdf(&format!(
+                "{page}2 0 obj << /Type /Pages /Kids [3 0 R] /Count 1 >> endobj\n\
+                 3 0 obj << /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 4 0 R /Resources << /XObject << /F 5 0 R >> >> >> endobj\n\
+                 4 0 obj << /Length 5 >> stream\n/F Do\nendstream endobj\n\
+                 5 0 obj << /Type /XObject /Subtype /Form /BBox [0 0 9 9] /Length 11 /Resources << /XObject << /F 5 0 R >> >> >> stream\n/F Do /F Do\nendstream endobj"
+            )),
+        ),
+        ("arrays.pdf", pdf(&format!("{page}2 0 obj {} endobj", "[".repeat(depth)))),
+        ("count.pdf", pdf(&format!("{page}2 0 obj << /Type /Pages /Kids [] /Count 2000000000 >> endobj"))),
+        ("references.pdf", pdf("1 0 obj 2 0 R endobj\n2 0 obj 1 0 R endobj")),
+    ];
+    let extractor = extractor(tight());
+    for (name, bytes) in cases {
+        let (document, failure) = read(&extractor, name, &bytes).await;
+        failure.iter().for_each(|failure| assert_clear(name, failure));
+        assert!(document.is_some() || failure.is_some(), "{name}");
+    }
+}
+
+/// Numbers that look random and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 11).unwrap() % sides.max(1)
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| u8::try_from(self.roll(256)).unwrap()).collect()
+    }
+
+    /// Damage as disks, networks and people do it.
+    fn damage(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut damaged = bytes.to_vec();
+        let at = self.roll(bytes.len());
+        let length = self.roll(200).min(bytes.len() - at);
+        match self.roll(7) {
+            0 => damaged.truncate(at),
+            1 => (0..=self.roll(20)).for_each(|_| {
+                let at = self.roll(damaged.len());
+                damaged[at] ^= 1 << self.roll(8);
+            }),
+            2 => damaged[at..at + length].copy_from_slice(&self.bytes(length)),
+            3 => drop(damaged.drain(at..at + length)),
+            4 => damaged.splice(at..at, bytes[at..at + length].repeat(1 + self.roll(50))).for_each(drop),
+            5 => damaged[at..at + length].fill(0),
+            // Another number of the same length.
+            _ => damaged.iter_mut().skip(at).filter(|byte| byte.is_ascii_digit()).take(9).for_each(|byte| {
+                *byte = b'0' + u8::try_from(self.roll(10)).unwrap();
+            }),
+        }
+        damaged
+    }
+
+    /// The same within a part of an archive, whose sums then hold.
+    fn damage_within(&mut self, archive: &[u8]) -> Vec<u8> {
+        let names: Vec<String> = ZipArchive::new(Cursor::new(archive))
+            .unwrap()
+            .file_names()
+            .map(|name| name.unwrap().into_owned())
+            .collect();
+        let name = &names[self.roll(names.len())];
+        let mut content = Vec::new();
+        ZipArchive::new(Cursor::new(archive)).unwrap().by_name(name).unwrap().read_to_end(&mut content).unwrap();
+        let content = if content.is_empty() { content } else { self.damage(&content) };
+        with_part(archive, name, |out| out.write_all(&content).unwrap())
+    }
+}
+
+const SOUND: [&str; 13] = [
+    "latin.pdf",
+    "cjk.pdf",
+    "columns.pdf",
+    "table.pdf",
+    "embedded.pdf",
+    "owner.pdf",
+    "scanned.pdf",
+    "handbook.docx",
+    "sales.xlsx",
+    "cached.xlsx",
+    "old.xls",
+    "open.ods",
+    "deck.pptx",
+];
+
+fn corpus() -> Vec<(String, Vec<u8>)> {
+    let mut dice = Dice(0x5eed_2024);
+    let mut sound: Vec<(String, Vec<u8>)> =
+        SOUND.iter().map(|name| ((*name).to_owned(), fixture_bytes(name))).collect();
+    let rows: String = (0..40).map(|row| format!("\"name {row}\",{row},2024-01-{row}\n")).collect();
+    sound.push(("rows.csv".to_owned(), rows.into_bytes()));
+    let page =
+        "<html><head><title>T</title></head><body><table><tr><td>a<td>b</table><ul><li>x<li>y</ul></body></html>";
+    sound.push(("page.html".to_owned(), page.repeat(5).into_bytes()));
+    sound.push(("note.md".to_owned(), "# 标题\n\n- one\n- two\n\n| a | b |\n| --- | --- |\n".repeat(9).into_bytes()));
+    sound.push(("note.txt".to_owned(), "第一章 总则。The end. 会議。".repeat(40).into_bytes()));
+    let mut damaged = Vec::new();
+    for (name, bytes) in &sound {
+        for number in 0..30 {
+            let is_archive = bytes.starts_with(b"PK");
+            let content = if is_archive && number % 2 == 0 { dice.damage_within(bytes) } else { dice.damage(bytes) };
+            damaged.push((format!("{number} of {name}"), content));
+        }
+        // Nothing of it but its name, and its first bytes.
+        let noise = dice.bytes(3000);
+        damaged.push((format!("noise.{name}"), noise.clone()));
+        damaged.push((format!("start.{name}"), [&bytes[..bytes.len().min(8)], &noise].concat()));
+    }
+    damaged
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_damaged_files_hurt_nobody() {
+    let corpus = corpus();
+    assert!(corpus.len() >= 500, "{}", corpus.len());
+    let extractor = Extractor::new(crate::bench::worker(), tight(), 2);
+    let outcomes: Vec<(String, Option<Document>, Option<Failure>)> = stream::iter(corpus)
+        .map(|(name, bytes)| {
+            let extractor = extractor.clone();
+            async move {
+                let (document, failure) = read(&extractor, &name, &bytes).await;
+                (name, document, failure)
+            }
+        })
+        .buffer_unordered(2)
+        .collect()
+        .await;
+    let mut codes = std::collections::BTreeMap::new();
+    for (name, document, failure) in &outcomes {
+        assert!(document.is_some() || failure.is_some(), "{name}");
+        failure.iter().for_each(|failure| assert_clear(name, failure));
+        *codes.entry(failure.as_ref().map_or("read", Failure::code)).or_insert(0) += 1;
+    }
+    println!("{codes:?}");
+    // Damage that is never noticed, or always, would be no damage.
+    assert!(codes["read"] > 50 && codes["broken"] > 50, "{codes:?}");
+    let (document, failure) = read(&extractor, "latin.pdf", &fixture_bytes("latin.pdf")).await;
+    assert_eq!((document.unwrap().parts.len(), document_kind(&extractor).await, failure), (3, Kind::Docx, None));
+}
+
+async fn document_kind(extractor: &Extractor) -> Kind {
+    read(extractor, "handbook.docx", &fixture_bytes("handbook.docx")).await.0.unwrap().kind
+}

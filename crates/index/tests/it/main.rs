@@ -1,0 +1,8 @@
+//! Documents made by other programs, and files made to do harm, read by real workers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod bench;
+mod documents;
+mod hostile;
+mod worker;

@@ -1,0 +1,168 @@
+//! The worker as a process: what it may do, and how it ends.
+
+use std::time::Duration;
+
+use agentd_index::{Extractor, Kind, Limits, Piece};
+use tokio_util::sync::CancellationToken;
+
+use crate::bench::{extractor, fixture, read, told, worker};
+
+#[tokio::test]
+async fn texts_are_read_and_named() {
+    let extractor = extractor(Limits::default());
+    let (document, failure) = read(&extractor, "note.md", b"intro\n\n# A title\n\nText.\n").await;
+    let document = document.unwrap();
+    assert_eq!((failure, document.kind, document.title.as_deref()), (None, Kind::Markdown, Some("A title")));
+    let page = b"<html><head><title>T</title><style>p{}</style></head><body><h1>H</h1><p>one</p>\
+                 <table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table><script>x()</script></body>";
+    let (document, _) = read(&extractor, "page.html", page).await;
+    let document = document.unwrap();
+    assert_eq!(document.title.as_deref(), Some("T"));
+    let text = document.markdown();
+    assert!(text.starts_with("# H\n\none") && text.contains("| a") && !text.contains("x()"), "{text}");
+    let (document, _) = read(&extractor, "t.csv", "名称;数量\n苹果;\"1;2\"\n".as_bytes()).await;
+    assert_eq!(told(&document.unwrap()), ["[A2:B2]\n| 名称 | 数量 |\n| --- | --- |\n| 苹果 | 1;2 |"]);
+    let (document, _) = read(&extractor, "t.txt", b"\xc4\xfa\xba\xc3\xa3\xac\xca\xc0\xbd\xe7\xa1\xa3").await;
+    assert_eq!(told(&document.unwrap()), ["[]\n您好，世界。"]);
+}
+
+#[tokio::test]
+async fn parts_come_one_by_one() {
+    let extractor = extractor(Limits::default());
+    let file = std::fs::File::open(fixture("latin.pdf")).unwrap();
+    let mut extraction = extractor.extract(file, Some(Kind::Pdf), CancellationToken::new()).await.unwrap();
+    let mut told = Vec::new();
+    while let Some(piece) = extraction.next().await {
+        told.push(match piece.unwrap() {
+            Piece::Head(head) => format!("{:?}", head.parts),
+            Piece::Part(part) => part.place.to_string(),
+            Piece::End(summary) => format!("{} parts", summary.parts),
+        });
+    }
+    assert_eq!(told, ["Some(3)", "p. 1", "p. 2", "p. 3", "3 parts"]);
+}
+
+/// What a worker says that a document has taken over, by the kind that it was told.
+async fn liar(kind: Kind, limits: Limits) -> (Option<agentd_index::Document>, Option<agentd_index::Failure>) {
+    let extractor = Extractor::new(fixture("liar.sh"), limits, 1);
+    extractor.read(tempfile::tempfile().unwrap(), Some(kind), CancellationToken::new()).await
+}
+
+#[tokio::test]
+async fn a_worker_is_not_believed() {
+    let check = async |kind: Kind, code: &str, words: &str| {
+        let limits = Limits { bytes_out: 10_000, ..Limits::default() };
+        let (_, failure) = liar(kind, limits).await;
+        let failure = failure.unwrap_or_else(|| panic!("{kind:?} was believed"));
+        assert_eq!(failure.code(), code, "{kind:?}: {failure}");
+        assert!(failure.to_string().contains(words), "{kind:?}: {failure}");
+    };
+    check(Kind::Docx, "worker", "nonsense").await;
+    check(Kind::Xlsx, "worker", "without a word").await;
+    check(Kind::Xls, "broken", "SIGSEGV").await;
+    check(Kind::Ods, "out_of_memory", "MiB").await;
+    check(Kind::Pptx, "worker", "before the beginning").await;
+    check(Kind::Csv, "worker", "nonsense").await;
+    check(Kind::Html, "worker", "cannot be").await;
+    check(Kind::Plain, "too_large", "its text is more than 10000 bytes").await;
+    let (document, failure) = liar(Kind::Markdown, Limits::default()).await;
+    let document = document.unwrap();
+    assert_eq!((failure, document.title.as_deref()), (None, Some("a[31mbc")));
+    assert_eq!(document.markdown(), "x]0;yz");
+}
+
+/// Processes whose command line has this number in it.
+fn processes_with(number: u64) -> usize {
+    let number = number.to_string();
+    let commands = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        std::fs::read(entry.path().join("cmdline")).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    });
+    commands.filter(|command| command.contains(&number)).count()
+}
+
+async fn until_gone(number: u64) {
+    let gone = async {
+        while processes_with(number) > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the worker is gone");
+}
+
+#[tokio::test]
+async fn what_takes_too_long_is_killed_and_said() {
+    // A number by which the process is found.
+    let mark = 7_000_000_001 + u64::from(std::process::id());
+    let limits = Limits { cells: mark, time: Duration::from_millis(300), ..Limits::default() };
+    let (_, failure) = liar(Kind::Pdf, limits).await;
+    let failure = failure.unwrap();
+    assert_eq!(failure.to_string(), "could not read the file: it took longer than 0.3 seconds");
+    assert!(failure.hint().contains("split it"), "{}", failure.hint());
+    until_gone(mark).await;
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_killed() {
+    let mark = 8_000_000_001 + u64::from(std::process::id());
+    let extractor = Extractor::new(fixture("liar.sh"), Limits { cells: mark, ..Limits::default() }, 1);
+    let cancel = CancellationToken::new();
+    let file = || tempfile::tempfile().unwrap();
+    let mut extraction = extractor.extract(file(), Some(Kind::Pdf), cancel.clone()).await.unwrap();
+    assert!(processes_with(mark) > 0);
+    cancel.cancel();
+    assert_eq!(extraction.next().await.unwrap().unwrap_err().code(), "cancelled");
+    assert!(extraction.next().await.is_none());
+    until_gone(mark).await;
+    drop(extraction);
+    // The turn was given back, and dropping is enough.
+    let extraction = extractor.extract(file(), Some(Kind::Pdf), CancellationToken::new()).await.unwrap();
+    assert!(processes_with(mark) > 0);
+    drop(extraction);
+    until_gone(mark).await;
+}
+
+#[tokio::test]
+async fn only_regular_files_of_a_bearable_size_are_read() {
+    let small = Limits { bytes_in: 10, ..Limits::default() };
+    let (_, failure) = read(&extractor(small), "a.txt", b"more than ten bytes").await;
+    assert_eq!(failure.unwrap().to_string(), "could not read the file: its size is more than 10 bytes");
+    let folder = std::fs::File::open("/").unwrap();
+    let (_, failure) = extractor(small).read(folder, None, CancellationToken::new()).await;
+    assert_eq!(failure.unwrap().to_string(), "could not read the file: it is not a regular file");
+}
+
+#[tokio::test]
+async fn what_was_read_before_a_limit_holds() {
+    let limits = Limits { parts: 2, ..Limits::default() };
+    let file = std::fs::File::open(fixture("latin.pdf")).unwrap();
+    let (document, failure) = extractor(limits).read(file, Some(Kind::Pdf), CancellationToken::new()).await;
+    assert_eq!(document.unwrap().parts.len(), 2);
+    assert_eq!(
+        failure.unwrap().to_string(),
+        "could not read the file to its end: the number of its parts is more than 2"
+    );
+}
+
+#[test]
+fn a_worker_that_gave_up_its_rights_has_none() {
+    let output = std::process::Command::new(worker()).arg("probe").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(!said.contains("allowed"), "{said}");
+    assert_eq!(said.matches("refused").count(), 8, "{said} {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_worker_ends_when_the_daemon_is_gone() {
+    // Its file never ends and never comes, as one that takes for ever.
+    let limits = serde_json::to_string(&Limits::default()).unwrap();
+    let mut child = std::process::Command::new(worker())
+        .args(["extract-worker", &format!("{{\"named\":null,\"limits\":{limits}}}")])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdin = child.stdin.take();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    drop(stdin);
+}
