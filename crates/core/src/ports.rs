@@ -70,7 +70,8 @@ pub struct ToolContext {
     pub workspace: Arc<Workspace>,
     /// The files of the session's own state, as they are now.
     pub state_files: Arc<StateFiles>,
-    /// What the rules say of files that the call comes upon without naming them.
+    /// What the rules say of files that the call comes upon without naming them, and of those that it names to change
+    /// them: neither a result nor a failure, of a preview either, quotes one that may not be read.
     pub reading: ReadRules,
     /// What of the client's environment the processes of tools see; empty where the client sent none.
     pub environment: Arc<ClientEnvironment>,
@@ -80,7 +81,7 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
 }
 
-/// What the rules say of reading a file by that path, where a call has come upon it: whether they would let a model read
+/// What the rules say of reading a file by that path, where nobody was asked whether a call may show it: whether they would let a model read
 /// it without asking anybody. Where nobody has set any, all may be read.
 #[derive(Clone, Default)]
 pub struct ReadRules(Option<Arc<MayRead>>);

@@ -5,7 +5,14 @@ use std::{sync::Arc, time::Instant};
 use agentd_core::ports::{ReadRules, ToolContext};
 use tokio_util::sync::CancellationToken;
 
-use crate::{failure::Failure, toolbox::Limits, workspace::backend::Files};
+use crate::{
+    failure::Failure,
+    toolbox::Limits,
+    workspace::{backend::Files, path::ToolPath},
+};
+
+/// What a failure says instead of what it may not quote.
+pub(crate) const UNQUOTED: &str = "the file may not be read without asking, so nothing of it is shown";
 
 /// What a tool needs while it runs.
 #[derive(Debug, Clone)]
@@ -35,6 +42,12 @@ impl Job {
     /// Fails once the turn is cancelled; asked between files.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.cancel.is_cancelled() { Err(Failure::cancelled()) } else { Ok(()) }
+    }
+
+    /// Whether a failure may quote the file, or say where in it something stands. A file that the rules do not let be read
+    /// without asking is not told of by a call that goes wrong either: nobody was asked about that.
+    pub(crate) fn may_quote(&self, path: &ToolPath) -> bool {
+        self.reading.allow(&path.to_string())
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

@@ -271,7 +271,7 @@ async fn a_search_leaves_out_what_the_rules_do_not_let_be_read() {
         &told,
         &[
             "/project/docs/open.md:1: for everybody",
-            "[2 files left out, which the rules do not let you read without asking; name one as path to search it]",
+            "[2 files left out, which the rules do not let you read without asking; of one that you name as path they decide]",
             "[1 file left out, which",
         ],
     );

@@ -13,7 +13,7 @@
 //! - [`hostile`]: all commands and paths of the corpora that try to get where they may not.
 //! - [`audit`]: what was asked, decided and done.
 //! - [`policy`]: the rules of what may run: enforced, explained, tried, read again. [`checks`]: those that cannot be made.
-//!   [`links`]: under every name of a file.
+//!   [`links`]: under every name of a file. [`unread`]: no tool tells of a file that may not be read.
 //! - [`large`]: results that are longer than a window.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
@@ -45,6 +45,7 @@ mod run;
 mod sandbox;
 mod sessions;
 mod undo;
+mod unread;
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 

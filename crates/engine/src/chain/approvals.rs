@@ -79,9 +79,33 @@ async fn followed(call: &Invocation<'_>) -> Result<Option<Followed>, Stop> {
 /// Lets the call run, in the form that leads through no link.
 async fn run<'a>(call: &'a Invocation<'a>, next: Next<'a>, followed: Option<Followed>) -> Result<ToolOutput, Stop> {
     call.trail.pass();
-    let Some(Followed { arguments, .. }) = followed else { return next.run(call).await };
+    let unread = unread(call);
+    let Some(Followed { arguments, .. }) = followed else { return Ok(withhold(next.run(call).await?, &unread)) };
     let real = ToolCall { arguments, ..call.call.clone() };
-    next.run(&Invocation { call: &real, ..*call }).await
+    Ok(withhold(next.run(&Invocation { call: &real, ..*call }).await?, &unread))
+}
+
+/// The files that a call is about without naming them, and that the rules do not let be read without asking. Of those that
+/// a call names its tool knows what it may tell.
+fn unread(call: &Invocation<'_>) -> Vec<String> {
+    let touched = call.context.chain.touches(call);
+    if touched.is_empty() {
+        return touched;
+    }
+    let reading = call.context.tool_context(call.call).reading;
+    touched.into_iter().filter(|path| !reading.allow(path)).collect()
+}
+
+/// A failure without what it says of files that may not be read: nobody was asked whether a model may see that.
+fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
+    if output.error.is_none() || unread.is_empty() {
+        return output;
+    }
+    let text = format!(
+        "it failed; {} may not be read without asking, so nothing of why is shown; ask the person how to go on",
+        unread.join(", ")
+    );
+    ToolOutput { text, ..output }
 }
 
 /// What the call would do, for a person: of one that reads, where it leads.
@@ -91,6 +115,7 @@ async fn preview(
 ) -> Result<Result<Option<String>, ToolOutput>, Stop> {
     let context = call.context;
     let preview = context.or_cancelled(context.chain.preview(call)).await?;
+    let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
     Ok(preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string))))
 }
 

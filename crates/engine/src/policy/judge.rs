@@ -18,7 +18,7 @@ use agentd_core::{
     session::SessionSettings,
     tool::{Effect, Followed, ToolSpec},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     checker::files,
@@ -34,6 +34,15 @@ pub const SHELL_TOOL: &str = "run_bash_command";
 
 /// The tool that reads one file: what it may not read, no other tool shows that comes upon it.
 pub const READ_TOOL: &str = "read_file";
+
+/// That tool, for what is judged as if it called it.
+#[must_use]
+pub fn read_tool() -> ToolSpec {
+    ToolSpec { name: READ_TOOL.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Read }
+}
+
+/// Tools that look at names and sizes, and never into the file that they name.
+const NAME_TOOLS: [&str; 2] = ["find_files", "list_workspace_files"];
 
 /// The rules in force.
 #[derive(Debug, Default)]
@@ -96,13 +105,34 @@ impl Policy {
     }
 
     /// The verdict on one call, with its reasons. A check that fails denies. Of a call that reads through a link the
-    /// stricter of two: on the name that was written, and on the one that it leads to.
+    /// stricter of two: on the name that was written, and on the one that it leads to. What looks into a file that it
+    /// names is judged as reading it, too, so that no tool shows what `read_file` would not.
     #[must_use]
     pub fn judge(&self, facts: &Facts<'_>) -> Explanation {
-        let written = self.judge_form(facts);
+        let written = self.judge_reading(facts);
         let Some(followed) = facts.followed else { return written };
-        let real = self.judge_form(&Facts { arguments: &followed.arguments, followed: None, ..*facts });
+        let real = self.judge_reading(&Facts { arguments: &followed.arguments, followed: None, ..*facts });
         of_both(written, real, followed)
+    }
+
+    /// The stricter of what is said of the call, and of reading what it names. Whether that is a file or a folder is not
+    /// asked: of a folder that may not be read nothing below it may, as good as always.
+    fn judge_reading(&self, facts: &Facts<'_>) -> Explanation {
+        let named = self.judge_form(facts);
+        let name = facts.tool.name.as_str();
+        if facts.tool.effect != Effect::Read || name == READ_TOOL || NAME_TOOLS.contains(&name) {
+            return named;
+        }
+        let tool = read_tool();
+        files::named(facts.arguments).iter().fold(named, |strictest, path| {
+            let arguments = json!({ "path": path }).to_string();
+            let read = self.judge_form(&Facts { tool: &tool, arguments: &arguments, followed: None, ..*facts });
+            if read.verdict.strictness() > strictest.verdict.strictness() {
+                Explanation { tool: name.to_owned(), ..read }
+            } else {
+                strictest
+            }
+        })
     }
 
     fn judge_form(&self, facts: &Facts<'_>) -> Explanation {

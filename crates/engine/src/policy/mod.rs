@@ -27,7 +27,7 @@ use serde_json::Value;
 pub use self::{
     file::RuleFile,
     grant_check::{UnfitGrant, check_grant},
-    judge::{Check, Facts, Policy, READ_TOOL, SHELL_TOOL, roots},
+    judge::{Check, Facts, Policy, READ_TOOL, SHELL_TOOL, read_tool, roots},
     rules::{RuleError, Rules},
 };
 

@@ -131,13 +131,14 @@ impl TurnContext {
         self.tools.get(self.toolbox.canonical_name(name))
     }
 
-    /// What the rules say, as they stand now, of files that the call comes upon without naming them: of reading them, and
-    /// of the call itself if it named them.
+    /// What the rules say, as they stand now, of files that the call comes upon without naming them, or of which it would
+    /// tell where it goes wrong: of reading them, and of the call itself if it named them.
     fn read_rules(&self, call: &ToolCall) -> ReadRules {
-        let Some(tool) = self.tool(&call.name).filter(|tool| tool.effect == Effect::Read).cloned() else {
+        let tool = self.tool(&call.name).or_else(|| self.chain.own(&call.name));
+        let Some(tool) = tool.filter(|tool| matches!(tool.effect, Effect::Read | Effect::Write)).cloned() else {
             return ReadRules::default();
         };
-        let reads = ToolSpec { name: policy::READ_TOOL.to_owned(), ..tool.clone() };
+        let reads = policy::read_tool();
         let settings = SessionSettings { grants: self.grants.of_session(), ..self.settings.clone() };
         let (kept, in_force, workspace) = (self.grants.for_good(), self.policy.clone(), Arc::clone(&self.workspace));
         ReadRules::new(move |path| {

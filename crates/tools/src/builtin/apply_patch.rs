@@ -11,7 +11,7 @@ use crate::{
     diff,
     encoding::Edit,
     failure::Failure,
-    job::Job,
+    job::{Job, UNQUOTED},
     patch::{self, Change, FilePatch, Hunk},
     text,
     workspace::{
@@ -179,10 +179,16 @@ impl Plan<'_> {
             let document = target.document(self.job.limits.write_bytes)?;
             match patch::apply(document.text(), hunks) {
                 Err(misfits) => {
-                    self.misfits.extend(misfits.into_iter().map(|told| format!("{path}: {told}")));
+                    self.misfit_in(&path, misfits);
                     return Ok(());
                 }
-                Ok(edits) if edits.removed < document.text().lines().count() || edits.added > 0 => {
+                Ok(edits) if !self.job.may_quote(&path) && !edits.is_all_of(document.text()) => {
+                    return Err(Failure::tool(format!(
+                        "the patch deletes {path} but does not name all of its lines; nothing was changed: {UNQUOTED}. \
+                         Delete it whatever it holds with `*** Delete File: {path}`"
+                    )));
+                }
+                Ok(edits) if !edits.is_all_of(document.text()) => {
                     return Err(Failure::tool(format!(
                         "the patch deletes {path} but names {} of its {}; nothing was changed: read it again, or \
                          delete it whatever it holds with `*** Delete File: {path}`",
@@ -253,7 +259,7 @@ impl Plan<'_> {
         let edits = match patch::apply(document.text(), hunks) {
             Ok(edits) => edits,
             Err(misfits) => {
-                self.misfits.extend(misfits.into_iter().map(|told| format!("{path}: {told}")));
+                self.misfit_in(path, misfits);
                 return Ok(None);
             }
         };
@@ -302,6 +308,15 @@ impl Plan<'_> {
             return Ok(());
         }
         Err(Failure::tool(format!("{path} would have more than {}; nothing was changed", text::size(most))))
+    }
+
+    /// Keeps what is told of hunks that do not fit a file, as far as it may be told.
+    fn misfit_in(&mut self, path: &ToolPath, misfits: Vec<String>) {
+        if self.job.may_quote(path) {
+            self.misfits.extend(misfits.into_iter().map(|told| format!("{path}: {told}")));
+        } else {
+            self.misfits.push(format!("{path}: not all that the patch says of it fits; {UNQUOTED}"));
+        }
     }
 
     fn misfit(self) -> Failure {

@@ -8,7 +8,7 @@ use crate::{
     diff,
     encoding::{Document, Edit, Revised},
     failure::Failure,
-    job::Job,
+    job::{Job, UNQUOTED},
     text,
     workspace::{backend::Backend as _, jail::Jail, path::ToolPath, target::Target},
 };
@@ -58,7 +58,8 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     planned.target.replace(&planned.after.bytes)?;
     let path = planned.path.to_string();
     let count = text::count(planned.lines.len(), "replacement");
-    let mut output = ToolOutput::ok(format!("Edited {path}: {count} at {}.", line_list(&planned.lines)));
+    let at = if job.may_quote(&planned.path) { format!(" at {}", line_list(&planned.lines)) } else { String::new() };
+    let mut output = ToolOutput::ok(format!("Edited {path}: {count}{at}."));
     output.files.push(FileChange::new(path, FileChangeKind::Modified));
     Ok(output)
 }
@@ -91,8 +92,17 @@ fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
     let starts: Vec<usize> = before.text().match_indices(&old).map(|(start, _)| start).collect();
     let lines = line_numbers(before.text(), &starts);
     match starts.len() {
+        0 if !job.may_quote(&path) => {
+            return Err(Failure::tool(format!("old_string is not in {path}; {UNQUOTED}")));
+        }
         0 => return Err(not_found(&path, before.text(), &old)),
         1 => {}
+        _ if !args.replace_all && !job.may_quote(&path) => {
+            return Err(Failure::tool(format!(
+                "old_string occurs more than once in {path}; {UNQUOTED}. Give more of the lines around it, or set \
+                 replace_all to true"
+            )));
+        }
         many if !args.replace_all => {
             return Err(Failure::tool(format!(
                 "old_string occurs {many} times in {path} ({}); add the lines around the one you mean, or set \

@@ -257,7 +257,7 @@ impl Hits {
         if self.withheld > 0 {
             let withheld = text::count(self.withheld, "file");
             self.shown.push_str(&format!(
-                "[{withheld} left out, which the rules do not let you read without asking; name one as path to search it]\n"
+                "[{withheld} left out, which the rules do not let you read without asking; of one that you name as path they decide]\n"
             ));
         }
         self.shown.truncate(self.shown.trim_end().len());

@@ -20,6 +20,13 @@ pub(crate) struct Edits {
     pub(crate) inexact: bool,
 }
 
+impl Edits {
+    /// Whether nothing is left of the text, and nothing comes in its place.
+    pub(crate) fn is_all_of(&self, text: &str) -> bool {
+        self.removed >= text.lines().count() && self.added == 0
+    }
+}
+
 /// Lines of the file and what comes in their place.
 struct Block {
     lines: Range<usize>,

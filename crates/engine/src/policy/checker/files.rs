@@ -134,6 +134,13 @@ pub(in crate::policy) fn only_state<'r>(
     OWN_TOOLS.contains(&tool) && named.peek().is_some() && named.all(|(_, path)| path.as_str().is_some_and(is_there))
 }
 
+/// The paths that the arguments of a call name.
+pub(in crate::policy) fn named(arguments: &str) -> Vec<String> {
+    let arguments: Map<String, Value> = serde_json::from_str(arguments).unwrap_or_default();
+    let named = arguments.into_iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
+    named.filter_map(|(_, path)| path.as_str().map(str::to_owned)).collect()
+}
+
 /// What is known of a call of a tool that reads files.
 pub(in crate::policy) fn reads(arguments: &Map<String, Value>) -> Option<Opinion> {
     let named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
