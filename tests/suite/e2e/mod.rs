@@ -25,6 +25,7 @@ mod chat;
 mod checks;
 mod context;
 mod crash;
+mod documents;
 mod embedded;
 mod encodings;
 mod files;
