@@ -166,6 +166,7 @@ fn result(call: &str, name: &str, text: &str, error: Option<ToolErrorCode>) -> T
         text: text.into(),
         error,
         files: Vec::new(),
+        takes_back: None,
         duration_ms: 12,
     }
 }

@@ -109,6 +109,7 @@ mod tests {
             text: text.into(),
             error: None,
             files: Vec::new(),
+            takes_back: None,
             duration_ms: 12,
         }
     }

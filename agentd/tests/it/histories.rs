@@ -114,6 +114,7 @@ fn result() -> impl Strategy<Value = ToolResult> {
         text,
         error,
         files: Vec::new(),
+        takes_back: None,
         duration_ms: 0,
     })
 }

@@ -20,7 +20,7 @@ use crate::{
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     search::{SearchHit, SearchQuery},
     session::{Mount, SessionSettings, SessionSummary, StoredSession},
-    state_files::StateFiles,
+    state_files::{StateFileChange, StateFiles},
     tool::{FileChange, Followed, ToolCall, ToolOutput, ToolSpec},
     undo::Undone,
 };
@@ -400,6 +400,15 @@ pub trait Store: Send + Sync {
 
     /// The files of a session's own state.
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>>;
+
+    /// What was stored of changes of these files with event numbers below `before`, newest first, at most `limit`, each
+    /// with its number. What a reset has set aside is among them.
+    fn state_file_changes(
+        &self,
+        session: SessionId,
+        before: u64,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(u64, StateFileChange)>, StoreError>>;
 
     /// Pending interrupts of one session or of all, oldest first.
     fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>>;

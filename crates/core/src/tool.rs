@@ -92,6 +92,9 @@ pub struct ToolResult {
     /// The files that it changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
+    /// The call whose edit it took back, or found to be taken back already. For the journal, not for readers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takes_back: Option<CallId>,
     /// How long it ran, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
@@ -112,6 +115,8 @@ pub struct ToolOutput {
     pub todos: Option<Vec<Todo>>,
     /// What changed of the files in the session's own state, in order.
     pub state_files: Vec<StateFileChange>,
+    /// The call whose edit it took back, or found to be taken back already.
+    pub takes_back: Option<CallId>,
     /// The history shall be compacted in this way before the model's next words.
     pub compact: Option<CompactionStrategy>,
 }

@@ -199,6 +199,7 @@ fn never_ran_result(turn_id: TurnId, call: &ToolCall) -> [EventKind; 2] {
         text: "the daemon stopped before this ran: it never ran; call it again if it is still wanted".to_owned(),
         error: Some(ToolErrorCode::NotRun),
         files: Vec::new(),
+        takes_back: None,
         duration_ms: 0,
     };
     let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolResult(result) };

@@ -5,13 +5,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use agentd_core::{
     Timestamp,
     error::StoreError,
-    event::{EventKind, StateChange},
     ids::SessionId,
     ports::Store,
     state_files::{StateFileChange, StateFiles},
@@ -23,10 +22,10 @@ use sha2::{Digest as _, Sha256};
 /// Where tools see these files.
 const ROOT: &str = "/state/";
 
-/// Events that are read from the journal at once.
-const PAGE: usize = 1000;
+/// Changes that are read from the journal at once: each may hold a whole file.
+const PAGE: usize = 32;
 
-/// How long a diff is computed at the most; from then on it is coarser.
+/// How long the diffs of one way back are computed at the most, all together; from then on they are coarser.
 const DIFF_TIME: Duration = Duration::from_millis(300);
 
 /// Bytes of a diff that are shown.
@@ -50,9 +49,41 @@ pub(crate) fn changes_of(before: &StateFiles, changes: &[StateFileChange]) -> Ve
     told.collect()
 }
 
+/// What a call changed there whose end nobody saw: these changes, with their numbers, in order. What the files held before
+/// is looked for in the journal, as far back as to the last reset.
+pub(crate) async fn changes_without_result(
+    store: &dyn Store,
+    session: SessionId,
+    reset_seq: u64,
+    changes: &[(u64, StateFileChange)],
+) -> Result<Vec<FileChange>, StoreError> {
+    let Some((first, _)) = changes.first() else { return Ok(Vec::new()) };
+    let mut unknown: HashSet<&str> = changes.iter().map(|(_, change)| change.path.as_str()).collect();
+    let mut before = StateFiles::default();
+    newest_first(store, session, *first, |seq, change| {
+        let counts = seq > reset_seq;
+        if counts && unknown.remove(change.path.as_str()) {
+            before.apply(&change, Timestamp::UNIX_EPOCH);
+        }
+        counts && !unknown.is_empty()
+    })
+    .await?;
+    let changes: Vec<StateFileChange> = changes.iter().map(|(_, change)| change.clone()).collect();
+    Ok(changes_of(&before, &changes))
+}
+
 /// Changes on the disk, and those of the state.
 pub(crate) fn apart(changes: Vec<FileChange>) -> (Vec<FileChange>, Vec<FileChange>) {
     changes.into_iter().partition(|change| !change.path.starts_with(ROOT))
+}
+
+/// Which files are shown with a diff. It is computed for these alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// All that change, and conflicts.
+    All,
+    /// What is left alone, because it was changed since.
+    Conflicts,
 }
 
 /// The way back from changes of the state, from where it stands now.
@@ -62,6 +93,16 @@ pub(crate) struct WayBack {
     pub(crate) undone: Undone,
     /// What has to be stored for that.
     pub(crate) facts: Vec<StateFileChange>,
+    /// What is to be compared and shown.
+    sides: Vec<Sides>,
+}
+
+/// What one file goes between.
+#[derive(Debug)]
+struct Sides {
+    path: String,
+    from: Option<String>,
+    to: Option<String>,
 }
 
 impl WayBack {
@@ -71,18 +112,20 @@ impl WayBack {
         session: SessionId,
         changes: &[FileChange],
         now: &StateFiles,
+        shown: Shown,
     ) -> Result<Self, StoreError> {
         let mut way = Self::default();
         if changes.is_empty() {
             return Ok(way);
         }
-        let contents = contents(store, session, changes).await?;
+        let contents = contents(store, session, changes, now).await?;
         let mut files = now.clone();
         // What goes makes room for what comes.
         let (going, coming): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.before.is_none());
         for change in going.into_iter().chain(coming) {
-            way.step(change, &contents, &mut files);
+            way.step(change, &contents, &mut files, shown);
         }
+        way.show().await;
         way.undone.files.sort_by(|left, right| left.path.cmp(&right.path));
         Ok(way)
     }
@@ -92,7 +135,7 @@ impl WayBack {
         self.undone.files.iter().all(|file| matches!(file.outcome, UndoOutcome::Done | UndoOutcome::Already))
     }
 
-    fn step(&mut self, change: &FileChange, contents: &HashMap<String, String>, files: &mut StateFiles) {
+    fn step(&mut self, change: &FileChange, contents: &HashMap<String, String>, files: &mut StateFiles, shown: Shown) {
         use UndoOutcome::{Already, Conflict, Done, Failed};
         let path = change.path.trim_start_matches(ROOT);
         let now = files.get(path).map(|file| file.content.clone());
@@ -100,58 +143,109 @@ impl WayBack {
         let held =
             |state: &Option<FileState>| state.as_ref().and_then(|state| contents.get(&state.hash)).map(String::as_str);
         let back = reversed(change);
-        let (outcome, reason, diff) = if !change.is_recorded() {
+        let (outcome, reason) = if !change.is_recorded() {
             let reason = "what it held before was not recorded, or something else changed it in between".to_owned();
-            (Failed, Some(reason), None)
+            (Failed, Some(reason))
         } else if stands == change.before {
-            (Already, None, None)
+            (Already, None)
         } else if stands != change.after {
             let reason = "it has been changed since".to_owned();
-            (Conflict, Some(reason), Some(diff(&change.path, held(&change.after), now.as_deref())))
+            self.compare(change, held(&change.after), now.as_deref());
+            (Conflict, Some(reason))
         } else if change.before.is_some() && held(&change.before).is_none() {
-            (Failed, Some("what it held before is not in the journal".to_owned()), None)
+            (Failed, Some("what it held before is not in the journal".to_owned()))
         } else {
             let wanted = held(&change.before);
             let fact = StateFileChange { path: path.to_owned(), content: wanted.map(str::to_owned) };
             match files.check(&fact) {
                 Ok(()) => {
-                    let shown = diff(&change.path, now.as_deref(), wanted);
+                    if shown == Shown::All {
+                        self.compare(change, now.as_deref(), wanted);
+                    }
                     // When it was written is not looked at here.
                     files.apply(&fact, Timestamp::UNIX_EPOCH);
                     self.facts.push(fact);
                     self.undone.changes.push(back.clone());
-                    (Done, None, Some(shown))
+                    (Done, None)
                 }
-                Err(refused) => (Failed, Some(refused.to_string()), None),
+                Err(refused) => (Failed, Some(refused.to_string())),
             }
         };
-        self.undone.files.push(UndoneFile { path: change.path.clone(), change: back.change, outcome, reason, diff });
+        let path = change.path.clone();
+        self.undone.files.push(UndoneFile { path, change: back.change, outcome, reason, diff: None });
+    }
+
+    fn compare(&mut self, change: &FileChange, from: Option<&str>, to: Option<&str>) {
+        let (path, from, to) = (change.path.clone(), from.map(str::to_owned), to.map(str::to_owned));
+        self.sides.push(Sides { path, from, to });
+    }
+
+    /// Computes the diffs where nobody waits for that thread.
+    async fn show(&mut self) {
+        let sides = std::mem::take(&mut self.sides);
+        if sides.is_empty() {
+            return;
+        }
+        let compared = tokio::task::spawn_blocking(move || {
+            let until = Instant::now() + DIFF_TIME;
+            let compared = sides.into_iter().map(|sides| (diff(&sides, until), sides.path));
+            compared.map(|(diff, path)| (path, diff)).collect::<HashMap<_, _>>()
+        });
+        match compared.await {
+            Ok(mut diffs) => {
+                for file in &mut self.undone.files {
+                    file.diff = diffs.remove(&file.path);
+                }
+            }
+            Err(error) => tracing::warn!("changes of the state are not shown: {error}"),
+        }
     }
 }
 
-/// The contents that these changes went between, by their hashes, as far as the journal has them.
+/// The contents that these changes went between, by their hashes, as far as they are there now or in the journal.
 async fn contents(
     store: &dyn Store,
     session: SessionId,
     changes: &[FileChange],
+    now: &StateFiles,
 ) -> Result<HashMap<String, String>, StoreError> {
     let states = changes.iter().flat_map(|change| [&change.before, &change.after]).flatten();
-    let mut wanted: HashSet<String> = states.map(|state| state.hash.clone()).collect();
+    let mut wanted: HashMap<String, u64> = states.map(|state| (state.hash.clone(), state.size)).collect();
     let mut found = HashMap::new();
-    let mut after = 0;
-    while !wanted.is_empty() {
-        let page = store.events(session, after, PAGE).await?;
-        let Some(last) = page.last() else { break };
-        after = last.seq;
-        for event in &page {
-            let EventKind::StateChanged { change: StateChange::File(change) } = &event.kind else { continue };
-            let Some(content) = &change.content else { continue };
-            if let Some(hash) = wanted.take(&hash(content)) {
-                found.insert(hash, content.clone());
+    let mut take = |content: &str| {
+        let has_size = wanted.values().any(|size| *size == content.len() as u64);
+        if has_size && let Some((hash, _)) = wanted.remove_entry(&hash(content)) {
+            found.insert(hash, content.to_owned());
+        }
+        !wanted.is_empty()
+    };
+    let mut is_left = true;
+    for file in changes.iter().filter_map(|change| now.get(change.path.trim_start_matches(ROOT))) {
+        is_left = take(&file.content);
+    }
+    if is_left {
+        newest_first(store, session, u64::MAX, |_, change| change.content.is_none_or(|content| take(&content))).await?;
+    }
+    Ok(found)
+}
+
+/// Goes through the changes of these files with numbers below `before`, as long as the visitor wants more.
+async fn newest_first(
+    store: &dyn Store,
+    session: SessionId,
+    mut before: u64,
+    mut visit: impl FnMut(u64, StateFileChange) -> bool + Send,
+) -> Result<(), StoreError> {
+    loop {
+        let page = store.state_file_changes(session, before, PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        before = *last;
+        for (seq, change) in page {
+            if !visit(seq, change) {
+                return Ok(());
             }
         }
     }
-    Ok(found)
 }
 
 fn state(content: &str) -> FileState {
@@ -163,11 +257,12 @@ pub(crate) fn hash(text: &str) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn diff(path: &str, from: Option<&str>, to: Option<&str>) -> String {
-    let name = |side: &str, text: Option<&str>| text.map_or("/dev/null".to_owned(), |_| format!("{side}{path}"));
+fn diff(Sides { path, from, to }: &Sides, until: Instant) -> String {
+    let name =
+        |side: &str, text: &Option<String>| text.as_ref().map_or("/dev/null".to_owned(), |_| format!("{side}{path}"));
     let compared = similar::TextDiffConfig::default()
-        .timeout(DIFF_TIME)
-        .diff_lines(from.unwrap_or_default(), to.unwrap_or_default());
+        .deadline(until)
+        .diff_lines(from.as_deref().unwrap_or_default(), to.as_deref().unwrap_or_default());
     let mut shown = compared.unified_diff().header(&name("a", from), &name("b", to)).to_string();
     if shown.len() > MAX_DIFF {
         let whole = hash(&shown);

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    event::{Event, EventKind},
+    event::{Event, EventKind, StateChange},
     ids::SessionId,
     item::Item,
+    state_files::StateFileChange,
 };
 use rusqlite::{Connection, params};
 
@@ -74,4 +75,31 @@ pub(crate) fn recent_items(
     }
     items.reverse();
     Ok(items)
+}
+
+pub(crate) fn state_file_changes(
+    connection: &Connection,
+    session_id: SessionId,
+    before: u64,
+    at_most: usize,
+) -> Result<Vec<(u64, StateFileChange)>, Fault> {
+    let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
+    // The index is named for the same reason.
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, payload FROM events INDEXED BY state_file_changes
+         WHERE session = ?1 AND kind = 'state_changed' AND json_extract(payload, '$.change.state') = 'file' AND seq < ?2
+         ORDER BY seq DESC LIMIT ?3",
+    )?;
+    let mut rows = statement.query(params![session, bound(before), limit(at_most)])?;
+    let mut changes = Vec::new();
+    while let Some(row) = rows.next()? {
+        let seq = number_from(row.get("seq")?)?;
+        match json_from(text(row, "payload")?)? {
+            EventKind::StateChanged { change: StateChange::File(change) } => changes.push((seq, change)),
+            other => {
+                return Err(Fault::Damaged(format!("event {seq} of session {session_id} is a {}", other.name())));
+            }
+        }
+    }
+    Ok(changes)
 }

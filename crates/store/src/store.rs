@@ -12,7 +12,7 @@ use agentd_core::{
     ports::{Store, StoredInterrupt},
     search::{SearchHit, SearchQuery},
     session::{SessionSettings, SessionSummary, StoredSession},
-    state_files::StateFiles,
+    state_files::{StateFileChange, StateFiles},
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
@@ -170,6 +170,17 @@ impl Store for SqliteStore {
 
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>> {
         self.read("read the files of the session's state", move |connection| state_files::of(connection, session))
+    }
+
+    fn state_file_changes(
+        &self,
+        session: SessionId,
+        before: u64,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(u64, StateFileChange)>, StoreError>> {
+        self.read("read the changes of the session's state", move |connection| {
+            events::state_file_changes(connection, session, before, limit)
+        })
     }
 
     fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>> {

@@ -97,6 +97,7 @@ impl TryFrom<v1::ToolResult> for ToolResult {
             text: result.text,
             error: optional_tool_error(result.error)?,
             files: all(result.files)?,
+            takes_back: None,
             duration_ms: result.duration_ms,
         })
     }

@@ -111,6 +111,7 @@ pub(crate) fn items() -> Vec<Item> {
             files: [FileChangeKind::Created, FileChangeKind::Modified, FileChangeKind::Deleted]
                 .map(|change| FileChange::new("a/b", change))
                 .to_vec(),
+            takes_back: None,
             duration_ms: 12,
         })
     };

@@ -20,7 +20,7 @@ use agentd_core::{
     ports::{Store, StoredInterrupt},
     search::{SearchHit, SearchQuery, searchable},
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
-    state_files::StateFiles,
+    state_files::{StateFileChange, StateFiles},
     turn::StopReason,
     usage::Usage,
 };
@@ -428,6 +428,21 @@ impl Store for MemoryStore {
             }
         }
         ready(Ok(files))
+    }
+
+    fn state_file_changes(
+        &self,
+        session: SessionId,
+        before: u64,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<(u64, StateFileChange)>, StoreError>> {
+        let state = self.state();
+        let newest_first = state.events_of(session).rev().filter(|event| event.seq < before);
+        let changes = newest_first.filter_map(|event| match &event.kind {
+            EventKind::StateChanged { change: StateChange::File(change) } => Some((event.seq, change.clone())),
+            _ => None,
+        });
+        ready(Ok(changes.take(limit).collect()))
     }
 
     fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>> {

@@ -215,7 +215,8 @@ impl ScriptedTools {
         Self::on(Arc::default())
     }
 
-    /// Fresh tools that work on these files: `change`, `launch` and `hold` with `path` and `content` write there.
+    /// Fresh tools that work on these files: `change`, `launch` and `hold` with `path` and `content` write there, and so
+    /// does what they have under `and`.
     #[must_use]
     pub fn on(disk: Arc<MemoryDisk>) -> Arc<Self> {
         Arc::new(Self {
@@ -229,6 +230,11 @@ impl ScriptedTools {
 
     fn write(&self, call: &ToolCall) {
         let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+        self.write_file(&arguments);
+        self.write_file(&arguments["and"]);
+    }
+
+    fn write_file(&self, arguments: &Value) {
         if let (Some(path), Some(content)) = (arguments["path"].as_str(), arguments["content"].as_str())
             && !path.starts_with(STATE)
         {

@@ -469,6 +469,31 @@ async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {
     assert_eq!(read(script.session).await, [pair("notes/plan.md", "two")]);
     store.append(vec![script.changed(StateChange::Reset), script.changed(write("new", ""))]).await.unwrap();
     assert_eq!(read(script.session).await, [pair("new", "")]);
+
+    // What was stored of them is found from the newest on, whatever else was stored, and whatever a reset set aside.
+    store.append(vec![script.changed(StateChange::Title { title: r#"{"state":"file"}"#.into() })]).await.unwrap();
+    let changes = async |before, limit| {
+        let changes = store.state_file_changes(script.session, before, limit).await.unwrap();
+        changes.into_iter().map(|(seq, change)| (seq, change.path, change.content)).collect::<Vec<_>>()
+    };
+    let change = |seq, path: &str, content: Option<&str>| (seq, path.to_owned(), content.map(str::to_owned));
+    let all = changes(u64::MAX, 10).await;
+    let first = all[5].0;
+    assert_eq!(
+        all,
+        [
+            change(first + 6, "new", Some("")),
+            change(first + 4, "never", None),
+            change(first + 3, "b", None),
+            change(first + 2, "notes/plan.md", Some("two")),
+            change(first + 1, "b", Some("报告\r\n\u{1f600}")),
+            change(first, "notes/plan.md", Some("one")),
+        ]
+    );
+    assert_eq!(changes(first + 4, 2).await, all[2..4]);
+    assert!(changes(first, 10).await.is_empty() && changes(0, 10).await.is_empty());
+    assert!(store.state_file_changes(other.session, u64::MAX, 10).await.unwrap().is_empty());
+    assert!(store.state_file_changes(SessionId::generate(), u64::MAX, 10).await.unwrap().is_empty());
     store.delete_session(script.session).await.unwrap();
     assert!(read(script.session).await.is_empty());
 }

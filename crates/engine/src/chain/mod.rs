@@ -23,4 +23,5 @@ pub(crate) use self::{
     large_results::ResultLimits,
     order::{Chain, Invocation, Link, Next},
     trail::Trail,
+    undo::NAME as UNDO_PATCH,
 };

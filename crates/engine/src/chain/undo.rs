@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use agentd_core::{
     item::{Item, ItemBody},
-    state_files::StateFileChange,
     tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
     undo::{UndoOutcome, Undone, UndoneFile, folded, reversed},
 };
@@ -14,11 +13,11 @@ use serde_json::json;
 
 use super::{Invocation, Link, Next};
 use crate::{
-    state_changes::{self, WayBack},
+    state_changes::{self, Shown, WayBack},
     turn::{Stop, dispatch},
 };
 
-const NAME: &str = "undo_patch";
+pub(crate) const NAME: &str = "undo_patch";
 
 /// Characters of the diff of one file that are shown at the most.
 const MAX_SHOWN: usize = 4000;
@@ -135,29 +134,49 @@ fn seen_and_told(seen: Vec<FileChange>, told: Vec<FileChange>, paths: Option<&[S
     seen.into_iter().chain(told).collect()
 }
 
+/// An edit, and the way back from it.
+struct Plan<'a> {
+    edit: &'a ToolResult,
+    on_disk: Vec<FileChange>,
+    of_state: WayBack,
+}
+
 async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
-    let (undone, _) = try_undo(call, true).await?;
+    let plan = plan(call, Shown::All).await?;
+    let undone = follow(call, &plan, true).await?;
     Ok(Some(undone.files.iter().map(described).collect::<Vec<_>>().join("\n")))
 }
 
+/// Takes the call that is meant back. What cannot be taken back whole is not taken back at all. What it had changed of the
+/// session's own state is taken back by storing these changes.
 async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
     dispatch::begin(call).await?;
-    let undone = match try_undo(call, true).await {
-        Ok(_) => try_undo(call, false).await,
+    let plan = match plan(call, Shown::Conflicts).await {
+        Ok(plan) => plan,
+        Err(output) => return Ok(output),
+    };
+    let undone = match follow(call, &plan, true).await {
+        Ok(_) => follow(call, &plan, false).await,
         Err(output) => Err(output),
     };
-    Ok(match undone {
-        Ok((Undone { files, changes }, state_files)) => {
-            let told: Vec<String> = files.iter().map(|file| format!("{}: {}", file.path, told(file))).collect();
-            ToolOutput { files: changes, state_files, ..ToolOutput::ok(format!("Taken back.\n{}", told.join("\n"))) }
-        }
-        Err(output) => output,
-    })
+    let Undone { files, changes } = match undone {
+        Ok(undone) => undone,
+        Err(output) => return Ok(output),
+    };
+    let told: Vec<String> = files.iter().map(|file| format!("{}: {}", file.path, told(file))).collect();
+    let what = if changes.is_empty() {
+        "Nothing had to be changed: that edit was taken back already. Call it again to take back the one before."
+    } else {
+        "Taken back."
+    };
+    // Also where every file was as it is wanted: the edit is settled, and the next call is about another one.
+    let takes_back = Some(plan.edit.call_id.clone());
+    let text = format!("{what}\n{}", told.join("\n"));
+    Ok(ToolOutput { files: changes, state_files: plan.of_state.facts, takes_back, ..ToolOutput::ok(text) })
 }
 
-/// Takes the call that is meant back, or foresees it. What cannot be taken back whole is not taken back at all. What it had
-/// changed of the session's own state is taken back by storing these changes.
-async fn try_undo(call: &Invocation<'_>, preview: bool) -> Result<(Undone, Vec<StateFileChange>), ToolOutput> {
+/// Finds the edit that is meant, and the way back from it.
+async fn plan<'a>(call: &Invocation<'a>, shown: Shown) -> Result<Plan<'a>, ToolOutput> {
     let context = call.context;
     let arguments = arguments(call)?;
     let Some(edit) = meant(call, arguments.path.as_deref()) else {
@@ -175,13 +194,20 @@ async fn try_undo(call: &Invocation<'_>, preview: bool) -> Result<(Undone, Vec<S
         ));
     }
     let (on_disk, of_state) = state_changes::apart(folded(&edit.files));
-    let state_files = Arc::clone(&context.state_files.borrow());
-    let way = WayBack::find(&*context.store, context.session_id, &of_state, &state_files).await;
-    let way = way.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
+    let now = Arc::clone(&context.state_files.borrow());
+    let of_state = WayBack::find(&*context.store, context.session_id, &of_state, &now, shown).await;
+    let of_state = of_state.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
+    Ok(Plan { edit, on_disk, of_state })
+}
+
+/// Goes that way, as far as it is one of the disk, or foresees it.
+async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result<Undone, ToolOutput> {
+    let context = call.context;
+    let way = &plan.of_state;
     let preview = preview || !way.is_whole();
-    let undone = context.snapshots.undo(context.session_id, &context.workspace, on_disk, preview).await;
+    let undone = context.snapshots.undo(context.session_id, &context.workspace, plan.on_disk.clone(), preview).await;
     let mut undone = undone.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
-    undone.files.extend(way.undone.files);
+    undone.files.extend(way.undone.files.iter().cloned());
     let refused: Vec<String> = undone
         .files
         .iter()
@@ -189,8 +215,8 @@ async fn try_undo(call: &Invocation<'_>, preview: bool) -> Result<(Undone, Vec<S
         .map(described)
         .collect();
     if refused.is_empty() {
-        undone.changes.extend(way.undone.changes);
-        return Ok((undone, way.facts));
+        undone.changes.extend(way.undone.changes.iter().cloned());
+        return Ok(undone);
     }
     let what = if undone.changes.is_empty() { "nothing was taken back" } else { "not all of it was taken back" };
     let text = format!("{what}; edit the files yourself where that is still wanted\n{}", refused.join("\n"));
@@ -211,7 +237,7 @@ fn meant<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult
     last_edit(call.state.history.iter().map(AsRef::as_ref), is_edit, path)
 }
 
-/// The last edit that stands: those that were taken back are found by their changes, which lead back the same way.
+/// The last edit that stands: not one that a later call took back, or found to be taken back.
 fn last_edit<'a>(
     history: impl Iterator<Item = &'a Item>,
     is_edit: impl Fn(&str) -> bool,
@@ -220,6 +246,10 @@ fn last_edit<'a>(
     let mut edits: Vec<&ToolResult> = Vec::new();
     for item in history {
         let ItemBody::ToolResult(result) = &item.body else { continue };
+        if let Some(taken_back) = &result.takes_back {
+            edits.retain(|edit| edit.call_id != *taken_back);
+            continue;
+        }
         if result.files.is_empty() {
             // It may have changed what nobody recorded: then it is the last edit, and no other is.
             if is_edit(&result.name) && result.error == Some(ToolErrorCode::UnknownOutcome) {
@@ -228,6 +258,7 @@ fn last_edit<'a>(
             continue;
         }
         if result.name == NAME {
+            // It does not say which: it was not whole, or is of an older daemon. Its changes lead back the same way.
             let leads_back = |edit: &&ToolResult| {
                 let back: Vec<FileChange> = folded(&edit.files).iter().map(reversed).collect();
                 result.files.iter().all(|file| back.contains(file))

@@ -76,6 +76,7 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
             text: String::new(),
             error: None,
             files: Vec::new(),
+            takes_back: None,
             duration_ms: 0,
         };
         let body = ItemBody::ToolResult(result);

@@ -47,6 +47,7 @@ fn outcome(id: &str, name: &str, text: &str) -> ToolResult {
         text: text.to_owned(),
         error: None,
         files: Vec::new(),
+        takes_back: None,
         duration_ms: 1,
     }
 }

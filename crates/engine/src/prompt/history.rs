@@ -149,6 +149,7 @@ mod tests {
             text: "12:00".to_owned(),
             error: None,
             files: Vec::new(),
+            takes_back: None,
             duration_ms: 1,
         };
         [item(ItemBody::ToolCall(call)), item(ItemBody::ToolResult(result))]

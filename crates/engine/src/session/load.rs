@@ -113,7 +113,7 @@ impl Actor {
         let events = self.turn_events(turn_id, first_seq).await?;
         self.open = Some(open_turn(turn_id, first_seq, &events)?);
         let mut recovery = recovery::recover(self.id, turn_id, &events);
-        self.tell_what_was_changed(&mut recovery.facts).await;
+        self.tell_what_was_changed(first_seq, &mut recovery.facts).await;
         self.interrupts = Interrupts::restore(recovery.pending, recovery.answered);
         self.commit(Some(turn_id), recovery.facts).await?;
         self.recovered = Some(recovery.report);

@@ -437,7 +437,7 @@ impl Actor {
         let text = self.journal.open_words().unwrap_or(outcome.text);
         let mut facts = self.withdraw_all();
         let mut cut_off = self.journal.close_open();
-        self.tell_what_was_changed(&mut cut_off).await;
+        self.tell_what_was_changed(open.first_seq, &mut cut_off).await;
         facts.extend(cut_off);
         let took = self.shared.parts.clock.now().duration_since(open.started_at);
         facts.push(EventKind::TurnEnded {

@@ -16,8 +16,9 @@ use agentd_core::{
 
 use super::actor::{Actor, Fault};
 use crate::{
+    chain::UNDO_PATCH,
     error::EngineError,
-    state_changes::{self, WayBack},
+    state_changes::{self, Shown, WayBack},
 };
 
 /// Events that are read from the journal at once.
@@ -42,8 +43,9 @@ impl Actor {
         let workspace = self.workspace().await?;
         let parts = &self.shared.parts;
         let (on_disk, of_state) = state_changes::apart(changes);
-        let way =
-            WayBack::find(&*parts.store, self.id, &of_state, &self.state.files).await.map_err(EngineError::from)?;
+        let shown = if request.preview { Shown::All } else { Shown::Conflicts };
+        let way = WayBack::find(&*parts.store, self.id, &of_state, &self.state.files, shown).await;
+        let way = way.map_err(EngineError::from)?;
         let undone = parts.snapshots.undo(self.id, &workspace, on_disk, request.preview).await;
         let mut undone = undone.map_err(EngineError::from)?;
         undone.files.extend(way.undone.files);
@@ -91,23 +93,57 @@ impl Actor {
         Ok(ledger)
     }
 
-    /// Tells of calls whose end nobody saw what they changed until now, so that it can be undone.
-    pub(super) async fn tell_what_was_changed(&mut self, facts: &mut [EventKind]) {
+    /// Tells of calls whose end nobody saw what they changed until now, so that it can be undone. Their turn began with that
+    /// event.
+    pub(super) async fn tell_what_was_changed(&mut self, first_seq: u64, facts: &mut [EventKind]) {
         for fact in facts {
-            let EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } = fact else {
+            let EventKind::ItemCompleted { item, .. } = fact else { continue };
+            let Item { id, turn_id, body: ItemBody::ToolResult(result) } = item else { continue };
+            // Of a taking back that was cut off, its half on the disk is not known. Taken back once more, the edit that it was
+            // about is told to be so.
+            if result.error != Some(ToolErrorCode::UnknownOutcome) || result.name == UNDO_PATCH {
                 continue;
+            }
+            // Both, or none: half of an edit that is known would be half of it that is taken back.
+            let found = async {
+                let of_state = self.changes_of_state(*turn_id, first_seq, *id).await?;
+                self.find_changes(result, of_state).await
             };
-            if result.error == Some(ToolErrorCode::UnknownOutcome)
-                && let Err(error) = self.find_changes(result).await
-            {
+            if let Err(error) = found.await {
                 tracing::warn!(session = %self.id, call = %result.call_id, "what a call changed is not known: {error}");
             }
         }
     }
 
-    async fn find_changes(&mut self, result: &mut ToolResult) -> Result<(), EngineError> {
+    /// What the call of that result has changed of the session's own state. It is in the journal, a fact a file; calls that
+    /// write run alone, so that such facts of its turn that follow its start are its own.
+    async fn changes_of_state(
+        &self,
+        turn_id: TurnId,
+        first_seq: u64,
+        result: ItemId,
+    ) -> Result<Vec<FileChange>, EngineError> {
+        let events = match self.turn_events(turn_id, first_seq).await {
+            Ok(events) => events,
+            Err(Fault::Request(error) | Fault::Fatal(error)) => return Err(error),
+        };
+        let is_start = |kind: &EventKind| matches!(kind, EventKind::ItemStarted { item } if item.id == result);
+        let since = events.iter().skip_while(|event| !is_start(&event.kind));
+        let changes: Vec<_> = since
+            .filter_map(|event| match &event.kind {
+                EventKind::StateChanged { change: StateChange::File(change) } => Some((event.seq, change.clone())),
+                _ => None,
+            })
+            .collect();
+        let store = &self.shared.parts.store;
+        let reset_seq = store.session(self.id).await?.map_or(0, |stored| stored.reset_seq);
+        Ok(state_changes::changes_without_result(&**store, self.id, reset_seq, &changes).await?)
+    }
+
+    async fn find_changes(&mut self, result: &mut ToolResult, of_state: Vec<FileChange>) -> Result<(), EngineError> {
         let workspace = self.workspace().await?;
-        let found = self.shared.parts.snapshots.unfinished(self.id, &workspace, &result.call_id).await?;
+        let mut found = self.shared.parts.snapshots.unfinished(self.id, &workspace, &result.call_id).await?;
+        found.files.extend(of_state);
         if !found.files.is_empty() {
             let shown = |files: &mut dyn Iterator<Item = &FileChange>| {
                 named(files.map(|file| (file.path.as_str(), file.change)))
@@ -307,6 +343,7 @@ mod tests {
                     text: String::new(),
                     error: None,
                     files: vec![change(before, after)],
+                    takes_back: None,
                     duration_ms: 0,
                 };
                 let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolResult(result) };

@@ -71,9 +71,10 @@ async fn run_call(context: &TurnContext, call: &ToolCall, state: &TurnState) -> 
     let invocation = Invocation { context, call, state, started: &started, trail: &trail };
     let output = context.chain.around_tool(&invocation).await?;
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let ToolOutput { text, error, files, todos, state_files, compact, .. } = output;
+    let ToolOutput { text, error, files, todos, state_files, takes_back, compact, .. } = output;
     remember(context, state_files).await?;
-    let result = ToolResult { call_id: call.call_id.clone(), name: call.name.clone(), text, error, files, duration_ms };
+    let (call_id, name) = (call.call_id.clone(), call.name.clone());
+    let result = ToolResult { call_id, name, text, error, files, takes_back, duration_ms };
     let id = match started.get() {
         Some(id) => *id,
         None => start_result(context, call).await?,
@@ -121,6 +122,7 @@ async fn start_result(context: &TurnContext, call: &ToolCall) -> Result<ItemId, 
         text: String::new(),
         error: None,
         files: Vec::new(),
+        takes_back: None,
         duration_ms: 0,
     };
     context.recorder.start(ItemBody::ToolResult(result)).await
