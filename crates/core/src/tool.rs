@@ -115,8 +115,8 @@ pub struct ToolOutput {
     pub todos: Option<Vec<Todo>>,
     /// What changed of the files in the session's own state, in order.
     pub state_files: Vec<StateFileChange>,
-    /// The call whose edit it took back, or found to be taken back already.
-    pub takes_back: Option<CallId>,
+    /// The call whose edit it took back, or found to be taken back already. Few have one: boxed, to be small in errors.
+    pub takes_back: Option<Box<CallId>>,
     /// The history shall be compacted in this way before the model's next words.
     pub compact: Option<CompactionStrategy>,
 }

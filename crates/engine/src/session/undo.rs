@@ -43,8 +43,7 @@ impl Actor {
         let workspace = self.workspace().await?;
         let parts = &self.shared.parts;
         let (on_disk, of_state) = state_changes::apart(changes);
-        let shown = if request.preview { Shown::All } else { Shown::Conflicts };
-        let way = WayBack::find(&*parts.store, self.id, &of_state, &self.state.files, shown).await;
+        let way = WayBack::find(&*parts.store, self.id, &of_state, &self.state.files, Shown::All).await;
         let way = way.map_err(EngineError::from)?;
         let undone = parts.snapshots.undo(self.id, &workspace, on_disk, request.preview).await;
         let mut undone = undone.map_err(EngineError::from)?;

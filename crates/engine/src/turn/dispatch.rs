@@ -74,6 +74,7 @@ async fn run_call(context: &TurnContext, call: &ToolCall, state: &TurnState) -> 
     let ToolOutput { text, error, files, todos, state_files, takes_back, compact, .. } = output;
     remember(context, state_files).await?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
+    let takes_back = takes_back.map(|call| *call);
     let result = ToolResult { call_id, name, text, error, files, takes_back, duration_ms };
     let id = match started.get() {
         Some(id) => *id,

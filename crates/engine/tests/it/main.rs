@@ -21,4 +21,5 @@ mod shown;
 mod stops;
 mod turns;
 mod undoing;
+mod undoing_state;
 mod world;

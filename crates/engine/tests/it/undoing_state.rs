@@ -1,0 +1,281 @@
+//! Undoing edits of the session's own state, alone and with those of the disk, also where a crash cut them off.
+
+use agentd_core::{
+    event::{EventKind, StateChange},
+    item::{Item, ItemBody},
+    state_files::StateFileChange,
+    undo::{UndoOutcome, UndoRequest},
+};
+use agentd_engine::{EngineConfig, SessionHandle};
+use agentd_testkit::scripted::{Play, calls, says};
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::{
+    undoing::{edit, last, redo, result_of, shown, trusting, without_number},
+    world::{World, run},
+};
+
+fn state_of(world: &World, session: &SessionHandle) -> Vec<String> {
+    let files = world.store.events_of(session.id());
+    let mut now = std::collections::BTreeMap::new();
+    for event in &files {
+        if let EventKind::StateChanged { change: StateChange::File(change) } = &event.kind {
+            match &change.content {
+                Some(content) => now.insert(change.path.clone(), content.clone()),
+                None => now.remove(&change.path),
+            };
+        }
+    }
+    now.into_iter().map(|(path, content)| format!("{path}: {content}")).collect()
+}
+
+#[tokio::test]
+async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
+    let undo = || calls(&[("undo_patch", json!({}))]);
+    let world = World::new([
+        calls(&[("change", edit("/state/plan", "dig")), ("change", edit("a", "1"))]),
+        calls(&[("change", edit("/state/plan", "sow"))]),
+        calls(&[("change", json!({"path": "/state/plan"}))]),
+        undo(),
+        undo(),
+        says("So far."),
+        undo(),
+        undo(),
+        undo(),
+        says("All of it."),
+    ]);
+    let session = trusting(&world).await;
+    run(&session, "Go!").await;
+    assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec!["plan: dig".to_owned()], "1".to_owned()));
+    run(&session, "Go on!").await;
+    assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec![], String::new()));
+    let log = world.log(&session);
+    let told: Vec<&str> =
+        log.lines().filter(|line| line.contains("= result of undo_patch")).map(without_number).collect();
+    assert_snapshot!(told.join("\n"), @r#"
+    = result of undo_patch: "Taken back.\n/state/plan: is back" (Done)
+    = result of undo_patch: "Taken back.\n/state/plan: is as it was" (Done)
+    = result of undo_patch: "Taken back.\na: is removed" (Done)
+    = result of undo_patch: "Taken back.\n/state/plan: is removed" (Done)
+    = result of undo_patch E_TOOL: "there is no edit left to take back" (Done)
+    "#);
+}
+
+#[tokio::test]
+async fn a_turn_that_changed_the_state_is_undone_and_brought_back_also_after_a_restart() {
+    let world = World::new([
+        calls(&[("change", edit("/state/plan", "dig\n"))]),
+        says("Noted."),
+        calls(&[
+            ("change", edit("/state/plan", "sow\n")),
+            ("change", edit("a", "1")),
+            ("change", edit("/state/b", "x")),
+        ]),
+        says("Changed."),
+    ]);
+    let session = trusting(&world).await;
+    run(&session, "one").await;
+    run(&session, "two").await;
+    let preview = session.undo(UndoRequest { preview: true, ..last() }).await.unwrap();
+    let done = UndoOutcome::Done;
+    assert_eq!(shown(&preview), [(2, "a", done), (2, "/state/b", done), (2, "/state/plan", done)]);
+    assert_eq!(preview.files[2].diff.as_deref(), Some("--- a/state/plan\n+++ b/state/plan\n@@ -1 +1 @@\n-sow\n+dig\n"));
+    assert_eq!(state_of(&world, &session), ["b: x", "plan: sow\n"], "a preview changes nothing");
+
+    let next = world.restarted([]);
+    let session = next.engine.session(session.id()).await.unwrap();
+    session.undo(last()).await.unwrap();
+    assert_eq!((state_of(&next, &session), next.disk.read("a")), (vec!["plan: dig\n".to_owned()], String::new()));
+    session.undo(redo()).await.unwrap();
+    assert_eq!(state_of(&next, &session), ["b: x", "plan: sow\n"]);
+
+    // A person's words are not overwritten, and the others come back.
+    let persons = StateFileChange { path: "plan".to_owned(), content: Some("rest\n".to_owned()) };
+    session.change_state_file(persons).await.unwrap();
+    let report = session.undo(last()).await.unwrap();
+    assert_eq!(shown(&report), [(2, "a", done), (2, "/state/b", done), (2, "/state/plan", UndoOutcome::Conflict)]);
+    assert_eq!(state_of(&next, &session), ["plan: rest\n"]);
+}
+
+#[tokio::test]
+async fn an_edit_of_the_state_that_cannot_be_taken_back_is_said_and_no_other_is() {
+    let world = World::new([
+        calls(&[("change", edit("a", "1")), ("change", edit("/state/plan", "dig"))]),
+        says("Noted."),
+        calls(&[("undo_patch", json!({}))]),
+        says("I see."),
+    ]);
+    let session = trusting(&world).await;
+    run(&session, "one").await;
+    let persons = StateFileChange { path: "plan".to_owned(), content: Some("rest".to_owned()) };
+    session.change_state_file(persons).await.unwrap();
+    run(&session, "two").await;
+    let log = world.store.events_of(session.id());
+    let result = result_of(&log, "undo_patch");
+    assert!(result.text.contains("nothing was taken back") && result.text.contains("/state/plan"), "{result:?}");
+    assert_eq!((world.disk.read("a").as_str(), state_of(&world, &session)), ("1", vec!["plan: rest".to_owned()]));
+}
+
+/// What is left of a session that was killed before the first event that fits, or right after it.
+async fn killed(
+    world: &World,
+    session: &SessionHandle,
+    after: usize,
+    fits: impl Fn(&EventKind) -> bool,
+    script: impl IntoIterator<Item = Play>,
+) -> (World, SessionHandle) {
+    let at = world.store.events_of(session.id()).iter().position(|event| fits(&event.kind)).unwrap();
+    let store = world.store.copy_prefix(session.id(), at + after);
+    let next = World::on_disk(store, std::sync::Arc::clone(&world.disk), EngineConfig::default(), script);
+    next.engine.recover().await.unwrap();
+    let session = next.engine.session(session.id()).await.unwrap();
+    (next, session)
+}
+
+fn is_state_change(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::StateChanged { change: StateChange::File(_) })
+}
+
+fn told_of_undoing(world: &World, session: &SessionHandle) -> Vec<String> {
+    let log = world.log(session);
+    log.lines()
+        .filter(|line| line.contains("= result of undo_patch"))
+        .map(|line| without_number(line).to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn no_other_edit_is_taken_back_than_one_that_a_crash_cut_off() {
+    let world = World::new([
+        calls(&[("change", edit("a", "1"))]),
+        says("Changed."),
+        calls(&[("change", edit("/state/plan", "dig"))]),
+        says("Noted."),
+    ]);
+    let session = trusting(&world).await;
+    run(&session, "one").await;
+    run(&session, "two").await;
+    // Killed when the tool ran, and nothing was stored of what it had done.
+    let script = [calls(&[("undo_patch", json!({}))]), calls(&[("undo_patch", json!({"path": "a"}))]), says("I see.")];
+    let (next, session) = killed(&world, &session, 0, is_state_change, script).await;
+    run(&session, "three").await;
+    let told = told_of_undoing(&next, &session);
+    assert!(told[0].contains("E_TOOL") && told[0].contains("is not known"), "{told:#?}");
+    assert!(told[1].contains("a: is removed"), "{told:#?}");
+    assert_eq!((state_of(&next, &session), next.disk.read("a")), (vec![], String::new()));
+}
+
+/// A text that moves from the state to the disk, as one edit does.
+async fn moved() -> (World, SessionHandle) {
+    let world = World::new([
+        calls(&[("change", edit("/state/plan", "sow"))]),
+        calls(&[("change", edit("/state/plan", "dig"))]),
+        says("Noted."),
+        calls(&[("change", json!({"path": "/state/plan", "and": edit("plan", "dig")}))]),
+        says("Moved."),
+    ]);
+    let session = trusting(&world).await;
+    run(&session, "one").await;
+    run(&session, "two").await;
+    assert_eq!((state_of(&world, &session), world.disk.read("plan")), (vec![], "dig".to_owned()));
+    (world, session)
+}
+
+fn is_removal(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::StateChanged { change: StateChange::File(StateFileChange { content: None, .. }) })
+}
+
+/// Killed when the change of the state was stored, and the result was not.
+#[tokio::test]
+async fn an_edit_of_disk_and_state_that_a_crash_cut_off_comes_back_whole() {
+    let both = || (vec!["plan: dig".to_owned()], String::new());
+    let (world, session) = moved().await;
+    let script = [calls(&[("undo_patch", json!({}))]), says("I see.")];
+    let (next, session) = killed(&world, &session, 1, is_removal, script).await;
+    run(&session, "three").await;
+    assert_eq!(
+        told_of_undoing(&next, &session),
+        [r#"= result of undo_patch: "Taken back.\nplan: is removed\n/state/plan: is back" (Done)"#]
+    );
+    assert_eq!((state_of(&next, &session), next.disk.read("plan")), both());
+
+    let (world, session) = moved().await;
+    let (next, session) = killed(&world, &session, 1, is_removal, []).await;
+    let done = UndoOutcome::Done;
+    let report = session.undo(last()).await.unwrap();
+    assert_eq!(shown(&report), [(2, "plan", done), (2, "/state/plan", done)]);
+    assert_eq!((state_of(&next, &session), next.disk.read("plan")), both());
+    session.undo(redo()).await.unwrap();
+    assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec![], "dig".to_owned()));
+}
+
+/// Killed when the tool had written to the disk, and nothing was stored: only that half has happened.
+#[tokio::test]
+async fn of_an_edit_that_a_crash_cut_in_half_that_half_is_taken_back() {
+    let (world, session) = moved().await;
+    let (next, session) = killed(&world, &session, 0, is_removal, []).await;
+    assert_eq!(shown(&session.undo(last()).await.unwrap()), [(2, "plan", UndoOutcome::Done)]);
+    assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec!["plan: dig".to_owned()], String::new()));
+}
+
+/// Killed when it had taken the disk's half back, and the state's was not stored.
+#[tokio::test]
+async fn a_taking_back_that_a_crash_cut_in_half_is_finished_by_the_next() {
+    let (world, session) = moved().await;
+    let next = world.restarted([calls(&[("undo_patch", json!({}))]), says("Back.")]);
+    let session = next.engine.session(session.id()).await.unwrap();
+    run(&session, "three").await;
+    let is_stored = |kind: &EventKind| {
+        matches!(kind, EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. }
+            if result.name == "undo_patch")
+    };
+    let events = next.store.events_of(session.id());
+    let result = events.iter().position(|event| is_stored(&event.kind)).unwrap();
+    let store = next.store.copy_prefix(session.id(), result - 1);
+    assert!(is_state_change(&events[result - 1].kind), "{:?}", events[result - 1]);
+    let script = [calls(&[("undo_patch", json!({}))]), says("Now it is.")];
+    let next = World::on_disk(store, std::sync::Arc::clone(&world.disk), EngineConfig::default(), script);
+    next.engine.recover().await.unwrap();
+    let session = next.engine.session(session.id()).await.unwrap();
+    assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec![], String::new()), "half of it");
+    run(&session, "four").await;
+    assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec!["plan: dig".to_owned()], String::new()));
+}
+
+/// Whoever took it back: the model is told, and the next call is about the edit before it.
+#[tokio::test]
+async fn an_edit_that_is_taken_back_already_does_not_hide_the_one_before() {
+    let undo = || calls(&[("undo_patch", json!({}))]);
+    for by in ["the person", "a command", "somebody"] {
+        let world = World::new([
+            calls(&[("change", edit("a", "1")), ("change", edit("/state/plan", "dig"))]),
+            says("First."),
+            calls(&[("change", edit("a", "2"))]),
+            says("Second."),
+            calls(&[if by == "a command" { ("launch", edit("a", "1")) } else { ("look", json!({})) }]),
+            says("Third."),
+            undo(),
+            undo(),
+            undo(),
+            undo(),
+            says("All of it."),
+        ]);
+        let session = trusting(&world).await;
+        run(&session, "one").await;
+        run(&session, "two").await;
+        match by {
+            "the person" => drop(session.undo(last()).await.unwrap()),
+            "somebody" => world.disk.write("a", "1"),
+            _ => {}
+        }
+        run(&session, "three").await;
+        run(&session, "four").await;
+        let told = told_of_undoing(&world, &session);
+        assert!(told[0].contains("was taken back already") && told[0].contains("a: was already"), "{by}: {told:#?}");
+        assert!(told[1].contains("/state/plan: is removed"), "{by}: {told:#?}");
+        assert!(told[2].contains("Taken back.\\na: is removed"), "{by}: {told:#?}");
+        assert!(told[3].contains("there is no edit left"), "{by}: {told:#?}");
+        assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec![], String::new()), "{by}");
+    }
+}
