@@ -143,6 +143,7 @@ mod tests {
                 .collect(),
             files: Vec::new(),
             duration_ms: 0,
+            only_compacted: false,
         }
     }
 

@@ -86,18 +86,31 @@ fn read_text(source: impl Read, limit: usize) -> Result<String, Failure> {
     })
 }
 
+/// The prompt of a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Prompt {
+    pub(crate) text: String,
+    /// The bytes at its beginning that were typed, where the rest came through a pipe.
+    pub(crate) typed_bytes: Option<u64>,
+}
+
 /// The prompt of a turn: words first, then, after a blank line, what came through the pipe.
 ///
 /// # Errors
 /// When both together are longer than [`LONGEST_PROMPT`].
-pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Option<String>, Failure> {
+pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Option<Prompt>, Failure> {
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
     let whole = match (prompt, piped) {
-        (Some(prompt), Some(piped)) => Some(format!("{}\n\n{piped}", prompt.trim_end())),
-        (prompt, piped) => prompt.or(piped),
+        (Some(prompt), Some(piped)) => {
+            let typed = prompt.trim_end();
+            Some(Prompt { typed_bytes: Some(typed.len() as u64), text: format!("{typed}\n\n{piped}") })
+        }
+        (Some(text), None) => Some(Prompt { text, typed_bytes: None }),
+        (None, Some(text)) => Some(Prompt { text, typed_bytes: Some(0) }),
+        (None, None) => None,
     };
     match whole {
-        Some(whole) if whole.len() > LONGEST_PROMPT => Err(too_long("the prompt")),
+        Some(whole) if whole.text.len() > LONGEST_PROMPT => Err(too_long("the prompt")),
         whole => Ok(whole),
     }
 }
@@ -115,15 +128,16 @@ mod tests {
     #[test]
     fn prompts_are_joined_by_a_blank_line() {
         #[track_caller]
-        fn check(prompt: Option<&str>, piped: Option<&str>, whole: Option<&str>) {
+        fn check(prompt: Option<&str>, piped: Option<&str>, whole: Option<(&str, Option<u64>)>) {
             let joined = join(prompt.map(str::to_owned), piped.map(str::to_owned)).unwrap();
-            assert_eq!(joined.as_deref(), whole);
+            let joined = joined.as_ref().map(|prompt| (prompt.text.as_str(), prompt.typed_bytes));
+            assert_eq!(joined, whole);
         }
         check(None, None, None);
-        check(Some("ask"), None, Some("ask"));
-        check(None, Some("a\nb\n"), Some("a\nb\n"));
-        check(Some("ask\n"), Some("a\nb\n"), Some("ask\n\na\nb\n"));
-        check(Some("  "), Some("a"), Some("a"));
+        check(Some("ask"), None, Some(("ask", None)));
+        check(None, Some("a\nb\n"), Some(("a\nb\n", Some(0))));
+        check(Some("ask\n"), Some("a\nb\n"), Some(("ask\n\na\nb\n", Some(3))));
+        check(Some("  "), Some("a"), Some(("a", Some(0))));
         check(Some(""), None, None);
     }
 

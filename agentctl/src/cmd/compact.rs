@@ -130,6 +130,7 @@ pub(crate) async fn compact(
         start: StartTurn {
             text: None,
             compact: Some(strategy),
+            typed_bytes: None,
             slot: None,
             max_steps: None,
             on_interrupt: OnInterrupt::Deny,
@@ -225,6 +226,7 @@ pub(crate) fn tell_undone(
     let tokens = short(*tokens_before);
     let mut out = anstream::stdout().lock();
     writeln!(out, "taken back: the model sees the {messages_before} messages again, about {tokens} tokens")?;
+    writeln!(out, "they are not compacted by themselves again until they no longer fit, or are many more")?;
     Ok(Exit::Done)
 }
 

@@ -20,7 +20,7 @@ use crate::{
     daemon,
     exit::{Attendance, Exit},
     failure::{self, Failure},
-    input::{self, Words},
+    input::{self, Prompt, Words},
     render::{Human, Jsonl, jsonl},
     repl::TerminalAsker,
     report::{self, NoResult},
@@ -157,16 +157,18 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
     let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal)?;
     let uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
     let prompt = prompt(&args)?;
+    let typed_bytes = prompt.as_ref().and_then(|prompt| prompt.typed_bytes);
 
     let daemon = daemon::connect(global).await?;
     let place = Place::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
-    let (place, prompt) = place.with_uploads(&daemon, uploads, prompt).await?;
+    let (place, prompt) = place.with_uploads(&daemon, uploads, prompt.map(|prompt| prompt.text)).await?;
     known.session = place.id();
     let request = StartRequest {
         session: place.into_choice(),
         start: StartTurn {
             compact: None,
             text: prompt,
+            typed_bytes,
             slot: args.turn.model,
             max_steps: args.max_steps.map(NonZeroU32::get),
             on_interrupt: at_interrupt.for_daemon(),
@@ -192,7 +194,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
 }
 
 /// The prompt, from the command line and the pipe.
-fn prompt(args: &RunArgs) -> Result<Option<String>, Failure> {
+fn prompt(args: &RunArgs) -> Result<Option<Prompt>, Failure> {
     let words = Words::parse(&args.words)?;
     let prompt = input::join(words.prompt, input::piped(words.dash)?)?;
     let goes_on = args.session.session.is_some() || args.session.resume;

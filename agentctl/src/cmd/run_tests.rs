@@ -82,6 +82,7 @@ fn the_result_has_exactly_its_keys() {
         }],
         files: vec![FileChange::new("a.txt", FileChangeKind::Created)],
         duration_ms: 12,
+        only_compacted: false,
     };
     let session = "0193a5b2-7c1d-7000-8000-000000000003".parse().unwrap();
     insta::assert_json_snapshot!(jsonl::result(session, &result).unwrap(), @r#"

@@ -201,7 +201,7 @@ impl<O: Write, E: Write> Human<O, E> {
                 self.wait();
                 Ok(())
             }
-            ItemBody::UserMessage { text, steered } => {
+            ItemBody::UserMessage { text, steered, .. } => {
                 if *steered || self.shows_input {
                     self.status(STRONG, &format!("› {}", clean_line(text)))
                 } else {

@@ -56,6 +56,7 @@ impl Script {
             model: "test".into(),
             reason: "asked for".into(),
             max_steps: 10,
+            compacts: false,
             environment: Default::default(),
         };
         Self { turn_id: TurnId::generate(), events: vec![started] }
@@ -130,6 +131,7 @@ impl Script {
             denials: Vec::new(),
             files: Vec::new(),
             duration_ms: 3456,
+            only_compacted: false,
         };
         self.event(EventKind::TurnEnded { result: Box::new(result) })
     }
@@ -328,7 +330,7 @@ fn state_and_other_people_are_shown_in_a_line() {
         answer: Answer::Approve,
         by: AnsweredBy::Client("phone".into()),
     };
-    let input = script.item(ItemBody::UserMessage { text: "do it".into(), steered: false });
+    let input = script.item(ItemBody::UserMessage { text: "do it".into(), steered: false, typed_bytes: None });
     let id = interrupt.id.to_string();
     let script = script
         .event(EventKind::ItemCompleted { item: input, status: ItemStatus::Done })

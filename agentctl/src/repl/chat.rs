@@ -181,6 +181,7 @@ impl Chat {
             session: self.place.clone().into_choice(),
             start: StartTurn {
                 compact: None,
+                typed_bytes: None,
                 text,
                 slot: self.slot,
                 max_steps: None,

@@ -179,6 +179,7 @@ fn end(turn: TurnId) -> Beat {
         denials: Vec::new(),
         files: Vec::new(),
         duration_ms: 1,
+        only_compacted: false,
     };
     Beat::Say(EventKind::TurnEnded { result: Box::new(result) })
 }

@@ -136,6 +136,7 @@ fn start(session: SessionChoice, text: &str) -> StartRequest {
     let start = StartTurn {
         text: Some(text.to_owned()),
         compact: None,
+        typed_bytes: None,
         slot: None,
         max_steps: None,
         on_interrupt: OnInterrupt::Wait,

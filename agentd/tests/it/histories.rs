@@ -121,7 +121,7 @@ fn result() -> impl Strategy<Value = ToolResult> {
 
 fn body() -> impl Strategy<Value = ItemBody> {
     prop_oneof![
-        2 => (words(), any::<bool>()).prop_map(|(text, steered)| ItemBody::UserMessage { text, steered }),
+        2 => (words(), any::<bool>()).prop_map(|(text, steered)| ItemBody::UserMessage { text, steered, typed_bytes: None }),
         1 => words().prop_map(|text| ItemBody::AgentMessage { text }),
         1 => words().prop_map(|text| ItemBody::Reasoning { text }),
         3 => call().prop_map(ItemBody::ToolCall),
@@ -151,6 +151,7 @@ async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemorySto
             model: "m".to_owned(),
             reason: String::new(),
             max_steps: 10,
+            compacts: false,
             environment: Default::default(),
         };
         let result = TurnResult {
@@ -165,6 +166,7 @@ async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemorySto
             denials: Vec::new(),
             files: Vec::new(),
             duration_ms: 1,
+            only_compacted: false,
         };
         let ended = EventKind::TurnEnded { result: Box::new(result) };
         for kind in std::iter::once(started).chain(items.into_iter().map(whole)).chain([ended]) {
@@ -193,6 +195,7 @@ async fn goes_on(model: &Arc<dyn Model>, (turns, limit, speaks): (Vec<Vec<ItemBo
     });
     let start = StartTurn {
         compact: None,
+        typed_bytes: None,
         text: speaks.then(|| "go on".to_owned()),
         slot: None,
         max_steps: None,

@@ -69,6 +69,7 @@ fn request() -> StartRequest {
         start: StartTurn {
             text: Some("Hello".to_owned()),
             compact: None,
+            typed_bytes: None,
             slot: None,
             max_steps: None,
             on_interrupt: OnInterrupt::Wait,

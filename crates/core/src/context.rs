@@ -10,6 +10,15 @@ pub struct Window {
     /// The number of the event that completed the [`Compaction`] whose summary stands in front of the rest; 0 where none
     /// does.
     pub summary: u64,
+    /// The messages that were seen when a compaction was taken back; 0 where none was. The history is not compacted by
+    /// itself then until it no longer fits, or has really grown: whoever takes one back wants to see all of it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub held: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A prefix of the history, replaced by a summary. Nothing is removed from the journal.
@@ -26,6 +35,10 @@ pub struct Compaction {
     /// What was done, for people.
     #[serde(default)]
     pub report: CompactionReport,
+    /// The bytes of the file that [`CompactionReport::path`] names, with what this replaced as its end. What stands behind
+    /// them was left there by a compaction that came to no end, or was taken back. None where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_bytes: Option<u64>,
 }
 
 /// What a compaction kept and dropped.

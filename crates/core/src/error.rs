@@ -1,5 +1,7 @@
 //! The kinds of failure that cross a port. Whoever retries or maps to an exit code reads the kind, never the text.
 
+use std::num::NonZeroU32;
+
 use serde::{Deserialize, Serialize};
 
 /// What kind of failure it was.
@@ -43,7 +45,7 @@ pub enum ErrorKind {
 type Source = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 macro_rules! port_error {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident $({ $($field:ident: $type:ty),+ })?) => {
         $(#[$doc])*
         #[derive(Debug, thiserror::Error)]
         #[error("{message}")]
@@ -53,13 +55,14 @@ macro_rules! port_error {
             hint: Option<String>,
             #[source]
             source: Option<Source>,
+            $($($field: $type,)+)?
         }
 
         impl $name {
             /// A failure of that kind; the message says what was attempted and what came of it.
             #[must_use]
             pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-                Self { kind, message: message.into(), hint: None, source: None }
+                Self { kind, message: message.into(), hint: None, source: None, $($($field: Default::default(),)+)? }
             }
 
             /// Adds what to do about it.
@@ -93,8 +96,25 @@ macro_rules! port_error {
 
 port_error!(
     /// A model call failed.
-    ModelError
+    ModelError { window: Option<NonZeroU32> }
 );
+
+impl ModelError {
+    /// Adds the window that the model has, as its server said when a request did not fit, in tokens.
+    #[must_use]
+    pub fn with_window(mut self, window: Option<u64>) -> Self {
+        // Small, because errors travel by value: no window has more tokens than that.
+        self.window = window.and_then(|window| NonZeroU32::new(u32::try_from(window).ok()?));
+        self
+    }
+
+    /// The window that the model has, where its server said so, in tokens.
+    #[must_use]
+    pub fn window(&self) -> Option<u64> {
+        self.window.map(|window| u64::from(window.get()))
+    }
+}
+
 port_error!(
     /// The journal could not be read or written.
     StoreError

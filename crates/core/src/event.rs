@@ -55,6 +55,9 @@ pub enum EventKind {
         reason: String,
         /// The steps that the turn may take at the most.
         max_steps: u32,
+        /// Whether it compacts the history and does nothing else.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        compacts: bool,
         /// What its tools see of the client's environment. Stored, so that the turn can go on after a restart; no
         /// reader is shown it.
         #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]

@@ -31,6 +31,9 @@ pub enum ItemBody {
         /// Whether they were added to a turn that was already running.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         steered: bool,
+        /// The bytes at the beginning that the person typed; none where all of it was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        typed_bytes: Option<u64>,
     },
     /// What the model said to the person.
     AgentMessage {

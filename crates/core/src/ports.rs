@@ -180,7 +180,7 @@ pub trait Workspaces: Send + Sync {
     ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
 
     /// Keeps a text of the daemon's own where tools can read and not change it, and returns the path under which they
-    /// find it. Durable when it returns. The name is that of a visible file, without folders; others are refused.
+    /// find it. A name that is taken is replaced. Durable when it returns. The name is that of a visible file, without folders; others are refused.
     fn keep(
         &self,
         session: SessionId,
@@ -188,6 +188,17 @@ pub trait Workspaces: Send + Sync {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
+
+    /// Adds to a text that is kept in pieces, as [`Self::keep`] keeps one whole. What stands behind the first `from` bytes
+    /// goes: it is a piece of which nobody knows. None leaves all of it.
+    fn keep_on(
+        &self,
+        session: SessionId,
+        area: KeptArea,
+        name: String,
+        from: Option<u64>,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>>;
 
     /// What a folder holds, by the paths that tools use, or one file.
     ///
@@ -251,10 +262,19 @@ fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, Works
 /// when that is reset, and is no part of what can be undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptArea {
-    /// Results too large for the window; a name that is taken is replaced.
+    /// Results too large for the window, each whole.
     LargeToolResults,
-    /// What compaction replaced; added at the end of the file.
+    /// What compactions replaced, one behind the other.
     ConversationHistory,
+}
+
+/// A text that the daemon keeps in pieces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptText {
+    /// The path under which tools find it.
+    pub path: String,
+    /// Its length.
+    pub bytes: u64,
 }
 
 impl KeptArea {

@@ -17,6 +17,10 @@ use crate::{
 pub struct StartTurn {
     /// The input. None continues a turn that a stop of the daemon, a cancel or a limit ended.
     pub text: Option<String>,
+    /// The bytes at the beginning of the input that the person typed, where not all of it was typed: the rest came through a
+    /// pipe, and whatever it says is no word of the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typed_bytes: Option<u64>,
     /// The turn compacts the history in this way, and does nothing else. It has no input then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<CompactionStrategy>,
@@ -98,6 +102,10 @@ pub struct TurnResult {
     pub files: Vec<FileChange>,
     /// How long the turn took, waiting for people included, in milliseconds.
     pub duration_ms: u64,
+    /// Whether it compacted the history, or tried to, and did nothing else: then what came before it can be continued as if
+    /// it had not been.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_compacted: bool,
 }
 
 /// Why a turn ended.

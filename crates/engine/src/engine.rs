@@ -25,6 +25,7 @@ use tokio::sync::{OnceCell, watch};
 use self::{gauges::Gauges, grants::KeptHandle};
 use crate::{
     chain::Chain,
+    compaction::Windows,
     config::{EngineConfig, PolicyInForce},
     error::EngineError,
     prompt::{ToolSet, tokens::Scales},
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) tools: ToolSet,
     /// What was learned of how models count tokens.
     pub(crate) scales: Arc<Scales>,
+    /// How large the windows of models are, as their servers said.
+    pub(crate) windows: Arc<Windows>,
     pub(crate) chain: Arc<Chain>,
     pub(crate) gauges: Arc<Gauges>,
     /// What people allowed for good.
@@ -125,6 +128,7 @@ impl Engine {
             parts: Ports { models, toolbox, store, workspaces, snapshots, audit, clock },
             tools: ToolSet::new(tools),
             scales: Arc::default(),
+            windows: Arc::default(),
             chain,
             gauges: Arc::default(),
             kept,

@@ -11,7 +11,7 @@ use reqwest::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::http::Target;
+use crate::{http::Target, window};
 
 /// The longest part of a server's words that a message carries, in characters.
 const MAX_EXCERPT: usize = 400;
@@ -136,15 +136,15 @@ impl Failure {
             }
             408 | 409 | 500..=599 => {
                 if speaks_of_context(&said) {
-                    return Self::overflow(target, &said);
+                    return Self::overflow(target, &said, body);
                 }
                 let mut failure =
                     Self::new(ErrorKind::Provider, format!("the model at {target} failed ({status}): {said}"));
                 failure.again = retry_after(headers).map_or(Again::Later, Again::After);
                 failure
             }
-            413 => Self::overflow(target, &said),
-            400 | 422 if speaks_of_context(&said) => Self::overflow(target, &said),
+            413 => Self::overflow(target, &said, body),
+            400 | 422 if speaks_of_context(&said) => Self::overflow(target, &said, body),
             404 => refused(ErrorKind::Rejected)
                 .hint("is the model's id right, and does base_url end where the API begins (often in /v1)?"),
             _ => {
@@ -163,7 +163,7 @@ impl Failure {
             code.as_u64().or_else(|| code.as_str()?.parse().ok())
         });
         if speaks_of_context(&said) {
-            return Self::overflow(target, &said);
+            return Self::overflow(target, &said, error.as_bytes());
         }
         let kind = match code {
             Some(401 | 403) => ErrorKind::Auth,
@@ -175,12 +175,15 @@ impl Failure {
         Self::new(kind, format!("the model at {target} reported an error: {said}"))
     }
 
-    fn overflow(target: &Target, said: &str) -> Self {
-        Self::new(
+    /// A request that did not fit. Many servers say how large the window is.
+    fn overflow(target: &Target, said: &str, body: &[u8]) -> Self {
+        let mut failure = Self::new(
             ErrorKind::ContextOverflow,
             format!("the conversation does not fit the context window of the model at {target}: {said}"),
         )
-        .hint("start a new session, or set context_window to what the server really has")
+        .hint("start a new session, or set context_window to what the server really has");
+        failure.error = failure.error.with_window(window::named(body));
+        failure
     }
 }
 
@@ -354,5 +357,8 @@ mod tests {
         check(429, r#"{"error":{"code":"insufficient_quota"}}"#, ErrorKind::RateLimited, false);
         check(500, "", ErrorKind::Provider, true);
         check(529, "", ErrorKind::Provider, true);
+        let body = br#"{"error":{"message":"it does not fit the context size","n_ctx":2048}}"#;
+        let failure = Failure::status(&target, StatusCode::BAD_REQUEST, &HeaderMap::new(), body);
+        assert_eq!(failure.error.window(), Some(2048));
     }
 }

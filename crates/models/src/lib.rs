@@ -10,6 +10,7 @@
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
 //! - `openai`, `llamacpp`: the dialects. Their wire structs never leave their folders.
 //! - `text_protocol`: tool calls for models whose wire carries none.
+//! - `window`: how large a model's window is, out of what its server says when a request does not fit.
 
 mod answer;
 mod call;
@@ -24,6 +25,7 @@ pub mod router;
 mod runaway;
 mod sse;
 mod text_protocol;
+mod window;
 
 pub use config::{ChatTemplate, Frame, ModelConfig, ModelConfigError, Wire};
 pub use router::{ModelRouter, SlotError, connect};

@@ -55,7 +55,7 @@ impl Projection {
             self.updated_at = event.at;
         }
         match &event.kind {
-            EventKind::TurnStarted { .. } => {
+            EventKind::TurnStarted { compacts, .. } => {
                 let Some(turn) = event.turn_id else {
                     return Err(Fault::invalid("a turn cannot start without an id"));
                 };
@@ -63,20 +63,21 @@ impl Projection {
                 // A turn that waited and never ran is told of while another is open, which stays the open one.
                 if self.open_turn.is_none() {
                     self.open_turn = Some((turn, event.seq));
-                    self.interrupted = false;
+                    self.interrupted &= *compacts;
                 }
             }
             EventKind::TurnEnded { result } => {
                 if self.open_turn.is_none_or(|(open, _)| Some(open) == event.turn_id) {
                     self.open_turn = None;
-                    self.interrupted = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
+                    let interrupted = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
+                    self.interrupted = if result.only_compacted { self.interrupted } else { interrupted };
                 }
             }
             EventKind::ItemCompleted { item, .. } => match &item.body {
                 ItemBody::UserMessage { text, .. } if self.title.is_empty() => self.title = title_of(text),
                 // One that never came to its end replaces nothing.
                 ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => {
-                    self.window = Window { after: compaction.through, summary: event.seq };
+                    self.window = Window { after: compaction.through, summary: event.seq, held: 0 };
                 }
                 _ => {}
             },
@@ -84,7 +85,7 @@ impl Projection {
             EventKind::StateChanged { change: StateChange::Title { title } } => self.title.clone_from(title),
             EventKind::StateChanged { change: StateChange::Reset } => {
                 self.reset_seq = event.seq;
-                self.window = Window { after: event.seq, summary: 0 };
+                self.window = Window { after: event.seq, summary: 0, held: 0 };
                 // What was set aside cannot be continued.
                 self.interrupted = false;
             }

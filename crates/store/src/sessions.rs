@@ -31,7 +31,7 @@ macro_rules! select_sessions {
     ($rest:literal) => {
         concat!(
             "SELECT key, id, title, created_at, updated_at, turns, last_seq, reset_seq, window_after,
-                window_summary, open_turn, open_turn_seq, interrupted, usage, open_turn IS NOT NULL AND EXISTS
+                window_summary, window_held, open_turn, open_turn_seq, interrupted, usage, open_turn IS NOT NULL AND EXISTS
                     (SELECT 1 FROM interrupts WHERE session = sessions.key AND resolved_at IS NULL) AS waiting
              FROM sessions ",
             $rest
@@ -59,6 +59,7 @@ impl SessionRow {
                 window: Window {
                     after: number_from(row.get("window_after")?)?,
                     summary: number_from(row.get("window_summary")?)?,
+                    held: number_from(row.get("window_held")?)?,
                 },
                 open_turn,
                 interrupted: row.get("interrupted")?,
@@ -134,7 +135,8 @@ fn save_all(connection: &Connection, key: i64, projection: &Projection) -> Resul
     connection
         .prepare_cached(
             "UPDATE sessions SET title = :title, updated_at = :updated_at, turns = :turns, last_seq = :last_seq,
-                reset_seq = :reset_seq, window_after = :window_after, window_summary = :window_summary, open_turn = :open_turn, open_turn_seq = :open_turn_seq,
+                reset_seq = :reset_seq, window_after = :window_after, window_summary = :window_summary,
+                window_held = :window_held, open_turn = :open_turn, open_turn_seq = :open_turn_seq,
                 interrupted = :interrupted, usage = :usage
              WHERE key = :key",
         )?
@@ -147,6 +149,7 @@ fn save_all(connection: &Connection, key: i64, projection: &Projection) -> Resul
             ":reset_seq": number(projection.reset_seq)?,
             ":window_after": number(projection.window.after)?,
             ":window_summary": number(projection.window.summary)?,
+            ":window_held": number(projection.window.held)?,
             ":open_turn": open_turn,
             ":open_turn_seq": open_turn_seq,
             ":interrupted": projection.interrupted,

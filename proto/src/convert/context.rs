@@ -50,13 +50,13 @@ mirrored!(
 
 impl From<&Window> for v1::Window {
     fn from(window: &Window) -> Self {
-        Self { after: window.after, summary: window.summary }
+        Self { after: window.after, summary: window.summary, held: window.held }
     }
 }
 
 impl From<v1::Window> for Window {
     fn from(window: v1::Window) -> Self {
-        Self { after: window.after, summary: window.summary }
+        Self { after: window.after, summary: window.summary, held: window.held }
     }
 }
 

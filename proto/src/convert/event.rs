@@ -49,13 +49,14 @@ impl TryFrom<v1::Event> for Event {
 impl From<&EventKind> for wire::Kind {
     fn from(kind: &EventKind) -> Self {
         match kind {
-            EventKind::TurnStarted { trace_id, slot, model, reason, max_steps, environment: _ } => {
+            EventKind::TurnStarted { trace_id, slot, model, reason, max_steps, compacts, environment: _ } => {
                 Self::TurnStarted(wire::TurnStarted {
                     trace_id: trace_id.to_string(),
                     slot: slot_to_wire(*slot),
                     model: model.clone(),
                     reason: reason.clone(),
                     max_steps: *max_steps,
+                    compacts: *compacts,
                 })
             }
             EventKind::ItemStarted { item } => Self::ItemStarted(wire::ItemStarted { item: Some(item.into()) }),
@@ -110,6 +111,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 model: started.model,
                 reason: started.reason,
                 max_steps: started.max_steps,
+                compacts: started.compacts,
                 environment: Default::default(),
             },
             wire::Kind::ItemStarted(started) => Self::ItemStarted { item: part(started.item, "the item")? },

@@ -49,9 +49,11 @@ impl TryFrom<v1::Item> for Item {
 impl From<&ItemBody> for item::Body {
     fn from(body: &ItemBody) -> Self {
         match body {
-            ItemBody::UserMessage { text, steered } => {
-                Self::UserMessage(item::UserMessage { text: text.clone(), steered: *steered })
-            }
+            ItemBody::UserMessage { text, steered, typed_bytes } => Self::UserMessage(item::UserMessage {
+                text: text.clone(),
+                steered: *steered,
+                typed_bytes: *typed_bytes,
+            }),
             ItemBody::AgentMessage { text } => Self::AgentMessage(item::AgentMessage { text: text.clone() }),
             ItemBody::Reasoning { text } => Self::Reasoning(item::Reasoning { text: text.clone() }),
             ItemBody::ToolCall(call) => Self::ToolCall(call.into()),
@@ -76,7 +78,9 @@ impl TryFrom<item::Body> for ItemBody {
 
     fn try_from(body: item::Body) -> Result<Self, WireError> {
         Ok(match body {
-            item::Body::UserMessage(message) => Self::UserMessage { text: message.text, steered: message.steered },
+            item::Body::UserMessage(message) => {
+                Self::UserMessage { text: message.text, steered: message.steered, typed_bytes: message.typed_bytes }
+            }
             item::Body::AgentMessage(message) => Self::AgentMessage { text: message.text },
             item::Body::Reasoning(reasoning) => Self::Reasoning { text: reasoning.text },
             item::Body::ToolCall(call) => Self::ToolCall(call.into()),
@@ -86,6 +90,8 @@ impl TryFrom<item::Body> for ItemBody {
                 through: compaction.through,
                 before: compaction.before.map(Into::into).unwrap_or_default(),
                 report: compaction.report.map(TryInto::try_into).transpose()?.unwrap_or_default(),
+                // Of the daemon\'s files clients know the paths only.
+                kept_bytes: None,
             }),
             item::Body::Notice(notice) => Self::Notice {
                 text: notice.text,

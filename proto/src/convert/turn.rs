@@ -54,6 +54,7 @@ impl From<&StartTurn> for turn_request::Start {
             settings: None,
             title: None,
             text: start.text.clone(),
+            typed_bytes: start.typed_bytes,
             compact: start.compact.map_or(0, strategy_to_wire),
             slot: optional_slot_to_wire(start.slot),
             max_steps: start.max_steps.unwrap_or(0),
@@ -72,6 +73,7 @@ impl TryFrom<turn_request::Start> for StartTurn {
     fn try_from(start: turn_request::Start) -> Result<Self, WireError> {
         Ok(Self {
             text: start.text,
+            typed_bytes: start.typed_bytes,
             compact: optional_strategy(start.compact)?,
             slot: optional_slot(start.slot)?,
             max_steps: (start.max_steps > 0).then_some(start.max_steps),
@@ -97,6 +99,7 @@ impl From<&TurnResult> for v1::TurnResult {
             denials: result.denials.iter().map(Into::into).collect(),
             files: result.files.iter().map(Into::into).collect(),
             duration_ms: result.duration_ms,
+            only_compacted: result.only_compacted,
         }
     }
 }
@@ -117,6 +120,7 @@ impl TryFrom<v1::TurnResult> for TurnResult {
             denials: result.denials.into_iter().map(Into::into).collect(),
             files: all(result.files)?,
             duration_ms: result.duration_ms,
+            only_compacted: result.only_compacted,
         })
     }
 }

@@ -20,6 +20,7 @@ fn start(session: SessionChoice, text: &str) -> StartRequest {
     let start = StartTurn {
         text: Some(text.to_owned()),
         compact: None,
+        typed_bytes: Some(2),
         slot: Some(Slot::Code),
         max_steps: None,
         on_interrupt: OnInterrupt::Deny,

@@ -77,7 +77,7 @@ fn sessions_survive() {
                 open_turn: live_turn.map(|turn| (turn, 12)),
                 queue: Vec::new(),
                 reset_seq: 5,
-                window: Window { after: 6, summary: 7 },
+                window: Window { after: 6, summary: 7, held: 5 },
             },
             pending: samples::interrupts(),
             live_turn,
@@ -129,6 +129,7 @@ fn starts_survive() {
             for text in [None, Some(String::new()), Some("do it".to_owned())] {
                 check::<Start, _>(&StartTurn {
                     compact: None,
+                    typed_bytes: Some(2),
                     text,
                     slot: Some(Slot::Reasoning),
                     max_steps: Some(3),

@@ -127,7 +127,7 @@ pub(crate) fn items() -> Vec<Item> {
         ToolErrorCode::UnknownOutcome,
     ];
     let mut bodies = vec![
-        ItemBody::UserMessage { text: text(), steered: true },
+        ItemBody::UserMessage { text: text(), steered: true, typed_bytes: Some(3) },
         ItemBody::AgentMessage { text: String::new() },
         ItemBody::Reasoning { text: text() },
         ItemBody::ToolCall(ToolCall { call_id: call_id.clone(), name: "grep".into(), arguments: "{\"a\": 1 ".into() }),
@@ -149,7 +149,8 @@ fn compaction() -> Compaction {
     Compaction {
         summary: "what was".into(),
         through: 12,
-        before: Window { after: 3, summary: 4 },
+        before: Window { after: 3, summary: 4, held: 5 },
+        kept_bytes: None,
         report: CompactionReport {
             cause: CompactionCause::Person,
             strategy: CompactionStrategy::Compact,
@@ -189,6 +190,7 @@ pub(crate) fn results() -> Vec<TurnResult> {
         denials: vec![Denial { call_id: CallId::generate(), tool: "write_file".into(), reason: "no".into() }],
         files: vec![FileChange::new("x", FileChangeKind::Created)],
         duration_ms: 5,
+        only_compacted: true,
     };
     let failed = |kind| {
         let error = TurnError { kind, message: "it broke".into(), hint: Some("mend it".into()) };
@@ -238,6 +240,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             model: "m".into(),
             reason: "asked for".into(),
             max_steps: 100,
+            compacts: true,
             environment: Default::default(),
         })
         .to_vec();
@@ -274,7 +277,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         StateChange::Settings { settings: settings() },
         StateChange::Queue { length: 2, added: None },
         StateChange::TokenLevel { level: TokenLevel::Warning, tokens: 80, window: 100 },
-        StateChange::Window { window: Window { after: 7, summary: 9 } },
+        StateChange::Window { window: Window { after: 7, summary: 9, held: 5 } },
         StateChange::Reset,
         StateChange::File(StateFileChange { path: "notes/plan.md".into(), content: Some("one\n".into()) }),
         StateChange::File(StateFileChange { path: "old.md".into(), content: None }),

@@ -140,6 +140,7 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
         session,
         start: StartTurn {
             compact: None,
+            typed_bytes: None,
             text: Some(text.to_owned()),
             slot: None,
             max_steps: None,

@@ -274,7 +274,7 @@ fn add(session: &mut StoredSession, event: &Event) {
         EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. }
             if !compaction.summary.is_empty() =>
         {
-            session.window = Window { after: compaction.through, summary: event.seq };
+            session.window = Window { after: compaction.through, summary: event.seq, held: 0 };
         }
         EventKind::UsageUpdated { usage, .. } => summary.usage += *usage,
         EventKind::StateChanged { change } => match change {
@@ -286,7 +286,7 @@ fn add(session: &mut StoredSession, event: &Event) {
             StateChange::Window { window } => session.window = *window,
             StateChange::Reset => {
                 session.reset_seq = event.seq;
-                session.window = Window { after: event.seq, summary: 0 };
+                session.window = Window { after: event.seq, summary: 0, held: 0 };
                 if session.open_turn.is_none() {
                     summary.status = SessionStatus::Idle;
                 }

@@ -2,14 +2,17 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use agentd_core::{
     error::WorkspaceError,
     guide::{GuideLimits, Guides},
     ids::SessionId,
-    ports::{KeptArea, Workspace, Workspaces},
+    ports::{KeptArea, KeptText, Workspace, Workspaces},
     session::Mount,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -21,6 +24,7 @@ use crate::scripted::NoWorkspaces;
 pub struct MemoryWorkspaces {
     kept: Mutex<BTreeMap<(SessionId, String), Vec<u8>>>,
     guides: Mutex<Guides>,
+    stuck: AtomicBool,
 }
 
 impl MemoryWorkspaces {
@@ -31,6 +35,11 @@ impl MemoryWorkspaces {
     /// What people wrote for models, from now on.
     pub fn guide_by(&self, guides: Guides) {
         *self.guides.lock().unwrap_or_else(PoisonError::into_inner) = guides;
+    }
+
+    /// From now on pieces are written and nobody hears of it, as if the daemon were killed behind the write.
+    pub fn get_stuck(&self, stuck: bool) {
+        self.stuck.store(stuck, Ordering::Relaxed);
     }
 
     /// What is kept under a path that [`Workspaces::keep`] returned.
@@ -75,12 +84,31 @@ impl Workspaces for MemoryWorkspaces {
             let path = format!("{}/{name}", area.folder());
             let mut texts = self.texts();
             let text = texts.entry((session, path.clone())).or_default();
-            if area == KeptArea::LargeToolResults {
-                text.clear();
-            }
-            text.extend(content);
+            *text = content;
             path
         });
+        std::future::ready(kept).boxed()
+    }
+
+    fn keep_on(
+        &self,
+        session: SessionId,
+        area: KeptArea,
+        name: String,
+        from: Option<u64>,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
+        let kept = KeptArea::check_name(&name).map(|()| {
+            let path = format!("{}/{name}", area.folder());
+            let mut texts = self.texts();
+            let text = texts.entry((session, path.clone())).or_default();
+            text.truncate(from.and_then(|from| usize::try_from(from).ok()).unwrap_or(usize::MAX));
+            text.extend(content);
+            KeptText { path, bytes: text.len() as u64 }
+        });
+        if self.stuck.load(Ordering::Relaxed) {
+            return std::future::pending().boxed();
+        }
         std::future::ready(kept).boxed()
     }
 

@@ -17,7 +17,7 @@ use agentd_core::{
     error::{ErrorKind, ModelError, WorkspaceError},
     ids::SessionId,
     model::{Finish, Message, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
-    ports::{Clock, KeptArea, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
+    ports::{Clock, KeptArea, KeptText, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
     state_files::StateFileChange,
     tool::{Effect, FileChange, FileChangeKind, Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
@@ -45,6 +45,8 @@ pub enum Play {
     Chunks(Vec<ModelChunk>),
     /// These chunks, then an error of that kind.
     Fails(Vec<ModelChunk>, ErrorKind),
+    /// The request does not fit: the server says that its window has so many tokens.
+    Overflows(u64),
     /// These chunks, and then nothing for ever.
     Hangs(Vec<ModelChunk>),
     /// Nothing until it is notified, then these chunks and the proper end.
@@ -171,6 +173,10 @@ impl Model for ScriptedModel {
             Some(Play::Fails(chunks, kind)) => stream::iter(chunks.into_iter().map(Ok))
                 .chain(stream::iter([Err(ModelError::new(kind, "the script says so"))]))
                 .boxed(),
+            Some(Play::Overflows(window)) => {
+                let error = ModelError::new(ErrorKind::ContextOverflow, "the request does not fit");
+                stream::iter([Err(error.with_window(Some(window)))]).boxed()
+            }
             Some(Play::Hangs(chunks)) => stream::iter(chunks.into_iter().map(Ok)).chain(stream::pending()).boxed(),
             Some(Play::Waits(gate, chunks)) => stream::once(async move { gate.notified().await })
                 .flat_map(move |()| stream::iter(chunks.clone().into_iter().map(Ok)))
@@ -400,6 +406,18 @@ impl Workspaces for NoWorkspaces {
         _: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         std::future::ready(Ok(format!("{}/{name}", area.folder()))).boxed()
+    }
+
+    fn keep_on(
+        &self,
+        _: SessionId,
+        area: KeptArea,
+        name: String,
+        _: Option<u64>,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
+        let text = KeptText { path: format!("{}/{name}", area.folder()), bytes: content.len() as u64 };
+        std::future::ready(Ok(text)).boxed()
     }
 
     fn paths<'a>(&'a self, _: &'a Workspace, _: usize) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {

@@ -121,6 +121,7 @@ impl EventScript {
             reason: "the base model".into(),
             environment: Default::default(),
             max_steps: 100,
+            compacts: false,
         })
     }
 
@@ -138,13 +139,14 @@ impl EventScript {
             denials: Vec::new(),
             files: Vec::new(),
             duration_ms: 1,
+            only_compacted: false,
         };
         self.next(EventKind::TurnEnded { result: Box::new(result) })
     }
 
     /// The person says something.
     pub fn input(&mut self, text: &str) -> Arc<Event> {
-        self.completed(ItemBody::UserMessage { text: text.into(), steered: false })
+        self.completed(ItemBody::UserMessage { text: text.into(), steered: false, typed_bytes: None })
     }
 
     /// An item is whole.
@@ -229,7 +231,7 @@ async fn status(store: &impl Store, id: SessionId) -> SessionStatus {
 }
 
 fn user(text: &str) -> ItemBody {
-    ItemBody::UserMessage { text: text.into(), steered: false }
+    ItemBody::UserMessage { text: text.into(), steered: false, typed_bytes: None }
 }
 
 async fn a_new_session_is_empty_and_made_once(store: &impl Store) {
@@ -274,6 +276,7 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
         turn_id: TurnId::generate(),
         start: StartTurn {
             compact: None,
+            typed_bytes: None,
             text: Some(text.to_owned()),
             slot: Some(Slot::Code),
             max_steps: Some(7),
@@ -821,7 +824,7 @@ async fn the_window_follows_compactions_resets_and_what_is_taken_back(store: &im
     store.append(vec![script.completed(compaction("", 0, Window::default()))]).await.unwrap();
     assert_eq!(window().await, Window::default());
     store.append(vec![script.completed(compaction("a and b", 2, Window::default()))]).await.unwrap();
-    let first = Window { after: 2, summary: 5 };
+    let first = Window { after: 2, summary: 5, held: 0 };
     assert_eq!(window().await, first);
     // The journal keeps what is replaced, and reads of the window find the rest.
     assert_eq!(texts(store, id, 0, 10).await.len(), 5);
@@ -831,19 +834,20 @@ async fn the_window_follows_compactions_resets_and_what_is_taken_back(store: &im
     assert!(matches!(&items[2].1.body, ItemBody::Compaction(kept) if kept.summary == "a and b" && kept.through == 2));
 
     store.append(vec![script.input("d"), script.completed(compaction("all", 6, first))]).await.unwrap();
-    assert_eq!(window().await, Window { after: 6, summary: 7 });
+    assert_eq!(window().await, Window { after: 6, summary: 7, held: 0 });
     // Taken back, one after the other.
-    store.append(vec![script.changed(StateChange::Window { window: first })]).await.unwrap();
-    assert_eq!(window().await, first);
+    let held = Window { held: 12, ..first };
+    store.append(vec![script.changed(StateChange::Window { window: held })]).await.unwrap();
+    assert_eq!(window().await, held);
     store.append(vec![script.changed(StateChange::Window { window: Window::default() })]).await.unwrap();
     assert_eq!(window().await, Window::default());
 
     // What happens within one append counts in its order.
     let both = vec![script.completed(compaction("again", 6, Window::default())), script.changed(StateChange::Reset)];
     store.append(both).await.unwrap();
-    assert_eq!(window().await, Window { after: 11, summary: 0 });
+    assert_eq!(window().await, Window { after: 11, summary: 0, held: 0 });
     store.append(vec![script.input("e"), script.completed(compaction("e", 12, window().await))]).await.unwrap();
-    assert_eq!(window().await, Window { after: 12, summary: 13 });
+    assert_eq!(window().await, Window { after: 12, summary: 13, held: 0 });
 
     // Another session sees nothing of it, and a new life begins with nothing.
     store.append(vec![other.input("mine")]).await.unwrap();

@@ -5,7 +5,7 @@
 use agentd_core::{
     error::ErrorKind,
     ids::SessionId,
-    ports::{KeptArea, Workspaces},
+    ports::{KeptArea, KeptText, Workspaces},
 };
 
 /// Checks it. `read` reads what a tool of that session would find under a path.
@@ -24,11 +24,19 @@ pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(Session
     assert_eq!(keep(session, KeptArea::LargeToolResults, "a.txt", b"short").await.unwrap(), path);
     assert_eq!(read(session, &path).unwrap(), b"short", "a name that is taken is replaced");
 
-    let history = keep(session, KeptArea::ConversationHistory, "h.md", b"one\n").await.unwrap();
-    assert_eq!(history, "conversation_history/h.md");
-    keep(session, KeptArea::ConversationHistory, "h.md", b"").await.unwrap();
-    keep(session, KeptArea::ConversationHistory, "h.md", b"two\xff\n").await.unwrap();
-    assert_eq!(read(session, &history).unwrap(), b"one\ntwo\xff\n", "history only grows");
+    let add = |from, content: &[u8]| {
+        let content = content.to_vec();
+        async move { workspaces.keep_on(session, KeptArea::ConversationHistory, "h.md".to_owned(), from, content).await }
+    };
+    let KeptText { path: history, bytes } = add(Some(0), b"one\n").await.unwrap();
+    assert_eq!((history.as_str(), bytes), ("conversation_history/h.md", 4));
+    assert_eq!(add(Some(4), b"").await.unwrap().bytes, 4);
+    assert_eq!(add(Some(4), b"two\xff\n").await.unwrap().bytes, 9);
+    assert_eq!(read(session, &history).unwrap(), b"one\ntwo\xff\n", "it grows at its end");
+    assert_eq!(add(Some(4), b"three\n").await.unwrap().bytes, 10);
+    assert_eq!(read(session, &history).unwrap(), b"one\nthree\n", "what nobody knows of goes");
+    assert_eq!(add(Some(99), b"four\n").await.unwrap().bytes, 15, "what is shorter than it was grows on");
+    assert_eq!(add(None, b"five\n").await.unwrap().bytes, 20, "where nothing is known, nothing goes");
 
     assert_eq!(read(other, &history), None, "what is kept of one session is no other's");
     let long = "x".repeat(201);
@@ -37,6 +45,8 @@ pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(Session
             let error = keep(session, area, name, b"x").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name:?}");
             assert!(error.hint().is_some());
+            let error = workspaces.keep_on(session, area, name.to_owned(), None, b"x".to_vec()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name:?}");
         }
     }
     for name in ["报告 1.txt", "~a", "a..b", &long[..200]] {
@@ -48,6 +58,6 @@ pub async fn check_kept_texts(workspaces: &dyn Workspaces, read: impl Fn(Session
     assert_eq!(read(session, &path).unwrap(), b"short", "a reset leaves it alone");
     workspaces.remove(session).await.unwrap();
     assert_eq!(read(session, &path), None, "it goes with the session");
-    keep(session, KeptArea::ConversationHistory, "h.md", b"new").await.unwrap();
+    add(None, b"new").await.unwrap();
     assert_eq!(read(session, &history).unwrap(), b"new");
 }

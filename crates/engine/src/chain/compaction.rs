@@ -3,6 +3,7 @@
 
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy, TokenLevel},
+    event::EventKind,
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -80,7 +81,7 @@ impl Link for Compaction {
         state: &'a mut TurnState,
     ) -> BoxFuture<'a, Result<(), Stop>> {
         // The answer is there: what is done now keeps nobody waiting, as it would at the start of the next turn.
-        if plan::count(&state.history) > context.max_message_history && !state.only_compact {
+        if plan::count(&state.history) > limit(context.max_message_history, state.held) && !state.only_compact {
             let wanted = Wanted { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
             make_room(context, state, wanted).boxed()
         } else {
@@ -89,7 +90,7 @@ impl Link for Compaction {
     }
 
     fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
-        let window = context.model.info().context_window;
+        let window = context.window();
         let tokens = prompt::expected(context, state);
         if TokenLevel::of(tokens, window) >= TokenLevel::Warning {
             let percent = percent(tokens, window);
@@ -129,11 +130,20 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
     if let Some(steps) = steps_since.filter(|steps| *steps < PAUSE) {
         return Some(format!("the history was compacted {steps} answers ago; go on with the work"));
     }
-    let window = call.context.model.info().context_window;
+    let window = call.context.window();
     if TokenLevel::of(prompt::expected(call.context, state), window) < TokenLevel::Warning {
         return Some("there is room enough; you are told when it is time".to_owned());
     }
     compaction::refusal(call.context, state)
+}
+
+/// The messages that a history may have. Where a compaction was taken back it may grow by as many as that one would have
+/// left, for a person wanted to see them all.
+pub(crate) fn limit(max_messages: usize, held: u64) -> usize {
+    match usize::try_from(held).unwrap_or(usize::MAX) {
+        0 => max_messages,
+        held => held.saturating_add(max_messages / 2).max(max_messages),
+    }
 }
 
 /// Steps after a compaction in which no model is asked for another one.
@@ -149,12 +159,14 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<Wanted> {
         return Some(wanted);
     }
     let auto = |cause| Wanted { cause, strategy: CompactionStrategy::Auto };
-    if state.steps == 0 && plan::count_before_turn(&state.history) > context.max_message_history {
+    if state.steps == 0 && plan::count_before_turn(&state.history) > limit(context.max_message_history, state.held) {
         return Some(auto(CompactionCause::Limit));
     }
-    let info = context.model.info();
     let expected = prompt::expected(context, state);
-    let is_full = TokenLevel::of(expected, info.context_window) == TokenLevel::Critical;
+    let is_full = match state.held {
+        0 => TokenLevel::of(expected, context.window()) == TokenLevel::Critical,
+        _ => expected > context.window(),
+    };
     let steps_since = state.compacted_at.map(|step| state.steps - step);
     if !is_full || steps_since == Some(0) {
         return None;
@@ -171,7 +183,14 @@ fn percent(tokens: u64, window: u64) -> u64 {
 }
 
 async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<(), Stop> {
+    let by_itself = !matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
+    let was_held = by_itself && state.held > 0;
     let said = compaction::run(context, state, wanted).await?;
+    if was_held && state.held == 0 {
+        let message = "the history was compacted again, though that had been taken back: all of it no longer fits";
+        let warning = EventKind::Warning { code: "compacted_again".to_owned(), message: message.to_owned() };
+        context.recorder.fact(warning).await?;
+    }
     state.compacted_at = Some(state.steps);
     if state.only_compact {
         state.answer = Some(said);

@@ -89,7 +89,7 @@ pub(crate) fn facts(items: &[Arc<Item>], todos: &[Todo], goes_on: bool, window: 
     facts.answers.extend(said.map(|text| shortened(text, part_bytes(window) / 2)));
     if goes_on {
         facts.under_way = items.iter().rev().find_map(|item| match &item.body {
-            ItemBody::UserMessage { text, steered: false } => {
+            ItemBody::UserMessage { text, steered: false, .. } => {
                 Some(shortened(text, MAX_REQUEST.min(summary_bytes(window) / 3)))
             }
             _ => None,

@@ -5,6 +5,7 @@
 //! - `rules`: what a person said that reads like a rule, kept word for word.
 //! - `facts`: what the history says for certain; `summary`: the seven parts, asked of a model and put together.
 //! - `transcript`: the history as Markdown, for the file that keeps it.
+//! - `windows`: how large the windows of models are, as configured or as their servers said.
 //! - [`run()`]: all of it in order: the file first, then the model, then the journal.
 
 mod facts;
@@ -15,5 +16,9 @@ mod run;
 mod samples;
 mod summary;
 mod transcript;
+mod windows;
 
-pub(crate) use self::run::{Wanted, refusal, run};
+pub(crate) use self::{
+    run::{Wanted, refusal, run},
+    windows::{Windows, learn},
+};

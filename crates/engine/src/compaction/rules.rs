@@ -97,8 +97,10 @@ const SIGNS: [&str; 32] = [
 pub(crate) fn rules(before: &[String], items: &[Arc<Item>], window: u64) -> Vec<String> {
     let mut rules: Vec<String> = before.to_vec();
     for item in items {
-        let ItemBody::UserMessage { text, .. } = &item.body else { continue };
-        for sentence in sentences(text).filter(|sentence| is_rule(sentence)) {
+        let ItemBody::UserMessage { text, typed_bytes, .. } = &item.body else { continue };
+        // What came through a pipe is a document, whatever it demands.
+        let typed = typed_bytes.map_or(Some(text.as_str()), |bytes| text.get(..usize::try_from(bytes).ok()?));
+        for sentence in sentences(typed.unwrap_or_default()).filter(|sentence| is_rule(sentence)) {
             if !rules.iter().any(|rule| rule == sentence) {
                 rules.push(sentence.to_owned());
             }
@@ -190,6 +192,21 @@ mod tests {
         assert_eq!(first, ["Never push."]);
         let second = rules(&first, &[user("Always test."), user("Never push.")], WINDOW);
         assert_eq!(second, ["Never push.", "Always test."]);
+    }
+
+    #[test]
+    fn what_came_through_a_pipe_is_no_rule() {
+        let check = |typed_bytes, expected: &[&str]| {
+            let text = "Never push.\n\nAlways delete ä.".to_owned();
+            let body = ItemBody::UserMessage { text, steered: false, typed_bytes };
+            let item = Item { body, ..Item::clone(&user("")) };
+            assert_eq!(rules(&[], &[Arc::new(item)], WINDOW), expected, "{typed_bytes:?}");
+        };
+        check(None, &["Never push.", "Always delete ä."]);
+        check(Some(11), &["Never push."]);
+        check(Some(0), &[]);
+        check(Some(28), &[]);
+        check(Some(1000), &[]);
     }
 
     #[test]

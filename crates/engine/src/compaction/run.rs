@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use agentd_core::{
     context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy},
-    error::{ErrorKind, ModelError},
+    error::{ErrorKind, ModelError, WorkspaceError},
     event::EventKind,
     ids::ItemId,
     item::{Item, ItemBody},
     model::ModelChunk,
-    ports::KeptArea,
+    ports::{KeptArea, KeptText},
     tool::ToolResult,
     usage::Usage,
 };
 use futures_util::StreamExt as _;
 
-use super::{facts, plan, plan::Plan, rules, summary, transcript};
+use super::{facts, plan, plan::Plan, rules, summary, transcript, windows};
 use crate::{
     prompt::{self, meter},
     turn::{Stop, TurnContext, TurnState, level},
@@ -46,6 +46,7 @@ pub(crate) async fn run(context: &TurnContext, state: &mut TurnState, wanted: Wa
     state.history.splice(..plan.split, [stored]);
     state.meter.start_over();
     level::tell(context, state).await?;
+    state.held = 0;
     Ok(said)
 }
 
@@ -87,10 +88,9 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
 
 /// The window, measured by the guess: where a server counts twice as many tokens as are guessed, half as many fit.
 fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
-    let info = context.model.info();
     let guess = prompt::guess(context, state).max(1);
     let expected = prompt::expected(context, state).max(1);
-    let window = u128::from(info.context_window) * u128::from(guess) / u128::from(expected);
+    let window = u128::from(context.window()) * u128::from(guess) / u128::from(expected);
     let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(prompt::guess_fixed(context));
     plan::Room { window, max_messages: context.max_message_history }
 }
@@ -109,9 +109,10 @@ async fn compact(
     let window = room.window;
     let pinned = before.map(|compaction| compaction.report.pinned.as_slice()).unwrap_or_default();
     // Rules have a part of the whole window: they must not go where tools take more than was thought.
-    let rules = rules::rules(pinned, &replaced, context.model.info().context_window);
+    let rules = rules::rules(pinned, &replaced, context.window());
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
-    let goes_on = goes_on && !state.only_compact;
+    // A person who makes room now may go on with what was left undone.
+    let goes_on = goes_on && (!state.only_compact || state.unfinished);
     let mut facts = facts::facts(&replaced, &state.todos, goes_on, window);
     if goes_on && facts.under_way.is_none() {
         // The turn began before the compaction that is replaced: what it is about stands in that one's summary.
@@ -136,14 +137,16 @@ async fn compact(
                 written = Some(text);
             }
             Err(error) => {
+                windows::learn(context, context.model.info(), &error).await?;
                 report.strategy = CompactionStrategy::Truncate;
                 note(&mut report, format!("no model summed it up: {error}"));
             }
         }
     }
     // Last, so that what a cancel leaves undone is not written again the next time.
-    match keep(context, &replaced).await {
-        Ok(path) => report.path = Some(path),
+    let mut kept_bytes = None;
+    match keep(context, state, &replaced).await {
+        Ok(KeptText { path, bytes }) => (report.path, kept_bytes) = (Some(path), Some(bytes)),
         Err(error) => note(&mut report, format!("what was replaced could not be written to a file: {error}")),
     }
     let words = match (&written, last_compaction(&replaced)) {
@@ -152,7 +155,7 @@ async fn compact(
         (None, None) => summary::Words::None,
     };
     let summary = summary::compose(words, &facts, &report.pinned, report.path.as_deref(), window);
-    let mut compaction = Compaction { summary, report, ..Compaction::default() };
+    let mut compaction = Compaction { summary, report, kept_bytes, ..Compaction::default() };
     let mut after = vec![Arc::new(Item {
         id: ItemId::generate(),
         turn_id: context.turn_id,
@@ -180,14 +183,23 @@ fn strategy(wanted: Wanted, plan: Plan) -> CompactionStrategy {
     }
 }
 
-/// Writes what is replaced to the file that tools can read.
-async fn keep(context: &TurnContext, replaced: &[Arc<Item>]) -> Result<String, agentd_core::error::WorkspaceError> {
-    let name = format!("{}.md", context.session_id);
+/// Writes what is replaced to the file that tools can read, behind what is known to be replaced before it: what stands there
+/// besides is still seen, for its compaction was taken back, or the daemon was killed before its end was stored.
+async fn keep(context: &TurnContext, state: &TurnState, replaced: &[Arc<Item>]) -> Result<KeptText, WorkspaceError> {
     // An earlier summary is in the file in longer words already.
     let said: Vec<Arc<Item>> =
         replaced.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_))).cloned().collect();
     let text = transcript::whole(&said).into_bytes();
-    context.files.keep(KeptArea::ConversationHistory, name, text).await
+    let before = last_compaction(replaced);
+    let path = before.and_then(|compaction| compaction.report.path.as_deref());
+    let name = match path.and_then(|path| path.rsplit('/').next()) {
+        Some(name) => name.to_owned(),
+        // What was set aside by a reset keeps its file.
+        None if state.reset_at > 0 => format!("{}-{}.md", context.session_id, state.reset_at),
+        None => format!("{}.md", context.session_id),
+    };
+    let from = before.map_or(Some(0), |compaction| compaction.kept_bytes);
+    context.files.keep_on(KeptArea::ConversationHistory, name, from, text).await
 }
 
 /// Asks the turn's model for a summary. The inner error is the model's, and ends nothing.
@@ -203,7 +215,7 @@ async fn ask(
         return Ok(Err(ModelError::new(ErrorKind::Configuration, "the built-in model is too small for that")));
     }
     let request =
-        summary::request(context.session_id, &context.compact_prompt, earlier, replaced, strategy, info.context_window);
+        summary::request(context.session_id, &context.compact_prompt, earlier, replaced, strategy, context.window());
     let Some(request) = request else {
         return Ok(Err(ModelError::new(
             ErrorKind::ContextOverflow,

@@ -13,7 +13,7 @@ fn item(body: ItemBody) -> Arc<Item> {
 }
 
 pub(super) fn user(text: &str) -> Arc<Item> {
-    item(ItemBody::UserMessage { text: text.to_owned(), steered: false })
+    item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes: None })
 }
 
 pub(super) fn says(text: &str) -> Arc<Item> {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn user(text: &str) -> Arc<Item> {
-        item(ItemBody::UserMessage { text: text.to_owned(), steered: false })
+        item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes: None })
     }
 
     fn says(text: &str) -> Arc<Item> {

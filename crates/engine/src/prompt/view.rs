@@ -16,11 +16,13 @@ use super::{
     tokens::Scales,
     toolset::ToolSet,
 };
-use crate::compaction::plan;
+use crate::{chain::compaction, compaction::plan};
 
 /// Where the next request would come from.
 pub(crate) struct Standing<'a> {
     pub(crate) model: &'a ModelInfo,
+    /// The tokens that request and answer may have together.
+    pub(crate) window: u64,
     pub(crate) instructions: &'a str,
     pub(crate) tools: &'a ToolSet,
     pub(crate) history: &'a [Arc<Item>],
@@ -28,6 +30,8 @@ pub(crate) struct Standing<'a> {
     /// What was counted last; none while a turn is open, which counts for itself.
     pub(crate) meter: Option<&'a Meter>,
     pub(crate) max_messages: usize,
+    /// The messages that were seen when a compaction was taken back; 0 where none was.
+    pub(crate) held: u64,
 }
 
 /// What fills the window.
@@ -92,7 +96,7 @@ pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
         largest.tokens += rest;
     }
     let tokens = expected;
-    let window = standing.model.context_window;
+    let window = standing.window;
     let messages = plan::count(standing.history);
     ContextView {
         model: standing.model.id.clone(),
@@ -130,13 +134,14 @@ fn by_source(mut whole: Segment, sources: &[(&str, u64)]) -> Vec<Segment> {
 }
 
 fn next_cuts(standing: &Standing<'_>, tokens: u64, messages: usize) -> Vec<String> {
-    let window = standing.model.context_window;
-    let critical = window / 100 * 95;
+    let window = standing.window;
+    let critical = if standing.held == 0 { window / 100 * 95 } else { window };
     let left = critical.saturating_sub(tokens);
-    let limit = standing.max_messages;
+    let limit = compaction::limit(standing.max_messages, standing.held);
+    let rest = standing.max_messages / 2;
     let mut cuts = Vec::new();
     if messages > limit {
-        cuts.push(format!("At the next turn the oldest turns are set aside, down to {} messages.", limit / 2));
+        cuts.push(format!("At the next turn the oldest turns are set aside, down to {rest} messages."));
     } else {
         let more = limit - messages;
         cuts.push(format!(

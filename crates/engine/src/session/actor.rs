@@ -83,6 +83,8 @@ pub(super) struct OpenTurn {
     /// Who started it, by the name that it gave; not known after a restart.
     pub(super) client: Option<String>,
     pub(super) environment: Arc<ClientEnvironment>,
+    /// Whether it was begun to compact and for nothing else.
+    pub(super) compacts: bool,
     /// The task that runs it; none while it waits for an answer after a restart.
     pub(super) running: Option<Running>,
 }
@@ -254,7 +256,7 @@ impl Actor {
     async fn command(&mut self, command: Command) -> Result<Next, EngineError> {
         match command {
             Command::Start { start, reply } => reply_to(reply, self.start(*start).await)?,
-            Command::Steer { turn, text, reply } => reply_to(reply, self.steer(turn, text).await)?,
+            Command::Steer { turn, text, reply } => reply_to(reply, self.steer(turn, text, None).await)?,
             Command::Cancel { turn, reply } => reply_to(reply, self.cancel(turn).await)?,
             Command::Answer { id, answer, client, reply } => reply_to(reply, self.answer(id, answer, client).await)?,
             Command::Subscribe { after, reply } => {

@@ -37,10 +37,13 @@ impl Actor {
             scales: &self.shared.scales,
             meter: self.open.is_none().then_some(&self.state.meter),
             max_messages: config.max_message_history,
+            window: self.shared.windows.of(model.info()),
+            held: self.state.window().held,
         }))
     }
 
-    /// Takes the last compaction back. Nothing was removed from the journal, so all of it is there.
+    /// Takes the last compaction back. Nothing was removed from the journal, so all of it is there. It is not done again by
+    /// itself as long as all of it fits.
     pub(super) async fn undo_compaction(&mut self) -> Result<(Window, CompactionReport), Fault> {
         if self.open.is_some() {
             let open = "a compaction cannot be taken back while a turn is open";
@@ -52,8 +55,11 @@ impl Actor {
                 .with_hint("`agentctl context` shows what the model sees")
                 .into());
         };
-        let window = compaction.before;
-        let (items, summary) = load::window(&*self.shared.parts.store, self.id, window).await?;
+        let (items, summary) = load::window(&*self.shared.parts.store, self.id, compaction.before).await?;
+        // Compactions stand among the items, too, and are not seen there.
+        let seen = items.iter().map(|(_, item)| item).filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
+        let messages = seen.chain(&summary).filter(|item| prompt::history::counts(item)).count() as u64;
+        let window = Window { held: messages.max(1), ..compaction.before };
         self.commit(None, vec![EventKind::StateChanged { change: StateChange::Window { window } }]).await?;
         self.state.show(items, summary);
         self.tell_level().await?;

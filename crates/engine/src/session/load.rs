@@ -29,7 +29,7 @@ use crate::{
 
 /// Events that are read from the journal at once.
 const PAGE: usize = 1000;
-/// The newest events, among which the end of the last turn is looked for.
+/// Events that are read at once to find the end of the last turn.
 const TAIL: usize = 64;
 
 pub(super) fn not_found(id: SessionId) -> EngineError {
@@ -54,8 +54,8 @@ pub(super) async fn load(
     actor.queue = stored.queue.into();
     if !is_new {
         let tail = actor.tail().await?;
-        actor.state.last_stop = last_stop(&tail, stored.reset_seq);
         actor.state.meter.told(last_level(&tail));
+        actor.state.last_stop = actor.last_stop(tail, stored.reset_seq).await?;
     }
     let settled = match stored.open_turn {
         Some((turn_id, first_seq)) => actor.recover(turn_id, first_seq).await,
@@ -108,6 +108,28 @@ impl Actor {
         Ok(self.shared.parts.store.events(self.id, after, TAIL).await?)
     }
 
+    /// How the last turn since the last reset ended, but for those that only compacted. Few facts stand behind a turn's
+    /// end, so it is found in the journal's tail, or soon before it.
+    async fn last_stop(&self, mut tail: Vec<Arc<Event>>, reset_seq: u64) -> Result<Option<StopReason>, EngineError> {
+        loop {
+            let since = tail.iter().rev().take_while(|event| event.seq > reset_seq);
+            let found = since.filter_map(|event| match &event.kind {
+                EventKind::TurnEnded { result } if !result.only_compacted => Some(result.stop_reason),
+                _ => None,
+            });
+            if let Some(stop) = found.into_iter().next() {
+                return Ok(Some(stop));
+            }
+            let before = tail.first().map_or(0, |event| event.seq - 1);
+            if before <= reset_seq {
+                return Ok(None);
+            }
+            let after = before.saturating_sub(TAIL as u64);
+            tail =
+                self.shared.parts.store.events(self.id, after, usize::try_from(before - after).unwrap_or(TAIL)).await?;
+        }
+    }
+
     /// Settles a turn that was open when the daemon stopped.
     async fn recover(&mut self, turn_id: TurnId, first_seq: u64) -> Result<(), Fault> {
         let events = self.turn_events(turn_id, first_seq).await?;
@@ -137,15 +159,6 @@ impl Actor {
     }
 }
 
-/// How the last turn since the last reset ended. Only facts of the session itself stand behind a turn's end, and seldom
-/// many, so the journal's tail is enough to look at.
-fn last_stop(tail: &[Arc<Event>], reset_seq: u64) -> Option<StopReason> {
-    tail.iter().rev().take_while(|event| event.seq > reset_seq).find_map(|event| match &event.kind {
-        EventKind::TurnEnded { result } => Some(result.stop_reason),
-        _ => None,
-    })
-}
-
 /// The level that was told last. None where it was told before the tail: then it is told again with the next answer.
 fn last_level(tail: &[Arc<Event>]) -> Option<TokenLevel> {
     let told = tail.iter().rev().find_map(|event| match &event.kind {
@@ -158,19 +171,22 @@ fn last_level(tail: &[Arc<Event>]) -> Option<TokenLevel> {
 
 fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<OpenTurn, EngineError> {
     match events.first().map(|event| (event.at, &event.kind)) {
-        Some((started_at, EventKind::TurnStarted { trace_id, slot, max_steps, environment, .. })) => Ok(OpenTurn {
-            turn_id,
-            trace_id: *trace_id,
-            started_at,
-            first_seq,
-            slot: *slot,
-            max_steps: *max_steps,
-            // Whoever had said otherwise would have had the turn refused or ended, not waiting.
-            on_interrupt: OnInterrupt::Wait,
-            client: None,
-            environment: Arc::new(environment.clone()),
-            running: None,
-        }),
+        Some((started_at, EventKind::TurnStarted { trace_id, slot, max_steps, compacts, environment, .. })) => {
+            Ok(OpenTurn {
+                turn_id,
+                trace_id: *trace_id,
+                started_at,
+                first_seq,
+                slot: *slot,
+                max_steps: *max_steps,
+                // Whoever had said otherwise would have had the turn refused or ended, not waiting.
+                on_interrupt: OnInterrupt::Wait,
+                client: None,
+                environment: Arc::new(environment.clone()),
+                compacts: *compacts,
+                running: None,
+            })
+        }
         _ => Err(EngineError::new(
             ErrorKind::Storage,
             format!("the journal does not begin turn {turn_id} with its start"),

@@ -68,9 +68,12 @@ impl Actor {
         let slot = start.slot.or(self.state.settings.slot).unwrap_or(Slot::Base);
         let model = self.shared.parts.models.get(slot).info().id.clone();
         let reason = "it waited and never ran".to_owned();
-        let environment = Default::default();
-        let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps: 0, environment }];
-        facts.extend(start.text.clone().into_iter().flat_map(|text| whole(user_item(turn_id, text, false))));
+        let (environment, compacts) = (Default::default(), start.compact.is_some());
+        let mut facts =
+            vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps: 0, compacts, environment }];
+        facts.extend(
+            start.text.clone().into_iter().flat_map(|text| whole(user_item(turn_id, text, false, start.typed_bytes))),
+        );
         facts.push(self.left_queue());
         facts.push(EventKind::TurnEnded {
             result: Box::new(TurnResult {
@@ -85,6 +88,7 @@ impl Actor {
                 denials: Vec::new(),
                 files: Vec::new(),
                 duration_ms: 0,
+                only_compacted: compacts,
             }),
         });
         self.commit(Some(turn_id), facts).await

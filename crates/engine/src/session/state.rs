@@ -32,7 +32,7 @@ pub(crate) struct SessionState {
     window: Window,
     /// The summary that stands in front of them.
     compaction: Option<Arc<Item>>,
-    /// How the last turn ended, as far as it is known.
+    /// How the last turn ended that did more than compact, as far as it is known.
     pub(crate) last_stop: Option<StopReason>,
     /// What is known of the last request.
     pub(crate) meter: Meter,
@@ -104,6 +104,7 @@ impl SessionState {
     pub(crate) fn apply(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => self.remember(event.seq, item),
+            EventKind::TurnEnded { result } if result.only_compacted => {}
             EventKind::TurnEnded { result } => self.last_stop = Some(result.stop_reason),
             EventKind::StateChanged { change } => match change {
                 StateChange::Todos { todos } => self.todos.clone_from(todos),
@@ -112,7 +113,7 @@ impl SessionState {
                 StateChange::Reset => {
                     self.files = Arc::default();
                     self.show(Vec::new(), None);
-                    self.window = Window { after: event.seq, summary: 0 };
+                    self.window = Window { after: event.seq, summary: 0, held: 0 };
                     // What was set aside cannot be continued.
                     self.last_stop = None;
                 }
@@ -133,7 +134,7 @@ impl SessionState {
             ItemBody::Compaction(compaction) => {
                 self.history.retain(|(number, _)| *number > compaction.through);
                 self.compaction = Some(Arc::new(item.clone()));
-                self.window = Window { after: compaction.through, summary: seq };
+                self.window = Window { after: compaction.through, summary: seq, held: 0 };
                 self.meter.start_over();
             }
             _ => self.history.push_back((seq, Arc::new(item.clone()))),

@@ -51,7 +51,7 @@ impl Actor {
             (Some(open), IfBusy::Steer) => {
                 let turn_id = open.turn_id;
                 let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
-                self.steer(Some(turn_id), start.text.unwrap_or_default()).await?;
+                self.steer(Some(turn_id), start.text.unwrap_or_default(), start.typed_bytes).await?;
                 Ok(StartedTurn { turn_id, events })
             }
             (Some(_), IfBusy::Queue) => self.enqueue(start).await,
@@ -122,15 +122,17 @@ impl Actor {
             on_interrupt: start.on_interrupt,
             client: Some(start.client).filter(|client| !client.is_empty()),
             environment: Arc::new(start.environment.clone()),
+            compacts: start.compact.is_some(),
             running: None,
         });
+        let typed_bytes = start.typed_bytes;
         let told = told.into_iter().map(|body| Item { id: ItemId::generate(), turn_id, body });
         let known = |path: &String| start.text.as_ref().is_some_and(|text| text.contains(path.as_str()));
         let uploads = self.uploads.iter().filter(|path| !known(path)).cloned().collect();
-        let input: Vec<Item> = told.chain(start.text.map(|text| user_item(turn_id, text, false))).collect();
+        let input: Vec<Item> =
+            told.chain(start.text.map(|text| user_item(turn_id, text, false, typed_bytes))).collect();
         let mut state = self.fresh_state();
         if let Some(strategy) = start.compact {
-            state.only_compact = true;
             state.compact = Some(Wanted { cause: CompactionCause::Person, strategy });
         }
         for item in &input {
@@ -145,8 +147,9 @@ impl Actor {
         let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
         let trace_id = self.open.as_ref().map_or_else(TraceId::generate, |open| open.trace_id);
         let model = model.info().id.clone();
-        let (reason, environment) = (reason.to_owned(), start.environment);
-        let mut facts = vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps, environment }];
+        let (reason, environment, compacts) = (reason.to_owned(), start.environment, start.compact.is_some());
+        let mut facts =
+            vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps, compacts, environment }];
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(waited.then(|| self.left_queue()));
         let first = self.first_words().await;
@@ -161,7 +164,7 @@ impl Actor {
         let Some(guides) = guides::look(&*shared.parts.workspaces, &workspace, limits).await else {
             return Ok(Vec::new());
         };
-        let (window, history) = (model.info().context_window, self.state.seen());
+        let (window, history) = (shared.windows.of(model.info()), self.state.seen());
         Ok(shared.chain.before_input(&Opening { guides: &guides, limits, window, history: &history }))
     }
 
@@ -181,6 +184,10 @@ impl Actor {
             history: self.state.seen(),
             todos: self.state.todos.clone(),
             meter: self.state.meter.clone(),
+            held: self.state.window().held,
+            reset_at: Some(self.state.window()).filter(|window| window.summary == 0).map_or(0, |window| window.after),
+            unfinished: self.state.last_stop.is_some_and(StopReason::can_continue),
+            only_compact: self.open.as_ref().is_some_and(|open| open.compacts),
             ..TurnState::default()
         }
     }
@@ -210,7 +217,7 @@ impl Actor {
         };
         let chat = shared.parts.models.get(chat_slot(open.slot));
         // The last answer may be written by another model, which reads the same results.
-        let window = model.info().context_window.min(chat.info().context_window);
+        let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let (recorder, messages) = Recorder::new(open.turn_id);
         let cancel = CancellationToken::new();
         let context = TurnContext {
@@ -244,6 +251,7 @@ impl Actor {
             },
             compact_prompt: Arc::clone(&config.compact_prompt),
             scales: Arc::clone(&shared.scales),
+            windows: Arc::clone(&shared.windows),
             system_prompt: prompt::system(&config.system_prompt, &workspace, self.state.created_at),
             max_message_history: config.max_message_history,
             guide_limits: config.guides,
@@ -286,12 +294,17 @@ impl Actor {
         Ok(state)
     }
 
-    pub(super) async fn steer(&mut self, turn: Option<TurnId>, text: String) -> Result<(), Fault> {
+    pub(super) async fn steer(
+        &mut self,
+        turn: Option<TurnId>,
+        text: String,
+        typed_bytes: Option<u64>,
+    ) -> Result<(), Fault> {
         let turn_id = self.open_turn(turn)?;
         if text.trim().is_empty() {
             return Err(EngineError::new(ErrorKind::InvalidInput, "there is nothing to add: the text is empty").into());
         }
-        let item = user_item(turn_id, text, true);
+        let item = user_item(turn_id, text, true, typed_bytes);
         self.commit(Some(turn_id), whole(item.clone()).into()).await?;
         if let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) {
             running.steers.push(Arc::new(item));
@@ -435,6 +448,8 @@ impl Actor {
         let Some(open) = self.open.take() else { return Ok(()) };
         // Words that were still streaming are the turn's last.
         let text = self.journal.open_words().unwrap_or(outcome.text);
+        // What was added to it and not looked at any more makes it more than that, too.
+        let unread = open.running.as_ref().is_some_and(|running| !running.steers.is_empty());
         let mut facts = self.withdraw_all();
         let mut cut_off = self.journal.close_open();
         self.tell_what_was_changed(open.first_seq, &mut cut_off).await;
@@ -453,6 +468,7 @@ impl Actor {
                 denials: outcome.denials,
                 files: outcome.files,
                 duration_ms: u64::try_from(took.as_millis()).unwrap_or_default(),
+                only_compacted: outcome.only_compacted && !unread,
             }),
         });
         self.interrupts.clear();
@@ -467,8 +483,8 @@ fn chat_slot(slot: Slot) -> Slot {
     if slot == Slot::Base { Slot::Chat } else { slot }
 }
 
-pub(super) fn user_item(turn_id: TurnId, text: String, steered: bool) -> Item {
-    Item { id: ItemId::generate(), turn_id, body: ItemBody::UserMessage { text, steered } }
+pub(super) fn user_item(turn_id: TurnId, text: String, steered: bool, typed_bytes: Option<u64>) -> Item {
+    Item { id: ItemId::generate(), turn_id, body: ItemBody::UserMessage { text, steered, typed_bytes } }
 }
 
 pub(super) fn whole(item: Item) -> [EventKind; 2] {

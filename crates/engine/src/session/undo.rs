@@ -332,6 +332,7 @@ mod tests {
                 model: String::new(),
                 reason: String::new(),
                 max_steps: 1,
+                compacts: false,
                 environment: Default::default(),
             };
             ledger.note(Some(turn_id), &started);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentd_core::{
     error::WorkspaceError,
     ids::SessionId,
-    ports::{KeptArea, Workspace, Workspaces},
+    ports::{KeptArea, KeptText, Workspace, Workspaces},
     turn::TurnError,
 };
 use tokio::sync::OnceCell;
@@ -33,6 +33,17 @@ impl SessionFiles {
     pub(crate) async fn make(&self, workspace: &Workspace) -> Result<(), Stop> {
         let open = || async { self.workspaces.open(self.session, workspace.project.clone()).await.map(drop) };
         self.made.get_or_try_init(open).await.map(drop).map_err(|error| Stop::Failed(failure(&error)))
+    }
+
+    /// Adds to a text of the daemon's own behind its first bytes.
+    pub(crate) async fn keep_on(
+        &self,
+        area: KeptArea,
+        name: String,
+        from: Option<u64>,
+        content: Vec<u8>,
+    ) -> Result<KeptText, WorkspaceError> {
+        self.workspaces.keep_on(self.session, area, name, from, content).await
     }
 
     /// Keeps a text of the daemon's own where tools can read it, and returns the path under which they find it.

@@ -8,7 +8,7 @@ use crate::prompt;
 /// Takes in how full the window of the turn's model is now, whoever was asked last.
 pub(crate) async fn tell(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
     let tokens = prompt::expected(context, state);
-    match state.meter.moved(tokens, context.model.info().context_window) {
+    match state.meter.moved(tokens, context.window()) {
         Some(change) => context.recorder.fact(EventKind::StateChanged { change }).await,
         None => Ok(()),
     }

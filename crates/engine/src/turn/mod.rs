@@ -45,6 +45,7 @@ use self::{
 };
 use crate::{
     chain::{Chain, ResultLimits},
+    compaction::Windows,
     config::PolicyInForce,
     engine::grants::LiveGrants,
     policy::{self, Facts},
@@ -91,6 +92,8 @@ pub(crate) struct TurnContext {
     pub(crate) compact_prompt: Arc<str>,
     /// What was learned of how models count tokens.
     pub(crate) scales: Arc<Scales>,
+    /// How large the windows of models are, as their servers said.
+    pub(crate) windows: Arc<Windows>,
     pub(crate) max_message_history: usize,
     pub(crate) guide_limits: GuideLimits,
     pub(crate) recorder: Recorder,
@@ -124,6 +127,11 @@ impl TurnContext {
         let answer = self.or_cancelled(self.recorder.ask(call_id, ask)).await?;
         drop(waiting);
         answer
+    }
+
+    /// The tokens that request and answer of the turn's model may have together.
+    pub(crate) fn window(&self) -> u64 {
+        self.windows.of(self.model.info())
     }
 
     /// The visible tool of that name or alias.

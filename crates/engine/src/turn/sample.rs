@@ -17,7 +17,7 @@ use futures_util::StreamExt as _;
 
 use super::{Stop, TurnContext, TurnState, level, recorder::Recorder};
 use crate::{
-    compaction::Wanted,
+    compaction::{self, Wanted},
     prompt::{self, Draft},
 };
 
@@ -74,7 +74,7 @@ pub(crate) async fn ask(
         Ok(finish) => finish,
         Err(error) => {
             words.complete(&context.recorder, state, ItemStatus::Cut).await?;
-            return room_or_fail(context, state, model, error);
+            return room_or_fail(context, state, model, error).await;
         }
     };
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
@@ -95,7 +95,7 @@ pub(crate) async fn ask(
 }
 
 /// A request that did not fit is tried once more after the history was compacted.
-fn room_or_fail(
+async fn room_or_fail(
     context: &TurnContext,
     state: &mut TurnState,
     model: &dyn Model,
@@ -104,6 +104,7 @@ fn room_or_fail(
     if error.kind() != ErrorKind::ContextOverflow {
         return Err(error.into());
     }
+    compaction::learn(context, model.info(), &error).await?;
     if state.overflowed {
         return Err(too_narrow(context, model, error).into());
     }
@@ -119,7 +120,7 @@ fn room_or_fail(
 fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> ModelError {
     let info = model.info();
     let fixed = context.scales.apply(&info.id, prompt::guess_fixed(context));
-    let window = info.context_window;
+    let window = context.windows.of(info);
     if fixed < window / 2 {
         return error;
     }

@@ -53,6 +53,12 @@ pub(crate) struct TurnState {
     pub(crate) new_input: bool,
     /// Whether the turn only compacts.
     pub(crate) only_compact: bool,
+    /// Whether the turn before this one can be continued.
+    pub(crate) unfinished: bool,
+    /// The number of the reset with which the history begins; 0 where it begins with the session or with a summary.
+    pub(crate) reset_at: u64,
+    /// The messages that were seen when a compaction was taken back; 0 where none was, or another came since.
+    pub(crate) held: u64,
 }
 
 /// What a turn came to, as its session needs it to write the end.
@@ -68,6 +74,8 @@ pub(crate) struct TurnOutcome {
     pub(crate) files: Vec<FileChange>,
     /// What the session remembers of its requests.
     pub(crate) meter: Meter,
+    /// Whether it did nothing but compact.
+    pub(crate) only_compacted: bool,
 }
 
 impl TurnState {
@@ -83,6 +91,8 @@ impl TurnState {
         match &item.body {
             ItemBody::UserMessage { .. } => {
                 self.answer = None;
+                // There is something to answer now.
+                self.only_compact = false;
                 // Something new was said: it is no longer the same that the model had no words for.
                 self.silent = false;
             }
@@ -163,6 +173,7 @@ impl TurnState {
             denials: self.denials.clone(),
             files: self.files.iter().map(|(path, change)| FileChange::new(path.clone(), *change)).collect(),
             meter: self.meter.clone(),
+            only_compacted: self.only_compact,
         }
     }
 

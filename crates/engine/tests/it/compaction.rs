@@ -466,3 +466,205 @@ async fn what_is_added_while_room_is_made_is_answered_and_not_summed_up() {
     let added = Message::User { text: "It must be blue!".to_owned() };
     assert!(second.model.requests()[0].messages.contains(&added));
 }
+
+/// Turns whose words alone fill the window, by the estimate: nobody counts otherwise.
+async fn filled(world: &World, turns: usize) -> SessionHandle {
+    let session = world.session().await;
+    for turn in 0..turns {
+        world.model.then(says(&format!("Done {turn}.")));
+        run(&session, &format!("Piece of work {turn} {}", "and more ".repeat(300))).await;
+    }
+    session
+}
+
+#[tokio::test]
+async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
+    let world = World::new([]);
+    // Up to 95 percent of the window, and then the first compaction by itself.
+    let mut turns = 0;
+    let session = filled(&world, 9).await;
+    while compactions(&world, &session).is_empty() {
+        turns += 1;
+        assert!(turns < 10, "it is never full: {:#?}", session.context().await.unwrap());
+        world.model.then(says("Done."));
+        world.model.then(says("Done."));
+        run(&session, &format!("A little {}", "more ".repeat(160))).await;
+    }
+    let before = session.undo_compaction().await.unwrap().0;
+    assert!(before.held > 0, "{before:?}");
+    let view = session.context().await.unwrap();
+    assert!(view.tokens * 100 >= view.window * 94, "{view:#?}");
+
+    // Another life of the daemon keeps to it, too.
+    let world = world.restarted([says("Short.")]);
+    let session = world.engine.session(session.id()).await.unwrap();
+    assert_eq!(run(&session, "And?").await.text, "Short.");
+    assert_eq!(compactions(&world, &session).len(), 1, "nothing has grown");
+    assert_eq!(world.model.requests().len(), 1);
+    assert!(texts(&world.model.requests()[0]).contains("Piece of work 0 "));
+
+    // Where it would not fit at all it is done again, and the person is told.
+    world.model.then(says(SUMMARY));
+    world.model.then(says("On we go."));
+    run(&session, &format!("Much {}", "more ".repeat(400))).await;
+    assert_eq!(compactions(&world, &session).len(), 2);
+    assert!(world.log(&session).contains("compacted_again"), "{}", world.log(&session));
+    assert_eq!(session.show().await.unwrap().session.window.held, 0);
+}
+
+#[tokio::test]
+async fn turns_that_were_set_aside_and_fetched_back_stay() {
+    let config = EngineConfig { max_message_history: 10, ..EngineConfig::default() };
+    let world = World::with(config, []);
+    let session = world.session().await;
+    let turn = async |number: usize| {
+        world.model.then(says(&format!("Answer {number}.")));
+        run(&session, &format!("Question {number}")).await;
+    };
+    for number in 0..6 {
+        turn(number).await;
+    }
+    assert_eq!(compactions(&world, &session).len(), 1);
+    session.undo_compaction().await.unwrap();
+    turn(6).await;
+    assert_eq!(compactions(&world, &session).len(), 1, "it is not done again at once");
+    assert!(texts(world.model.requests().last().unwrap()).contains("Question 0"));
+    for number in 7..10 {
+        turn(number).await;
+    }
+    assert_eq!(compactions(&world, &session).len(), 2, "it has really grown");
+}
+
+async fn compact(session: &SessionHandle) -> agentd_core::turn::TurnResult {
+    let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
+    let mut started = session.start_turn(start).await.unwrap();
+    to_end(&mut started.events).await.1
+}
+
+#[tokio::test]
+async fn compacting_changes_nothing_of_what_can_be_continued() {
+    let world = World::new((0..10).map(|n| says(&format!("Answer {n}."))));
+    let session = world.session().await;
+    for turn in 0..10 {
+        run(&session, &format!("Question {turn}")).await;
+    }
+    // A turn that came to its end cannot be continued, however compacting ends.
+    world.model.then(Play::Hangs(Vec::new()));
+    let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() };
+    let mut started = session.start_turn(start).await.unwrap();
+    world.model.asked(11).await;
+    session.cancel(None).await.unwrap();
+    let result = to_end(&mut started.events).await.1;
+    assert_eq!((result.stop_reason, result.only_compacted), (StopReason::Cancelled, true));
+    assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
+
+    // One that did not can be, and the model is told what it is about.
+    world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
+    assert_eq!(run(&session, "The long way round").await.stop_reason, StopReason::Failed);
+    world.model.then(says(SUMMARY));
+    assert_eq!(compact(&session).await.stop_reason, StopReason::Completed);
+    let second = world.restarted([says("Round it was.")]);
+    let session = second.engine.session(session.id()).await.unwrap();
+    let mut started = session.start_turn(go_on()).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.text, "Round it was.");
+    assert!(texts(&second.model.requests()[0]).contains("The long way round"));
+    assert_eq!(session.start_turn(go_on()).await.err().unwrap().kind(), ErrorKind::InvalidInput);
+}
+
+/// What the file of a session's history says, and how often each piece of work is in it.
+fn history(world: &World, session: &SessionHandle) -> (String, Vec<usize>) {
+    let path = format!("conversation_history/{}.md", session.id());
+    let text = String::from_utf8(world.workspaces.kept(session.id(), &path).unwrap()).unwrap();
+    let times = (0..4).map(|n| text.matches(&format!("Question {n}\n")).count()).collect();
+    (text, times)
+}
+
+async fn talked(world: &World, turns: std::ops::Range<usize>, session: &SessionHandle) {
+    for turn in turns {
+        world.model.then(says(&format!("Answer {turn}.")));
+        run(session, &format!("Question {turn}")).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_killed_compaction_wrote_is_not_in_the_history_twice() {
+    let world = World::new([]);
+    let session = world.session().await;
+    talked(&world, 0..10, &session).await;
+    world.workspaces.get_stuck(true);
+    world.model.then(says(SUMMARY));
+    let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
+    let _started = session.start_turn(start).await.unwrap();
+    crate::world::soon("the file", async {
+        while world.workspaces.kept_paths(session.id()).is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(history(&world, &session).1, [1; 4]);
+    assert_eq!(compactions(&world, &session).len(), 0, "its end is not stored");
+
+    // The next life.
+    world.workspaces.get_stuck(false);
+    let world = world.reborn([says(SUMMARY)]);
+    let session = world.engine.session(session.id()).await.unwrap();
+    compact(&session).await;
+    assert_eq!(compactions(&world, &session).iter().filter(|done| !done.summary.is_empty()).count(), 1);
+    let (text, times) = history(&world, &session);
+    assert_eq!(times, [1; 4], "{text}");
+}
+
+#[tokio::test]
+async fn the_history_file_holds_what_the_model_no_longer_sees_once() {
+    let world = World::new([]);
+    let session = world.session().await;
+    talked(&world, 0..10, &session).await;
+    for _ in 0..3 {
+        world.model.then(says(SUMMARY));
+        compact(&session).await;
+        session.undo_compaction().await.unwrap();
+    }
+    world.model.then(says(SUMMARY));
+    compact(&session).await;
+    assert_eq!(history(&world, &session).1, [1; 4]);
+    talked(&world, 10..20, &session).await;
+    world.model.then(says(SUMMARY));
+    compact(&session).await;
+    let (text, times) = history(&world, &session);
+    assert_eq!(times, [1; 4], "the first piece stays in front of the second: {text}");
+    assert_eq!(text.matches("Question 11\n").count(), 1, "{text}");
+
+    // A reset begins another file, and leaves this one.
+    session.reset().await.unwrap();
+    talked(&world, 20..30, &session).await;
+    world.model.then(says(SUMMARY));
+    compact(&session).await;
+    assert_eq!(history(&world, &session).0, text);
+    let path = compactions(&world, &session).pop().unwrap().report.path.unwrap();
+    let second = String::from_utf8(world.workspaces.kept(session.id(), &path).unwrap()).unwrap();
+    assert!(second.contains("Question 20\n") && !second.contains("Question 0\n"), "{path}: {second}");
+}
+
+#[tokio::test]
+async fn a_window_that_its_server_names_is_used_from_then_on() {
+    let world = World::new([]);
+    let session = filled(&world, 4).await;
+    world.model.then(Play::Overflows(3000));
+    world.model.then(says("There."));
+    assert_eq!(run(&session, "And now?").await.text, "There.");
+    assert_eq!(compactions(&world, &session)[0].report.cause, CompactionCause::Overflow);
+    let log = world.log(&session);
+    assert_eq!(log.matches("window_learned").count(), 1, "{log}");
+    let view = session.context().await.unwrap();
+    assert_eq!(view.window, 3000);
+
+    // Another session of the same model needs no refusal.
+    let other = world.session().await;
+    for turn in 0..8 {
+        world.model.then(says("Done."));
+        run(&other, &format!("Piece of work {turn} {}", "and more ".repeat(150))).await;
+    }
+    let done = compactions(&world, &other);
+    assert!(done.iter().any(|done| done.report.cause == CompactionCause::Critical), "{done:#?}");
+    assert!(!world.log(&other).contains("window_learned"));
+}

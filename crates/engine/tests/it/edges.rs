@@ -9,7 +9,7 @@ use agentd_core::{
     interrupt::Answer,
     item::ItemBody,
     policy::Verdict,
-    ports::{KeptArea, Store as _, ToolContext, Toolbox, Workspace, Workspaces},
+    ports::{KeptArea, KeptText, Store as _, ToolContext, Toolbox, Workspace, Workspaces},
     session::{Mount, SessionSettings},
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{IfBusy, StartTurn, StopReason},
@@ -238,6 +238,17 @@ impl Workspaces for GoneWorkspaces {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         NoWorkspaces.keep(session, area, name, content).boxed()
+    }
+
+    fn keep_on(
+        &self,
+        session: SessionId,
+        area: KeptArea,
+        name: String,
+        from: Option<u64>,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
+        NoWorkspaces.keep_on(session, area, name, from, content).boxed()
     }
 
     fn paths<'a>(&'a self, _: &'a Workspace, _: usize) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {

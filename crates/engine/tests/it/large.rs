@@ -8,7 +8,7 @@ use agentd_core::{
     ids::SessionId,
     item::ItemBody,
     model::{Message, ModelChunk},
-    ports::{KeptArea, Workspace, Workspaces},
+    ports::{KeptArea, KeptText, Workspace, Workspaces},
     session::Mount,
     tool::{ToolErrorCode, ToolResult},
     turn::{OnInterrupt, StartTurn, StopReason},
@@ -222,6 +222,17 @@ impl Workspaces for FullDisk {
     fn keep(&self, _: SessionId, _: KeptArea, _: String, _: Vec<u8>) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         let full = WorkspaceError::new(ErrorKind::Storage, "the disk is full").with_hint("make room");
         std::future::ready(Err(full)).boxed()
+    }
+
+    fn keep_on(
+        &self,
+        session: SessionId,
+        area: KeptArea,
+        name: String,
+        from: Option<u64>,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
+        self.0.keep_on(session, area, name, from, content)
     }
 
     fn paths<'a>(

@@ -62,6 +62,12 @@ impl World {
         Self::of(ScriptedModel::new([]), Some(models), Arc::new(MemoryStore::new()), Arc::default(), config)
     }
 
+    /// Another daemon on the same journal and the same files.
+    pub(crate) fn reborn(&self, script: impl IntoIterator<Item = Play>) -> Self {
+        let (store, disk, files) = (Arc::clone(&self.store), Arc::clone(&self.disk), Arc::clone(&self.workspaces));
+        Self::in_place(ScriptedModel::new(script), None, store, disk, files, EngineConfig::default())
+    }
+
     fn of(
         model: Arc<ScriptedModel>,
         models: Option<Arc<dyn Models>>,
@@ -69,10 +75,20 @@ impl World {
         disk: Arc<MemoryDisk>,
         config: EngineConfig,
     ) -> Self {
+        Self::in_place(model, models, store, disk, Arc::default(), config)
+    }
+
+    fn in_place(
+        model: Arc<ScriptedModel>,
+        models: Option<Arc<dyn Models>>,
+        store: Arc<MemoryStore>,
+        disk: Arc<MemoryDisk>,
+        workspaces: Arc<MemoryWorkspaces>,
+        config: EngineConfig,
+    ) -> Self {
         let tools = ScriptedTools::on(Arc::clone(&disk));
         let clock = Arc::new(StoppedClock::default());
         let audit = Arc::new(MemoryAudit::default());
-        let workspaces = Arc::new(MemoryWorkspaces::default());
         let engine = Engine::new(EngineParts {
             models: models.unwrap_or_else(|| Arc::new(OneModel(Arc::clone(&model)))),
             toolbox: Arc::clone(&tools) as _,
@@ -105,6 +121,7 @@ pub(crate) fn input(text: &str) -> StartTurn {
     StartTurn {
         text: Some(text.to_owned()),
         compact: None,
+        typed_bytes: None,
         slot: None,
         max_steps: None,
         on_interrupt: OnInterrupt::Wait,
@@ -226,7 +243,7 @@ fn short(item: &Item) -> String {
 
 fn full(item: &Item) -> String {
     match &item.body {
-        ItemBody::UserMessage { text, steered: true } => format!("steered {text:?}"),
+        ItemBody::UserMessage { text, steered: true, .. } => format!("steered {text:?}"),
         ItemBody::UserMessage { text, .. } => format!("user {text:?}"),
         ItemBody::AgentMessage { text } => format!("agent {text:?}"),
         ItemBody::Reasoning { text } => format!("reasoning {text:?}"),

@@ -41,7 +41,7 @@ async fn a_journal_of_the_first_version_opens() {
     let kinds: Vec<_> = events.iter().map(|event| event.kind.name()).collect();
     assert_eq!(kinds, ["turn_started", "item_completed", "usage_updated", "interrupt_raised", "state_changed"]);
     let items = store.recent_items(waiting.id, 0, 10).await.unwrap();
-    let input = ItemBody::UserMessage { text: "Write a note".into(), steered: false };
+    let input = ItemBody::UserMessage { text: "Write a note".into(), steered: false, typed_bytes: None };
     assert_eq!(items.into_iter().map(|(seq, item)| (seq, item.body)).collect::<Vec<_>>(), [(2, input)]);
 
     let [interrupt] = store.pending_interrupts(None).await.unwrap().try_into().unwrap();
@@ -63,7 +63,7 @@ async fn what_was_reset_before_there_was_a_window_is_not_seen_again() {
     let store = open(folder.path());
     let [waiting, idle] = store.sessions(10).await.unwrap().try_into().unwrap();
     let session = store.session(waiting.id).await.unwrap().unwrap();
-    assert_eq!((session.reset_seq, session.window), (2, Window { after: 2, summary: 0 }));
+    assert_eq!((session.reset_seq, session.window), (2, Window { after: 2, summary: 0, held: 0 }));
     assert!(store.recent_items(waiting.id, session.window.after, 10).await.unwrap().is_empty());
     assert_eq!(store.session(idle.id).await.unwrap().unwrap().window, Window::default());
     store.close().await.unwrap();

@@ -15,7 +15,7 @@ use agentd_core::{
     files::{FileListing, FilePiece, FileWritten, SessionTree},
     guide::{GuideLimits, Guides},
     ids::SessionId,
-    ports::{KeptArea, Workspace, Workspaces},
+    ports::{KeptArea, KeptText, Workspace, Workspaces},
     session::Mount,
     state_files::StateFiles,
 };
@@ -186,6 +186,24 @@ impl Workspaces for WorkspaceFolders {
                 .and_then(|root| jail::own_root(&root))
                 .and_then(|root| kept::keep(&root, area, &name, &content))
                 .map(|()| format!("{}/{name}", area.folder()))
+                .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
+        })
+    }
+
+    fn keep_on(
+        &self,
+        session: SessionId,
+        area: KeptArea,
+        name: String,
+        from: Option<u64>,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
+        self.work("keep a text of the daemon's own", move |base| {
+            KeptArea::check_name(&name)?;
+            make(base, session)
+                .and_then(|root| jail::own_root(&root))
+                .and_then(|root| kept::keep_on(&root, area, &name, from, &content))
+                .map(|bytes| KeptText { path: format!("{}/{name}", area.folder()), bytes })
                 .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
         })
     }

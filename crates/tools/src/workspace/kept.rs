@@ -17,11 +17,16 @@ use super::{jail, target};
 /// Keeps a text below the root of a session's tree.
 pub(super) fn keep(root: &Dir, area: KeptArea, name: &str, content: &[u8]) -> io::Result<()> {
     let folder = open(root, area)?;
-    match area {
-        KeptArea::LargeToolResults => replace(&folder, name, content)?,
-        KeptArea::ConversationHistory => append(&folder, name, content)?,
-    }
+    replace(&folder, name, content)?;
     target::sync(&folder)
+}
+
+/// Adds to a text behind its first bytes, and returns its length.
+pub(super) fn keep_on(root: &Dir, area: KeptArea, name: &str, from: Option<u64>, content: &[u8]) -> io::Result<u64> {
+    let folder = open(root, area)?;
+    let bytes = append(&folder, name, from, content)?;
+    target::sync(&folder)?;
+    Ok(bytes)
 }
 
 /// Opens the folder of an area. Nobody else has any business in its place, so whatever stands there goes.
@@ -60,7 +65,7 @@ fn replace(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
 }
 
 /// What stands in the file already is never written again, so that it costs the same however long it is.
-fn append(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
+fn append(folder: &Dir, name: &str, from: Option<u64>, content: &[u8]) -> io::Result<u64> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);
     options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
@@ -69,6 +74,11 @@ fn append(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     if !metadata.is_file() || metadata.nlink() > 1 {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else stands there under that name"));
     }
+    // One that is shorter has lost what nobody can bring back.
+    if let Some(from) = from.filter(|from| *from < metadata.len()) {
+        file.set_len(from)?;
+    }
     file.write_all(content)?;
-    file.sync_all()
+    file.sync_all()?;
+    Ok(file.metadata()?.len())
 }

@@ -33,7 +33,13 @@ async fn the_fake_keeps_the_contract() {
 
 async fn keep(bench: &Bench, area: KeptArea, name: &str, content: &str) -> String {
     let content = content.as_bytes().to_vec();
-    bench.folders.keep(bench.context.session_id, area, name.to_owned(), content).await.unwrap()
+    let session = bench.context.session_id;
+    match area {
+        KeptArea::LargeToolResults => bench.folders.keep(session, area, name.to_owned(), content).await.unwrap(),
+        KeptArea::ConversationHistory => {
+            bench.folders.keep_on(session, area, name.to_owned(), None, content).await.unwrap().path
+        }
+    }
 }
 
 #[tokio::test]
@@ -99,7 +105,10 @@ async fn no_link_leads_what_is_kept_elsewhere() {
     assert!(fs::symlink_metadata(bench.real("large_tool_results/l")).unwrap().is_file());
     for name in ["l", "hard"] {
         let session = bench.context.session_id;
-        let kept = bench.folders.keep(session, KeptArea::ConversationHistory, name.to_owned(), b"x".to_vec()).await;
+        let kept = bench
+            .folders
+            .keep_on(session, KeptArea::ConversationHistory, name.to_owned(), Some(0), b"x".to_vec())
+            .await;
         assert!(kept.unwrap_err().hint().is_some(), "{name}");
     }
     assert_eq!(fs::read(&secret).unwrap(), before);

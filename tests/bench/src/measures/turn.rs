@@ -37,6 +37,7 @@ pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRe
         },
         start: StartTurn {
             compact: None,
+            typed_bytes: None,
             text: Some("Hello".to_owned()),
             slot,
             max_steps: None,
