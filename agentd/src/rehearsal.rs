@@ -146,6 +146,7 @@ mod tests {
             allowed: true,
             by: DecidedBy::Rules,
             answer: None,
+            reply: None,
         }
     }
 
@@ -176,15 +177,20 @@ mod tests {
             Policy::new(Rules::compile(&serde_saphyr::from_str(&text).unwrap()).unwrap())
         };
         let tools = [ToolSpec { effect: Effect::Read, ..unknown_tool("look") }];
-        let check = |leads_to: Option<&str>, pattern: &str, denied: u64| {
+        let check_args = |args: Value, leads_to: Option<&str>, pattern: &str, denied: u64| {
             let (now, then) = (rules("nothing"), rules(pattern));
             let mut rehearsal = Rehearsal::new(&now, &then, &tools);
-            let decision =
-                Decision { leads_to: leads_to.map(str::to_owned), ..ran("look", json!({"path": "docs/a.md"})) };
+            let decision = Decision { leads_to: leads_to.map(str::to_owned), ..ran("look", args) };
             rehearsal.judge(&decision, &Standpoint::default());
             let outcome = rehearsal.outcome();
             let found: u64 = outcome.changes.iter().map(|change| change.count).sum();
             assert_eq!((found, outcome.skipped), (denied, 0), "{leads_to:?} {pattern}");
+        };
+        let check = |leads_to: Option<&str>, pattern: &str, denied: u64| {
+            // Also where the model wrote the name that the argument has elsewhere.
+            for name in ["path", "file_path", "dir"] {
+                check_args(json!({ name: "docs/a.md" }), leads_to, pattern, denied);
+            }
         };
         check(Some("private.txt"), "private", 1);
         check(Some("private.txt"), "a\\.md", 1);

@@ -85,6 +85,7 @@ impl Shape<'_> {
             granted_by,
             by,
             answer,
+            reply,
         } = decision;
         asked_by.model = self.text(&asked_by.model);
         asked_by.agent = self.text(&asked_by.agent);
@@ -109,13 +110,18 @@ impl Shape<'_> {
                 | DecidedBy::Tool
                 | DecidedBy::Daemon) => other,
             },
-            answer: answer.map(|answer| match answer {
-                Answer::Reject { reason } => Answer::Reject { reason: self.optional(reason) },
-                Answer::Edit { args } => Answer::Edit { args: self.args(args) },
-                Answer::Text { text } => Answer::Text { text: self.text(&text) },
-                // What it has beside its name is the daemon's own, or was shown before.
-                other => other,
-            }),
+            answer: answer.map(|answer| self.answer(answer)),
+            reply: reply.map(|reply| self.answer(reply)),
+        }
+    }
+
+    fn answer(&self, answer: Answer) -> Answer {
+        match answer {
+            Answer::Reject { reason } => Answer::Reject { reason: self.optional(reason) },
+            Answer::Edit { args } => Answer::Edit { args: self.args(args) },
+            Answer::Text { text } => Answer::Text { text: self.text(&text) },
+            // What it has beside its name is the daemon's own, or was shown before.
+            other => other,
         }
     }
 
@@ -265,6 +271,7 @@ mod tests {
                 granted_by: Vec::new(),
                 by: DecidedBy::Client("hunter22".to_owned()),
                 answer: Some(Answer::Edit { args: json!({"a": {"b": "x hunter22"}}) }),
+                reply: Some(Answer::Text { text: "hunter22, said the person".to_owned() }),
             })),
         )
     }

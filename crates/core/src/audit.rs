@@ -193,6 +193,9 @@ pub struct Decision {
     /// The answer, where one was given; an edit holds the arguments that run in place of the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
+    /// The answer to what the call asked itself, where `answer` had let it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<Answer>,
 }
 
 /// Who asked for a call.

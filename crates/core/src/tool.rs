@@ -60,11 +60,15 @@ impl Followed {
     /// The argument that names what a call reads.
     pub const PATH: &str = "path";
 
+    /// Its names in other systems, which some models write and the tools take, each where none before it is there.
+    pub const ALIASES: [&str; 6] = ["file_path", "filepath", "filename", "file", "directory", "dir"];
+
     /// What was found out of a call then, from its arguments and from where their path led. None where they name none.
     #[must_use]
     pub fn known(arguments: &str, leads_to: &str) -> Option<Self> {
         let mut arguments: Map<String, Value> = serde_json::from_str(arguments).ok()?;
-        let path = arguments.get(Self::PATH)?.as_str()?.to_owned();
+        let written = [Self::PATH].into_iter().chain(Self::ALIASES).find(|name| arguments.contains_key(*name))?;
+        let path = arguments.remove(written)?.as_str()?.to_owned();
         arguments.insert(Self::PATH.to_owned(), leads_to.into());
         Some(Self { arguments: Value::Object(arguments).to_string(), path, leads_to: leads_to.to_owned() })
     }

@@ -14,7 +14,7 @@ use agentd_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::turn::recorder::Answered;
+use crate::turn::recorder::{Answered, Answers};
 
 /// What a crash left behind, for the person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ pub(crate) struct Recovery {
     pub(crate) facts: Vec<EventKind>,
     pub(crate) report: RecoveredTurn,
     pub(crate) pending: Vec<Interrupt>,
-    pub(crate) answered: HashMap<CallId, Answered>,
+    pub(crate) answered: HashMap<CallId, Answers>,
 }
 
 /// The ledger of one turn: what its events say of items, calls and interrupts.
@@ -62,7 +62,7 @@ struct Ledger {
     calls: Vec<ToolCall>,
     results: BTreeMap<CallId, ToolResult>,
     pending: BTreeMap<InterruptId, Interrupt>,
-    answered: HashMap<CallId, Answered>,
+    answered: HashMap<CallId, Answers>,
     /// Whether the last thing told is what a stop had left behind: a recovery was itself cut short before the end.
     told: bool,
 }
@@ -97,7 +97,8 @@ impl Ledger {
             EventKind::InterruptResolved { interrupt_id, call_id, answer, by } => {
                 let asked = self.pending.remove(interrupt_id).map(|interrupt| interrupt.ask);
                 if let Some(call) = call_id {
-                    self.answered.insert(call.clone(), Answered::new(asked, answer, by));
+                    let answers = self.answered.entry(call.clone()).or_default();
+                    answers.note(Answered::new(asked, answer, by));
                 }
             }
             _ => {}

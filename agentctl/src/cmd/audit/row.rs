@@ -144,6 +144,7 @@ mod tests {
             granted_by: Vec::new(),
             by,
             answer,
+            reply: None,
         }))
     }
 

@@ -115,6 +115,7 @@ pub(crate) fn decided(session: SessionId, args: Value) -> AuditEntry {
         granted_by: Vec::new(),
         by: DecidedBy::Rules,
         answer: None,
+        reply: None,
     };
     AuditEntry::of_session(Timestamp::UNIX_EPOCH, session, AuditFact::CallDecided(Box::new(decision)))
 }

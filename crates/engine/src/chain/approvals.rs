@@ -8,7 +8,7 @@ use agentd_core::{
     audit::DecidedBy,
     event::EventKind,
     interrupt::{Answer, Ask},
-    policy::{Explanation, Verdict},
+    policy::{Explanation, Layer, Verdict},
     session::SessionSettings,
     tool::{Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
@@ -19,7 +19,10 @@ use serde_json::{Value, json};
 use super::{Invocation, Link, Next};
 use crate::{
     policy::{self, Facts},
-    turn::{Stop, recorder::Answered},
+    turn::{
+        Stop,
+        recorder::{Answered, Answers},
+    },
 };
 
 pub(crate) struct Approvals;
@@ -36,19 +39,16 @@ impl Link for Approvals {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         async move {
             let context = call.context;
-            let Some(tool) = call.tool() else {
-                // The toolbox knows best how to say that it has no such tool.
-                return next.run(call).await;
-            };
+            let Some(tool) = call.tool() else { return unknown(call).await };
             let followed = followed(call).await?;
             let judgement = judge(call, tool, followed.as_ref());
             let verdict = judgement.verdict.clone();
-            match (verdict, context.answered.get(&call.call.call_id)) {
+            match (verdict, context.answered.get(&call.call.call_id).map(Answers::approval)) {
                 (Verdict::Deny { reason }, _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 // It came through here before: what was answered is a question of its own.
-                (_, Some(answered)) if answered.is_to_a_question() => run(call, next, followed).await,
+                (_, Some(None)) => run(call, next, followed).await,
                 // What a person said of this call stands, also where a rule that was kept since would let it run.
-                (_, Some(answered)) => {
+                (_, Some(Some(answered))) => {
                     call.trail.answer(answered);
                     obey(call, next, tool, followed, answered.clone()).await
                 }
@@ -67,6 +67,32 @@ impl Link for Approvals {
         }
         .boxed()
     }
+}
+
+/// A tool of that name is nobody's: nothing is handed on that no rule could judge.
+async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+    let (context, name) = (call.context, call.call.name.as_str());
+    let reason = "there is no tool of that name here".to_owned();
+    call.trail.judged(&Explanation {
+        tool: name.to_owned(),
+        verdict: Verdict::Deny { reason: reason.clone() },
+        layer: Layer::Checker,
+        rule: reason.clone(),
+        parts: Vec::new(),
+        grants: Vec::new(),
+        granted_by: Vec::new(),
+        leads_to: None,
+    });
+    // The toolbox knows best how to say that it has no such tool; of one that it has and the turn has not, it would look
+    // at what the call is about.
+    let hidden = context.toolbox.canonical_name(name);
+    if !context.toolbox.specs().iter().any(|spec| spec.name == hidden)
+        && let Err(output) = context.or_cancelled(context.chain.preview(call)).await?
+        && output.error == Some(ToolErrorCode::UnknownTool)
+    {
+        return Ok(output);
+    }
+    Ok(ToolOutput::error(ToolErrorCode::UnknownTool, format!("{reason}; use one of those that you were shown")))
 }
 
 /// The form of the call without the link that it reads through, if it does.

@@ -143,6 +143,7 @@ fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
         granted_by: judgement.map(|judgement| granted_by(judgement, &by)).unwrap_or_default(),
         by,
         answer: call.trail.answered().map(|answered| answered.answer.clone()),
+        reply: call.trail.replied().map(|replied| replied.answer.clone()),
     }))
 }
 

@@ -14,6 +14,8 @@ pub(crate) struct Trail<'a> {
     /// What was said of the arguments that somebody put in place of the model's.
     judged_again: OnceLock<Explanation>,
     answered: OnceLock<Answered>,
+    /// The answer to what the call asks itself.
+    replied: OnceLock<Answered>,
     passed: OnceLock<()>,
     told: OnceLock<()>,
     shut: OnceLock<()>,
@@ -26,6 +28,7 @@ impl<'a> Trail<'a> {
             judged: OnceLock::new(),
             judged_again: OnceLock::new(),
             answered: OnceLock::new(),
+            replied: OnceLock::new(),
             passed: OnceLock::new(),
             told: OnceLock::new(),
             shut: OnceLock::new(),
@@ -39,9 +42,10 @@ impl<'a> Trail<'a> {
         }
     }
 
-    /// Somebody has answered.
+    /// Somebody has answered: whether the call may run, or what it asks.
     pub(crate) fn answer(&self, answered: &Answered) {
-        let _ = self.answered.set(answered.clone());
+        let place = if answered.is_to_a_question() { &self.replied } else { &self.answered };
+        let _ = place.set(answered.clone());
     }
 
     /// The rules, or who was asked, let it through.
@@ -73,8 +77,14 @@ impl<'a> Trail<'a> {
         self.judged.get()?.leads_to.as_deref()
     }
 
+    /// The answer that decided: whether it may run, where that was asked, else what it asks.
     pub(super) fn answered(&self) -> Option<&Answered> {
-        self.answered.get()
+        self.answered.get().or_else(|| self.replied.get())
+    }
+
+    /// The answer to what the call asks, where another had let it run.
+    pub(super) fn replied(&self) -> Option<&Answered> {
+        self.answered.get().and_then(|_| self.replied.get())
     }
 
     pub(super) fn has_passed(&self) -> bool {

@@ -32,7 +32,7 @@ impl Actor {
         ask: Ask,
         waiter: oneshot::Sender<Answered>,
     ) -> Result<(), Fault> {
-        let known = self.interrupts.answer_to(&call_id).filter(|answered| answered.is_to(&ask)).cloned();
+        let known = self.interrupts.answer_to(&call_id, &ask).cloned();
         if let Some(answered) = known.or_else(|| self.granted(&ask)) {
             let _ = waiter.send(answered);
             return Ok(());

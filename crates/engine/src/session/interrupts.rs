@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use agentd_core::{
     Timestamp,
     ids::{CallId, InterruptId},
-    interrupt::{Answer, Interrupt},
+    interrupt::{Answer, Ask, Interrupt},
 };
 use tokio::sync::oneshot;
 
-use crate::turn::recorder::Answered;
+use crate::turn::recorder::{Answered, Answers};
 
 /// The interrupts of a session's open turn.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Interrupts {
     pending: Vec<Pending>,
     /// Answers of this turn, by the call that asked: a call that is dispatched again after a restart gets the
     /// answer that was given, and nobody is asked twice.
-    answered: HashMap<CallId, Answered>,
+    answered: HashMap<CallId, Answers>,
 }
 
 struct Pending {
@@ -28,18 +28,18 @@ struct Pending {
 
 impl Interrupts {
     /// What the journal knows of the open turn.
-    pub(crate) fn restore(pending: Vec<Interrupt>, answered: HashMap<CallId, Answered>) -> Self {
+    pub(crate) fn restore(pending: Vec<Interrupt>, answered: HashMap<CallId, Answers>) -> Self {
         let pending = pending.into_iter().map(|interrupt| Pending { interrupt, waiter: None }).collect();
         Self { pending, answered }
     }
 
-    /// The answer that a call got before.
-    pub(crate) fn answer_to(&self, call: &CallId) -> Option<&Answered> {
-        self.answered.get(call)
+    /// The answer that a call got before to what it asks.
+    pub(crate) fn answer_to(&self, call: &CallId, ask: &Ask) -> Option<&Answered> {
+        self.answered.get(call)?.to(ask)
     }
 
     /// All answers that calls of this turn got before.
-    pub(crate) fn answered(&self) -> HashMap<CallId, Answered> {
+    pub(crate) fn answered(&self) -> HashMap<CallId, Answers> {
         self.answered.clone()
     }
 
@@ -71,7 +71,7 @@ impl Interrupts {
         let Some(index) = self.pending.iter().position(|pending| pending.interrupt.id == id) else { return };
         let Pending { interrupt, waiter } = self.pending.remove(index);
         if let Some(call) = interrupt.call_id {
-            self.answered.insert(call, answered.clone());
+            self.answered.entry(call).or_default().note(answered.clone());
         }
         if let Some(waiter) = waiter {
             // The turn may have been cancelled meanwhile; then nobody needs the answer.

@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::state::{TurnOutcome, TurnState};
 use self::{
     files::SessionFiles,
-    recorder::{Answered, Recorder},
+    recorder::{Answered, Answers, Recorder},
     stopwatch::Stopwatch,
 };
 use crate::{
@@ -65,7 +65,7 @@ pub(crate) struct TurnContext {
     pub(crate) state_files: watch::Receiver<Arc<StateFiles>>,
     pub(crate) on_interrupt: OnInterrupt,
     /// What people answered to calls of this turn before it was taken up again.
-    pub(crate) answered: HashMap<CallId, Answered>,
+    pub(crate) answered: HashMap<CallId, Answers>,
     pub(crate) environment: Arc<ClientEnvironment>,
     pub(crate) slot: Slot,
     pub(crate) model: Arc<dyn Model>,

@@ -53,10 +53,33 @@ impl Answered {
     pub(crate) fn is_to_a_question(&self) -> bool {
         matches!(self.asked.as_deref(), Some(Ask::Question { .. }))
     }
+}
 
-    /// Whether it answers that: one call may need two answers, whether it may run and then what it asks.
-    pub(crate) fn is_to(&self, ask: &Ask) -> bool {
-        self.is_to_a_question() == matches!(ask, Ask::Question { .. })
+/// What was answered to one call, which may need two answers: whether it may run, and then what it asks itself. The second
+/// does not undo the first, which may have put other arguments in place of the model's.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Answers {
+    approval: Option<Answered>,
+    question: Option<Answered>,
+}
+
+impl Answers {
+    pub(crate) fn note(&mut self, answered: Answered) {
+        if answered.is_to_a_question() {
+            self.question = Some(answered);
+        } else {
+            self.approval = Some(answered);
+        }
+    }
+
+    /// What was said of whether the call may run.
+    pub(crate) fn approval(&self) -> Option<&Answered> {
+        self.approval.as_ref()
+    }
+
+    /// What was said to that.
+    pub(crate) fn to(&self, ask: &Ask) -> Option<&Answered> {
+        if matches!(ask, Ask::Question { .. }) { self.question.as_ref() } else { self.approval.as_ref() }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    audit::VerdictName,
     event::EventKind,
     interrupt::{Answer, Ask, Interrupt},
     tool::ToolErrorCode,
@@ -152,4 +153,44 @@ async fn a_question_that_is_not_allowed_is_never_asked() {
     session.answer(approval.id, Answer::Reject { reason: None }, "phone".to_owned()).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.text, "Then not.");
     assert_eq!(world.log(&session).matches(" ? ").count(), 1);
+}
+
+#[tokio::test]
+async fn a_question_that_a_person_has_edited_stays_so_over_a_restart_and_both_answers_are_told() {
+    let world = wary(&Arc::default(), [calls(&own_calls()[4..])]);
+    let session = world.session().await;
+    let id = session.id();
+    let mut started = session.start_turn(input("Go!")).await.unwrap();
+    let approval = next_question(&mut started.events).await;
+    let edit = Answer::Edit { args: json!({"question": "Which shade?"}) };
+    session.answer(approval.id, edit.clone(), "phone".to_owned()).await.unwrap();
+    let question = next_question(&mut started.events).await;
+    assert!(matches!(&question.ask, Ask::Question { question, .. } if question == "Which shade?"), "{question:?}");
+
+    let second = wary(&world.store, [says("Green it is.")]);
+    second.engine.recover().await.unwrap();
+    let session = second.engine.session(id).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    let text = Answer::Text { text: "green".to_owned() };
+    session.answer(question.id, text.clone(), "phone".to_owned()).await.unwrap();
+    to_end(&mut events).await;
+    let log = second.log(&session);
+    assert!(log.contains("The person changed the arguments to"), "{log}");
+    assert_eq!(log.matches(" ? ").count(), 2, "{log}");
+    let [decision] = &second.audit.decisions()[..] else { panic!() };
+    assert_eq!((decision.answer.as_ref(), decision.reply.as_ref()), (Some(&edit), Some(&text)), "{decision:?}");
+}
+
+#[tokio::test]
+async fn a_tool_that_nobody_knows_is_denied_and_nothing_is_handed_on() {
+    let world = World::with(EngineConfig::default(), [calls(&[("vanish", json!({"path": "a.txt"}))]), says("Well.")]);
+    let session = world.session().await;
+    let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Go!") };
+    let mut started = session.start_turn(start).await.unwrap();
+    to_end(&mut started.events).await;
+    let log = world.log(&session);
+    assert!(log.contains("result of vanish E_UNKNOWN_TOOL") && log.contains("there is no tool"), "{log}");
+    assert!(world.tools.ran().is_empty(), "{:?}", world.tools.ran());
+    let [decision] = &world.audit.decisions()[..] else { panic!("{:?}", world.audit.entries()) };
+    assert_eq!((decision.allowed, decision.verdict), (false, VerdictName::Deny), "{decision:?}");
 }
