@@ -311,3 +311,34 @@ async fn the_prompt_tells_when_the_window_fills() {
     terminal.prompt();
     terminal.leaves();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
+    let world = World::start().await;
+    let write = |path: &str, content: &str| Reply::tool_call("write_file", json!({"path": path, "content": content}));
+    world
+        .model
+        .reply(write("/state/plan.md", "dig\n"))
+        .reply(write("outputs/a.txt", "first\n"))
+        .reply(Reply::text("So."));
+    let args = ["run", "Write", "--on-interrupt", "approve", "--output", "json"];
+    let result = world.daemon.agentctl(args).await.exits(0).json();
+    let session = result["session_id"].as_str().unwrap();
+    let written = world.daemon.data().join("workspace").join(session).join("outputs/a.txt");
+    let mut terminal = Terminal::open(&world.daemon, &["--session", session]);
+    terminal.prompt();
+    for (answer, stays) in [("n\r", true), ("y\r", false)] {
+        terminal.says("/undo");
+        let preview = terminal.sees("Undo turn 1? y/n");
+        for words in ["outputs/a.txt: is removed", "/state/plan.md: is removed", "-dig"] {
+            assert!(preview.contains(words), "{words:?} is missing in {preview:?}");
+        }
+        terminal.presses(answer);
+        terminal.sees(if stays { "nothing was undone" } else { "turn 1: 2 paths undone" });
+        terminal.prompt();
+        assert_eq!(written.exists(), stays);
+        let plan = world.daemon.agentctl(["files", "get", session, "/state/plan.md"]).await;
+        assert_eq!(plan.code, Some(if stays { 0 } else { 2 }));
+    }
+    terminal.leaves();
+}

@@ -212,6 +212,39 @@ async fn an_edit_of_the_state_is_taken_back_with_what_belongs_to_it() {
 }
 
 #[tokio::test]
+async fn a_note_of_the_state_is_undone_and_brought_back_after_a_restart() {
+    let mut world = World::start().await;
+    let write = |content: &str| Reply::tool_call("write_file", json!({"path": "/state/plan.md", "content": content}));
+    works_through(&world.model, vec![(&["Created"][..], write("dig\n"))], Reply::text("Noted."));
+    let result = world.daemon.agentctl(["run", "Note it", "--output", "json"]).await.exits(0).json();
+    let session = result["session_id"].as_str().unwrap().to_owned();
+    works_through(&world.model, vec![(&["Replaced"][..], write("sow\n"))], Reply::text("Noted."));
+    world.daemon.agentctl(["run", "Note that", "--session", &session]).await.exits(0);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let plan = async || world.daemon.agentctl(["files", "get", &session, "/state/plan.md"]).await;
+    let undo = async |args: &[&str]| {
+        let args = ["undo", &session].into_iter().chain(args.iter().copied());
+        world.daemon.agentctl(args).await
+    };
+    let preview = undo(&["--preview"]).await.exits(0).stdout;
+    for words in ["/state/plan.md: becomes as it was", "-sow", "+dig"] {
+        assert!(preview.contains(words), "{words:?} is missing in:\n{preview}");
+    }
+    assert_eq!(plan().await.stdout, "sow\n", "a preview changes nothing");
+    let report = undo(&["--json"]).await.exits(0).json();
+    assert_eq!((outcomes(&report), &report["turn"]), (vec![("/state/plan.md", "done")], &json!(2)));
+    assert_eq!(plan().await.stdout, "dig\n");
+    undo(&[]).await.exits(0);
+    assert_eq!(plan().await.code, Some(2), "the turn that made it is undone as well");
+    for held in ["dig\n", "sow\n"] {
+        undo(&["--redo"]).await.exits(0);
+        assert_eq!(plan().await.stdout, held);
+    }
+    undo(&["--redo"]).await.exits(2).says(&["nothing of this session is undone"]);
+}
+
+#[tokio::test]
 async fn the_chat_shows_and_asks_first() {
     let (world, _) = changed().await;
     // Nobody sits before a script: it is shown what would be done, and nothing is.
