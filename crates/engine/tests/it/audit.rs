@@ -110,8 +110,8 @@ async fn every_decision_and_every_end_is_told() {
     change: never ran E_INVALID_ARGS
     "#);
     assert_snapshot!(asked("dance", json!({}), yes()).await, @r"
-    dance {}: may run by Rules, the rules say Allow
-    dance: ran E_UNKNOWN_TOOL
+    dance {}: may not by Rules, the rules say Deny, checker, there is no tool of that name here
+    dance: never ran E_UNKNOWN_TOOL
     ");
     assert_snapshot!(asked("ask_human", json!({"question": "Why?"}), Answer::Text { text: "So.".to_owned() }).await, @r#"
     ask_human {"question":"Why?"}: may run by Client("phone"), the rules say Allow, default, it changes nothing outside the session, answer Text { text: "So." }
@@ -213,7 +213,7 @@ async fn trusting(engine: &Engine) -> SessionHandle {
 
 #[tokio::test]
 async fn what_changes_or_runs_waits_for_the_disk_and_what_looks_does_not() {
-    for (tool, waits) in [("change", true), ("launch", true), ("undo_patch", true), ("dance", true), ("look", false)] {
+    for (tool, waits) in [("change", true), ("launch", true), ("undo_patch", true), ("look", false)] {
         let world = World::new([calls(&[(tool, json!({}))]), says("Done.")]);
         let session = trusting(&world.engine).await;
         world.audit.hold();
@@ -232,7 +232,7 @@ async fn what_changes_or_runs_waits_for_the_disk_and_what_looks_does_not() {
 
 #[tokio::test]
 async fn without_the_log_nothing_runs_that_changes_anything() {
-    let all = ["change", "launch", "undo_patch", "dance", "look"].map(|tool| (tool, json!({})));
+    let all = ["change", "launch", "undo_patch", "look"].map(|tool| (tool, json!({})));
     let world = World::new([calls(&all), says("Hm."), calls(&all[..2]), says("Better.")]);
     let session = trusting(&world.engine).await;
     world.audit.break_it(true);
@@ -240,7 +240,7 @@ async fn without_the_log_nothing_runs_that_changes_anything() {
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Hm."));
     assert_eq!(world.tools.ran(), ["look {}"]);
     let log = world.log(&session);
-    for tool in ["change", "launch", "undo_patch", "dance"] {
+    for tool in ["change", "launch", "undo_patch"] {
         let result =
             format!("result of {tool} E_NOT_RUN: \"it did not run: could not write the audit log: the disk is full");
         assert!(log.contains(&result), "{log}");
