@@ -1,7 +1,7 @@
 //! Documents: their text with its pages, sheets and slides, and the chunks by which it is searched and cited.
 //!
 //! Whoever wrote a document may mean harm, and the libraries that read documents are large. So the daemon itself never
-//! parses one: a [worker](worker), which is the daemon's own program started once more, reads it with next to no rights and
+//! parses one: a [`worker`], which is the daemon's own program started once more, reads it with next to no rights and
 //! tells what it found part by part, and what it tells is checked as well.
 //!
 //! - [`document`]: what a document is: [`Document`], [`Part`], [`Place`], [`Table`]; pure.

@@ -1,6 +1,6 @@
 //! From bytes to parts: one file a format. All of this runs in a [worker](crate::worker), never in the daemon.
 //!
-//! - [`recognise`]: what the bytes are, whatever the name says.
+//! - [`recognise()`]: what the bytes are, whatever the name says.
 //! - `teller`: [`Teller`] keeps the limits, and cuts what is large into pieces.
 //! - `pdf`, `docx`, `pptx`, `html`, `markdown`, `plain`: one file a format.
 //! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row.
