@@ -88,6 +88,33 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
 }
 
 #[tokio::test]
+async fn each_switch_of_the_file_does_what_it_says() {
+    const ZAP: &str =
+        "global:\n  risk_patterns:\n    critical: {patterns: ['\\bzap\\b'], action: deny, reason: it zaps}\n";
+    const OFF: &str = "tools:\n  run_bash_command: {enabled: false, deny: [true]}\n";
+    let check = async |rules: &str, command: &str, verdict: &str, layer: &str, tells: &str| {
+        let world = with_rules(rules).await;
+        let said = world.explained(command).await;
+        let explanation = &said["explanation"];
+        assert_eq!((&explanation["verdict"], &explanation["layer"]), (&json!(verdict), &json!(layer)), "{said:#}");
+        // And so it is.
+        let told = world.told_of(command, &["--on-interrupt", "deny"]).await;
+        assert!(told.contains(tells), "{rules}: {command}: {told}");
+    };
+    let command = "touch made; test -e made && echo it is there";
+    check("global: {default_action: allow}\n", command, "allow", "default", "it is there").await;
+    check("global: {default_action: deny}\n", command, "deny", "default", "no rule allows it").await;
+    check("global: {default_action: prompt}\n", command, "ask", "default", "nobody").await;
+    check("global: {enable_approval: false}\n", command, "allow", "global", "it is there").await;
+    // What is denied is denied, whether anybody is asked or not.
+    check(&format!("{ZAP}  enable_approval: false\n"), "echo zap", "deny", "global", "it zaps").await;
+    check(ZAP, "echo zapped", "allow", "default", "zapped").await;
+    // A section that does not count leaves the other layers in force.
+    check(OFF, "true && echo it ran", "allow", "default", "it ran").await;
+    check(OFF, "touch ~/.bashrc", "ask", "checker", "nobody").await;
+}
+
+#[tokio::test]
 async fn a_question_about_nothing_is_refused_with_a_hint() {
     let world = with_rules(RULES).await;
     let check = async |args: &[&str], words: &[&str]| {
