@@ -23,7 +23,9 @@ pub(super) fn chunks(place: &Place, text: &str, under: &mut Option<String>, conf
         for unit in opening {
             remember(under, &text[unit.bytes.clone()]);
         }
-        if !bytes.is_empty() {
+        // What is told again is not worth a chunk of its own.
+        let says_more = !text[first..units[end - 1].bytes.end].trim().is_empty();
+        if says_more {
             chunks.push(Chunk {
                 place: place.clone(),
                 text: text[bytes.clone()].to_owned(),
