@@ -80,13 +80,22 @@ fn processes_with(number: u64) -> usize {
     commands.filter(|command| command.contains(&number)).count()
 }
 
+/// Waits for the process to be seen: while it takes the place of the one that started it, its command line is empty.
+async fn until_running(number: u64) {
+    until(|| processes_with(number) > 0).await.expect("the worker is running");
+}
+
 async fn until_gone(number: u64) {
-    let gone = async {
-        while processes_with(number) > 0 {
+    until(|| processes_with(number) == 0).await.expect("the worker is gone");
+}
+
+async fn until(holds: impl Fn() -> bool) -> Result<(), tokio::time::error::Elapsed> {
+    let held = async {
+        while !holds() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the worker is gone");
+    tokio::time::timeout(Duration::from_secs(20), held).await
 }
 
 #[tokio::test]
@@ -108,7 +117,7 @@ async fn what_nobody_waits_for_is_killed() {
     let cancel = CancellationToken::new();
     let file = || tempfile::tempfile().unwrap();
     let mut extraction = extractor.extract(file(), Some(Kind::Pdf), cancel.clone()).await.unwrap();
-    assert!(processes_with(mark) > 0);
+    until_running(mark).await;
     cancel.cancel();
     assert_eq!(extraction.next().await.unwrap().unwrap_err().code(), "cancelled");
     assert!(extraction.next().await.is_none());
@@ -116,7 +125,7 @@ async fn what_nobody_waits_for_is_killed() {
     drop(extraction);
     // The turn was given back, and dropping is enough.
     let extraction = extractor.extract(file(), Some(Kind::Pdf), CancellationToken::new()).await.unwrap();
-    assert!(processes_with(mark) > 0);
+    until_running(mark).await;
     drop(extraction);
     until_gone(mark).await;
 }
