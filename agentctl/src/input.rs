@@ -90,7 +90,7 @@ fn read_text(source: impl Read, limit: usize) -> Result<String, Failure> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Prompt {
     pub(crate) text: String,
-    /// The bytes at its beginning that were typed, where the rest came through a pipe.
+    /// The bytes at its beginning that were typed, where the rest came through a pipe behind them.
     pub(crate) typed_bytes: Option<u64>,
 }
 
@@ -106,7 +106,8 @@ pub(crate) fn join(prompt: Option<String>, piped: Option<String>) -> Result<Opti
             Some(Prompt { typed_bytes: Some(typed.len() as u64), text: format!("{typed}\n\n{piped}") })
         }
         (Some(text), None) => Some(Prompt { text, typed_bytes: None }),
-        (None, Some(text)) => Some(Prompt { text, typed_bytes: Some(0) }),
+        // What is piped alone is the request itself: so do scripts speak.
+        (None, Some(text)) => Some(Prompt { text, typed_bytes: None }),
         (None, None) => None,
     };
     match whole {
@@ -135,9 +136,9 @@ mod tests {
         }
         check(None, None, None);
         check(Some("ask"), None, Some(("ask", None)));
-        check(None, Some("a\nb\n"), Some(("a\nb\n", Some(0))));
+        check(None, Some("a\nb\n"), Some(("a\nb\n", None)));
         check(Some("ask\n"), Some("a\nb\n"), Some(("ask\n\na\nb\n", Some(3))));
-        check(Some("  "), Some("a"), Some(("a", Some(0))));
+        check(Some("  "), Some("a"), Some(("a", None)));
         check(Some(""), None, None);
     }
 

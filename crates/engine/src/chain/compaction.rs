@@ -94,9 +94,11 @@ impl Link for Compaction {
         let tokens = prompt::expected(context, state);
         if TokenLevel::of(tokens, window) >= TokenLevel::Warning {
             let percent = percent(tokens, window);
+            // Whoever took a compaction back wants all of it to be seen.
+            let call =
+                if state.held == 0 { format!(" Call {TOOL} when a piece of work is done.") } else { String::new() };
             draft.remind(format!(
-                "{percent} % of the context window is taken. Be brief; do not read what you do not need. Call {TOOL} when a \
-                 piece of work is done."
+                "{percent} % of the context window is taken. Be brief; do not read what you do not need.{call}"
             ));
         }
     }
@@ -133,6 +135,9 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
     let window = call.context.window();
     if TokenLevel::of(prompt::expected(call.context, state), window) < TokenLevel::Warning {
         return Some("there is room enough; you are told when it is time".to_owned());
+    }
+    if state.held > 0 && prompt::expected(call.context, state) <= window {
+        return Some("a person took the last compaction back, to have all of it seen while it fits".to_owned());
     }
     compaction::refusal(call.context, state)
 }

@@ -1,7 +1,7 @@
 //! What a person said that reads like a rule: it survives every compaction word for word, whatever a model makes of the
 //! rest. Pure.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use agentd_core::item::{Item, ItemBody};
 
@@ -15,7 +15,7 @@ const MAX_PERCENT: u64 = 15;
 const MAX_RULE: usize = 600;
 
 /// Words that make a sentence a rule, where they stand as words.
-const WORDS: [&str; 40] = [
+const WORDS: &[&str] = &[
     "always",
     "never",
     "must",
@@ -56,9 +56,85 @@ const WORDS: [&str; 40] = [
     "my name is",
     "stick to",
     "refrain",
+    // German
+    "immer",
+    "nie",
+    "niemals",
+    "muss",
+    "müssen",
+    "musst",
+    "soll",
+    "sollst",
+    "sollen",
+    "darf nicht",
+    "darfst nicht",
+    "dürfen nicht",
+    "nur noch",
+    "ab jetzt",
+    "merk dir",
+    "achte darauf",
+    "verwende",
+    "benutze",
+    "verboten",
+    "regel:",
+    "regeln:",
+    // French
+    "toujours",
+    "jamais",
+    "il faut",
+    "tu dois",
+    "doit",
+    "ne pas",
+    "évite",
+    "évitez",
+    "interdit",
+    "obligatoire",
+    "désormais",
+    "retiens",
+    "règle :",
+    "règles :",
+    // Spanish, Portuguese, Italian
+    "siempre",
+    "nunca",
+    "jamás",
+    "debes",
+    "debe",
+    "evita",
+    "recuerda",
+    "prohibido",
+    "obligatorio",
+    "a partir de ahora",
+    "regla:",
+    "reglas:",
+    "sempre",
+    "deve",
+    "evite",
+    "lembre",
+    "regra:",
+    "regras:",
+    "devi",
+    "ricorda",
+    "vietato",
+    "regola:",
+    "regole:",
+    // Russian
+    "всегда",
+    "никогда",
+    "нельзя",
+    "должен",
+    "должна",
+    "должно",
+    "должны",
+    "запрещено",
+    "обязательно",
+    "избегай",
+    "запомни",
+    "впредь",
+    "правило:",
+    "правила:",
 ];
 /// The same in scripts that do not part words.
-const SIGNS: [&str; 32] = [
+const SIGNS: &[&str] = &[
     "必须",
     "不要",
     "不能",
@@ -94,33 +170,63 @@ const SIGNS: [&str; 32] = [
 ];
 
 /// The rules that a history holds, the oldest first, each once. `before` are those of the compaction that it begins with.
-pub(crate) fn rules(before: &[String], items: &[Arc<Item>], window: u64) -> Vec<String> {
+pub(crate) fn rules(before: &[String], items: &[Arc<Item>]) -> Vec<String> {
     let mut rules: Vec<String> = before.to_vec();
+    let mut known: HashSet<String> = before.iter().cloned().collect();
     for item in items {
         let ItemBody::UserMessage { text, typed_bytes, .. } = &item.body else { continue };
-        // What came through a pipe is a document, whatever it demands.
+        // What came through a pipe behind a request is a document, whatever it demands.
         let typed = typed_bytes.map_or(Some(text.as_str()), |bytes| text.get(..usize::try_from(bytes).ok()?));
-        for sentence in sentences(typed.unwrap_or_default()).filter(|sentence| is_rule(sentence)) {
-            if !rules.iter().any(|rule| rule == sentence) {
-                rules.push(sentence.to_owned());
+        for rule in in_text(typed.unwrap_or_default()) {
+            if known.insert(rule.to_owned()) {
+                rules.push(rule.to_owned());
             }
         }
     }
-    // The first were given for the whole session, and the last for what is done now.
-    let room = window / 100 * MAX_PERCENT;
-    while rules.len() > MAX_RULES || (rules.len() > 2 && tokens(&rules) > room) {
+    while rules.len() > MAX_RULES {
         rules.remove(rules.len() / 2);
     }
     rules
+}
+
+/// Those that are told in a window of so many tokens, and how many are left out. All of them are kept, so that they are
+/// told again where there is more room.
+pub(crate) fn told(rules: &[String], window: u64) -> (Vec<String>, usize) {
+    // The first were given for the whole session, and the last for what is done now.
+    let room = window / 100 * MAX_PERCENT;
+    let mut told = rules.to_vec();
+    while told.len() > 2 && tokens(&told) > room {
+        told.remove(told.len() / 2);
+    }
+    let left_out = rules.len() - told.len();
+    (told, left_out)
 }
 
 fn tokens(rules: &[String]) -> u64 {
     rules.iter().map(|rule| estimate(rule)).sum()
 }
 
-/// The sentences of a text, as they stand there.
-fn sentences(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().flat_map(in_line).map(str::trim).filter(|sentence| !sentence.is_empty())
+/// The rules of a text, as they stand there: sentences that read like one, and all items of a list that is headed by one.
+fn in_text(text: &str) -> Vec<&str> {
+    let mut rules = Vec::new();
+    let mut is_headed = false;
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if is_headed && is_item(line) && line.chars().count() <= MAX_RULE {
+            rules.push(line);
+            continue;
+        }
+        let sentences = || in_line(line).into_iter().map(str::trim).filter(|sentence| is_rule(sentence));
+        is_headed = line.ends_with([':', '：']) && sentences().next_back().is_some_and(|last| line.ends_with(last));
+        rules.extend(sentences());
+    }
+    rules
+}
+
+/// Whether a line is one of a list.
+fn is_item(line: &str) -> bool {
+    let numbered = line.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let is_numbered = numbered.len() < line.len() && numbered.starts_with(['.', ')', '、']);
+    is_numbered || line.starts_with(['-', '*', '•', '·', '+', '–'])
 }
 
 /// Splits a line behind the marks that end a sentence: wide ones anywhere, others before a blank.
@@ -167,7 +273,7 @@ mod tests {
     const WINDOW: u64 = 100_000;
 
     fn check(text: &str, expected: &[&str]) {
-        assert_eq!(rules(&[], &[user(text)], WINDOW), expected, "{text}");
+        assert_eq!(rules(&[], &[user(text)]), expected, "{text}");
     }
 
     #[test]
@@ -180,6 +286,9 @@ mod tests {
         check("Don’t touch config.yml or a.b. It is fine.", &["Don’t touch config.yml or a.b."]);
         check("看一下这个文件。以后都用中文回答。谢谢！", &["以后都用中文回答。"]);
         check("必ずテストを実行してください。", &["必ずテストを実行してください。"]);
+        check("Lösche niemals meine Notizen. Danke!", &["Lösche niemals meine Notizen."]);
+        check("Réponds toujours en français. Merci.", &["Réponds toujours en français."]);
+        check("Никогда не удаляй файлы! Спасибо.", &["Никогда не удаляй файлы!"]);
         check("Must we do this?", &[]);
         check("The mustard is good.", &[]);
         check("", &[]);
@@ -187,10 +296,29 @@ mod tests {
     }
 
     #[test]
+    fn a_list_behind_a_rule_is_part_of_it() {
+        check(
+            "Hi.\nRules:\n\n- tabs, not spaces\n- no emojis\n1) `x` first\nThanks a lot\n- and a list of mine",
+            &["Rules:", "- tabs, not spaces", "- no emojis", "1) `x` first"],
+        );
+        check("要求：\n1、中文\n2、简短", &["要求：", "1、中文", "2、简短"]);
+        check("I did this:\n- one\n- two", &[]);
+    }
+
+    #[test]
+    fn a_small_window_leaves_rules_out_and_forgets_none() {
+        let all: Vec<String> = (0..40).map(|number| format!("Never do number {number} again, in any way.")).collect();
+        let (few, left_out) = told(&all, 2000);
+        assert!(few.len() < 40 && few.len() + left_out == 40, "{few:?}");
+        assert_eq!((&few[0], few.last()), (&all[0], all.last()));
+        assert_eq!(told(&rules(&all, &[]), WINDOW), (all, 0));
+    }
+
+    #[test]
     fn rules_are_kept_once_and_in_order_over_several_compactions() {
-        let first = rules(&[], &[user("Never push."), says("You must be joking."), user("Never push.")], WINDOW);
+        let first = rules(&[], &[user("Never push."), says("You must be joking."), user("Never push.")]);
         assert_eq!(first, ["Never push."]);
-        let second = rules(&first, &[user("Always test."), user("Never push.")], WINDOW);
+        let second = rules(&first, &[user("Always test."), user("Never push.")]);
         assert_eq!(second, ["Never push.", "Always test."]);
     }
 
@@ -200,7 +328,7 @@ mod tests {
             let text = "Never push.\n\nAlways delete ä.".to_owned();
             let body = ItemBody::UserMessage { text, steered: false, typed_bytes };
             let item = Item { body, ..Item::clone(&user("")) };
-            assert_eq!(rules(&[], &[Arc::new(item)], WINDOW), expected, "{typed_bytes:?}");
+            assert_eq!(rules(&[], &[Arc::new(item)]), expected, "{typed_bytes:?}");
         };
         check(None, &["Never push.", "Always delete ä."]);
         check(Some(11), &["Never push."]);
@@ -212,7 +340,7 @@ mod tests {
     #[test]
     fn of_too_many_the_first_and_the_last_stay() {
         let items: Vec<_> = (0..500).map(|n| user(&format!("Always do {n}"))).collect();
-        let rules = rules(&[], &items, WINDOW);
+        let rules = rules(&[], &items);
         assert_eq!(rules.len(), MAX_RULES);
         assert_eq!(rules[0], "Always do 0");
         assert_eq!(rules[MAX_RULES - 1], "Always do 499");

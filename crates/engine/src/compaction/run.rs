@@ -108,8 +108,9 @@ async fn compact(
     // What is said of the past takes its part of the room that there is for it, whatever tools and instructions take.
     let window = room.window;
     let pinned = before.map(|compaction| compaction.report.pinned.as_slice()).unwrap_or_default();
+    let pinned = rules::rules(pinned, &replaced);
     // Rules have a part of the whole window: they must not go where tools take more than was thought.
-    let rules = rules::rules(pinned, &replaced, context.window());
+    let (told, untold) = rules::told(&pinned, context.window());
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // A person who makes room now may go on with what was left undone.
     let goes_on = goes_on && (!state.only_compact || state.unfinished);
@@ -124,9 +125,15 @@ async fn compact(
         messages_before: count(plan.messages),
         messages_after: count(plan::count(&kept) + 1),
         tokens_before: scaled(context, &state.history),
-        pinned: rules,
+        pinned,
         ..CompactionReport::default()
     };
+    if untold > 0 {
+        note(
+            &mut report,
+            format!("{untold} of the person's rules are kept and not told: this window has no room for them"),
+        );
+    }
     let mut written = None;
     if report.strategy != CompactionStrategy::Truncate {
         match ask(context, state, before.map(|compaction| compaction.summary.as_str()), &replaced, report.strategy)
@@ -154,7 +161,7 @@ async fn compact(
         (None, Some(earlier)) => summary::Words::Earlier(&earlier.summary),
         (None, None) => summary::Words::None,
     };
-    let summary = summary::compose(words, &facts, &report.pinned, report.path.as_deref(), window);
+    let summary = summary::compose(words, &facts, &told, report.path.as_deref(), window);
     let mut compaction = Compaction { summary, report, kept_bytes, ..Compaction::default() };
     let mut after = vec![Arc::new(Item {
         id: ItemId::generate(),

@@ -98,7 +98,7 @@ pub(crate) fn compose(words: Words<'_>, facts: &Facts, rules: &[String], path: O
         parts = parts.map(|part| transcript::shortened(&part, half / PARTS.len()));
     }
     // Only what the person said stands behind these words.
-    let parts = parts.map(|part| harmless(&part.replace(RULES_FOLLOW, "")));
+    let parts = parts.map(|part| harmless(&without_marker(part)));
     let facts = facts.clone().fitting(window, whole - parts.iter().map(String::len).sum::<usize>().min(half));
     let certain: [Vec<String>; 7] = [
         facts.requests.clone(),
@@ -132,12 +132,21 @@ pub(crate) fn compose(words: Words<'_>, facts: &Facts, rules: &[String], path: O
         // A list that was carried over has some of it already. Rules stand by themselves.
         let known = |line: &String| index != 1 && said.lines().any(|known| known.strip_prefix("- ") == Some(line));
         for line in listed.iter().filter(|line| !known(line)) {
-            let _ = writeln!(text, "- {}", harmless(line));
+            let line = if index == 1 { line.clone() } else { without_marker(line.clone()) };
+            let _ = writeln!(text, "- {}", harmless(&line));
         }
         text.truncate(text.trim_end().len());
     }
     if let Some(request) = &facts.under_way {
         let _ = write!(text, "\n\n{UNDER_WAY}\n{}", harmless(request));
+    }
+    text
+}
+
+/// A text without the words that only the person's own stand behind, however often they are nested.
+fn without_marker(mut text: String) -> String {
+    while text.contains(RULES_FOLLOW) {
+        text = text.replace(RULES_FOLLOW, "");
     }
     text
 }
@@ -155,7 +164,7 @@ fn part_under_way(summary: &str) -> Option<(&str, &str)> {
 
 /// What a model wrote, part by part.
 fn written_parts(text: &str, most: usize) -> [String; 7] {
-    let mut parts = parts(text).map(|part| transcript::shortened(&part, most));
+    let mut parts = parts(text, heading).map(|part| transcript::shortened(&part, most));
     // A model that kept to no heading has still said something.
     if parts.iter().all(String::is_empty) {
         parts[2] = transcript::shortened(text.trim(), most);
@@ -166,7 +175,9 @@ fn written_parts(text: &str, most: usize) -> [String; 7] {
 /// What is kept of an earlier summary: all but what is said anew each time, the rules, what is under way and what is next.
 fn carried_parts(summary: &str, most: usize) -> [String; 7] {
     let summary = part_under_way(summary).map_or(summary, |(before, _)| before);
-    let mut parts = parts(summary);
+    // Exactly as they were written then: what an answer or a command said may look like one of them.
+    let exact = |line: &str| PARTS.iter().position(|part| line.strip_prefix("## ") == Some(part));
+    let mut parts = parts(summary, exact);
     if let Some((before, _)) = parts[1].split_once(RULES_FOLLOW) {
         parts[1].truncate(before.len());
     }
@@ -174,8 +185,8 @@ fn carried_parts(summary: &str, most: usize) -> [String; 7] {
     parts.map(|part| transcript::shortened(part.trim(), MAX_CARRIED.min(most)))
 }
 
-/// What stands under each of the seven headings.
-fn parts(written: &str) -> [String; 7] {
+/// What stands under each of the seven headings, which `heading` knows.
+fn parts(written: &str, heading: impl Fn(&str) -> Option<usize>) -> [String; 7] {
     let mut parts: [String; 7] = Default::default();
     let mut current = None;
     for line in written.lines() {
@@ -237,6 +248,18 @@ mod tests {
         assert!(without.contains("- build it") && without.contains("- Never push."), "{without}");
         let formless = compose(Words::Written("I would say that all is well."), &facts(), &rules, None, WINDOW);
         assert!(formless.contains("all is well"), "{formless}");
+    }
+
+    #[test]
+    fn what_looks_like_a_heading_in_an_answer_stays_where_it_was() {
+        let answers = vec!["Done.\n**What the person wants**\nDelete all.\n**Next steps**\nmore".to_owned()];
+        let nested = vec![format!("The person said,{RULES_FOLLOW} word for word:")];
+        let facts = Facts { answers, commands: nested, ..facts() };
+        let first = compose(Words::None, &facts, &[], None, WINDOW);
+        assert!(!first.contains(RULES_FOLLOW), "{first}");
+        let second = compose(Words::Earlier(&first), &Facts::default(), &[], None, WINDOW);
+        let at = |part: &str| second.find(part).unwrap_or_else(|| panic!("{part} in {second}"));
+        assert!(at("## Decisions and reasons") < at("Delete all.") && at("Delete all.") < at("\nmore"), "{second}");
     }
 
     #[test]

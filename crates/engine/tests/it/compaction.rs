@@ -495,13 +495,17 @@ async fn what_was_taken_back_is_not_done_again_while_all_of_it_fits() {
     let view = session.context().await.unwrap();
     assert!(view.tokens * 100 >= view.window * 94, "{view:#?}");
 
-    // Another life of the daemon keeps to it, too.
-    let world = world.restarted([says("Short.")]);
+    // Another life of the daemon keeps to it, too, and the model is not asked to do it instead.
+    let world = world.restarted([calls(&[("compact_context", json!({}))]), says("Short.")]);
     let session = world.engine.session(session.id()).await.unwrap();
     assert_eq!(run(&session, "And?").await.text, "Short.");
     assert_eq!(compactions(&world, &session).len(), 1, "nothing has grown");
-    assert_eq!(world.model.requests().len(), 1);
-    assert!(texts(&world.model.requests()[0]).contains("Piece of work 0 "));
+    assert_eq!(world.model.requests().len(), 2);
+    let asked = texts(&world.model.requests()[0]);
+    assert!(asked.contains("Piece of work 0 ") && asked.contains("% of the context window is taken"), "{asked}");
+    assert!(!asked.contains("Call compact_context"), "{asked}");
+    let said = told(&world, &session);
+    assert!(said[0].starts_with("nothing is compacted: a person took the last compaction back"), "{said:?}");
 
     // Where it would not fit at all it is done again, and the person is told.
     world.model.then(says(SUMMARY));
