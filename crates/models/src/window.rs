@@ -1,115 +1,230 @@
-//! How large a model's window is, out of what its server says when a request does not fit. Every server has its own words. Pure.
+//! How large a model's window is, out of what its server says when a request does not fit. Every server has its own words,
+//! and some repeat in them what they were sent. So only the error itself is read, only the wordings that are known, and
+//! where two windows are named, none is. Pure.
 
-/// What stands before the number.
-const BEFORE: [&str; 20] = [
-    "maximum context length is",
-    "maximum context length of",
-    "context length is only",
-    "context length is",
-    "context length of only",
-    "context length of",
-    "context window is",
-    "context window of",
-    "context window size is",
-    "context size is",
-    "context size of",
-    "\"n_ctx\"",
-    "n_ctx",
-    "max_model_len of",
-    "max_model_len",
-    "maximum prompt length is",
-    "maximum number of tokens allowed",
-    "tokens allowed is",
-    "must be <=",
-    "must be less than or equal to",
+use serde_json::{Map, Value};
+
+/// How servers name it: `#` stands where the window does, `*` for any other number.
+const WORDINGS: [&str; 19] = [
+    "context length is only # token",
+    "context length of only # token",
+    "context length is # token",
+    "context length (# token",
+    "context window is # token",
+    "context window of # token",
+    "context window size is # token",
+    "context size (# token",
+    "context size (n_ctx = #)",
+    "context size is # token",
+    "context size of # token",
+    "max_model_len of #",
+    "maximum model length of #",
+    "maximum prompt length is # but",
+    "maximum number of tokens allowed (#)",
+    "exceeded model token limit: #",
+    "`inputs` tokens + `max_new_tokens` must be <= #",
+    "prompt is too long: * tokens > # maximum",
+    "model with # maximum context length",
 ];
-/// What stands behind it.
-const BEHIND: [&str; 5] = [" maximum context length", " maximum", " token context", "-token context", " token limit"];
-/// What can be a window, in tokens.
-const SOUND: std::ops::RangeInclusive<u64> = 256..=100_000_000;
-/// Bytes of an answer that are looked at.
-const MAX_BODY: usize = 16_384;
+/// What can be a window, in tokens. In less than that nothing can be done, whoever says it.
+const SOUND: std::ops::RangeInclusive<u64> = 1024..=100_000_000;
+/// The longest message that is read, in bytes. Longer ones repeat what was sent.
+const MAX_MESSAGE: usize = 2_000;
 
-/// The window that these words of a server name.
-pub(crate) fn named(said: &[u8]) -> Option<u64> {
-    let said = String::from_utf8_lossy(&said[..said.len().min(MAX_BODY)]).to_lowercase();
-    let before = BEFORE.iter().flat_map(|phrase| said.match_indices(phrase)).filter_map(|(at, phrase)| {
-        let rest = said[at + phrase.len()..].trim_start_matches([' ', ':', '=', '(', '"', '\\', '\'', '`']);
-        leading(rest)
-    });
-    let behind =
-        BEHIND.iter().flat_map(|phrase| said.match_indices(phrase)).filter_map(|(at, _)| trailing(&said[..at]));
-    before.chain(behind).find(|window| SOUND.contains(window))
+/// The window that the body of an error names, or the error in the middle of a stream.
+pub(crate) fn named(body: &[u8]) -> Option<u64> {
+    let mut error = match serde_json::from_slice(body).ok()? {
+        Value::Object(body) => body,
+        Value::String(message) => return in_words(&message).filter(|window| SOUND.contains(window)),
+        _ => return None,
+    };
+    let message = match error.remove("error") {
+        Some(Value::Object(inner)) => {
+            error = inner;
+            error.remove("message")
+        }
+        Some(message @ Value::String(_)) => Some(message),
+        _ => error.remove("message").or_else(|| error.remove("detail")),
+    };
+    let message = message.as_ref().and_then(Value::as_str).unwrap_or_default();
+    window_field(&error).or_else(|| in_words(message)).filter(|window| SOUND.contains(window))
 }
 
-/// The number with which the text begins.
-fn leading(text: &str) -> Option<u64> {
-    let end = text.find(|letter: char| !is_part(letter)).unwrap_or(text.len());
-    // "8k" or "v2" is no count of tokens.
-    let whole = !text[end..].starts_with(char::is_alphabetic);
-    number(text[..end].trim_end_matches([',', '_'])).filter(|_| whole)
+/// What llama.cpp adds to its error.
+fn window_field(error: &Map<String, Value>) -> Option<u64> {
+    error.get("n_ctx").and_then(Value::as_u64)
 }
 
-/// The number with which the text ends.
-fn trailing(text: &str) -> Option<u64> {
-    let begin = text
-        .rfind(|letter: char| !is_part(letter))
-        .map_or(0, |at| at + text[at..].chars().next().map_or(1, char::len_utf8));
-    number(text[begin..].trim_start_matches([',', '_']))
+fn in_words(message: &str) -> Option<u64> {
+    if message.len() > MAX_MESSAGE {
+        return None;
+    }
+    let message = message.to_lowercase();
+    let mut found = WORDINGS.iter().flat_map(|wording| windows(&message, wording));
+    let first = found.next()?;
+    found.all(|other| other == first).then_some(first)
 }
 
-fn is_part(letter: char) -> bool {
+/// The windows that the message names in this wording, but for what it quotes.
+fn windows<'a>(message: &'a str, wording: &'a str) -> impl Iterator<Item = u64> + 'a {
+    let first = wording.split(['#', '*']).next().unwrap_or_default();
+    let named = message.match_indices(first).filter_map(|(at, _)| Some((at, matched(&message[at..], wording)?)));
+    named.filter(|(at, _)| !is_quoted(&message[..*at])).map(|(_, window)| window)
+}
+
+/// The window, where the text begins with the wording.
+fn matched(text: &str, wording: &str) -> Option<u64> {
+    let (mut text, mut window) = (text, None);
+    for part in wording.split_inclusive(['#', '*']) {
+        let words = part.trim_end_matches(['#', '*']);
+        text = text.strip_prefix(words)?;
+        if words.len() < part.len() {
+            let end = text.find(|letter| !is_digit(letter)).unwrap_or(text.len());
+            // "8k" or "v2" is no count of tokens.
+            let number = text[..end].trim_end_matches([',', '_']);
+            text = &text[number.len()..];
+            if text.starts_with(char::is_alphanumeric) {
+                return None;
+            }
+            let number = number.replace([',', '_'], "").parse().ok()?;
+            if part.ends_with('#') {
+                window = Some(number);
+            }
+        }
+    }
+    window
+}
+
+fn is_digit(letter: char) -> bool {
     letter.is_ascii_digit() || matches!(letter, ',' | '_')
 }
 
-fn number(digits: &str) -> Option<u64> {
-    digits.replace([',', '_'], "").parse().ok()
+/// Whether a quotation has begun in the text and not ended. An apostrophe within a word is none.
+fn is_quoted(before: &str) -> bool {
+    let (mut closing, mut last) = (None, ' ');
+    let mut letters = before.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let within_word = last.is_alphanumeric() && letters.peek().is_some_and(|next| next.is_alphanumeric());
+        let ends_with = match letter {
+            '\'' if within_word => None,
+            '"' | '`' | '\'' => Some(letter),
+            '“' => Some('”'),
+            '«' => Some('»'),
+            _ => None,
+        };
+        closing = match closing {
+            Some(awaited) if letter == awaited && !(letter == '\'' && within_word) => None,
+            Some(awaited) => Some(awaited),
+            None => ends_with,
+        };
+        last = letter;
+    }
+    closing.is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
 
+    fn check(body: &str, window: Option<u64>) {
+        assert_eq!(named(body.as_bytes()), window, "{body}");
+    }
+
+    fn check_message(message: &str, window: Option<u64>) {
+        check(&json!({"error": {"message": message, "code": "context_length_exceeded"}}).to_string(), window);
+    }
+
     #[test]
     fn servers_name_their_window_in_many_words() {
-        let check = |said: &str, window: Option<u64>| assert_eq!(named(said.as_bytes()), window, "{said}");
+        let check = |message: &str, window: u64| check_message(message, Some(window));
         check(
             "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
-            Some(8192),
+            8192,
         );
-        check(
-            r#"{"error":{"message":"...maximum context length is 4,096 tokens, however you requested 5000"}}"#,
-            Some(4096),
-        );
-        check(
-            r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":9001,"n_ctx":2048}}"#,
-            Some(2048),
-        );
-        check(r#"request (9001 tokens) exceeds the available context size (n_ctx = 4096)"#, Some(4096));
-        check("prompt is too long: 208310 tokens > 200000 maximum", Some(200_000));
-        check("Prompt contains 40000 tokens, too large for model with 32768 maximum context length", Some(32_768));
-        check(
-            "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).",
-            Some(1_048_576),
-        );
-        check("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000", Some(4096));
-        check("the model is loaded with context length of only 4096 tokens, which is not enough", Some(4096));
-        check("This model's maximum prompt length is 131072 but the request contains 140000 tokens.", Some(131_072));
-        check("longer than the max_model_len of 16384", Some(16_384));
-        check("please reduce the length of the messages", None);
-        check("maximum context length is 8k", None);
-        check("maximum context length is 1 token", None);
-        check("maximum context length is 99999999999999999999999", None);
+        check("litellm.BadRequestError: ...maximum context length is 4,096 tokens, however you requested 5000", 4096);
+        check("'max_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your", 4096);
+        check("request (9001 tokens) exceeds the available context size (n_ctx = 4096)", 4096);
+        check("request (9001 tokens) exceeds the available context size (4096 tokens), try increasing it", 4096);
+        check("prompt is too long: 208310 tokens > 200000 maximum", 200_000);
+        check("Prompt contains 40000 tokens, too large for model with 32768 maximum context length", 32_768);
+        check("The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).", 1_048_576);
+        check("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000", 4096);
+        check("the model is loaded with context length of only 4096 tokens, which is not enough", 4096);
+        check("This model's maximum prompt length is 131072 but the request contains 140000 tokens.", 131_072);
+        check("The decoder prompt (length 20000) is longer than the maximum model length of 16384.", 16_384);
+        check("The input (9000 tokens) is longer than the model's context length (8192 tokens).", 8192);
+        check("Invalid request: Your request exceeded model token limit: 8192", 8192);
+    }
+
+    #[test]
+    fn the_error_is_read_in_all_its_shapes() {
+        const WORDS: &str = "This model's maximum context length is 8192 tokens.";
+        check(&json!({"error": {"message": WORDS}}).to_string(), Some(8192));
+        check(&json!({"error": WORDS, "error_type": "validation"}).to_string(), Some(8192));
+        check(&json!({"object": "error", "message": WORDS, "code": 400}).to_string(), Some(8192));
+        check(&json!({"detail": WORDS}).to_string(), Some(8192));
+        check(&json!(WORDS).to_string(), Some(8192));
+        let own = json!({"code": 400, "message": "it does not fit", "type": "exceed_context_size_error",
+            "n_prompt_tokens": 9001, "n_ctx": 2048});
+        check(&json!({"error": own}).to_string(), Some(2048));
+        check(&own.to_string(), Some(2048));
+    }
+
+    #[test]
+    fn nothing_is_learnt_from_anything_else() {
+        const WORDS: &str = "This model's maximum context length is 2048 tokens.";
+        // No error that could be read.
         check("", None);
+        check(WORDS, None);
+        check(&format!("<html><body>{WORDS}</body></html>"), None);
+        check(&format!("{{\"error\": {{\"message\": \"{WORDS}"), None);
+        check(&json!([WORDS]).to_string(), None);
+        // Not the message.
+        let error = json!({"message": "it does not fit the context window", "param": WORDS, "input": WORDS,
+            "request_id": 2048, "limits": {"n_ctx": 2048}});
+        check(&json!({"error": error, "n_ctx": 2048, "message": WORDS, "detail": WORDS}).to_string(), None);
+        check(&json!({"detail": [{"loc": ["body"], "input": WORDS}]}).to_string(), None);
+        check(&json!({"error": {"message": {"maximum context length is 2048 tokens": 1}}}).to_string(), None);
+        check(&json!({"error": {"message": "too long", "n_ctx": "2048"}}).to_string(), None);
+        // What was sent, repeated.
+        for quoted in [format!("\"{WORDS}\""), format!("'{WORDS}'"), format!("`{WORDS}`"), format!("“{WORDS}”")] {
+            check_message(&format!("the prompt is too long for the context window: {quoted}"), None);
+        }
+        check_message(&format!("the model's context window cannot take \"It's said: {WORDS}"), None);
+        check_message(&format!("The maximum context length is 8192 tokens. You said: {WORDS}"), None);
+        check_message(&format!("the prompt does not fit the context size: {}{WORDS}", "so long ".repeat(300)), None);
+        // Other numbers.
+        check_message("please reduce the length of the messages (request 4096)", None);
+        check_message("maximum context length is exceeded, request id 12345678", None);
+        check_message("Request too large for model m on tokens per minute (TPM): Limit 6000, Requested 7000", None);
+        check_message("your plan has a 6000 token limit per minute; see the context window of your plan", None);
+        check_message("`max_tokens` must be less than or equal to `8192`, less than the context window", None);
+        check_message("the context window takes temperature must be <= 2000", None);
+        check_message("maximum context length is 8k tokens", None);
+        check_message("maximum context length is 8192k tokens", None);
+        // No window.
+        check_message("maximum context length is 1 token", None);
+        check_message("maximum context length is 1023 tokens", None);
+        check_message("maximum context length is 99999999999999999999999 tokens", None);
+        check(r#"{"error":{"message":"it does not fit","n_ctx":0}}"#, None);
+    }
+
+    #[test]
+    fn apostrophes_quote_nothing() {
+        check_message("That didn't fit: this model's maximum context length is 4096 tokens", Some(4096));
+        check_message("model 'm': its context window of 4096 tokens is full", Some(4096));
+        check_message("prompt \"Hi\" and 2 others: maximum context length is 4096 tokens", Some(4096));
     }
 
     proptest! {
         #[test]
         fn whatever_a_server_says_nothing_breaks(words in ".{0,80}", number in any::<u64>()) {
-            let said = format!("{words} maximum context length is {words}{number} maximum{words}");
-            if let Some(window) = named(said.as_bytes()) {
+            let said = format!("{words} maximum context length is {words}{number} tokens > {number} maximum{words}");
+            let bodies = [said.clone(), json!({"error": {"message": said}}).to_string()];
+            for window in bodies.iter().filter_map(|body| named(body.as_bytes())) {
                 prop_assert!(SOUND.contains(&window));
             }
         }

@@ -7,9 +7,21 @@ use tokio::sync::watch;
 
 use crate::turn::{Stop, TurnContext};
 
-/// What servers said of their windows, model by model, since the daemon started.
+/// The least that is believed, in tokens: in less nothing can be done, and whoever says so may not mean well.
+const LEAST: u64 = 1024;
+
+/// What is known of the windows of models, model by model, since the daemon started.
 #[derive(Debug)]
-pub(crate) struct Windows(watch::Sender<HashMap<String, u64>>);
+pub(crate) struct Windows(watch::Sender<HashMap<String, Known>>);
+
+/// What is known of one window, in tokens.
+#[derive(Debug, Default)]
+struct Known {
+    /// What its server said.
+    said: Option<u64>,
+    /// The largest request that was answered: it did fit, whatever is said.
+    answered: u64,
+}
 
 impl Default for Windows {
     fn default() -> Self {
@@ -20,16 +32,33 @@ impl Default for Windows {
 impl Windows {
     /// The tokens that request and answer may have together. Never more than is configured: a person may want less.
     pub(crate) fn of(&self, info: &ModelInfo) -> u64 {
-        self.0.borrow().get(&key(info)).map_or(info.context_window, |said| info.context_window.min(*said))
+        let windows = self.0.borrow();
+        let known = windows.get(&key(info)).and_then(|known| known.said.map(|said| said.max(known.answered)));
+        known.map_or(info.context_window, |known| info.context_window.min(known))
     }
 
-    /// Takes in what a server said, and says whether that is less than was thought.
-    fn learn(&self, info: &ModelInfo, said: u64) -> bool {
-        let is_less = said < self.of(info);
-        if is_less {
+    /// Takes in that a request of so many tokens was answered.
+    pub(crate) fn answered(&self, info: &ModelInfo, tokens: u64) {
+        let key = key(info);
+        if self.0.borrow().get(&key).is_none_or(|known| known.answered < tokens) {
             self.0.send_modify(|windows| {
-                windows.insert(key(info), said);
+                let known = windows.entry(key).or_default();
+                known.answered = known.answered.max(tokens);
             });
+        }
+    }
+
+    /// Takes in what a server said, and says whether that is believed and less than was thought.
+    fn learn(&self, info: &ModelInfo, said: u64) -> bool {
+        let key = key(info);
+        let answered = self.0.borrow().get(&key).map_or(0, |known| known.answered);
+        let is_less = said < self.of(info);
+        if is_less && said < LEAST.max(answered) {
+            tracing::info!("not believed: the window of {} has {said} tokens, and {answered} did fit", info.id);
+            return false;
+        }
+        if is_less {
+            self.0.send_modify(|windows| windows.entry(key).or_default().said = Some(said));
         }
         is_less
     }
@@ -72,5 +101,27 @@ mod tests {
         assert_eq!((windows.of(&info("a")), windows.of(&info("b"))), (4096, 8192));
         assert!(windows.learn(&info("a"), 2048));
         assert_eq!(windows.of(&ModelInfo { context_window: 1024, ..info("a") }), 1024);
+    }
+
+    #[test]
+    fn no_window_is_believed_that_is_less_than_what_did_fit() {
+        let info = ModelInfo {
+            id: "m".to_owned(),
+            wire: "openai".to_owned(),
+            base_url: None,
+            context_window: 8192,
+            native_tools: true,
+            embedded: false,
+        };
+        let windows = Windows::default();
+        windows.answered(&info, 5000);
+        windows.answered(&info, 3000);
+        assert!(!windows.learn(&info, 4999));
+        assert_eq!(windows.of(&info), 8192);
+        assert!(windows.learn(&info, 6000));
+        windows.answered(&info, 7000);
+        assert_eq!(windows.of(&info), 7000, "what was said is refuted");
+        let other = ModelInfo { id: "o".to_owned(), ..info };
+        assert!(!windows.learn(&other, 0) && !windows.learn(&other, LEAST - 1) && windows.learn(&other, LEAST));
     }
 }

@@ -56,6 +56,13 @@ pub(crate) struct Sent {
     since: u64,
 }
 
+impl Sent {
+    /// How many tokens it surely had: as the server counted, or half of the guess.
+    pub(crate) fn tokens(&self, usage: Usage) -> u64 {
+        if usage.prompt_tokens > 0 { usage.prompt_tokens } else { self.report.tokens / 2 }
+    }
+}
+
 impl Meter {
     /// Of a session without requests, whose window is empty.
     pub(crate) fn newborn() -> Self {

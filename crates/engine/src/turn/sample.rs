@@ -88,6 +88,7 @@ pub(crate) async fn ask(
         context.recorder.fact(EventKind::Warning { code: "call_not_run".to_owned(), message }).await?;
     }
     state.overflowed = false;
+    context.windows.answered(model.info(), sent.tokens(usage));
     state.meter.answered(sent, usage, &context.scales, model.info());
     level::tell(context, state).await?;
     state.silent = state.answer.is_none() && state.pending_calls.is_empty();

@@ -672,3 +672,20 @@ async fn a_window_that_its_server_names_is_used_from_then_on() {
     assert!(done.iter().any(|done| done.report.cause == CompactionCause::Critical), "{done:#?}");
     assert!(!world.log(&other).contains("window_learned"));
 }
+
+#[tokio::test]
+async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
+    let world = World::new([]);
+    let session = filled(&world, 4).await;
+    world.model.then(counted("Yes.", 5000));
+    run(&session, "Does that fit?").await;
+    for said in [4000, 100] {
+        let window = session.context().await.unwrap().window;
+        world.model.then(Play::Overflows(said));
+        world.model.then(says("There."));
+        assert_eq!(run(&session, "And now?").await.text, "There.");
+        assert_eq!(session.context().await.unwrap().window, window);
+    }
+    let log = world.log(&session);
+    assert!(!log.contains("window_learned"), "{log}");
+}
