@@ -45,6 +45,7 @@ mod requests;
 mod run;
 mod sandbox;
 mod sessions;
+mod skill_scripts;
 mod undo;
 mod unread;
 
