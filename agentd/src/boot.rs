@@ -168,6 +168,7 @@ fn snapshot_config(config: &Config) -> SnapshotConfig {
         max_file_bytes: bounds.max_file_bytes.0,
         max_total_bytes: bounds.max_total_bytes.0,
         max_files: usize::try_from(bounds.max_files.0).unwrap_or(usize::MAX),
+        max_changes: usize::try_from(bounds.max_changes.0).unwrap_or(usize::MAX),
     }
 }
 

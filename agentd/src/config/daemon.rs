@@ -161,6 +161,8 @@ group! {
         max_total_bytes: Within<1_048_576, 1_099_511_627_776>,
         /// The files of one tree.
         max_files: Within<100, 10_000_000>,
+        /// The changes of one call.
+        max_changes: Within<100, 50_000>,
     }
 }
 

@@ -5,13 +5,13 @@ use std::fs;
 use agentd_core::{event::EventKind, item::ItemBody, turn::OnInterrupt};
 use agentd_proto::client::{Client, StartRequest};
 use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, program},
+    daemon::{TempDaemon, TempHome},
     model_server::{ModelServer, Recorded, Reply},
 };
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{Events as _, World, tool_texts, trusting, turn};
+use super::{Events as _, World, on_small_disk, tool_texts, trusting, turn};
 
 /// 80,000 lines, about two megabytes. One in the middle says what went wrong.
 const COMMAND: &str = r#"seq -f 'this is line %06.0f' 1 40000; echo 'error: the walrus is gone'; seq -f 'this is line %06.0f' 40001 80000"#;
@@ -115,11 +115,7 @@ async fn without_feedback_there_are_a_head_and_a_tail() {
 async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
     let model = ModelServer::start().await;
     let home = home(&model, "");
-    fs::create_dir_all(home.path().join("data/workspace")).unwrap();
-    let mut command = home.command("unshare");
-    command.arg(if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" });
-    command.args(["/bin/sh", "-c", r#"mount -t tmpfs -o "size=512k" none "$1" && exec "$0""#]);
-    command.arg(program("agentd")).arg(home.path().join("data/workspace"));
+    let Some(command) = on_small_disk(&home, "data/workspace", "512k") else { return };
     let world = World { daemon: TempDaemon::start_with(home, command).await, model };
     world.model.respond_with(|request| match tool_texts(request).contains("could not be kept") {
         true => Reply::text("So be it."),

@@ -58,7 +58,7 @@ use agentd_core::{
 };
 use agentd_proto::client::{Client, EventStream, NewSession, SessionChoice, StartRequest, TurnStream};
 use agentd_testkit::{
-    daemon::{Output, TempDaemon, TempHome},
+    daemon::{Output, TempDaemon, TempHome, program},
     model_server::{ModelServer, Recorded, Reply},
 };
 use serde_json::Value;
@@ -70,6 +70,24 @@ type Call = (&'static str, Value);
 struct World {
     model: ModelServer,
     daemon: TempDaemon,
+}
+
+/// Starts a daemon for which this folder of its home is a small disk of its own. Where nobody but the administrator may
+/// mount anything, there is none, and the test has nothing to show.
+fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<std::process::Command> {
+    let how = if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" };
+    let place = home.path().join(folder);
+    std::fs::create_dir_all(&place).unwrap();
+    let mount = r#"mount -t tmpfs -o "size=$2" none "$1" && exec "$0""#;
+    let mut attempt = std::process::Command::new("unshare");
+    let attempt = attempt.args([how, "/bin/sh", "-c", mount, "true"]).arg(&place).arg(size).output();
+    if !attempt.is_ok_and(|output| output.status.success()) {
+        eprintln!("not shown: this machine lets nobody mount a small disk");
+        return None;
+    }
+    let mut command = home.command("unshare");
+    command.args([how, "/bin/sh", "-c", mount]).arg(program("agentd")).arg(&place).arg(size);
+    Some(command)
 }
 
 impl World {

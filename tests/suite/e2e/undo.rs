@@ -8,12 +8,12 @@ use std::{
 };
 
 use agentd_testkit::{
-    daemon::{TempDaemon, TempHome, program, until},
+    daemon::{TempDaemon, TempHome, until},
     model_server::{ModelServer, Reply},
 };
 use serde_json::{Value, json};
 
-use super::{World, keys, works_through};
+use super::{World, keys, on_small_disk, works_through};
 
 /// What a turn does here: a file is edited, and a command changes, makes, moves and removes some.
 async fn changed() -> (World, Vec<u8>) {
@@ -367,21 +367,17 @@ async fn of_two_clients_one_undoes() {
 }
 
 /// A daemon for which this folder is a small disk of its own.
-async fn with_small_disk(folder: &str, size: &str) -> World {
+async fn with_small_disk(folder: &str, size: &str) -> Option<World> {
     let model = ModelServer::start().await;
     let home = TempHome::with_model(&model.base_url());
     fs::create_dir_all(home.path().join("project")).unwrap();
-    fs::create_dir_all(home.path().join(folder)).unwrap();
-    let mut command = home.command("unshare");
-    command.arg(if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" });
-    command.args(["/bin/sh", "-c", r#"mount -t tmpfs -o "size=$2" none "$1" && exec "$0""#]);
-    command.arg(program("agentd")).arg(home.path().join(folder)).arg(size);
-    World { daemon: TempDaemon::start_with(home, command).await, model }
+    let command = on_small_disk(&home, folder, size)?;
+    Some(World { daemon: TempDaemon::start_with(home, command).await, model })
 }
 
 #[tokio::test]
 async fn a_call_runs_and_says_so_where_there_is_no_room_to_record_it() {
-    let world = with_small_disk("data/undo", "256k").await;
+    let Some(world) = with_small_disk("data/undo", "256k").await else { return };
     world.daemon.write("project/a", vec![b'a'; 600_000]);
     let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; echo b > a; echo changed"#).await;
     assert!(told.contains("changed") && told.contains("not recorded, and cannot be undone"), "{told}");
@@ -391,7 +387,7 @@ async fn a_call_runs_and_says_so_where_there_is_no_room_to_record_it() {
 
 #[tokio::test]
 async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
-    let world = with_small_disk("project", "3m").await;
+    let Some(world) = with_small_disk("project", "3m").await else { return };
     let fill = r#"cd "$PROJECT"; for f in a b; do head -c 800000 /dev/zero | tr '\0' $f > $f; done; echo one > c"#;
     let (_, session) = commanded(&world, None, fill).await;
     commanded(&world, Some(&session), r#"cd "$PROJECT"; rm a b; echo two > c"#).await;
@@ -412,4 +408,21 @@ async fn a_full_disk_stops_an_undo_between_files_and_not_within_one() {
     world.daemon.agentctl(["undo", &session, "--turn", "2"]).await.exits(0);
     let (told, _) = commanded(&world, Some(&session), r#"cd "$PROJECT"; wc -c a b; cat c"#).await;
     assert!(told.contains("800000 a") && told.contains("800000 b") && told.contains("one"), "{told}");
+}
+
+#[tokio::test]
+async fn where_a_call_changed_more_than_is_recorded_nothing_is_lost() {
+    let world = World::configured("undo: {max_changes: 100}").await;
+    for number in 0..80 {
+        world.daemon.write(&format!("project/z/{number}"), format!("content {number}"));
+    }
+    let (told, session) = commanded(&world, None, r#"cd "$PROJECT"; mv z a; echo moved"#).await;
+    assert!(told.contains("moved") && told.contains("62 files were changed beyond the 100"), "{told}");
+    let undone = world.daemon.agentctl(["undo", &session]).await.exits(1);
+    assert!(undone.stdout.contains("was not recorded"), "{}", undone.stdout);
+    for number in 0..80 {
+        let content = project(&world, &format!("z/{number}"));
+        assert_eq!(content, format!("content {number}").as_bytes(), "of {number}");
+    }
+    world.still_serves().await;
 }

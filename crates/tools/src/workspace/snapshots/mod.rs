@@ -24,6 +24,7 @@ mod root;
 mod scan;
 mod session;
 mod spot;
+mod surplus;
 mod tree;
 
 use std::{
@@ -55,11 +56,13 @@ pub struct SnapshotConfig {
     pub max_total_bytes: u64,
     /// A tree with more files is not recorded.
     pub max_files: usize,
+    /// How many changes of one call are recorded. They are one entry of the journal.
+    pub max_changes: usize,
 }
 
 impl Default for SnapshotConfig {
     fn default() -> Self {
-        Self { max_file_bytes: 10 << 20, max_total_bytes: 1 << 30, max_files: 200_000 }
+        Self { max_file_bytes: 10 << 20, max_total_bytes: 1 << 30, max_files: 200_000, max_changes: 30_000 }
     }
 }
 

@@ -35,12 +35,10 @@ use super::{
     root::{Kind, Root},
     scan::scan,
     spot::Spot,
+    surplus,
     tree::{Content, Tree, Why},
 };
 use crate::text;
-
-/// How many changes one call may have: what is beyond is only counted.
-const MAX_CHANGES: usize = 10_000;
 
 /// How many paths a note names.
 const NAMED: usize = 3;
@@ -173,12 +171,8 @@ impl Kept {
             }
         }
         notes.extend(unkept.into_iter().map(|(why, paths)| self.note(why, &paths)));
-        if differences.len() > MAX_CHANGES {
-            let more = differences.len() - MAX_CHANGES;
-            notes
-                .push(format!("{} were changed beyond the {MAX_CHANGES} that are recorded", text::count(more, "file")));
-        }
-        let files = differences.into_iter().take(MAX_CHANGES).map(|difference| difference.change).collect();
+        let mut files: Vec<FileChange> = differences.into_iter().map(|difference| difference.change).collect();
+        notes.extend(surplus::cut(&mut files, self.config.max_changes));
         Ok(Changes { files, notes })
     }
 

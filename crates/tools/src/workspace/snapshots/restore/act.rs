@@ -1,6 +1,7 @@
 //! Does what an undo has found possible.
 
 use std::{
+    collections::HashSet,
     ffi::OsStr,
     fs::{File, Permissions},
     io::{self, Write as _},
@@ -46,6 +47,24 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs) {
     for index in steps_of(steps, |step| is_folder(step.goal())).into_iter().rev() {
         attempt(&mut steps[index], set_folder_mode);
     }
+    // Each folder is made durable once, and not for each of its files: there may be thousands.
+    let mut durable = HashSet::new();
+    for index in steps_of(steps, |_| true) {
+        attempt(&mut steps[index], |root, step| settle(root, step, &mut durable));
+    }
+}
+
+/// Makes the names of the folder around a step durable, where they are not yet.
+fn settle(root: &Root, step: &Step<'_>, durable: &mut HashSet<Spot>) -> io::Result<Verdict> {
+    let below = split(&step.spot.below).0.to_vec();
+    if durable.insert(Spot { place: step.spot.place, below: below.clone() }) {
+        match root.folder(&below) {
+            // It went away with what was in it, and the folder around it tells that.
+            Err(error) if root::is_missing(&error) => {}
+            folder => File::from(folder?).sync_all()?,
+        }
+    }
+    Ok(Verdict::Do)
 }
 
 /// The names in a folder.
@@ -120,7 +139,6 @@ fn remove(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
         return Ok(changed_meanwhile());
     }
     unlinkat(&parent, OsStr::from_bytes(name), AtFlags::empty())?;
-    File::from(parent).sync_all()?;
     Ok(Verdict::Do)
 }
 
@@ -159,9 +177,7 @@ fn bring_back(root: &Root, step: &Step<'_>, blobs: &Blobs) -> io::Result<Verdict
         // The draft may never have been made; what matters is that none stays.
         let _ = unlinkat(&parent, &draft, AtFlags::empty());
     }
-    let brought = brought?;
-    File::from(parent).sync_all()?;
-    Ok(brought)
+    brought
 }
 
 fn bring_folder_back(parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> io::Result<Verdict> {
