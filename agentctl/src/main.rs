@@ -5,7 +5,7 @@
 //! - [`session`], [`mount`], [`input`]: where a turn takes place, and what it is told.
 //! - [`turn`]: lives through one turn, for `run`, `attach` and [`repl`], the conversation at a terminal.
 //! - [`render`]: what people and programs see of a turn; [`report`]: what they see of everything else.
-//! - [`failure`] and [`exit`]: how commands end. [`complete`]: what shells offer at a tab.
+//! - [`failure`], [`misuse`] and [`exit`]: how commands end. [`complete`]: what shells offer at a tab.
 
 mod args;
 mod cmd;
@@ -14,6 +14,7 @@ mod daemon;
 mod exit;
 mod failure;
 mod input;
+mod misuse;
 mod mount;
 mod render;
 mod repl;
@@ -30,7 +31,10 @@ use crate::{args::Cli, exit::Exit, failure::Failure};
 fn main() -> ExitCode {
     // First of all: a shell that asks for completions wants nothing else from us.
     clap_complete::CompleteEnv::with_factory(Cli::command).complete();
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => misuse::end(&error),
+    };
     match run(cli) {
         Ok(exit) => exit.into(),
         // Whoever read our output has had enough of it. That is no failure.

@@ -65,14 +65,15 @@ pub fn code(kind: ErrorKind) -> Code {
 #[must_use]
 pub fn kind(code: Code) -> ErrorKind {
     match code {
-        Code::InvalidArgument | Code::OutOfRange => ErrorKind::InvalidInput,
+        Code::InvalidArgument => ErrorKind::InvalidInput,
         Code::NotFound => ErrorKind::NotFound,
         Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted => ErrorKind::Conflict,
         Code::ResourceExhausted => ErrorKind::Storage,
         Code::DeadlineExceeded => ErrorKind::Timeout,
         Code::Unavailable => ErrorKind::ShuttingDown,
         Code::Unauthenticated | Code::PermissionDenied => ErrorKind::Auth,
-        Code::Unimplemented => ErrorKind::Protocol,
+        // The second is what the transport says of a message that is too large to be read.
+        Code::Unimplemented | Code::OutOfRange => ErrorKind::Protocol,
         Code::Ok | Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => ErrorKind::Internal,
     }
 }

@@ -182,9 +182,9 @@ pub enum ModelChunk {
         /// Why the last one failed.
         reason: String,
     },
-    /// The answer was cut by us, because it repeated itself without end.
+    /// The answer was cut by us, because it would have gone on without end.
     Runaway {
-        /// What was repeated.
+        /// What it did, after "it": such as `repeated "ha" without end`.
         what: String,
     },
     /// What the call took; at most once.

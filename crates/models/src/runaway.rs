@@ -139,7 +139,7 @@ fn told(what: &str) -> String {
     if told.len() < what.len() {
         told.push('…');
     }
-    told
+    format!("repeated {told:?} without end")
 }
 
 #[cfg(test)]

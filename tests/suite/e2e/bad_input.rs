@@ -143,7 +143,7 @@ async fn a_full_disk() {
     let home = TempHome::with_model(&model.base_url());
     let mut limited = home.command("/bin/sh");
     // In blocks of 512 bytes. A signal that is ignored makes the write fail, as a full disk does.
-    limited.args(["-c", r#"trap "" XFSZ; ulimit -f 600; exec "$0""#]).arg(program("agentd"));
+    limited.args(["-c", r#"trap "" XFSZ; ulimit -S -f 600; exec "$0""#]).arg(program("agentd"));
     let mut world = World { daemon: TempDaemon::start_with(home, limited).await, model };
     world.daemon.agentctl(["run", "before"]).await.exits(0);
     let id = world.client().await.sessions(1).await.unwrap()[0].id.to_string();
@@ -162,10 +162,15 @@ async fn a_full_disk() {
     // It is alive, says so, and nothing that was told is lost once there is room again.
     world.daemon.agentctl(["status"]).await.exits(0);
     world.daemon.agentctl(["sessions", "show", &id]).await.exits(0);
+    // Once there is room, the same daemon goes on.
+    let pid = world.daemon.pid().to_string();
+    let freed = std::process::Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status().unwrap();
+    assert!(freed.success());
+    world.daemon.agentctl(["run", "after", "--session", &id]).await.exits(0);
     world.daemon.sigterm().await;
     world.daemon.restart().await;
     let shown = world.daemon.agentctl(["sessions", "show", &id, "--json"]).await.exits(0).json();
-    assert_eq!(shown["items"].as_array().map(Vec::len), Some(2), "{shown:#}");
+    assert_eq!(shown["items"].as_array().map(Vec::len), Some(4), "{shown:#}");
     world.still_serves().await;
 }
 

@@ -91,10 +91,35 @@ async fn ten_thousand_calls_in_one_answer() {
     let calls = (0..10_000).fold(Reply::text("Many."), |reply, _| reply.and_call("now", json!({})));
     world.model.reply(calls).default_reply(Reply::text("Enough."));
     let output = world.daemon.agentctl(["run", "Hi", "--output", "json"]).await;
-    let result = output.json();
-    // Whether it runs them, cuts them or refuses them: it ends, and says how.
-    assert!(matches!(output.code, Some(0 | 1 | 6)), "{output:?}");
-    assert!(result["stop_reason"].is_string());
+    let result = output.exits(1).json();
+    assert_eq!(
+        (&result["stop_reason"], &result["error"]["kind"]),
+        (&json!("failed"), &json!("protocol")),
+        "{result:#}"
+    );
+    let message = result["error"]["message"].as_str().unwrap();
+    assert!(message.contains("more than 128 tool calls") && result["error"]["hint"].is_string(), "{result:#}");
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_no_message_could_carry_is_cut_and_can_be_read_again() {
+    let world = World::start().await;
+    let words: String = (0..3_000_000).map(|number| format!("{number} ")).collect();
+    let pieces = words.as_bytes().chunks(1 << 20).map(|piece| String::from_utf8_lossy(piece).into_owned());
+    world.model.reply(Reply::deltas(pieces)).default_reply(Reply::text("Enough."));
+    let output = world.daemon.agentctl(["run", "Hi", "--output", "stream-json"]).await.exits(0);
+    let lines = output.json_lines();
+    let warning = lines.iter().find(|line| line["type"] == "warning").unwrap();
+    assert!(warning.to_string().contains("more than 4 MiB"), "{warning}");
+    let result = lines.last().unwrap();
+    let text = result["text"].as_str().unwrap();
+    assert!(text.len() > 3 << 20 && words.starts_with(text), "{} bytes", text.len());
+    // It can be looked at again, and gone on with.
+    let session = result["session_id"].as_str().unwrap();
+    let again = world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    assert!(again.stdout.contains("2999 3000 3001"));
+    world.daemon.agentctl(["run", "And now?", "--session", session]).await.exits(0);
     world.still_serves().await;
 }
 

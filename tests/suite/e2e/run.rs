@@ -187,6 +187,13 @@ async fn wrong_usage_is_two() {
     world.daemon.agentctl(["run", "Hi", "--file", "/none"]).await.exits(2).says(&["/none", "hint:"]);
     world.daemon.agentctl(["run", "Hi", "--on-interrupt", "ask"]).await.exits(2).says(&["terminal", "hint:"]);
     world.daemon.agentctl(["run", "Hi", "--session", "ffff"]).await.exits(2).says(&["ffff", "hint:"]);
+    // Programs get a result all the same.
+    for wrong in [["--model", "huge"], ["--max-steps", "0"], ["--session", "ffff"]] {
+        let output = world.daemon.agentctl([&["run", "Hi", "--output", "json"][..], &wrong].concat()).await.exits(2);
+        let result = output.json();
+        assert_eq!((&result["type"], &result["stop_reason"]), (&json!("result"), &json!("failed")), "{result:#}");
+        assert!(result["error"]["hint"].is_string(), "{result:#}");
+    }
     assert!(world.model.requests().is_empty());
 }
 

@@ -95,7 +95,7 @@ impl Actor {
                 .with_hint(format!("agentctl interrupts shows the question; agentctl attach {id} shows the turn"))
         } else {
             EngineError::new(ErrorKind::Conflict, format!("turn {} of this session is running", open.turn_id))
-                .with_hint(format!("agentctl attach {id} shows it; wait, cancel it, or start with queue or steer"))
+                .with_hint(format!("agentctl attach {id} shows it, and Ctrl-C there cancels it; a client may also ask to queue a turn or to steer it"))
         }
     }
 

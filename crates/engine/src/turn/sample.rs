@@ -188,7 +188,7 @@ impl<'a> Answer<'a> {
                 self.warn("model_retry", message).await?;
             }
             ModelChunk::Runaway { what } => {
-                self.warn("answer_runaway", format!("the answer was cut: it repeated {what:?} without end")).await?;
+                self.warn("answer_runaway", format!("the answer was cut: it {what}")).await?;
             }
             ModelChunk::End(_) => {}
         }

@@ -122,7 +122,7 @@ impl Run<'_> {
     fn finish(&mut self, answered: Answered) -> Result<Finish, RunError> {
         self.count(answered.prompt, answered.reused, answered.tokens);
         if answered.finish == Finish::Runaway {
-            self.hand_out(ModelChunk::Runaway { what: "the same words over and over".to_owned() })?;
+            self.hand_out(ModelChunk::Runaway { what: "repeated the same words over and over".to_owned() })?;
         }
         Ok(answered.finish)
     }
