@@ -6,7 +6,7 @@ SHELL := /bin/sh
 CARGO ?= cargo
 PYTHON ?= python3
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-VENV := $(TARGET)/python
+PACKAGES := $(TARGET)/python
 
 .PHONY: help build model chat test test-rust test-clients bench fmt lint docs install clean
 
@@ -16,7 +16,7 @@ help: ## Show what can be made
 build: ## Build agentd and agentctl, optimised, into target/release
 	$(CARGO) build --release --locked -p agentd -p agentctl
 
-model: ## Bring the weights of the built-in model (89 MB, checked by hash) into the data folder
+model: ## Bring the weights of the built-in model (98 MB, checked by hash) into the data folder
 	@$(PYTHON) scripts/fetch_model.py
 
 chat: build model ## Talk: builds, brings the built-in model, starts the daemon, opens the chat
@@ -30,13 +30,13 @@ test-rust: model
 	$(CARGO) test --locked --workspace
 
 # A client made from the published protocol alone, in another language.
-test-clients: $(VENV)/ready
+test-clients: $(PACKAGES)/ready
 	$(CARGO) build --locked --workspace --bins --examples
-	$(VENV)/bin/python -m unittest discover -v -s tests/clients/python
+	PYTHONPATH=$(PACKAGES) $(PYTHON) -m unittest discover -v -s tests/clients/python
 
-$(VENV)/ready: tests/clients/python/requirements.txt
-	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+# In a folder instead of an environment of its own: some systems ship Python without what makes those.
+$(PACKAGES)/ready: tests/clients/python/requirements.txt
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target $(PACKAGES) -r $<
 	@touch $@
 
 bench: build ## Measure the hot paths against floors in the same run, as a table

@@ -156,7 +156,7 @@ class Turn(unittest.TestCase):
 
     def test_reflection_names_every_service(self):
         services = self.api.services()
-        for name in ["Daemon", "Interrupts", "Sessions", "Turns"]:
+        for name in ["Audit", "Daemon", "Grants", "Interrupts", "Policy", "Sessions", "Turns"]:
             self.assertIn(f"agentd.v1.{name}", services)
         self.assertIn("grpc.health.v1.Health", services)
         check, request = self.api.method("grpc.health.v1.Health", "Check")
