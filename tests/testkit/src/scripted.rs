@@ -94,6 +94,12 @@ impl ScriptedModel {
         Arc::new(Self { info: ModelInfo { context_window, ..model.info }, strict: true, ..model })
     }
 
+    /// A model of which this is known, and which refuses what does not fit its window.
+    #[must_use]
+    pub fn strict_with_info(info: ModelInfo, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
+        Arc::new(Self { info, strict: true, ..Self::scripted(script) })
+    }
+
     /// A model of which this is known.
     #[must_use]
     pub fn with_info(info: ModelInfo, script: impl IntoIterator<Item = Play>) -> Arc<Self> {

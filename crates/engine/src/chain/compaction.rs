@@ -90,13 +90,13 @@ impl Link for Compaction {
     }
 
     fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
-        let window = context.window();
-        let tokens = prompt::expected(context, state);
+        let window = context.next_window(state);
+        let tokens = prompt::expected(context, state, context.next_model(state));
         if TokenLevel::of(tokens, window) >= TokenLevel::Warning {
             let percent = percent(tokens, window);
-            // Whoever took a compaction back wants all of it to be seen.
-            let call =
-                if state.held == 0 { format!(" Call {TOOL} when a piece of work is done.") } else { String::new() };
+            // Whoever took a compaction back wants all of it to be seen. In the last request nothing can be called.
+            let may_ask = state.held == 0 && !state.is_last;
+            let call = if may_ask { format!(" Call {TOOL} when a piece of work is done.") } else { String::new() };
             draft.remind(format!(
                 "{percent} % of the context window is taken. Be brief; do not read what you do not need.{call}"
             ));
@@ -133,10 +133,11 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
         return Some(format!("the history was compacted {steps} answers ago; go on with the work"));
     }
     let window = call.context.window();
-    if TokenLevel::of(prompt::expected(call.context, state), window) < TokenLevel::Warning {
+    let expected = prompt::expected(call.context, state, call.context.model.info());
+    if TokenLevel::of(expected, window) < TokenLevel::Warning {
         return Some("there is room enough; you are told when it is time".to_owned());
     }
-    if state.held > 0 && prompt::expected(call.context, state) <= window {
+    if state.held > 0 && expected <= window {
         return Some("a person took the last compaction back, to have all of it seen while it fits".to_owned());
     }
     compaction::refusal(call.context, state)
@@ -167,10 +168,10 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<Wanted> {
     if state.steps == 0 && plan::count_before_turn(&state.history) > limit(context.max_message_history, state.held) {
         return Some(auto(CompactionCause::Limit));
     }
-    let expected = prompt::expected(context, state);
+    let (expected, window) = (prompt::expected(context, state, context.next_model(state)), context.next_window(state));
     let is_full = match state.held {
-        0 => TokenLevel::of(expected, context.window()) == TokenLevel::Critical,
-        _ => expected > context.window(),
+        0 => TokenLevel::of(expected, window) == TokenLevel::Critical,
+        _ => expected > window,
     };
     let steps_since = state.compacted_at.map(|step| state.steps - step);
     if !is_full || steps_since == Some(0) {

@@ -49,7 +49,7 @@ pub(super) fn tell_again<'a>(
         let Some(guides) = guides::look(context.files.workspaces(), &context.workspace, limits).await else {
             return Ok(());
         };
-        let window = context.window();
+        let window = context.smallest_window();
         let opening = Opening { guides: &guides, limits, window, history: &state.history };
         if let Some(body) = notice(&opening) {
             let item = context.recorder.whole(body).await?;

@@ -172,13 +172,13 @@ const SIGNS: &[&str] = &[
 /// The rules that a history holds, the oldest first, each once. `before` are those of the compaction that it begins with.
 pub(crate) fn rules(before: &[String], items: &[Arc<Item>]) -> Vec<String> {
     let mut rules: Vec<String> = before.to_vec();
-    let mut known: HashSet<String> = before.iter().cloned().collect();
+    let mut known: HashSet<String> = before.iter().map(|rule| core(rule).to_owned()).collect();
     for item in items {
         let ItemBody::UserMessage { text, typed_bytes, .. } = &item.body else { continue };
         // What came through a pipe behind a request is a document, whatever it demands.
         let typed = typed_bytes.map_or(Some(text.as_str()), |bytes| text.get(..usize::try_from(bytes).ok()?));
         for rule in in_text(typed.unwrap_or_default()) {
-            if known.insert(rule.to_owned()) {
+            if known.insert(core(rule).to_owned()) {
                 rules.push(rule.to_owned());
             }
         }
@@ -187,6 +187,21 @@ pub(crate) fn rules(before: &[String], items: &[Arc<Item>]) -> Vec<String> {
         rules.remove(rules.len() / 2);
     }
     rules
+}
+
+/// What a rule says, without what stands around it: the same rule is told once, as it was said first. Large and small
+/// letters count, since names differ by them.
+fn core(rule: &str) -> &str {
+    let is_around = |letter: char| letter.is_whitespace() || "-*•·+–".contains(letter);
+    rule.trim_start_matches(is_around)
+        .trim_end_matches(|letter: char| is_around(letter) || ".!;。！；".contains(letter))
+}
+
+/// What a model wrote of rules, without the lines that only repeat those which stand there word for word.
+pub(crate) fn without_repeated(written: &str, rules: &[String]) -> String {
+    let known: HashSet<&str> = rules.iter().map(|rule| core(rule)).collect();
+    let lines: Vec<&str> = written.lines().filter(|line| !known.contains(core(line))).collect();
+    lines.join("\n")
 }
 
 /// Those that are told in a window of so many tokens, and how many are left out. All of them are kept, so that they are
@@ -318,8 +333,8 @@ mod tests {
     fn rules_are_kept_once_and_in_order_over_several_compactions() {
         let first = rules(&[], &[user("Never push."), says("You must be joking."), user("Never push.")]);
         assert_eq!(first, ["Never push."]);
-        let second = rules(&first, &[user("Always test."), user("Never push.")]);
-        assert_eq!(second, ["Never push.", "Always test."]);
+        let second = rules(&first, &[user("Always test."), user("- Never push!"), user("Never Push.")]);
+        assert_eq!(second, ["Never push.", "Always test.", "Never Push."]);
     }
 
     #[test]

@@ -86,12 +86,13 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
     planned(&history, CompactionCause::Model, room(context, state)).err()
 }
 
-/// The window, measured by the guess: where a server counts twice as many tokens as are guessed, half as many fit.
+/// The window of the model that is asked next, measured by the guess: where a server counts twice as many tokens as are guessed, half as many fit.
 fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
-    let guess = prompt::guess(context, state).max(1);
-    let expected = prompt::expected(context, state).max(1);
-    let window = u128::from(context.window()) * u128::from(guess) / u128::from(expected);
-    let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(prompt::guess_fixed(context));
+    let model = context.next_model(state);
+    let guess = prompt::guess(context, state, model).max(1);
+    let expected = prompt::expected(context, state, model).max(1);
+    let window = u128::from(context.next_window(state)) * u128::from(guess) / u128::from(expected);
+    let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(prompt::guess_fixed(context, model));
     plan::Room { window, max_messages: context.max_message_history }
 }
 
@@ -110,7 +111,7 @@ async fn compact(
     let pinned = before.map(|compaction| compaction.report.pinned.as_slice()).unwrap_or_default();
     let pinned = rules::rules(pinned, &replaced);
     // Rules have a part of the whole window: they must not go where tools take more than was thought.
-    let (told, untold) = rules::told(&pinned, context.window());
+    let (told, untold) = rules::told(&pinned, context.next_window(state));
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // A person who makes room now may go on with what was left undone.
     let goes_on = goes_on && (!state.only_compact || state.unfinished);

@@ -11,6 +11,7 @@ use agentd_core::{
 
 use super::{
     facts::{Facts, part_bytes, summary_bytes},
+    rules,
     transcript::{self, harmless},
 };
 
@@ -97,6 +98,8 @@ pub(crate) fn compose(words: Words<'_>, facts: &Facts, rules: &[String], path: O
     if parts.iter().map(String::len).sum::<usize>() > half {
         parts = parts.map(|part| transcript::shortened(&part, half / PARTS.len()));
     }
+    // They stand there word for word.
+    parts[1] = rules::without_repeated(&parts[1], rules);
     // Only what the person said stands behind these words.
     let parts = parts.map(|part| harmless(&without_marker(part)));
     let facts = facts.clone().fitting(window, whole - parts.iter().map(String::len).sum::<usize>().min(half));
@@ -248,6 +251,15 @@ mod tests {
         assert!(without.contains("- build it") && without.contains("- Never push."), "{without}");
         let formless = compose(Words::Written("I would say that all is well."), &facts(), &rules, None, WINDOW);
         assert!(formless.contains("all is well"), "{formless}");
+    }
+
+    #[test]
+    fn a_rule_that_a_model_repeats_stands_there_once() {
+        let rules = ["Never push.".to_owned()];
+        let words = Words::Written("## Constraints and rules\n- never mind\n- Never push!\n* Never push.");
+        let text = compose(words, &facts(), &rules, None, WINDOW);
+        assert_eq!(text.matches("Never push").count(), 1, "{text}");
+        assert!(text.contains("never mind"), "{text}");
     }
 
     #[test]

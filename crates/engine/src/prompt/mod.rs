@@ -17,7 +17,7 @@ pub(crate) mod tokens;
 pub(crate) mod toolset;
 pub(crate) mod view;
 
-use agentd_core::model::Message;
+use agentd_core::model::{Message, ModelInfo};
 
 pub(crate) use self::{
     draft::Draft,
@@ -35,22 +35,22 @@ pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet)
     Draft::new(messages, tools, context.known_paths.clone())
 }
 
-/// About how many tokens the next request has, by the unscaled guess.
-pub(crate) fn guess(context: &TurnContext, state: &TurnState) -> u64 {
+/// About how many tokens the next request to a model has, by the unscaled guess.
+pub(crate) fn guess(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
     let history: u64 = state.history.iter().map(|item| meter::guess(item)).sum();
-    guess_fixed(context) + history
+    guess_fixed(context, model) + history
 }
 
-/// About how many tokens of each request are instructions and tools. The embedded model is shown neither.
-pub(crate) fn guess_fixed(context: &TurnContext) -> u64 {
-    if context.model.info().embedded {
+/// About how many tokens of each request to a model are instructions and tools. The embedded model is shown neither.
+pub(crate) fn guess_fixed(context: &TurnContext, model: &ModelInfo) -> u64 {
+    if model.embedded {
         return 0;
     }
     context.tools.print.tokens + tokens::estimate(&context.system_prompt)
 }
 
-/// About how many tokens the next request to the turn's model has.
-pub(crate) fn expected(context: &TurnContext, state: &TurnState) -> u64 {
-    let next = Next { model: context.model.info(), tools: context.tools.print };
-    state.meter.expected(&context.scales, next, || guess(context, state))
+/// About how many tokens the next request to a model has.
+pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
+    let next = Next { model, tools: context.tools.print };
+    state.meter.expected(&context.scales, next, || guess(context, state, model))
 }

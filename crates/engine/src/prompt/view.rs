@@ -138,16 +138,15 @@ fn next_cuts(standing: &Standing<'_>, tokens: u64, messages: usize) -> Vec<Strin
     let critical = if standing.held == 0 { window / 100 * 95 } else { window };
     let left = critical.saturating_sub(tokens);
     let limit = compaction::limit(standing.max_messages, standing.held);
+    // However many a history may have that was fetched back: what is left then is half of what others may have, so that
+    // it is not due again with the next message.
     let rest = standing.max_messages / 2;
     let mut cuts = Vec::new();
     if messages > limit {
         cuts.push(format!("At the next turn the oldest turns are set aside, down to {rest} messages."));
     } else {
         let more = limit - messages;
-        cuts.push(format!(
-            "After {more} more messages the oldest turns are set aside, down to {} messages.",
-            limit / 2
-        ));
+        cuts.push(format!("After {more} more messages the oldest turns are set aside, down to {rest} messages."));
     }
     if left == 0 {
         cuts.push("Before the next call the older part is replaced by a summary.".to_owned());

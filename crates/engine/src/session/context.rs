@@ -1,4 +1,4 @@
-//! What a model sees of a session, for people, and compactions taken back.
+//! What a model sees of a session: what it is told first, all of it for people, and compactions taken back.
 
 use std::sync::Arc;
 
@@ -8,15 +8,19 @@ use agentd_core::{
     event::{EventKind, StateChange},
     ids::{ItemId, TurnId},
     item::{Item, ItemBody, ItemStatus},
+    model::Slot,
+    ports::Model,
 };
 use tokio::sync::oneshot;
 
 use super::{
     actor::{Actor, Fault},
     load,
+    turns::chat_slot,
 };
 use crate::{
     error::EngineError,
+    guides::{self, Opening},
     prompt::{self, view::Standing},
     turn::route::route,
 };
@@ -40,6 +44,20 @@ impl Actor {
             window: self.shared.windows.of(model.info()),
             held: self.state.window().held,
         }))
+    }
+
+    /// What people wrote for the model to know, where the history does not say it.
+    pub(super) async fn told_first(&mut self, slot: Slot, model: &dyn Model) -> Result<Vec<ItemBody>, Fault> {
+        let workspace = self.workspace().await?;
+        let (shared, limits) = (&self.shared, self.shared.config().guides);
+        let Some(guides) = guides::look(&*shared.parts.workspaces, &workspace, limits).await else {
+            return Ok(Vec::new());
+        };
+        // The last answer may be written by another model, which reads the same.
+        let chat = shared.parts.models.get(chat_slot(slot));
+        let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
+        let history = self.state.seen();
+        Ok(shared.chain.before_input(&Opening { guides: &guides, limits, window, history: &history }))
     }
 
     /// Takes the last compaction back. Nothing was removed from the journal, so all of it is there. It is not done again by

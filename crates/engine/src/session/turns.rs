@@ -9,7 +9,7 @@ use agentd_core::{
     ids::{ItemId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
-    ports::{Model, Workspace},
+    ports::Workspace,
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
 };
 use tokio::{task::JoinError, time::timeout};
@@ -24,7 +24,6 @@ use crate::{
     compaction::Wanted,
     engine::grants::LiveGrants,
     error::EngineError,
-    guides::{self, Opening},
     prompt,
     turn::{
         Limits, TurnContext, TurnOutcome, TurnState,
@@ -109,7 +108,7 @@ impl Actor {
     ) -> Result<StartedTurn, Fault> {
         let (slot, reason) = route(start.slot, self.state.settings.slot);
         let model = self.shared.parts.models.get(slot);
-        let told = if start.compact.is_none() { self.told_first(&*model).await? } else { Vec::new() };
+        let told = if start.compact.is_none() { self.told_first(slot, &*model).await? } else { Vec::new() };
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
         self.open = Some(OpenTurn {
@@ -155,17 +154,6 @@ impl Actor {
         let first = self.first_words().await;
         self.take(turn_id, facts, first).await?;
         Ok(StartedTurn { turn_id, events })
-    }
-
-    /// What people wrote for the model to know, where the history does not say it.
-    async fn told_first(&mut self, model: &dyn Model) -> Result<Vec<ItemBody>, Fault> {
-        let workspace = self.workspace().await?;
-        let (shared, limits) = (&self.shared, self.shared.config().guides);
-        let Some(guides) = guides::look(&*shared.parts.workspaces, &workspace, limits).await else {
-            return Ok(Vec::new());
-        };
-        let (window, history) = (shared.windows.of(model.info()), self.state.seen());
-        Ok(shared.chain.before_input(&Opening { guides: &guides, limits, window, history: &history }))
     }
 
     /// What the turn has to tell at once, so that it is stored together with the turn's start: one wait for the disk
@@ -479,7 +467,7 @@ impl Actor {
 }
 
 /// The slot of the last answer: the chat slot, unless the turn was given a slot of its own.
-fn chat_slot(slot: Slot) -> Slot {
+pub(super) fn chat_slot(slot: Slot) -> Slot {
     if slot == Slot::Base { Slot::Chat } else { slot }
 }
 

@@ -12,6 +12,15 @@ const LAST_WORDS: &str = "No tool can be called any more in this turn. Answer th
 /// Asks the chat model once more for the answer. It may call nothing, but the tools are still named: without them the
 /// request would repeat nothing of the one before. One that says nothing has said it: the turn ends as it is.
 pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+    state.is_last = true;
+    let answered = last_answer(context, state).await;
+    state.is_last = false;
+    answered
+}
+
+async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+    // What fits the window of the turn's model may be too much for that of the one that is asked now.
+    context.chain.before_step(context, state).await?;
     let named = if context.chat.can_forbid_calls() { context.tools.clone() } else { ToolSet::none() };
     ask(context, state, named).await?;
     if state.called_in_vain && state.answer.is_none() {

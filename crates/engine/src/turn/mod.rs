@@ -25,7 +25,7 @@ use agentd_core::{
     guide::GuideLimits,
     ids::{CallId, SessionId, TraceId, TurnId},
     interrupt::Ask,
-    model::Slot,
+    model::{ModelInfo, Slot},
     policy::Verdict,
     ports::{Audit, Clock, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
@@ -132,6 +132,21 @@ impl TurnContext {
     /// The tokens that request and answer of the turn's model may have together.
     pub(crate) fn window(&self) -> u64 {
         self.windows.of(self.model.info())
+    }
+
+    /// The smallest window of the models that the turn may ask: what is told once must fit them all.
+    pub(crate) fn smallest_window(&self) -> u64 {
+        self.window().min(self.windows.of(self.chat.info()))
+    }
+
+    /// The model that is asked next.
+    pub(crate) fn next_model(&self, state: &TurnState) -> &ModelInfo {
+        if state.is_last { self.chat.info() } else { self.model.info() }
+    }
+
+    /// The tokens that the next request and its answer may have together.
+    pub(crate) fn next_window(&self, state: &TurnState) -> u64 {
+        self.windows.of(self.next_model(state))
     }
 
     /// The visible tool of that name or alias.

@@ -120,7 +120,7 @@ async fn room_or_fail(
 /// Says so where it is not the history that does not fit.
 fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> ModelError {
     let info = model.info();
-    let fixed = context.scales.apply(&info.id, prompt::guess_fixed(context));
+    let fixed = context.scales.apply(&info.id, prompt::guess_fixed(context, info));
     let window = context.windows.of(info);
     if fixed < window / 2 {
         return error;

@@ -37,6 +37,8 @@ pub(crate) struct TurnState {
     pub(crate) answer: Option<String>,
     /// Whether the model's last answer had neither words nor calls.
     pub(crate) silent: bool,
+    /// Whether the last answer is asked for now, which another model may write.
+    pub(crate) is_last: bool,
     /// Whether the model's last answer called where nothing may be called.
     pub(crate) called_in_vain: bool,
     /// The paths of files that were handed over since the last turn.

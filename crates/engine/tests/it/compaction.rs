@@ -530,6 +530,8 @@ async fn turns_that_were_set_aside_and_fetched_back_stay() {
     }
     assert_eq!(compactions(&world, &session).len(), 1);
     session.undo_compaction().await.unwrap();
+    let view = session.context().await.unwrap();
+    assert!(view.next_cuts[0].ends_with("down to 5 messages."), "{view:#?}");
     turn(6).await;
     assert_eq!(compactions(&world, &session).len(), 1, "it is not done again at once");
     assert!(texts(world.model.requests().last().unwrap()).contains("Question 0"));

@@ -8,7 +8,7 @@ use agentd_core::{
     model::{Message, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     ports::{Model, Models},
     session::SessionSettings,
-    turn::StartTurn,
+    turn::{StartTurn, StopReason},
     usage::Usage,
 };
 use agentd_engine::SessionHandle;
@@ -196,6 +196,28 @@ async fn another_models_count_is_not_taken_for_this_ones() {
         .collect();
     assert_eq!((reports[0], reports[1]), ((0, false), (0, false)), "both servers see it for the first time");
     assert!(reports[2].1 && reports[3].1, "{reports:?}");
+}
+
+#[tokio::test]
+async fn the_last_answer_is_asked_for_with_what_fits_the_window_of_its_model() {
+    let chat = ModelInfo { id: "chat".to_owned(), context_window: 2048, ..ScriptedModel::new([]).info().clone() };
+    let chat = ScriptedModel::strict_with_info(chat, []);
+    let models = Arc::new(TwoModels { base: ScriptedModel::new([]), chat });
+    let world = World::with_models(Arc::clone(&models) as _);
+    let session = world.session().await;
+    for turn in 0..9 {
+        models.base.then(says(&format!("Done {turn}.")));
+        run(&session, &format!("Piece of work {turn} {}", "and more ".repeat(180))).await;
+    }
+    models.base.then(calls(&[("look", json!({}))]));
+    models.base.then(says("## What the person wants\nA tidy house."));
+    models.chat.then(says("What I saw."));
+    let start = StartTurn { max_steps: Some(1), ..input("Look around") };
+    let result = to_end(&mut session.start_turn(start).await.unwrap().events).await.1;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."), "{result:?}");
+    assert_eq!(models.chat.requests().len(), 1, "what cannot fit is not sent");
+    let sent = format!("{:?}", models.chat.requests()[0].messages);
+    assert!(sent.contains("A tidy house.") && sent.contains("Look around"), "{sent}");
 }
 
 #[tokio::test]
