@@ -300,6 +300,7 @@ impl<O: Write, E: Write> Human<O, E> {
             StateChange::Reset => self.status(QUIET, "the history was set aside"),
             // The notice that comes with it says what was done, and so does the tool that wrote a file.
             StateChange::Undone { .. } | StateChange::File(_) => Ok(()),
+            StateChange::HandedOver { path } => self.status(QUIET, &format!("handed over: {}", clean_line(path))),
         }
     }
 

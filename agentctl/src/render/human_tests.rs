@@ -58,6 +58,7 @@ impl Script {
             max_steps: 10,
             compacts: false,
             environment: Default::default(),
+            handed_over: Vec::new(),
         };
         Self { turn_id: TurnId::generate(), events: vec![started] }
     }

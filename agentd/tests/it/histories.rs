@@ -153,6 +153,7 @@ async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemorySto
             max_steps: 10,
             compacts: false,
             environment: Default::default(),
+            handed_over: Vec::new(),
         };
         let result = TurnResult {
             turn_id,

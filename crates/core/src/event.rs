@@ -62,6 +62,10 @@ pub enum EventKind {
         /// reader is shown it.
         #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
         environment: ClientEnvironment,
+        /// The files that people handed over since the turn before it: its model is told of them. Stored, so that it is told
+        /// after a restart, too; readers were told of each when it came.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        handed_over: Vec<String>,
     },
     /// An item is under way. For a tool result this says: the tool starts to run now.
     ItemStarted {
@@ -194,6 +198,11 @@ pub enum StateChange {
     Reset,
     /// A file of the session's own state was written or removed.
     File(StateFileChange),
+    /// A person handed a file over, of which the next turn's model is told.
+    HandedOver {
+        /// Its path, as tools write it.
+        path: String,
+    },
     /// The window has become fuller, or there is room again.
     TokenLevel {
         /// How full it is.

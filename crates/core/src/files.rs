@@ -6,8 +6,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    event::{EventKind, StateChange},
     ports::Workspace,
     state_files::{StateFileChange, StateFiles},
+    turn::StopReason,
 };
 
 /// All files of a session: those on the disk, and those of its own state as they are now.
@@ -17,6 +19,60 @@ pub struct SessionTree {
     pub workspace: Arc<Workspace>,
     /// The files of the session's own state.
     pub state: Arc<StateFiles>,
+}
+
+/// Files handed over that a model is still to be told of, at the most: of more the oldest are not named.
+const MAX_HANDED_OVER: usize = 100;
+
+/// What people handed over, as far as a model is still to be told of it. Pure: the sum of a session's events.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HandedOver {
+    /// What no turn began with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<String>,
+    /// What the last turn began with, unless that came to its end: one that was cut short may have told nobody.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    taken: Vec<String>,
+}
+
+impl HandedOver {
+    /// What the next turn is to tell, the oldest first.
+    #[must_use]
+    pub fn next(&self) -> Vec<String> {
+        self.taken.iter().chain(&self.waiting).cloned().collect()
+    }
+
+    /// Takes in a fact, and says whether it changed anything.
+    pub fn apply(&mut self, kind: &EventKind) -> bool {
+        match kind {
+            EventKind::StateChanged { change: StateChange::HandedOver { path } } => {
+                // One that is written again is told once.
+                self.taken.retain(|known| known != path);
+                self.waiting.retain(|known| known != path);
+                self.waiting.push(path.clone());
+                let most = MAX_HANDED_OVER.min(self.waiting.len());
+                self.waiting.drain(..self.waiting.len() - most);
+                true
+            }
+            // Turns that only compact, or never run, tell nothing.
+            EventKind::TurnStarted { handed_over, .. } if !handed_over.is_empty() => {
+                self.waiting.retain(|known| !handed_over.contains(known));
+                self.taken.clone_from(handed_over);
+                true
+            }
+            EventKind::TurnEnded { result }
+                if !self.taken.is_empty() && result.stop_reason == StopReason::Completed =>
+            {
+                let told = !result.only_compacted;
+                if told {
+                    self.taken.clear();
+                }
+                told
+            }
+            _ => false,
+        }
+    }
 }
 
 /// An entry of a folder.

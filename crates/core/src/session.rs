@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     context::Window,
+    files::HandedOver,
     grant::Grant,
     ids::{SessionId, TurnId},
     model::Slot,
@@ -138,4 +139,6 @@ pub struct StoredSession {
     pub reset_seq: u64,
     /// Which part of the history a model sees.
     pub window: Window,
+    /// What people handed over, as far as a model is still to be told of it.
+    pub handed_over: HandedOver,
 }

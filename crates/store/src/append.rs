@@ -66,6 +66,7 @@ impl Append {
             projection.apply(event)?;
             events::insert(connection, key, event, payload)?;
             apply_to_tables(connection, key, event)?;
+            sessions::apply_handed_over(connection, key, &event.kind)?;
         }
         sessions::save(connection, key, &before, &projection)?;
         rows.put(self.session, Known { key, projection });

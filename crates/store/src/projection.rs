@@ -96,6 +96,7 @@ impl Projection {
                     | StateChange::Settings { .. }
                     | StateChange::Queue { .. }
                     | StateChange::File(_)
+                    | StateChange::HandedOver { .. }
                     | StateChange::TokenLevel { .. }
                     | StateChange::Undone { .. },
             }

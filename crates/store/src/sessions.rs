@@ -2,6 +2,8 @@
 
 use agentd_core::{
     context::Window,
+    event::{EventKind, StateChange},
+    files::HandedOver,
     ids::SessionId,
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
 };
@@ -172,6 +174,29 @@ pub(crate) fn save_todos(connection: &Connection, key: i64, todos: &[Todo]) -> R
     Ok(())
 }
 
+/// Keeps what people handed over current. Only facts that may change it read the row.
+pub(crate) fn apply_handed_over(connection: &Connection, key: i64, fact: &EventKind) -> Result<(), Fault> {
+    let may_change = match fact {
+        EventKind::TurnStarted { handed_over, .. } => !handed_over.is_empty(),
+        EventKind::StateChanged { change } => matches!(change, StateChange::HandedOver { .. }),
+        EventKind::TurnEnded { .. } => true,
+        _ => false,
+    };
+    if !may_change {
+        return Ok(());
+    }
+    let known: String = connection
+        .prepare_cached("SELECT handed_over FROM session_state WHERE session = ?1")?
+        .query_row([key], |row| row.get(0))?;
+    let mut handed_over: HandedOver = json_from(&known)?;
+    if handed_over.apply(fact) {
+        connection
+            .prepare_cached("UPDATE session_state SET handed_over = ?2 WHERE session = ?1")?
+            .execute(params![key, json(&handed_over)?])?;
+    }
+    Ok(())
+}
+
 /// Removes the session; its state, events and interrupts go with it by foreign key.
 pub(crate) fn delete(connection: &Connection, id: SessionId) -> Result<(), Fault> {
     let removed = connection.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([id_text(id.as_uuid())])?;
@@ -183,10 +208,12 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
     let snapshot = connection.unchecked_transaction()?;
     let Some(row) = row(&snapshot, id)? else { return Ok(None) };
     let state = snapshot
-        .prepare_cached("SELECT settings, todos FROM session_state WHERE session = ?1")?
-        .query_row([row.key], |state| Ok((state.get::<_, String>(0)?, state.get::<_, String>(1)?)))
+        .prepare_cached("SELECT settings, todos, handed_over FROM session_state WHERE session = ?1")?
+        .query_row([row.key], |state| {
+            Ok((state.get::<_, String>(0)?, state.get::<_, String>(1)?, state.get::<_, String>(2)?))
+        })
         .optional()?;
-    let Some((settings, todos)) = state else {
+    let Some((settings, todos, handed_over)) = state else {
         return Err(Fault::Damaged(format!("the settings of session {id} are missing")));
     };
     Ok(Some(StoredSession {
@@ -196,6 +223,7 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
         queue: queue::of(&snapshot, row.key)?,
         reset_seq: row.projection.reset_seq,
         window: row.projection.window,
+        handed_over: json_from(&handed_over)?,
         summary: row.into_summary(),
     }))
 }

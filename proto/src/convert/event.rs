@@ -49,16 +49,23 @@ impl TryFrom<v1::Event> for Event {
 impl From<&EventKind> for wire::Kind {
     fn from(kind: &EventKind) -> Self {
         match kind {
-            EventKind::TurnStarted { trace_id, slot, model, reason, max_steps, compacts, environment: _ } => {
-                Self::TurnStarted(wire::TurnStarted {
-                    trace_id: trace_id.to_string(),
-                    slot: slot_to_wire(*slot),
-                    model: model.clone(),
-                    reason: reason.clone(),
-                    max_steps: *max_steps,
-                    compacts: *compacts,
-                })
-            }
+            EventKind::TurnStarted {
+                trace_id,
+                slot,
+                model,
+                reason,
+                max_steps,
+                compacts,
+                environment: _,
+                handed_over: _,
+            } => Self::TurnStarted(wire::TurnStarted {
+                trace_id: trace_id.to_string(),
+                slot: slot_to_wire(*slot),
+                model: model.clone(),
+                reason: reason.clone(),
+                max_steps: *max_steps,
+                compacts: *compacts,
+            }),
             EventKind::ItemStarted { item } => Self::ItemStarted(wire::ItemStarted { item: Some(item.into()) }),
             EventKind::ItemDelta { item_id, offset, text } => {
                 Self::ItemDelta(wire::ItemDelta { item_id: item_id.to_string(), offset: *offset, text: text.clone() })
@@ -113,6 +120,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 max_steps: started.max_steps,
                 compacts: started.compacts,
                 environment: Default::default(),
+                handed_over: Vec::new(),
             },
             wire::Kind::ItemStarted(started) => Self::ItemStarted { item: part(started.item, "the item")? },
             wire::Kind::ItemDelta(delta) => {
@@ -162,6 +170,7 @@ impl From<&StateChange> for state_changed::Change {
             StateChange::File(file) => {
                 Self::File(state_changed::StateFile { path: file.path.clone(), content: file.content.clone() })
             }
+            StateChange::HandedOver { path } => Self::HandedOver(path.clone()),
             StateChange::TokenLevel { level, tokens, window } => Self::TokenLevel(state_changed::TokenLevelChange {
                 level: level_to_wire(*level),
                 tokens: *tokens,
@@ -188,6 +197,7 @@ impl TryFrom<state_changed::Change> for StateChange {
             state_changed::Change::Queue(queue) => Self::Queue { length: queue.length, added: None },
             state_changed::Change::Reset(_) => Self::Reset,
             state_changed::Change::File(file) => Self::File(StateFileChange { path: file.path, content: file.content }),
+            state_changed::Change::HandedOver(path) => Self::HandedOver { path },
             state_changed::Change::TokenLevel(change) => {
                 Self::TokenLevel { level: level(change.level)?, tokens: change.tokens, window: change.window }
             }

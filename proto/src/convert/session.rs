@@ -205,6 +205,7 @@ impl TryFrom<v1::Session> for SessionView {
                 queue: Vec::new(),
                 reset_seq: session.reset_seq,
                 window: session.window.map(Into::into).unwrap_or_default(),
+                handed_over: Default::default(),
             },
             pending: all(session.pending)?,
             live_turn: session.live_turn_id.map(|turn| id(&turn)).transpose()?,

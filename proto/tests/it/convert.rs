@@ -78,6 +78,7 @@ fn sessions_survive() {
                 queue: Vec::new(),
                 reset_seq: 5,
                 window: Window { after: 6, summary: 7, held: 5 },
+                handed_over: Default::default(),
             },
             pending: samples::interrupts(),
             live_turn,

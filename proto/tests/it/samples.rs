@@ -242,6 +242,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             max_steps: 100,
             compacts: true,
             environment: Default::default(),
+            handed_over: Vec::new(),
         })
         .to_vec();
     kinds.extend(items().into_iter().map(|item| EventKind::ItemStarted { item }));
@@ -281,6 +282,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         StateChange::Reset,
         StateChange::File(StateFileChange { path: "notes/plan.md".into(), content: Some("one\n".into()) }),
         StateChange::File(StateFileChange { path: "old.md".into(), content: None }),
+        StateChange::HandedOver { path: "uploads/a.pdf".into() },
         StateChange::Undone {
             turn_id: TurnId::generate(),
             redo: true,

@@ -115,6 +115,30 @@ impl World {
 }
 
 #[tokio::test]
+async fn files_handed_over_before_a_kill_are_told_by_the_next_turn() {
+    let mut world = World::start().await;
+    let id = world.new_session(&[]).await;
+    world.client().await.upload(&id, "bill.pdf", &b"%PDF-1.4"[..]).await.unwrap();
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    // Killed again, when the model has been asked and has said nothing.
+    world.model.reply(Reply { delay_ms: 60_000, ..Reply::text("never") });
+    let asked = world.model.requests().len();
+    let running = world.daemon.spawn_agentctl(["run", "Pay it", "--session", &id]);
+    until("the model to be asked", || async { (world.model.requests().len() > asked).then_some(()) }).await;
+    let told = |request: usize| world.model.requests()[request].last_user().contains("uploads/bill.pdf");
+    assert!(told(asked));
+    world.daemon.kill9().await;
+    drop(running);
+    world.daemon.restart().await;
+    world.model.reply(Reply::text("Paid.")).reply(Reply::text("Yes."));
+    for text in ["Did you?", "Really?"] {
+        world.daemon.agentctl(["run", text, "--session", &id]).await.exits(0);
+    }
+    assert!(told(asked + 1) && !told(asked + 2));
+}
+
+#[tokio::test]
 async fn a_person_lists_reads_and_writes_the_files_of_a_session() {
     let mut world = World::start().await;
     world.daemon.write("project/src/main.rs", "fn main() {}\n");

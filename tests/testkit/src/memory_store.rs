@@ -222,6 +222,7 @@ impl State {
             queue: Vec::new(),
             reset_seq: 0,
             window: Window::default(),
+            handed_over: Default::default(),
         };
         for event in self.events_of(id) {
             add(&mut session, event);
@@ -250,6 +251,7 @@ fn add(session: &mut StoredSession, event: &Event) {
     let summary = &mut session.summary;
     summary.last_seq = event.seq;
     summary.updated_at = event.at;
+    session.handed_over.apply(&event.kind);
     match &event.kind {
         EventKind::TurnStarted { .. } => {
             summary.turns += 1;
@@ -282,7 +284,10 @@ fn add(session: &mut StoredSession, event: &Event) {
             StateChange::Title { title } => summary.title.clone_from(title),
             StateChange::Settings { settings } => session.settings.clone_from(settings),
             StateChange::Queue { added, .. } => session.queue.extend(added.as_deref().cloned()),
-            StateChange::Undone { .. } | StateChange::File(_) | StateChange::TokenLevel { .. } => {}
+            StateChange::Undone { .. }
+            | StateChange::File(_)
+            | StateChange::HandedOver { .. }
+            | StateChange::TokenLevel { .. } => {}
             StateChange::Window { window } => session.window = *window,
             StateChange::Reset => {
                 session.reset_seq = event.seq;

@@ -50,6 +50,7 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         events_that_cannot_be_are_refused
         the_state_is_what_the_events_add_up_to
         the_files_of_the_state_follow_their_changes
+        what_was_handed_over_is_kept_until_a_turn_has_told_it
         the_status_follows_turns_and_interrupts
         a_turn_that_never_ran_leaves_the_open_one
         usage_adds_up_without_overflow
@@ -120,6 +121,7 @@ impl EventScript {
             model: "small".into(),
             reason: "the base model".into(),
             environment: Default::default(),
+            handed_over: Vec::new(),
             max_steps: 100,
             compacts: false,
         })
@@ -436,6 +438,39 @@ async fn the_state_is_what_the_events_add_up_to(store: &impl Store) {
     assert_eq!(state.open_turn, Some((script.turn, script.seq)));
     assert_eq!((state.summary.created_at, state.summary.updated_at), (start(), script.now()));
     assert_eq!(store.sessions(1).await.unwrap(), [state.summary]);
+}
+
+async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Store) {
+    let mut script = session(store).await;
+    let id = script.session;
+    let next = async || store.session(id).await.unwrap().unwrap().handed_over.next();
+    let hand = |script: &mut EventScript, path: &str| {
+        script.next(EventKind::StateChanged { change: StateChange::HandedOver { path: path.to_owned() } })
+    };
+    let takes = |event: Arc<Event>, files: &[&str]| {
+        let mut event = Event::clone(&event);
+        if let EventKind::TurnStarted { handed_over, .. } = &mut event.kind {
+            *handed_over = files.iter().map(|file| (*file).to_owned()).collect();
+        }
+        Arc::new(event)
+    };
+    assert!(next().await.is_empty());
+    store.append(vec![hand(&mut script, "a"), hand(&mut script, "b"), hand(&mut script, "a")]).await.unwrap();
+    assert_eq!(next().await, ["b", "a"]);
+    // A turn that tells nothing takes nothing.
+    store.append(vec![script.turn_started(), script.turn_ended(StopReason::Completed)]).await.unwrap();
+    assert_eq!(next().await, ["b", "a"]);
+    // One that was cut short may have told nobody; what comes meanwhile waits for the next one.
+    let started = takes(script.turn_started(), &["b", "a"]);
+    store.append(vec![started, hand(&mut script, "c")]).await.unwrap();
+    store.append(vec![script.turn_ended(StopReason::Interrupted)]).await.unwrap();
+    assert_eq!(next().await, ["b", "a", "c"]);
+    let started = takes(script.turn_started(), &["b", "a", "c"]);
+    store.append(vec![started, hand(&mut script, "d"), script.turn_ended(StopReason::Completed)]).await.unwrap();
+    assert_eq!(next().await, ["d"]);
+    let many: Vec<_> = (0..150).map(|number| hand(&mut script, &format!("n{number}"))).collect();
+    store.append(many).await.unwrap();
+    assert_eq!((next().await.len(), next().await.pop().as_deref()), (100, Some("n149")));
 }
 
 async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {

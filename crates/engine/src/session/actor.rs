@@ -41,9 +41,6 @@ use crate::{
 /// Messages of a turn that are taken at once, and then stored with one commit.
 pub(super) const BATCH: usize = 128;
 
-/// Files handed over between two turns that the model is told of at the most.
-const MAX_UPLOADS: usize = 100;
-
 /// The only writer of one session's facts.
 pub(super) struct Actor {
     pub(super) id: SessionId,
@@ -61,8 +58,6 @@ pub(super) struct Actor {
     pub(super) queue: VecDeque<QueuedTurn>,
     /// Where the session's files are; found by its first turn.
     pub(super) workspace: Option<Arc<Workspace>>,
-    /// The paths of files that were handed over since the last turn began.
-    pub(super) uploads: Vec<String>,
     pub(super) recovered: Option<RecoveredTurn>,
     /// Set when the daemon stops.
     pub(super) draining: Option<Drain>,
@@ -182,7 +177,6 @@ impl Actor {
             open: None,
             queue: VecDeque::new(),
             workspace: None,
-            uploads: Vec::new(),
             recovered: None,
             draining: None,
             commands,
@@ -264,8 +258,7 @@ impl Actor {
                 reply_to(reply, Ok(self.journal.subscribe(after, live_turn)))?;
             }
             Command::Uploaded { path, reply } => {
-                self.uploaded(path);
-                reply_to(reply, Ok(()))?;
+                reply_to(reply, self.change(StateChange::HandedOver { path }).await)?;
             }
             Command::Show { reply } => reply_to(reply, self.show().await)?,
             Command::Rename { title, reply } => reply_to(reply, self.rename(title).await)?,
@@ -362,14 +355,6 @@ impl Actor {
         self.change(StateChange::File(change)).await
     }
 
-    /// Remembers a file for the next turn.
-    fn uploaded(&mut self, path: String) {
-        if self.uploads.len() >= MAX_UPLOADS {
-            self.uploads.remove(0);
-        }
-        self.uploads.push(path);
-    }
-
     async fn show(&mut self) -> Result<SessionView, Fault> {
         let stored = self.shared.parts.store.session(self.id).await.map_err(EngineError::from)?;
         let session = stored.ok_or_else(|| load::not_found(self.id))?;
@@ -392,8 +377,7 @@ impl Actor {
     /// Whether the session could be unloaded as far as it knows itself: nothing runs, nothing is due.
     fn is_idle(&self) -> bool {
         let runs = self.open.as_ref().is_some_and(|open| open.running.is_some());
-        // What was handed over is known here only, until a turn has told the model.
-        !runs && self.uploads.is_empty() && self.queue.is_empty() && self.interrupts.next_deadline().is_none()
+        !runs && self.queue.is_empty() && self.interrupts.next_deadline().is_none()
     }
 
     fn until(&self, at: Timestamp) -> Instant {

@@ -69,8 +69,17 @@ impl Actor {
         let model = self.shared.parts.models.get(slot).info().id.clone();
         let reason = "it waited and never ran".to_owned();
         let (environment, compacts) = (Default::default(), start.compact.is_some());
-        let mut facts =
-            vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps: 0, compacts, environment }];
+        let (max_steps, handed_over) = (0, Vec::new());
+        let mut facts = vec![EventKind::TurnStarted {
+            trace_id,
+            slot,
+            model,
+            reason,
+            max_steps,
+            compacts,
+            environment,
+            handed_over,
+        }];
         facts.extend(
             start.text.clone().into_iter().flat_map(|text| whole(user_item(turn_id, text, false, start.typed_bytes))),
         );

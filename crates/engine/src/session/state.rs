@@ -6,6 +6,7 @@ use agentd_core::{
     Timestamp,
     context::{Compaction, Window},
     event::{Event, EventKind, StateChange},
+    files::HandedOver,
     ids::ItemId,
     item::{Item, ItemBody},
     session::{SessionSettings, StoredSession, Todo},
@@ -32,6 +33,8 @@ pub(crate) struct SessionState {
     window: Window,
     /// The summary that stands in front of them.
     compaction: Option<Arc<Item>>,
+    /// What people handed over, as far as a model is still to be told of it.
+    pub(crate) handed_over: HandedOver,
     /// How the last turn ended that did more than compact, as far as it is known.
     pub(crate) last_stop: Option<StopReason>,
     /// What is known of the last request.
@@ -47,6 +50,7 @@ impl SessionState {
     ) -> Self {
         let mut state = Self::newborn(stored.summary.created_at, stored.settings.clone());
         state.todos.clone_from(&stored.todos);
+        state.handed_over.clone_from(&stored.handed_over);
         state.files = Arc::new(files);
         state.window = stored.window;
         state.show(items, compaction);
@@ -62,6 +66,7 @@ impl SessionState {
             history: VecDeque::new(),
             window: Window::default(),
             compaction: None,
+            handed_over: HandedOver::default(),
             last_stop: None,
             meter: Meter::newborn(),
         }
@@ -102,6 +107,7 @@ impl SessionState {
 
     /// Takes in a stored event.
     pub(crate) fn apply(&mut self, event: &Event) {
+        self.handed_over.apply(&event.kind);
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => self.remember(event.seq, item),
             EventKind::TurnEnded { result } if result.only_compacted => {}
@@ -121,6 +127,7 @@ impl SessionState {
                 StateChange::Window { window } => self.window = *window,
                 StateChange::Title { .. }
                 | StateChange::Queue { .. }
+                | StateChange::HandedOver { .. }
                 | StateChange::TokenLevel { .. }
                 | StateChange::Undone { .. } => {}
             },

@@ -126,29 +126,36 @@ impl Actor {
         });
         let typed_bytes = start.typed_bytes;
         let told = told.into_iter().map(|body| Item { id: ItemId::generate(), turn_id, body });
-        let known = |path: &String| start.text.as_ref().is_some_and(|text| text.contains(path.as_str()));
-        let uploads = self.uploads.iter().filter(|path| !known(path)).cloned().collect();
         let input: Vec<Item> =
             told.chain(start.text.map(|text| user_item(turn_id, text, false, typed_bytes))).collect();
         let mut state = self.fresh_state();
+        // A turn that only compacts tells nothing.
+        let handed_over = if start.compact.is_none() { self.state.handed_over.next() } else { Vec::new() };
+        state.uploads.clone_from(&handed_over);
         if let Some(strategy) = start.compact {
             state.compact = Some(Wanted { cause: CompactionCause::Person, strategy });
         }
         for item in &input {
             state.note(Arc::new(item.clone()));
         }
-        state.uploads = uploads;
         if let Err(fault) = self.launch(state).await {
             self.open = None;
             return Err(fault);
         }
-        self.uploads.clear();
         let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
         let trace_id = self.open.as_ref().map_or_else(TraceId::generate, |open| open.trace_id);
         let model = model.info().id.clone();
         let (reason, environment, compacts) = (reason.to_owned(), start.environment, start.compact.is_some());
-        let mut facts =
-            vec![EventKind::TurnStarted { trace_id, slot, model, reason, max_steps, compacts, environment }];
+        let mut facts = vec![EventKind::TurnStarted {
+            trace_id,
+            slot,
+            model,
+            reason,
+            max_steps,
+            compacts,
+            environment,
+            handed_over,
+        }];
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(waited.then(|| self.left_queue()));
         let first = self.first_words().await;

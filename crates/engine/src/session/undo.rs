@@ -334,6 +334,7 @@ mod tests {
                 max_steps: 1,
                 compacts: false,
                 environment: Default::default(),
+                handed_over: Vec::new(),
             };
             ledger.note(Some(turn_id), &started);
             if let Some((before, after)) = turn {

@@ -91,8 +91,10 @@ impl TurnState {
     /// Takes note of what an item means for the turn.
     fn consider(&mut self, item: &Item) {
         match &item.body {
-            ItemBody::UserMessage { .. } => {
+            ItemBody::UserMessage { text, .. } => {
                 self.answer = None;
+                // Whoever names a file need not be told of it.
+                self.uploads.retain(|path| !text.contains(path.as_str()));
                 // There is something to answer now.
                 self.only_compact = false;
                 // Something new was said: it is no longer the same that the model had no words for.
@@ -155,6 +157,7 @@ impl TurnState {
                 }
                 self.consider(item);
             }
+            EventKind::TurnStarted { handed_over, .. } => self.uploads.clone_from(handed_over),
             EventKind::UsageUpdated { step, turn, .. } => {
                 self.steps = *step;
                 self.usage = *turn;

@@ -1,17 +1,19 @@
 //! What people wrote for models to know: told once, at the end of what was sent before, and again when it changes.
 
 use agentd_core::{
-    context::SegmentKind,
+    context::{CompactionStrategy, SegmentKind},
+    error::ErrorKind,
     event::EventKind,
     guide::{GuideFile, GuideLimits, GuideOrigin, Guides, Skill},
     model::{Message, ModelChunk, ModelRequest},
+    turn::{StartTurn, StopReason},
     usage::Usage,
 };
 use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::world::{World, run};
+use crate::world::{World, go_on, run, to_end};
 
 fn guides(words: &str) -> Guides {
     let file = |name: &str, origin, text: String| GuideFile {
@@ -129,6 +131,25 @@ async fn a_compaction_in_the_middle_of_a_turn_takes_nothing_away() {
     world.model.then(says("Yes."));
     run(&session, "And now?").await;
     assert_eq!(shape(world.model.requests().last().unwrap()), [last, vec!["Tidy.".into(), "And now?".into()]].concat());
+}
+
+#[tokio::test]
+async fn files_handed_over_are_named_until_a_turn_has_come_to_its_end() {
+    let world = World::new([]);
+    let session = world.session().await;
+    world.engine.upload(session.id(), "a.pdf".to_owned(), vec![1]).await.unwrap();
+    // Another daemon knows it from the journal, and a turn that only compacts does not count.
+    let world = world.restarted([Play::Fails(Vec::new(), ErrorKind::Provider), says("two"), says("three")]);
+    let session = world.engine.session(session.id()).await.unwrap();
+    let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
+    to_end(&mut session.start_turn(start).await.unwrap().events).await;
+    let said = |number: usize| format!("{:?}", world.model.requests()[number].messages);
+    assert_eq!(run(&session, "What is in it?").await.stop_reason, StopReason::Failed);
+    assert!(said(0).contains("handed over since the last turn: uploads/a.pdf."), "{}", said(0));
+    to_end(&mut session.start_turn(go_on()).await.unwrap().events).await;
+    assert!(said(1).contains("handed over since the last turn: uploads/a.pdf."), "{}", said(1));
+    run(&session, "And now?").await;
+    assert!(!said(2).contains("handed over"), "{}", said(2));
 }
 
 #[tokio::test]

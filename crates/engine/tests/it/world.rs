@@ -205,6 +205,7 @@ fn line(event: &Event) -> String {
                 Some(content) => format!("state file {}: {content:?}", file.path),
                 None => format!("state file {} is gone", file.path),
             },
+            StateChange::HandedOver { path } => format!("handed over: {path}"),
             StateChange::Undone { redo, files, .. } => {
                 let names: Vec<String> = files.iter().map(|file| format!("{} {:?}", file.path, file.change)).collect();
                 format!("{}: {}", if *redo { "redone" } else { "undone" }, names.join(", "))
