@@ -182,6 +182,9 @@ pub enum ModelChunk {
         /// Why the last one failed.
         reason: String,
     },
+    /// The request went without the tools that it names and that may not be called ([`ModelRequest::may_call`]): its
+    /// server does not take them. Comes before the answer.
+    WithoutTools,
     /// The answer was cut by us, because it would have gone on without end.
     Runaway {
         /// What it did, after "it": such as `repeated "ha" without end`.

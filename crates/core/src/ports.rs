@@ -42,7 +42,8 @@ pub trait Model: Send + Sync {
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>>;
 
     /// Whether a request may name tools that must not be called ([`ModelRequest::may_call`]). False from when its server
-    /// has refused that, or it has called one all the same: then it is better asked without tools.
+    /// has refused that and taken the same request without them, or it has called one all the same: then it is better asked
+    /// without tools.
     fn can_forbid_calls(&self) -> bool {
         true
     }

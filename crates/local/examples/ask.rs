@@ -75,7 +75,10 @@ async fn call(model: &EmbeddedModel, request: ModelRequest) -> Result<(String, O
             ModelChunk::End(finish) => {
                 println!(" [{finish:?}, first word {:?}, all {:?}]", first.unwrap_or_default(), started.elapsed());
             }
-            ModelChunk::Reasoning(_) | ModelChunk::Retry { .. } | ModelChunk::Runaway { .. } => {}
+            ModelChunk::Reasoning(_)
+            | ModelChunk::Retry { .. }
+            | ModelChunk::WithoutTools
+            | ModelChunk::Runaway { .. } => {}
         }
     }
     Ok((text, tool))

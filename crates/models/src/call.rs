@@ -9,6 +9,7 @@ use agentd_core::{
     error::ModelError,
     model::{ModelChunk, ModelInfo, ModelRequest},
     ports::Model,
+    tool::ToolSpec,
     usage::Prices,
 };
 use futures_util::{
@@ -41,15 +42,24 @@ pub(crate) trait Dialect: Send + Sync + 'static {
     /// A reader for one answer.
     fn reader(&self) -> Box<dyn AnswerReader>;
 
-    /// Looks at what a server said when it refused a request. Where it helps to ask in another form, the dialect
-    /// keeps that in mind for all further requests, and says what it changed.
-    fn adapt(&self, refusal: &str, request: &ModelRequest) -> Option<String>;
+    /// Looks at what a server said when it refused a request, which may have named tools that must not be called
+    /// (`named_only`), and says in which other form it may be taken.
+    fn adapt(&self, refusal: &str, named_only: bool) -> Option<Adapted>;
 
     /// Whether a request may name tools that must not be called.
     fn can_forbid_calls(&self) -> bool;
 
-    /// Takes note that a tool was called where none might be.
-    fn called_anyway(&self);
+    /// Takes note that it may not: one was called, or the request was taken only without them.
+    fn name_tools_no_more(&self);
+}
+
+/// Another form to ask in, with what is changed, in words.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Adapted {
+    /// The dialect keeps it in mind for all further requests.
+    Learnt(String),
+    /// Without the tools that must not be called, in this call. Where that is taken, it is to be kept in mind.
+    TryWithoutTools(String),
 }
 
 /// A request, ready to be posted.
@@ -124,9 +134,20 @@ enum Phase {
     Ended,
 }
 
+/// What becomes of tools that the request names and that must not be called.
+enum NamedTools {
+    /// They are sent, if there are any.
+    Sent,
+    /// They are left out: they are known not to be taken.
+    LeftOut,
+    /// They are left out to see whether the request is taken then, and put back where it is not.
+    Tried(Arc<[ToolSpec]>),
+}
+
 struct Call {
     model: Arc<Inner>,
     request: ModelRequest,
+    named_tools: NamedTools,
     retries: Retries,
     phase: Phase,
     chunks: VecDeque<ModelChunk>,
@@ -135,21 +156,25 @@ struct Call {
 impl Call {
     fn new(model: Arc<Inner>, request: ModelRequest) -> Self {
         let retries = Retries::new(&model.config);
-        Self { model, request, retries, phase: Phase::Opening, chunks: VecDeque::new() }
+        let named_tools = NamedTools::Sent;
+        Self { model, request, named_tools, retries, phase: Phase::Opening, chunks: VecDeque::new() }
     }
 
     async fn next(&mut self) -> Option<Result<ModelChunk, ModelError>> {
         loop {
             if let Some(chunk) = self.chunks.pop_front() {
-                let named_only = !self.request.may_call && !self.request.tools.is_empty();
-                if named_only && matches!(chunk, ModelChunk::ToolCall { .. }) {
-                    self.model.dialect.called_anyway();
+                if self.names_only() && matches!(chunk, ModelChunk::ToolCall { .. }) {
+                    self.model.dialect.name_tools_no_more();
                 }
                 return Some(Ok(chunk));
             }
             let outcome = match &mut self.phase {
                 Phase::Opening => {
+                    self.leave_out_what_is_not_taken();
                     let reading = open(&self.model, &self.request).await;
+                    if reading.is_ok() && !matches!(self.named_tools, NamedTools::Sent) {
+                        self.chunks.push_back(ModelChunk::WithoutTools);
+                    }
                     reading.map(|reading| Some(Phase::Reading(Box::new(reading))))
                 }
                 Phase::Waiting(wait) => {
@@ -158,7 +183,12 @@ impl Call {
                 }
                 Phase::Reading(reading) => match reading.advance(&self.model.target, &mut self.chunks).await {
                     Ok(Progress::More) => Ok(None),
-                    Ok(Progress::Ended) => Ok(Some(Phase::Ended)),
+                    Ok(Progress::Ended) => {
+                        if matches!(self.named_tools, NamedTools::Tried(_)) {
+                            self.model.dialect.name_tools_no_more();
+                        }
+                        Ok(Some(Phase::Ended))
+                    }
                     Err(failure) => Err(failure),
                 },
                 Phase::Failed(_) => match std::mem::replace(&mut self.phase, Phase::Ended) {
@@ -191,9 +221,32 @@ impl Call {
     }
 
     /// What is asked for in another way from here on, where the server has refused the request for its form.
-    fn adapt(&self, failure: &mut Failure) -> Option<String> {
+    fn adapt(&mut self, failure: &mut Failure) -> Option<String> {
         let refusal = failure.refusal.take()?;
-        self.model.dialect.adapt(&refusal, &self.request)
+        let adapted = self.model.dialect.adapt(&refusal, self.names_only());
+        if let NamedTools::Tried(tools) = std::mem::replace(&mut self.named_tools, NamedTools::Sent) {
+            // It was not the tools, or not they alone.
+            self.request.tools = tools;
+        }
+        match adapted? {
+            Adapted::Learnt(change) => Some(change),
+            Adapted::TryWithoutTools(change) => {
+                self.named_tools = NamedTools::Tried(std::mem::take(&mut self.request.tools));
+                Some(change)
+            }
+        }
+    }
+
+    fn leave_out_what_is_not_taken(&mut self) {
+        if self.names_only() && !self.model.dialect.can_forbid_calls() {
+            self.request.tools = Arc::default();
+            self.named_tools = NamedTools::LeftOut;
+        }
+    }
+
+    /// Whether tools are named that must not be called.
+    fn names_only(&self) -> bool {
+        !self.request.may_call && !self.request.tools.is_empty()
     }
 
     fn wait_for(&mut self, retry: Retry) -> Phase {

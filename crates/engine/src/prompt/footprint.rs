@@ -74,6 +74,11 @@ impl Footprint {
         self.end = Print::of(&[text], tokens::estimate(text));
     }
 
+    /// The same request without its tools.
+    pub(crate) fn without_tools(self) -> Self {
+        Self { tools: Print::default(), ..self }
+    }
+
     /// What is said at its end only.
     pub(crate) fn end(&self) -> Print {
         self.end

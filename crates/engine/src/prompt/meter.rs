@@ -100,6 +100,12 @@ impl Meter {
         Sent { footprint, report, since: self.since }
     }
 
+    /// The same for a request that went without its tools after all.
+    pub(crate) fn sent_without_tools(&self, sent: Sent, scales: &Scales, model: &str) -> Sent {
+        let again = self.sending(sent.footprint.without_tools(), scales, model);
+        Sent { since: sent.since, ..again }
+    }
+
     /// Takes in what the server counted; it is the truth. Where it counted nothing, the guess has to do. What came into
     /// the history since the request was sent is the answer.
     pub(crate) fn answered(&mut self, sent: Sent, usage: Usage, scales: &Scales, model: &ModelInfo) {

@@ -41,7 +41,7 @@ pub(crate) async fn ask(
 ) -> Result<(), Stop> {
     state.steps += 1;
     let (request, footprint) = draft.seal(context.session_id);
-    let sent = state.meter.sending(footprint, &context.scales, &model.info().id);
+    let mut sent = state.meter.sending(footprint, &context.scales, &model.info().id);
     let may_call = request.may_call;
     let mut answer = Answer::new(&context.recorder);
     let mut chunks = model.stream(request);
@@ -56,7 +56,10 @@ pub(crate) async fn ask(
         }
     };
     drop(chunks);
-    let Answer { usage, words, calls, .. } = answer;
+    let Answer { usage, words, calls, without_tools, .. } = answer;
+    if without_tools {
+        sent = state.meter.sent_without_tools(sent, &context.scales, &model.info().id);
+    }
     // Told also where the server reported nothing: it is what counts the steps after a restart.
     let usage = usage.unwrap_or_default();
     state.usage += usage;
@@ -161,6 +164,8 @@ struct Answer<'a> {
     words: Words,
     calls: Vec<(String, String)>,
     usage: Option<Usage>,
+    /// Whether the request went without its tools.
+    without_tools: bool,
 }
 
 /// The items of an answer that hold text. Models may think, speak and think again.
@@ -174,7 +179,7 @@ struct Words {
 
 impl<'a> Answer<'a> {
     fn new(recorder: &'a Recorder) -> Self {
-        Self { recorder, words: Words::default(), calls: Vec::new(), usage: None }
+        Self { recorder, words: Words::default(), calls: Vec::new(), usage: None, without_tools: false }
     }
 
     async fn take(&mut self, chunk: ModelChunk) -> Result<(), Stop> {
@@ -187,6 +192,7 @@ impl<'a> Answer<'a> {
                 let message = format!("try {attempt} of the model call in {delay_ms} ms: {reason}");
                 self.warn("model_retry", message).await?;
             }
+            ModelChunk::WithoutTools => self.without_tools = true,
             ModelChunk::Runaway { what } => {
                 self.warn("answer_runaway", format!("the answer was cut: it {what}")).await?;
             }

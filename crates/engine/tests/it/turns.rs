@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    context::PromptReport,
     error::ErrorKind,
     event::EventKind,
     model::{Message, ModelChunk},
+    tool::ToolSpec,
     turn::{IfBusy, StartTurn, StopReason},
     usage::Usage,
 };
@@ -101,14 +103,40 @@ async fn the_step_limit_ends_in_an_answer_without_tools() {
     assert!(prefix_breaks(&world, &session).is_empty());
 }
 
-/// What broke the prefix of requests, so far.
-fn prefix_breaks(world: &World, session: &SessionHandle) -> Vec<String> {
+#[tokio::test]
+async fn a_request_that_went_without_its_tools_is_measured_as_it_went() {
+    let measured = async |last: Vec<ModelChunk>| {
+        let world = World::new([calls(&[("look", json!({}))]), Play::Chunks(last)]);
+        let session = world.session().await;
+        let start = StartTurn { max_steps: Some(1), ..input("Look!") };
+        let mut started = session.start_turn(start).await.unwrap();
+        assert_eq!(to_end(&mut started.events).await.1.text, "Seen.");
+        let tools = world.model.requests().pop().unwrap().tools;
+        let texts = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.parameters.to_string().len();
+        (reports(&world, &session).pop().unwrap(), tools.iter().map(texts).sum::<usize>() as u64)
+    };
+    let words = || ModelChunk::Text("Seen.".to_owned());
+    let (with, of_tools) = measured(vec![words()]).await;
+    let (without, _) = measured(vec![ModelChunk::WithoutTools, words()]).await;
+    assert!(with.broken_by.is_none() && with.repeated_bytes > of_tools && of_tools > 0, "{with:?}");
+    assert_eq!((without.bytes, without.repeated_bytes), (with.bytes - of_tools, 0));
+    assert_eq!((without.broken_by.as_deref(), without.repeated_tokens), (Some("tools"), 0));
+    assert!(without.tokens < with.tokens);
+}
+
+/// How requests were measured, so far.
+fn reports(world: &World, session: &SessionHandle) -> Vec<PromptReport> {
     let events = world.store.events_of(session.id());
     let reports = events.iter().filter_map(|event| match &event.kind {
-        EventKind::UsageUpdated { prompt, .. } => prompt.as_ref(),
+        EventKind::UsageUpdated { prompt, .. } => prompt.clone(),
         _ => None,
     });
-    reports.filter_map(|report| report.broken_by.clone()).collect()
+    reports.collect()
+}
+
+/// What broke the prefix of requests, so far.
+fn prefix_breaks(world: &World, session: &SessionHandle) -> Vec<String> {
+    reports(world, session).into_iter().filter_map(|report| report.broken_by).collect()
 }
 
 #[tokio::test]

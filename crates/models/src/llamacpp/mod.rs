@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 
 use crate::{
-    call::{AnswerReader, Dialect, Outgoing},
+    call::{Adapted, AnswerReader, Dialect, Outgoing},
     config::ModelConfig,
     deadline::Deadline,
     failure::Failure,
@@ -83,7 +83,7 @@ impl Dialect for LlamaCpp {
         Box::new(reader::Reader)
     }
 
-    fn adapt(&self, _refusal: &str, _request: &ModelRequest) -> Option<String> {
+    fn adapt(&self, _refusal: &str, _named_only: bool) -> Option<Adapted> {
         None
     }
 
@@ -91,7 +91,7 @@ impl Dialect for LlamaCpp {
         !self.called_anyway.load(Ordering::Relaxed)
     }
 
-    fn called_anyway(&self) {
+    fn name_tools_no_more(&self) {
         self.called_anyway.store(true, Ordering::Relaxed);
     }
 }

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::call::Adapted;
+
 /// What has been learnt of a server.
 #[derive(Debug, Default)]
 pub(super) struct Adaptation {
@@ -33,31 +35,34 @@ impl Adaptation {
         !self.without_named_tools.load(Ordering::Relaxed)
     }
 
-    /// Takes note that the model called a tool all the same.
-    pub(super) fn called_anyway(&self) {
+    /// Takes note that no such tools are to be named any more.
+    pub(super) fn name_tools_no_more(&self) {
         learn(&self.without_named_tools);
     }
 
     /// Learns from what a server said, in lower case, when it refused a request, which may have named tools that must
-    /// not be called (`named_only`); says what is changed, if anything.
-    pub(super) fn adapt(&self, refusal: &str, named_only: bool) -> Option<String> {
+    /// not be called (`named_only`); says what is changed, if anything. Whether it was the tools is not known before the
+    /// same request was taken without them.
+    pub(super) fn adapt(&self, refusal: &str, named_only: bool) -> Option<Adapted> {
         let names_a_field = |fields: &[&str]| fields.iter().any(|field| refusal.contains(field));
         // The field is in the last request of a turn only: where no other is named, it is the first to be suspected.
         let names_another = names_a_field(&["max_completion_tokens", "temperature", "stream_options", "include_usage"]);
-        if named_only && (!names_another || names_a_field(&["tool_choice"])) && learn(&self.without_named_tools) {
-            return Some("the server refuses tools that may not be called, asking without tools".to_owned());
+        if named_only && (!names_another || names_a_field(&["tool_choice"])) {
+            let change = "the server may not take tools that may not be called, asking without tools";
+            return Some(Adapted::TryWithoutTools(change.to_owned()));
         }
+        let learnt = |change: &str| Some(Adapted::Learnt(change.to_owned()));
         if names_a_field(&["max_completion_tokens"]) && learn(&self.max_completion_tokens) {
-            return Some("the server wants max_completion_tokens instead of max_tokens".to_owned());
+            return learnt("the server wants max_completion_tokens instead of max_tokens");
         }
         if names_a_field(&["temperature"]) && learn(&self.without_temperature) {
-            return Some("the server refuses the temperature, asking without it".to_owned());
+            return learnt("the server refuses the temperature, asking without it");
         }
         let vague = ["unknown", "unrecognized", "unsupported", "not supported", "not permitted", "extra", "unexpected"];
         if (names_a_field(&["stream_options", "include_usage"]) || names_a_field(&vague))
             && learn(&self.without_stream_options)
         {
-            return Some("the server refuses stream_options, asking without them".to_owned());
+            return learnt("the server refuses stream_options, asking without them");
         }
         None
     }
@@ -84,7 +89,10 @@ mod tests {
         assert!(adaptation.names_tools_only());
         assert_eq!(adaptation.adapt(refusal, false), None);
         assert_eq!(adaptation.adapt("the model is on fire", false), None);
-        assert!(adaptation.adapt("extra inputs are not permitted", true).is_some() && !adaptation.names_tools_only());
-        assert_eq!(adaptation.adapt("extra inputs are not permitted", true), None);
+        assert_eq!(adaptation.adapt("extra inputs are not permitted", false), None);
+        let tried = adaptation.adapt("extra inputs are not permitted", true);
+        assert!(matches!(tried, Some(Adapted::TryWithoutTools(_))) && adaptation.names_tools_only());
+        adaptation.name_tools_no_more();
+        assert!(!adaptation.names_tools_only());
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use self::{
     usage::Timings,
 };
 use crate::{
-    call::{AnswerReader, Dialect, Outgoing},
+    call::{Adapted, AnswerReader, Dialect, Outgoing},
     config::ModelConfig,
     deadline::Deadline,
     failure::Failure,
@@ -79,17 +79,16 @@ impl Dialect for OpenAi {
         Box::new(reader::Reader::default())
     }
 
-    fn adapt(&self, refusal: &str, request: &ModelRequest) -> Option<String> {
-        let named_only = self.config.uses_native_tools() && !request.tools.is_empty() && !request.may_call;
-        self.adaptation.adapt(refusal, named_only)
+    fn adapt(&self, refusal: &str, named_only: bool) -> Option<Adapted> {
+        self.adaptation.adapt(refusal, named_only && self.config.uses_native_tools())
     }
 
     fn can_forbid_calls(&self) -> bool {
         self.adaptation.names_tools_only()
     }
 
-    fn called_anyway(&self) {
-        self.adaptation.called_anyway();
+    fn name_tools_no_more(&self) {
+        self.adaptation.name_tools_no_more();
     }
 }
 

@@ -58,13 +58,11 @@ pub(super) fn body(
     request: &ModelRequest,
 ) -> Result<String, Failure> {
     let native = config.uses_native_tools();
-    let named: &[ToolSpec] =
-        if request.may_call || adaptation.names_tools_only() { &request.tools } else { Default::default() };
     let in_text;
     let (messages, tools): (_, &[ToolSpec]) = if native {
-        (&request.messages, named)
+        (&request.messages, &request.tools)
     } else {
-        in_text = text_protocol::conversation(&request.messages, named);
+        in_text = text_protocol::conversation(&request.messages, &request.tools);
         (&in_text, &[])
     };
     let renamed = adaptation.renames_max_tokens();
@@ -76,7 +74,7 @@ pub(super) fn body(
         temperature: config.temperature.filter(|_| adaptation.sends_temperature()),
         max_tokens: config.max_tokens.filter(|_| !renamed),
         max_completion_tokens: config.max_tokens.filter(|_| renamed),
-        stop: (!native && !named.is_empty()).then_some([text_protocol::STOP]),
+        stop: (!native && !request.tools.is_empty()).then_some([text_protocol::STOP]),
         stream: true,
         stream_options: adaptation.asks_for_usage().then_some(StreamOptions { include_usage: true }),
     };

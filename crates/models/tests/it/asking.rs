@@ -162,6 +162,7 @@ async fn a_server_that_refuses_tools_that_may_not_be_called_is_asked_without() {
         assert!(model.can_forbid_calls());
         let outcome = ask(&model, last_request()).await;
         assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 1), "{refusal}");
+        assert!(outcome.without_tools, "whoever asked knows what was sent");
         assert!(!model.can_forbid_calls(), "it is known from here on");
         ask(&model, request_with_tools("Hi")).await;
         let bodies: Vec<_> = server.requests().into_iter().map(|request| request.body).collect();
@@ -170,6 +171,46 @@ async fn a_server_that_refuses_tools_that_may_not_be_called_is_asked_without() {
         assert_eq!(bodies[2]["tools"].as_array().unwrap().len(), 2);
         assert_eq!(bodies[2]["stream_options"]["include_usage"], true);
     }
+}
+
+#[tokio::test]
+async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_request_without_them() {
+    const EXTRA: &str = "Extra inputs are not permitted";
+    let server = ModelServer::start().await;
+    let mut config = config(&server);
+    config.retries = 0;
+    let model = connect(&config).unwrap();
+    // It was something else that nothing can be done about, or nobody knows.
+    for (reply, kind) in [
+        (Reply::refusal(500, "out of order"), ErrorKind::Provider),
+        (Reply::text("Hello there").without_done().cut_after(200), ErrorKind::CutStream),
+    ] {
+        server.reply(Reply::refusal(400, "Bad Request")).reply(reply);
+        assert_eq!(ask(&model, last_request()).await.kind(), Some(kind));
+        assert!(model.can_forbid_calls());
+    }
+    server.reply(Reply::refusal(400, "Bad Request")).reply(Reply::refusal(400, "Bad Request"));
+    assert_eq!(ask(&model, last_request()).await.kind(), Some(ErrorKind::Rejected));
+    assert!(model.can_forbid_calls());
+    // It was another field: the tools are put back.
+    server.reply(Reply::refusal(400, EXTRA)).reply(Reply::refusal(400, EXTRA)).reply(Reply::text("Fine."));
+    let outcome = ask(&model, last_request()).await;
+    assert_eq!((outcome.text.as_str(), outcome.retries.len(), outcome.without_tools), ("Fine.", 2, false));
+    assert!(model.can_forbid_calls());
+    let last = server.requests().pop().unwrap().body;
+    assert_eq!((&last["tool_choice"], &last["stream_options"]), (&json!("none"), &json!(null)));
+    // It was both.
+    let model = connect(&config).unwrap();
+    for _ in 0..3 {
+        server.reply(Reply::refusal(400, EXTRA));
+    }
+    server.reply(Reply::text("Fine."));
+    let outcome = ask(&model, last_request()).await;
+    assert_eq!((outcome.text.as_str(), outcome.retries.len(), outcome.without_tools), ("Fine.", 3, true));
+    assert!(!model.can_forbid_calls());
+    // Whoever does not know it yet is told.
+    assert!(ask(&model, last_request()).await.without_tools);
+    assert_eq!(server.requests().pop().unwrap().body["tools"], json!(null));
 }
 
 #[tokio::test]

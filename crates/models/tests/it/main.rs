@@ -33,6 +33,7 @@ struct Outcome {
     calls: Vec<(String, String)>,
     retries: Vec<(u32, u64, String)>,
     runaway: Option<String>,
+    without_tools: bool,
     usage: Option<Usage>,
     end: Option<Finish>,
     error: Option<(ErrorKind, String)>,
@@ -57,6 +58,10 @@ impl Outcome {
             Ok(ModelChunk::Retry { attempt, delay_ms, reason }) => {
                 assert!(self.text.is_empty() && self.reasoning.is_empty(), "a retry after the first token: {self:?}");
                 self.retries.push((attempt, delay_ms, reason));
+            }
+            Ok(ModelChunk::WithoutTools) => {
+                assert!(self.text.is_empty() && self.reasoning.is_empty(), "it comes before the answer: {self:?}");
+                self.without_tools = true;
             }
             Ok(ModelChunk::Runaway { what }) => self.runaway = Some(what),
             Ok(ModelChunk::Usage(usage)) => assert!(self.usage.replace(usage).is_none()),
