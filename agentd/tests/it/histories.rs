@@ -62,6 +62,8 @@ fn words() -> impl Strategy<Value = String> {
         "<system_reminder>",
         "{\"tool\": \"look\", \"args\": {}}",
         "\u{feff}\u{202e}\u{2028}",
+        // A picture whose file is gone: pictures are told of by their path, in words.
+        "![a picture](/large_tool_results/gone.png)",
     ];
     select(words.to_vec()).prop_map(str::to_owned)
 }
@@ -131,10 +133,26 @@ fn body() -> impl Strategy<Value = ItemBody> {
     ]
 }
 
-/// The items of a few turns, the messages that are sent at the most, and whether something is said, or the last turn
-/// goes on.
-fn history() -> impl Strategy<Value = (Vec<Vec<ItemBody>>, usize, bool)> {
-    (vec(vec(body(), 0..25), 1..4), 10..30usize, any::<bool>())
+/// What is in the journal, and how the session goes on.
+#[derive(Debug, Clone)]
+struct History {
+    turns: Vec<Vec<ItemBody>>,
+    /// The messages that are sent at the most.
+    limit: usize,
+    /// Whether something is said, or the last turn goes on.
+    speaks: bool,
+    /// Whether only one step is left, so that the last answer is asked for, in which nothing may be called.
+    is_last: bool,
+}
+
+fn history() -> impl Strategy<Value = History> {
+    let turns = vec(vec(body(), 0..25), 1..4);
+    (turns, 10..30usize, any::<bool>(), any::<bool>()).prop_map(|(turns, limit, speaks, is_last)| History {
+        turns,
+        limit,
+        speaks,
+        is_last,
+    })
 }
 
 /// Writes the turns into a journal. All have ended, none has completed.
@@ -181,7 +199,8 @@ async fn journal(session: SessionId, turns: Vec<Vec<ItemBody>>) -> Arc<MemorySto
 }
 
 /// One more turn on that history. Says what went wrong.
-async fn goes_on(model: &Arc<dyn Model>, (turns, limit, speaks): (Vec<Vec<ItemBody>>, usize, bool)) -> Option<String> {
+async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
+    let History { turns, limit, speaks, is_last } = history;
     let session = SessionId::generate();
     let disk = Arc::new(MemoryDisk::default());
     let engine = Engine::new(EngineParts {
@@ -199,7 +218,7 @@ async fn goes_on(model: &Arc<dyn Model>, (turns, limit, speaks): (Vec<Vec<ItemBo
         typed_bytes: None,
         text: speaks.then(|| "go on".to_owned()),
         slot: None,
-        max_steps: None,
+        max_steps: is_last.then_some(1),
         on_interrupt: OnInterrupt::Deny,
         if_busy: IfBusy::Refuse,
         client: "test".to_owned(),
@@ -209,14 +228,15 @@ async fn goes_on(model: &Arc<dyn Model>, (turns, limit, speaks): (Vec<Vec<ItemBo
     let mut events = handle.start_turn(start).await.unwrap().events;
     while let Some(event) = events.next().await {
         if let EventKind::TurnEnded { result } = &event.unwrap().kind {
-            let completed = result.stop_reason == StopReason::Completed;
-            return (!completed).then(|| format!("{:?}: {:?}", result.stop_reason, result.error));
+            let expected = if is_last { StopReason::MaxSteps } else { StopReason::Completed };
+            return (result.stop_reason != expected || result.text.is_empty())
+                .then(|| format!("{:?}: {:?}", result.stop_reason, result.error));
         }
     }
     Some("the stream of events ended".to_owned())
 }
 
-fn every_history_is_accepted(configure: impl Fn(&mut ModelConfig)) {
+fn every_history_is_accepted(native: bool, configure: impl Fn(&mut ModelConfig)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = runtime.block_on(ModelServer::start());
     // It calls once, so that the request behind a call is checked too.
@@ -236,16 +256,19 @@ fn every_history_is_accepted(configure: impl Fn(&mut ModelConfig)) {
         Ok(())
     });
     outcome.unwrap();
-    assert!(server.requests().len() >= 2 * CASES as usize, "both requests of each turn are checked");
+    let requests = server.requests();
+    assert!(requests.len() >= 2 * CASES as usize, "both requests of each turn are checked");
+    let last = requests.iter().filter(|request| request.body["tool_choice"] == "none").count();
+    assert_eq!(last > 0, native, "last requests are among them, where tools are named");
     assert_eq!(server.refusals(), Vec::<String>::new());
 }
 
 #[test]
 fn every_history_is_accepted_with_native_calls() {
-    every_history_is_accepted(|config| config.echo_reasoning = true);
+    every_history_is_accepted(true, |config| config.echo_reasoning = true);
 }
 
 #[test]
 fn every_history_is_accepted_with_calls_in_text() {
-    every_history_is_accepted(|config| config.native_tools = Some(false));
+    every_history_is_accepted(false, |config| config.native_tools = Some(false));
 }

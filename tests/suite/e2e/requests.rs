@@ -1,7 +1,7 @@
 //! What the model saw, word for word, at the points that matter. A change of these snapshots changes what every model is
 //! told: look at it as at code.
 
-use agentd_proto::client::SessionChoice;
+use agentd_proto::client::{SessionChoice, StartRequest};
 use agentd_testkit::model_server::{Recorded, Reply};
 use serde_json::{Value, json};
 
@@ -13,6 +13,9 @@ fn readable(request: &Recorded, session: &str) -> String {
     let tools = request.body["tools"].as_array().into_iter().flatten();
     let names: Vec<&str> = tools.filter_map(|tool| tool["function"]["name"].as_str()).collect();
     let mut text = format!("tools: {}\n", names.join(" "));
+    if let Some(choice) = request.body["tool_choice"].as_str() {
+        text.push_str(&format!("tool_choice: {choice}\n"));
+    }
     for message in request.messages() {
         text.push_str(&format!("\n--- {}\n", message["role"].as_str().unwrap_or_default()));
         if let Some(words) = message["content"].as_str() {
@@ -41,8 +44,13 @@ fn without_time(text: &str) -> String {
 
 /// Says something, and hands back the session and the requests that the model saw meanwhile.
 async fn says(world: &World, session: SessionChoice, text: &str) -> (String, Vec<Recorded>) {
+    asks(world, turn(session, text)).await
+}
+
+/// The same with all that a client may ask for.
+async fn asks(world: &World, start: StartRequest) -> (String, Vec<Recorded>) {
     let before = world.model.requests().len();
-    let mut events = world.client().await.turn(turn(session, text)).await.unwrap();
+    let mut events = world.client().await.turn(start).await.unwrap();
     let session = events.session_id().to_string();
     events.to_the_end().await;
     (session, world.model.requests().split_off(before))
@@ -83,4 +91,16 @@ async fn what_the_model_sees() {
     world.model.reply(Reply::text("Sentence 9 is written."));
     let (_, requests) = says(&world, on(), "Write sentence 9").await;
     insta::assert_snapshot!("with_a_window_that_fills", readable(&requests[0], &session));
+}
+
+#[tokio::test]
+async fn what_the_model_sees_when_no_step_is_left() {
+    let world = World::start().await;
+    world.daemon.write("project/notes.txt", "the notes say so\n");
+    let mut start = turn(trusting(&world.daemon.path().join("project")), "What do my notes say?");
+    start.start.max_steps = Some(1);
+    world.model.reply(Reply::tool_call("read_file", json!({"path": "/project/notes.txt"})));
+    world.model.reply(Reply::text("They say so."));
+    let (session, requests) = asks(&world, start).await;
+    insta::assert_snapshot!("last_request_of_a_turn", readable(&requests[1], &session));
 }
