@@ -5,7 +5,11 @@ use std::{
     io::Write as _,
 };
 
-use agentd_core::{Timestamp, ids::SessionId, search::SearchHit};
+use agentd_core::{
+    Timestamp,
+    ids::SessionId,
+    search::{Found, SearchHit},
+};
 use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
 
@@ -41,12 +45,17 @@ pub(crate) struct SearchArgs {
 /// Searches.
 pub(crate) async fn handle(daemon: &Daemon, args: SearchArgs) -> anyhow::Result<Exit> {
     let session = args.session.as_deref().unwrap_or_default();
-    let hits = daemon.client.search(&args.query.join(" "), session, args.limit).await?;
+    let Found { hits, unsearched } = daemon.client.search(&args.query.join(" "), session, args.limit).await?;
+    if unsearched > 0 {
+        crate::note(&format!(
+            "{unsearched} events are not searched yet: the index is being built; search again later for all of it"
+        ));
+    }
     if args.json {
         report::json(&hits)?;
         return Ok(Exit::Done);
     }
-    if hits.is_empty() {
+    if hits.is_empty() && unsearched == 0 {
         crate::note("nothing was found");
         return Ok(Exit::Done);
     }

@@ -122,8 +122,8 @@ impl Sessions for Context {
         let v1::SearchRequest { query, session, limit } = request.into_inner();
         let session = if session.is_empty() { None } else { Some(self.session_id(&session).await?) };
         let limit = given(limit).unwrap_or(DEFAULT_FINDS).min(MAX_FINDS);
-        let hits = self.engine.search(&query, session, limit).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::SearchResponse { hits: hits.iter().map(Into::into).collect() }))
+        let found = self.engine.search(&query, session, limit).await.map_err(Refusal::from)?;
+        Ok(Response::new((&found).into()))
     }
 
     async fn items(&self, request: Request<v1::ListItemsRequest>) -> Result<Response<v1::ListItemsResponse>, Status> {

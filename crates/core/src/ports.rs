@@ -18,7 +18,7 @@ use crate::{
     interrupt::{Answer, Interrupt},
     item::Item,
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
-    search::{SearchHit, SearchQuery},
+    search::{Found, SearchQuery},
     session::{Mount, SessionSettings, SessionSummary, StoredSession},
     state_files::{StateFileChange, StateFiles},
     tool::{FileChange, Followed, ToolCall, ToolOutput, ToolSpec},
@@ -411,13 +411,13 @@ pub trait Store: Send + Sync {
     ) -> BoxFuture<'_, Result<Vec<(u64, Item)>, StoreError>>;
 
     /// Finds what was said and done, in one session or in all, at most `limit`, the best first. All that was stored when
-    /// it was asked can be found.
+    /// it was asked is searched, but for what [`Found::unsearched`] counts: no search waits for a large index to be built.
     fn search(
         &self,
         query: SearchQuery,
         session: Option<SessionId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<SearchHit>, StoreError>>;
+    ) -> BoxFuture<'_, Result<Found, StoreError>>;
 
     /// The files of a session's own state.
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>>;

@@ -11,6 +11,16 @@ use crate::{
     tool::{ToolCall, ToolResult},
 };
 
+/// What a search found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The finds, the best first.
+    pub hits: Vec<SearchHit>,
+    /// The stored events that were not searched, because the index is being built and does not have them yet: what is in
+    /// them is found later. 0 where all were searched.
+    pub unsearched: u64,
+}
+
 /// The tool by which a model searches its session.
 pub const TOOL: &str = "search_history";
 /// Terms of a query that count; the rest are left out.

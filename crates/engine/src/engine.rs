@@ -15,7 +15,7 @@ use agentd_core::{
     item::Item,
     model::SlotInfo,
     ports::{Audit, Clock, Models, Snapshots, Store, Toolbox, Workspaces},
-    search::{SearchHit, SearchQuery},
+    search::{Found, SearchQuery},
     session::{SessionSettings, SessionSummary},
     tool::ToolSpec,
     turn::StartTurn,
@@ -270,12 +270,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the query has no word, there is no such session, or the journal cannot be read.
-    pub async fn search(
-        &self,
-        query: &str,
-        session: Option<SessionId>,
-        limit: usize,
-    ) -> Result<Vec<SearchHit>, EngineError> {
+    pub async fn search(&self, query: &str, session: Option<SessionId>, limit: usize) -> Result<Found, EngineError> {
         let query = SearchQuery::parse(query).ok_or_else(|| {
             EngineError::new(ErrorKind::InvalidInput, "there is no word to look for")
                 .with_hint("give a few words that were used, such as: agentctl sessions search tax papers")

@@ -12,7 +12,7 @@
 //! - `sessions`, `events`, `interrupts`, `grants`: one table each, the SQL beside its row mapping; `projection`: what a
 //!   session's events add up to, pure; `append`: one append, checked and applied to all of them; `rows`: what the writer
 //!   knows of the sessions that it wrote to lately.
-//! - `search`: the full-text index, brought up to date by whoever searches.
+//! - `search`: the full-text index, brought up to date by the writer while nothing waits, and by whoever searches.
 //! - `codec`: ids, times, numbers and JSON in columns; `error`: what failures are called.
 
 mod append;

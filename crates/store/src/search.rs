@@ -1,23 +1,28 @@
 //! The tables `search_progress`, `searched` and `search`: what was said and done, to be found again.
 //!
-//! Nobody who stores an event waits for the index. Whoever searches first brings it up to date, from where the last
-//! search had come to: a reader reads and takes apart, the writer only adds rows.
+//! Nobody who stores an event waits for the index. The writer brings it up to date while nothing waits to be written, in
+//! pieces so small that what comes meanwhile hardly waits. The little that is left then, whoever searches adds first: a
+//! reader reads and takes apart, the writer only adds rows. Of more than a little a search says that it is not searched yet.
 
 use agentd_core::{
     event::EventKind,
     ids::SessionId,
     search::{SearchHit, SearchKind, SearchQuery, searchable},
 };
-use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter, types::Value};
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params, params_from_iter, types::Value};
 
 use crate::{
-    codec::{bound, id_from, json_from, limit, number_from, text, time_from},
+    codec::{bound, id_from, id_text, json_from, limit, number_from, text, time_from},
     error::Fault,
     sessions,
 };
 
-/// Events that are read at once.
-const PAGE: usize = 500;
+/// Items that are added at once.
+const PAGE: usize = 64;
+/// Bytes of items as they are stored, after which a page is full.
+const MAX_PAGE: usize = 256 << 10;
+/// Stored events that a search adds to the index by itself before it searches.
+pub(crate) const FEW: u64 = 2000;
 /// Bytes of an item that can be found.
 const MAX_TEXT: usize = 16 << 10;
 /// Letters that the index knows at once: shorter terms are looked for in the texts themselves.
@@ -82,6 +87,50 @@ pub(crate) fn behind(connection: &Connection, session: Option<SessionId>) -> Res
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// The stored events that the index lacks, of one session or of all.
+pub(crate) fn lacks(connection: &Connection, session: Option<SessionId>) -> Result<u64, Fault> {
+    let id = session.map(|id| id_text(id.as_uuid()));
+    let events: i64 = connection
+        .prepare_cached(
+            "SELECT coalesce(sum(last_seq - coalesce(through, 0)), 0)
+             FROM sessions LEFT JOIN search_progress ON session = key WHERE ?1 IS NULL OR id = ?1",
+        )?
+        .query_row([id], |row| row.get(0))?;
+    number_from(events)
+}
+
+/// What the writer remembers of an index that it brings up to date piece by piece.
+#[derive(Debug, Default)]
+pub(crate) struct CatchUp {
+    /// The session that it is at, and up to which event.
+    at: Option<(i64, i64)>,
+}
+
+impl CatchUp {
+    /// Adds the next piece, and says whether there may be another. Sessions that were used last come first.
+    pub(crate) fn piece(&mut self, connection: &mut Connection) -> Result<bool, Fault> {
+        if self.at.is_none() {
+            self.at = connection
+                .prepare_cached(
+                    "SELECT key, last_seq FROM sessions LEFT JOIN search_progress ON session = key
+                     WHERE last_seq > coalesce(through, 0) ORDER BY updated_at DESC, id DESC LIMIT 1",
+                )?
+                .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+        }
+        let Some((session, until)) = self.at else { return Ok(false) };
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        match missing(&transaction, session, until)? {
+            Some(missing) => {
+                missing.add(&transaction)?;
+                transaction.commit()?;
+            }
+            None => self.at = None,
+        }
+        Ok(true)
+    }
+}
+
 /// The next page that the index lacks of a session up to an event; none where it lacks nothing.
 pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Result<Option<Missing>, Fault> {
     let after: Option<i64> = connection
@@ -97,16 +146,19 @@ pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Resu
          WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4",
     )?;
     let mut read = statement.query(params![session, after, until, limit(PAGE)])?;
-    let (mut rows, mut count, mut last) = (Vec::new(), 0, after);
-    while let Some(row) = read.next()? {
-        (count, last) = (count + 1, row.get("seq")?);
-        let EventKind::ItemCompleted { item, .. } = json_from(text(row, "payload")?)? else { continue };
+    let (mut rows, mut count, mut bytes, mut last) = (Vec::new(), 0, 0, after);
+    while bytes < MAX_PAGE
+        && let Some(row) = read.next()?
+    {
+        let payload = text(row, "payload")?;
+        (count, bytes, last) = (count + 1, bytes + payload.len(), row.get("seq")?);
+        let EventKind::ItemCompleted { item, .. } = json_from(payload)? else { continue };
         if let Some((kind, mut words)) = searchable(&item) {
             words.truncate(words.floor_char_boundary(MAX_TEXT));
             rows.push(Row { seq: last, at: row.get("at")?, kind: kind.as_str(), text: words.replace('\0', " ") });
         }
     }
-    let through = if count < PAGE { until } else { last };
+    let through = if count < PAGE && bytes < MAX_PAGE { until } else { last };
     Ok(Some(Missing { session, after, through, rows }))
 }
 

@@ -10,7 +10,7 @@ use agentd_core::{
     interrupt::Interrupt,
     item::Item,
     ports::{Store, StoredInterrupt},
-    search::{SearchHit, SearchQuery},
+    search::{Found, SearchQuery},
     session::{SessionSettings, SessionSummary, StoredSession},
     state_files::{StateFileChange, StateFiles},
 };
@@ -153,9 +153,15 @@ impl Store for SqliteStore {
         query: SearchQuery,
         session: Option<SessionId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<SearchHit>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Found, StoreError>> {
         async move {
             let action = "bring the index up to date";
+            let lacks = self.read(action, move |connection| search::lacks(connection, session)).await?;
+            if lacks > search::FEW {
+                self.writer.catch_up();
+                let hits = self.read("search", move |connection| search::find(connection, &query, session, limit));
+                return Ok(Found { hits: hits.await?, unsearched: lacks });
+            }
             for (key, until) in self.read(action, move |connection| search::behind(connection, session)).await? {
                 while let Some(missing) =
                     self.read(action, move |connection| search::missing(connection, key, until)).await?
@@ -163,7 +169,8 @@ impl Store for SqliteStore {
                     self.writer.write(Change::Index(missing), &self.path).await?;
                 }
             }
-            self.read("search", move |connection| search::find(connection, &query, session, limit)).await
+            let hits = self.read("search", move |connection| search::find(connection, &query, session, limit)).await?;
+            Ok(Found { hits, unsearched: 0 })
         }
         .boxed()
     }

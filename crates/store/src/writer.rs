@@ -2,7 +2,8 @@
 //!
 //! A commit waits for the disk, and that is what an append costs. So the thread takes everything that waits when it
 //! comes to commit: while one batch is on its way to the disk, the next one gathers behind it. Each change stands in a
-//! savepoint of its own, and a change that is refused falls out alone.
+//! savepoint of its own, and a change that is refused falls out alone. While nothing waits, the thread brings the index of
+//! the search up to date, a small piece at a time.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -19,12 +20,22 @@ use jiff::Timestamp;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{append::Append, error::Fault, grants, rows::Rows, search::Missing, sessions};
+use crate::{
+    append::Append,
+    error::Fault,
+    grants,
+    rows::Rows,
+    search::{CatchUp, Missing},
+    sessions,
+};
 
 /// How many changes one commit may hold.
 const MAX_BATCH: usize = 256;
 /// How many bytes of payload a batch may hold before it takes no more changes.
 const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
+
+/// How many events may be stored before the index is brought up to date again: it need not be for each turn.
+const MAX_UNSEARCHED: u64 = 1000;
 
 /// What callers ask the writer for.
 pub(crate) enum Change {
@@ -79,6 +90,8 @@ type Reply = oneshot::Sender<Result<(), Fault>>;
 
 enum Command {
     Write(Change, Reply),
+    /// The index is behind, and somebody searches.
+    CatchUp,
     Close(Reply),
 }
 
@@ -101,8 +114,8 @@ struct Counters {
 }
 
 impl Counters {
-    /// Counts one commit.
-    fn add(&self, changes: &[Change], outcomes: &[Result<(), Fault>]) {
+    /// Counts one commit, and says how many events it held.
+    fn add(&self, changes: &[Change], outcomes: &[Result<(), Fault>]) -> u64 {
         let stored = changes.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()).map(|(change, _)| change);
         let (mut changed, mut appends, mut events) = (false, 0, 0);
         for change in stored {
@@ -115,6 +128,7 @@ impl Counters {
         self.commits.fetch_add(u64::from(changed), Ordering::Relaxed);
         self.appends.fetch_add(appends, Ordering::Relaxed);
         self.events.fetch_add(events, Ordering::Relaxed);
+        events
     }
 }
 
@@ -133,7 +147,15 @@ impl Writer {
     pub(crate) fn start(connection: Connection, max_waiting: usize) -> Result<Self, Fault> {
         let (queue, commands) = mpsc::channel(max_waiting.max(1));
         let counters = Arc::new(Counters::default());
-        let thread = Thread { connection, rows: Rows::default(), commands, counters: Arc::clone(&counters) };
+        let thread = Thread {
+            connection,
+            rows: Rows::default(),
+            commands,
+            counters: Arc::clone(&counters),
+            // What an earlier life left undone.
+            catch_up: Some(CatchUp::default()),
+            unsearched: 0,
+        };
         let thread = std::thread::Builder::new().name("journal-write".into()).spawn(move || thread.run())?;
         Ok(Self { queue, counters, closed: AtomicBool::new(false), thread: Mutex::new(Some(thread)) })
     }
@@ -147,6 +169,12 @@ impl Writer {
             Err(_) => Err(self.silence()),
         };
         answer.map_err(|fault| fault.while_doing(action, journal))
+    }
+
+    /// Has the index brought up to date, without waiting for it.
+    pub(crate) fn catch_up(&self) {
+        // Where so much waits already, the next search asks again.
+        let _ = self.queue.try_send(Command::CatchUp);
     }
 
     /// Writes what waits, moves the log into the database and ends the thread. A second close has nothing to do.
@@ -190,11 +218,35 @@ struct Thread {
     rows: Rows,
     commands: mpsc::Receiver<Command>,
     counters: Arc<Counters>,
+    /// Where the index is behind.
+    catch_up: Option<CatchUp>,
+    /// The events that were stored since it was last brought up to date.
+    unsearched: u64,
 }
 
 impl Thread {
+    /// The next command. What waits goes before the index.
+    fn next(&mut self) -> Option<Command> {
+        while let Some(catch_up) = &mut self.catch_up {
+            match self.commands.try_recv() {
+                Ok(command) => return Some(command),
+                Err(mpsc::error::TryRecvError::Disconnected) => return None,
+                Err(mpsc::error::TryRecvError::Empty) => {}
+            }
+            let piece = catch_unwind(AssertUnwindSafe(|| catch_up.piece(&mut self.connection)));
+            let goes_on = piece.unwrap_or(Err(Fault::Lost)).unwrap_or_else(|fault| {
+                tracing::warn!(?fault, "the index of the search is not up to date; the next search goes on with it");
+                false
+            });
+            if !goes_on {
+                self.catch_up = None;
+            }
+        }
+        self.commands.blocking_recv()
+    }
+
     fn run(mut self) {
-        while let Some(first) = self.commands.blocking_recv() {
+        while let Some(first) = self.next() {
             let (batch, close) = self.gather(first);
             if !batch.is_empty() {
                 self.write(batch);
@@ -214,6 +266,7 @@ impl Thread {
         while let Some(command) = next {
             match command {
                 Command::Close(reply) => return (batch, Some(reply)),
+                Command::CatchUp => drop(self.catch_up.get_or_insert_default()),
                 Command::Write(change, reply) => {
                     size += change.size();
                     batch.push((change, reply));
@@ -275,7 +328,11 @@ impl Thread {
             outcomes.push(outcome);
         }
         transaction.commit()?;
-        self.counters.add(changes, &outcomes);
+        self.unsearched += self.counters.add(changes, &outcomes);
+        if self.unsearched >= MAX_UNSEARCHED {
+            self.unsearched = 0;
+            self.catch_up.get_or_insert_default();
+        }
         Ok(outcomes)
     }
 

@@ -5,7 +5,7 @@ use agentd_core::{
     error::ErrorKind,
     files::{FileListing, FilePiece},
     ids::SessionId,
-    search::SearchHit,
+    search::Found,
     session::{Mount, SessionSettings, SessionSummary},
     undo::{UndoReport, UndoRequest},
 };
@@ -140,10 +140,10 @@ impl Client {
     ///
     /// # Errors
     /// When the query has no word, there is no such session, or the connection fails.
-    pub async fn search(&self, query: &str, session: &str, limit: usize) -> Result<Vec<SearchHit>, ClientError> {
+    pub async fn search(&self, query: &str, session: &str, limit: usize) -> Result<Found, ClientError> {
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         let request = v1::SearchRequest { query: query.to_owned(), session: session.to_owned(), limit };
-        Ok(convert::all(self.sessions_client().search(request).await?.into_inner().hits)?)
+        Ok(self.sessions_client().search(request).await?.into_inner().try_into()?)
     }
 
     /// The last completed items of a session above an event number, oldest first, at most `limit`.

@@ -1,8 +1,8 @@
 //! What was found.
 
-use agentd_core::search::{SearchHit, SearchKind};
+use agentd_core::search::{Found, SearchHit, SearchKind};
 
-use super::{WireError, id, mirrored, moment, to_moment};
+use super::{WireError, all, id, mirrored, moment, to_moment};
 use crate::v1;
 
 mirrored!(
@@ -14,6 +14,20 @@ mirrored!(
     "the kind of a find",
     [Person, Model, Call, Result, Notice]
 );
+
+impl From<&Found> for v1::SearchResponse {
+    fn from(found: &Found) -> Self {
+        Self { hits: found.hits.iter().map(Into::into).collect(), unsearched: found.unsearched }
+    }
+}
+
+impl TryFrom<v1::SearchResponse> for Found {
+    type Error = WireError;
+
+    fn try_from(found: v1::SearchResponse) -> Result<Self, WireError> {
+        Ok(Self { hits: all(found.hits)?, unsearched: found.unsearched })
+    }
+}
 
 impl From<&SearchHit> for v1::SearchHit {
     fn from(hit: &SearchHit) -> Self {

@@ -18,7 +18,7 @@ use agentd_core::{
     interrupt::{Answer, Ask, Interrupt},
     item::{Item, ItemBody},
     ports::{Store, StoredInterrupt},
-    search::{SearchHit, SearchQuery, searchable},
+    search::{Found, SearchHit, SearchQuery, searchable},
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
     state_files::{StateFileChange, StateFiles},
     turn::StopReason,
@@ -407,7 +407,7 @@ impl Store for MemoryStore {
         query: SearchQuery,
         session: Option<SessionId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<SearchHit>, StoreError>> {
+    ) -> BoxFuture<'_, Result<Found, StoreError>> {
         let state = self.state();
         let events = state.log.iter().rev().filter(|event| session.is_none_or(|id| event.session_id == id));
         let hit = |event: &Arc<Event>| {
@@ -419,7 +419,7 @@ impl Store for MemoryStore {
         };
         let hits = events.filter_map(hit).take(limit).collect();
         drop(state);
-        ready(Ok(hits))
+        ready(Ok(Found { hits, unsearched: 0 }))
     }
 
     fn state_files(&self, session: SessionId) -> BoxFuture<'_, Result<StateFiles, StoreError>> {

@@ -775,7 +775,7 @@ async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
 async fn found(store: &impl Store, query: &str, session: Option<SessionId>) -> Vec<u64> {
     let query = SearchQuery::parse(query).unwrap();
     let mut numbers: Vec<u64> =
-        store.search(query, session, 100).await.unwrap().into_iter().map(|hit| hit.seq).collect();
+        store.search(query, session, 100).await.unwrap().hits.into_iter().map(|hit| hit.seq).collect();
     numbers.sort_unstable();
     numbers
 }
@@ -812,8 +812,9 @@ async fn what_was_said_is_found(store: &impl Store) {
     ] {
         assert_eq!(found(store, query, None).await, expected, "{query:?}");
     }
-    let hits = store.search(SearchQuery::parse("papers").unwrap(), Some(id), 10).await.unwrap();
-    let hit = &hits[0];
+    let found_there = store.search(SearchQuery::parse("papers").unwrap(), Some(id), 10).await.unwrap();
+    assert_eq!(found_there.unsearched, 0);
+    let hit = &found_there.hits[0];
     assert_eq!((hit.session_id, hit.kind, hit.title.as_str()), (id, SearchKind::Person, said[0]));
     assert_eq!(&hit.excerpt[hit.marks[0].clone()], "papers");
     // What came since is found, by session, and nothing of what was deleted.
@@ -823,7 +824,7 @@ async fn what_was_said_is_found(store: &impl Store) {
     assert_eq!(found(store, "papers", Some(id)).await, [1, 6]);
     assert_eq!(found(store, "papers", Some(other.session)).await, [1]);
     assert_eq!(found(store, "papers", None).await, [1, 1, 6]);
-    assert_eq!(store.search(SearchQuery::parse("papers").unwrap(), None, 2).await.unwrap().len(), 2);
+    assert_eq!(store.search(SearchQuery::parse("papers").unwrap(), None, 2).await.unwrap().hits.len(), 2);
     store.delete_session(id).await.unwrap();
     assert_eq!(found(store, "papers", None).await, [1]);
     assert!(found(store, "papers", Some(id)).await.is_empty());

@@ -1,7 +1,7 @@
 //! `search_history`: what a compaction replaced, and all else of this session, found by its words.
 
 use agentd_core::{
-    search::{SearchHit, SearchQuery, TOOL},
+    search::{Found, SearchHit, SearchQuery, TOOL},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -73,8 +73,17 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
     let limit = limit.unwrap_or(FINDS).clamp(1, MAX_FINDS);
     let context = call.context;
     match context.store.search(query, Some(context.session_id), limit).await {
-        Ok(hits) if hits.is_empty() => ToolOutput::ok("nothing was found; try fewer or other words"),
-        Ok(hits) => ToolOutput::ok(hits.iter().map(line).collect::<Vec<_>>().join("\n")),
+        Ok(Found { hits, unsearched }) => {
+            let mut lines: Vec<String> = hits.iter().map(line).collect();
+            if unsearched > 0 {
+                lines.push(
+                    "not all of the history is searched: its index is being built; search again later".to_owned(),
+                );
+            } else if lines.is_empty() {
+                lines.push("nothing was found; try fewer or other words".to_owned());
+            }
+            ToolOutput::ok(lines.join("\n"))
+        }
         Err(error) => ToolOutput::error(ToolErrorCode::Tool, format!("the history could not be searched: {error}")),
     }
 }

@@ -8,6 +8,7 @@ mod crash;
 mod faults;
 mod load;
 mod schema;
+mod searching;
 
 use std::path::Path;
 
