@@ -51,8 +51,8 @@ fn denials(result: &Value) -> usize {
 }
 
 #[tokio::test]
-async fn a_rule_for_the_session_holds_there_and_nowhere_else() {
-    let world = World::start().await;
+async fn a_rule_for_the_session_holds_there_and_nowhere_else_also_after_a_restart() {
+    let mut world = World::start().await;
     world.model.reply(touch("a")).reply(Reply::text("Touched."));
     let (running, interrupt) = waiting(&world, &[]).await;
     assert_eq!(interrupt["grants"], json!(["run_bash_command: touch a"]), "{interrupt:#}");
@@ -60,6 +60,8 @@ async fn a_rule_for_the_session_holds_there_and_nowhere_else() {
     let answered = answer(&world, &interrupt, &["always"]).await.exits(0);
     answered.says(&["kept for this session: run_bash_command: touch a"]);
     running.output(Vec::new()).await.exits(0);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
 
     let session = interrupt["session_id"].as_str().unwrap();
     world.model.reply(touch("a")).reply(Reply::text("Again."));
@@ -207,6 +209,35 @@ async fn an_edit_into_what_is_denied_is_refused_and_the_question_waits_on() {
     let session = interrupt["session_id"].as_str().unwrap();
     let listed = agentctl(&world, &["grants", "list", "--session", session, "--json"]).await.exits(0).json();
     assert_eq!(listed, json!([]), "an edit keeps nothing");
+}
+
+#[tokio::test]
+async fn an_edit_of_a_write_into_a_denied_path_is_refused() {
+    let section = "{patterns: {critical: ['^outputs/kept']}, actions: {critical: deny}}";
+    let world = ruled(&format!("tools: {{write_file: {section}, apply_patch: {section}}}")).await;
+    let write = |path: &str| json!({"path": path, "content": "words"});
+    world.model.reply(Reply::tool_call("write_file", write("outputs/a"))).reply(Reply::text("Done."));
+    let (running, interrupt) = waiting(&world, &[]).await;
+    let detours = ["outputs/kept", "outputs//./kept/a", "./outputs/kept", "/outputs/kept", "outputs/x/../kept"];
+    for path in detours {
+        let edited = write(path).to_string();
+        answer(&world, &interrupt, &["edit", "--args", &edited]).await.exits(2).says(&["hint:"]);
+    }
+    answer(&world, &interrupt, &["edit", "--args", &write("outputs/b").to_string()]).await.exits(0);
+    running.output(Vec::new()).await.exits(0);
+    let outputs = format!("data/workspace/{}/outputs", interrupt["session_id"].as_str().unwrap());
+    assert_eq!(world.daemon.read(&format!("{outputs}/b")), "words");
+    assert_eq!(world.daemon.read(&format!("{outputs}/kept")), "");
+    // The same for calls of a model, also where somebody would approve them.
+    for path in detours {
+        let patch = json!({"patch": format!("*** Begin Patch\n*** Add File: {path}\n+words\n*** End Patch")});
+        for call in [Reply::tool_call("write_file", write(path)), Reply::tool_call("apply_patch", patch)] {
+            world.model.reply(call).reply(Reply::text("Then not."));
+            let args = ["run", "Do it", "--on-interrupt", "approve", "--output", "json"];
+            let result = agentctl(&world, &args).await.exits(5).json();
+            assert_eq!((denials(&result), &result["files"]), (1, &json!([])), "{path}: {result:#}");
+        }
+    }
 }
 
 #[tokio::test]

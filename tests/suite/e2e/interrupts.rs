@@ -1,6 +1,7 @@
 //! Approvals and questions: they outlive clients and daemons, and are answered once, from anywhere.
 
 use agentd_core::{
+    Timestamp,
     event::EventKind,
     interrupt::{Answer, Interrupt},
 };
@@ -285,4 +286,43 @@ async fn a_cancelled_turn_asks_for_nothing_any_more() {
     assert!(listed(&world).await.is_empty());
     answer(&world, &interrupt["id"], &["approve"]).await.exits(1);
     assert_eq!(written(&world, &interrupt["session_id"]), "");
+}
+
+#[tokio::test]
+async fn a_deadline_that_passes_while_no_daemon_runs_is_kept_by_the_next() {
+    let mut world = World::configured("interrupts: {deadline: 1s, on_deadline: reject}").await;
+    world.model.reply(write("late")).reply(Reply::text("Nobody answered."));
+    let (client, interrupt) = waiting(&world).await;
+    drop(client);
+    world.daemon.kill9().await;
+    let deadline: Timestamp = interrupt["deadline"].as_str().unwrap().parse().unwrap();
+    until("the deadline is over", || async { (Timestamp::now() > deadline).then_some(()) }).await;
+    world.daemon.restart().await;
+    until("the turn goes on", || async { listed(&world).await.is_empty().then_some(()) }).await;
+    let session = interrupt["session_id"].as_str().unwrap();
+    let attached = world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let lines = attached.json_lines();
+    let resolved = lines.iter().find(|line| line["type"] == "interrupt_resolved").unwrap();
+    assert!(resolved.to_string().contains("deadline"), "{resolved:#}");
+    assert_eq!(written(&world, &interrupt["session_id"]), "");
+    answer(&world, &interrupt["id"], &["approve"]).await.exits(1).says(&["hint:"]);
+}
+
+#[tokio::test]
+async fn two_clients_stay_with_a_turn_through_a_restart() {
+    let mut world = World::start().await;
+    works_through(&world.model, vec![(&["outputs/a.txt"], write("approved"))], Reply::text("It is written."));
+    let (one, interrupt) = waiting(&world).await;
+    let session = interrupt["session_id"].as_str().unwrap();
+    let mut other = world.daemon.spawn_agentctl(["attach", session, "--after", "0", "--output", "stream-json"]);
+    let (seen, _) = other.event("interrupt_raised").await;
+    assert_eq!(seen["interrupt"], interrupt);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    answer(&world, &interrupt["id"], &["approve"]).await.exits(0);
+    for client in [one, other] {
+        let result = client.output(Vec::new()).await.exits(0).json_lines().pop().unwrap();
+        assert_eq!((&result["type"], &result["text"]), (&json!("result"), &json!("It is written.")), "{result:#}");
+    }
+    assert_eq!(written(&world, &interrupt["session_id"]), "approved");
 }

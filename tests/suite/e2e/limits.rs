@@ -124,3 +124,30 @@ async fn temporary_files_are_each_commands_own() {
     world.allowed("echo kept > \"$PROJECT/kept\"").await;
     assert_eq!(fs::read_to_string(project(&world).join("kept")).unwrap(), "kept\n");
 }
+
+#[tokio::test]
+async fn the_kernel_gives_no_new_rights_and_answers_no_dangerous_calls() {
+    let world = world("").await;
+    let told = world.allowed("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status").await;
+    assert!(told.contains("NoNewPrivs:\t1") && told.contains("Seccomp:\t2"), "{told}");
+    // By number, because no library offers all of them: ptrace, keyctl, bpf, userfaultfd, unshare, mount, io_uring_setup.
+    let numbers = match std::env::consts::ARCH {
+        "x86_64" => [101, 250, 321, 323, 272, 165, 425],
+        "aarch64" => [117, 219, 280, 282, 97, 40, 425],
+        _ => return,
+    };
+    for number in numbers {
+        let body = format!(
+            "import ctypes; l = ctypes.CDLL(None, use_errno=True); r = l.syscall({number}, 16, 0, 0, 0, 0); \
+             print(\"answered\", r, ctypes.get_errno())"
+        );
+        if !Path::new("/usr/bin/python3").exists() {
+            return;
+        }
+        let told = world.sh(&format!("/usr/bin/python3 -c '{body}'")).await;
+        // Not permitted, or not there: 1 and 38.
+        let told = told.trim_end();
+        assert!(told.ends_with("answered -1 1") || told.ends_with("answered -1 38"), "{number}: {told}");
+    }
+    world.still_serves().await;
+}

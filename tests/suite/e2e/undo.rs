@@ -426,3 +426,31 @@ async fn where_a_call_changed_more_than_is_recorded_nothing_is_lost() {
     }
     world.still_serves().await;
 }
+
+#[tokio::test]
+async fn the_model_takes_back_an_edit_from_before_a_restart_but_not_over_a_persons_words() {
+    let mut world = World::start().await;
+    world.daemon.write("project/a.txt", "old\n");
+    let project_folder = format!("{}:rw", world.daemon.path().join("project").display());
+    let edit = json!({"path": "/project/a.txt", "old_string": "old", "new_string": "new"});
+    let edit = || Reply::tool_call("edit_file", edit.clone());
+    works_through(&world.model, vec![(&["Edited"], edit())], Reply::text("Edited."));
+    let args = ["run", "Edit", "-C", &project_folder, "--on-interrupt", "approve", "--output", "json"];
+    let result = world.daemon.agentctl(args).await.exits(0).json();
+    let session = result["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(project(&world, "a.txt"), b"new\n");
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let again = ["run", "Take it back", "--session", &session, "--on-interrupt", "approve"];
+    let take_back = || Reply::tool_call("undo_patch", json!({}));
+    world.model.respond_with(move |request| match request.last_role() {
+        "tool" => Reply::text("over"),
+        _ => take_back(),
+    });
+    world.daemon.write("project/a.txt", "a person's words\n");
+    world.daemon.agentctl(again).await;
+    assert_eq!(project(&world, "a.txt"), b"a person's words\n");
+    world.daemon.write("project/a.txt", "new\n");
+    world.daemon.agentctl(again).await.exits(0);
+    assert_eq!(project(&world, "a.txt"), b"old\n");
+}

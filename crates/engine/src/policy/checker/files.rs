@@ -141,6 +141,16 @@ pub(in crate::policy) fn named(arguments: &str) -> Vec<String> {
     named.filter_map(|(_, path)| path.as_str().map(str::to_owned)).collect()
 }
 
+/// The names of files in the patches of a call, as they stand there.
+pub(in crate::policy) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let texts = PATCH_KEYS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
+    texts.flat_map(patched).filter_map(|named| match named {
+        Named::Path(path) => Some(path),
+        // What is spelled by escapes asks in any case.
+        Named::Escaped(_) => None,
+    })
+}
+
 /// What is known of a call of a tool that reads files.
 pub(in crate::policy) fn reads(arguments: &Map<String, Value>) -> Option<Opinion> {
     let named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));

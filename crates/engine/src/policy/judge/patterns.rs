@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::Call;
-use crate::policy::opinion::Opinion;
+use super::{Call, SHELL_TOOL};
+use crate::policy::{checker::files, opinion::Opinion};
 
 /// Arguments that say what a call is about, so that a pattern which allows may look at them. What is written into a
 /// file says nothing of that.
@@ -11,6 +11,8 @@ const SUBJECTS: [&str; 10] =
     ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "url", "name", "query"];
 /// Values up to this length are also looked at together with their keys, such as `password: …`.
 const SHORT: usize = 256;
+/// The longest text that may be a path, in bytes, as the kernel has it.
+const LONGEST_PATH: usize = 4096;
 
 impl Call<'_> {
     /// What patterns say against any text of the arguments. A call without any is looked at as an empty text, so that a
@@ -22,9 +24,20 @@ impl Call<'_> {
         let mut look = |text: &str| {
             is_silent = false;
             found.extend(sections.iter().flatten().flat_map(|section| section.against(text)));
+            // Commands are taken apart elsewhere; they are no path.
+            let Some(plain) = plainly(text).filter(|_| self.facts.tool.name != SHELL_TOOL) else { return };
+            // In the session's tree `/outputs/a` is `outputs/a`.
+            for form in [plain.as_str(), plain.trim_start_matches('/')] {
+                if form != text {
+                    found.extend(sections.iter().flatten().flat_map(|section| section.against(form)));
+                }
+            }
         };
         match &self.arguments {
-            Some(arguments) => arguments.iter().for_each(|(key, value)| texts(Some(key), value, &mut look)),
+            Some(arguments) => {
+                arguments.iter().for_each(|(key, value)| texts(Some(key), value, &mut look));
+                files::patched_names(arguments).for_each(&mut look);
+            }
             None => look(self.facts.arguments),
         }
         if is_silent {
@@ -38,8 +51,32 @@ impl Call<'_> {
         let arguments = self.arguments.as_ref()?;
         let subjects = || SUBJECTS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
         let sections = [Some(&self.rules.global), self.section.map(|section| &section.patterns)];
-        sections.into_iter().flatten().find_map(|section| subjects().find_map(|text| section.in_favour(text)))
+        sections.into_iter().flatten().find_map(|section| {
+            let in_favour = |text: &str| {
+                let opinion = section.in_favour(text)?;
+                plainly(text).is_none_or(|plain| section.in_favour(&plain).is_some()).then_some(opinion)
+            };
+            subjects().find_map(in_favour)
+        })
     }
+}
+
+/// What a text comes to if it is a path, without detours: `outputs//./a` and `outputs/x/../a` are `outputs/a`, which a
+/// rule about it means too. Addresses are none: there, two slashes mean something.
+fn plainly(text: &str) -> Option<String> {
+    if text.len() > LONGEST_PATH || text.contains('\n') || text.contains("://") || !text.contains('/') {
+        return None;
+    }
+    let mut parts = Vec::new();
+    for part in text.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            name => parts.push(name),
+        }
+    }
+    let root = if text.starts_with('/') { "/" } else { "" };
+    Some(format!("{root}{}", parts.join("/")))
 }
 
 /// Every text of a value, alone and, where it is short, behind its key.
