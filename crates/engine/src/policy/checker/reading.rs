@@ -85,11 +85,10 @@ pub(in crate::policy) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
 
 fn looks(name: &str, arguments: &[Word]) -> bool {
     let texts = || arguments.iter().map(|word| word.text.as_str());
-    let operands = || texts().filter(|text| !text.starts_with('-') || *text == "-");
+    let operands = || operands(arguments);
     let lacks = |letters: &[char], longs: &[&str]| {
         texts().filter(|text| text.starts_with('-')).all(|text| match text.strip_prefix("--") {
-            // Long options may be shortened.
-            Some(long) => !longs.iter().any(|danger| long.starts_with(danger)),
+            Some(long) => !longs.iter().any(|danger| may_mean(long, danger)),
             None => !text.contains(letters),
         })
     };
@@ -127,6 +126,22 @@ fn looks(name: &str, arguments: &[Word]) -> bool {
     }
 }
 
+/// The words that are no options: those without a hyphen, and all behind `--`.
+fn operands(arguments: &[Word]) -> impl Iterator<Item = &str> {
+    let mut ended = false;
+    arguments.iter().map(|word| word.text.as_str()).filter(move |text| {
+        let is_operand = ended || !text.starts_with('-') || *text == "-";
+        ended |= *text == "--";
+        is_operand
+    })
+}
+
+/// Whether a long option is one that begins so, or is that option cut short.
+fn may_mean(option: &str, danger: &str) -> bool {
+    let name = option.split('=').next().unwrap_or_default();
+    option.starts_with(danger) || !name.is_empty() && danger.starts_with(name)
+}
+
 /// jq without modules, files of programs and the environment.
 fn jq_looks(arguments: &[Word]) -> bool {
     let mild = |text: &str| match text.strip_prefix("--") {
@@ -160,22 +175,15 @@ fn git_looks(arguments: &[Word]) -> bool {
     }
     let Some((name, rest)) = git::subcommand(arguments) else { return globals.count() > 0 };
     let texts = || rest.iter().map(|word| word.text.as_str());
-    let operands = texts().filter(|text| !text.starts_with('-')).count();
+    let operands = operands(rest).count();
     let mild = texts().filter(|text| text.starts_with('-')).all(|text| {
-        let risky = [
-            "--o",
-            "--ext",
-            "--textc",
-            "--exec",
-            "--upload",
-            "--contents",
-            "--no-index",
-            "--filter",
-            "-O",
-            "--edit",
-            "--show",
-        ];
-        matches!(text, "--oneline" | "--only-matching" | "--or") || !risky.iter().any(|danger| text.starts_with(danger))
+        const RISKY: [&str; 11] =
+            ["o", "ext-diff", "textconv", "exec", "upload", "contents", "no-index", "filter", "edit", "show", "open"];
+        match text.strip_prefix("--") {
+            None => !text.starts_with("-O"),
+            Some("" | "oneline" | "only-matching" | "or" | "text") => true,
+            Some(long) => !RISKY.iter().any(|danger| may_mean(long, danger)),
+        }
     });
     let first = texts().next().unwrap_or_default();
     mild && match name {

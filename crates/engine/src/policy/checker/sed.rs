@@ -107,7 +107,7 @@ impl Deeds {
 }
 
 fn deeds(script: &str) -> Deeds {
-    let mut reader = Reader { rest: script, deeds: Deeds::default() };
+    let mut reader = Reader { rest: script, deeds: Deeds::default(), in_label_line: false };
     if reader.commands().is_none() {
         reader.deeds.unclear = true;
     }
@@ -117,6 +117,8 @@ fn deeds(script: &str) -> Deeds {
 struct Reader<'a> {
     rest: &'a str,
     deeds: Deeds,
+    /// A label stood in this line: some take all of the line for it.
+    in_label_line: bool,
 }
 
 impl Reader<'_> {
@@ -133,7 +135,9 @@ impl Reader<'_> {
     /// All commands. None where one is none that is known.
     fn commands(&mut self) -> Option<()> {
         loop {
+            let before = self.rest;
             self.skip(|c| c.is_ascii_whitespace() || matches!(c, ';' | '{' | '}'));
+            self.in_label_line &= !before[..before.len() - self.rest.len()].contains('\n');
             if self.rest.is_empty() {
                 return Some(());
             }
@@ -142,8 +146,16 @@ impl Reader<'_> {
             match self.next()? {
                 '{' | '=' | 'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'x' | 'z' | 'F' => {}
                 'q' | 'Q' | 'l' | 'L' => self.skip(|c| c == ' ' || c.is_ascii_digit()),
-                '#' | 'a' | 'i' | 'c' => self.line(),
-                'b' | 't' | 'T' | ':' => self.skip(|c| !matches!(c, ';' | '\n' | '}')),
+                '#' => self.line(),
+                'a' | 'i' | 'c' => {
+                    let text = self.rest.lines().next().unwrap_or_default();
+                    // The text goes on in the next line, which is no command.
+                    if text.ends_with('\\') {
+                        return None;
+                    }
+                    self.line();
+                }
+                'b' | 't' | 'T' | ':' => self.label()?,
                 'r' | 'R' => {
                     let name = self.rest.lines().next().unwrap_or_default().trim();
                     self.deeds.reads |= name.contains("..") || name.starts_with(['/', '~']) || paths::is_secret(name);
@@ -162,6 +174,17 @@ impl Reader<'_> {
                 _ => return None,
             }
         }
+    }
+
+    /// A label ends at white space, at `;` or at the line's end, which depends on the sed. So what stands behind it is
+    /// read as commands, as long as these end with the line, too.
+    fn label(&mut self) -> Option<()> {
+        self.skip(|c| matches!(c, ' ' | '\t'));
+        self.skip(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+        self.in_label_line = true;
+        // Some take a bracket for a letter of the label; behind the next blank all read the same again.
+        let behind = self.rest.trim_start_matches('}');
+        behind.chars().next().is_none_or(|c| c.is_ascii_whitespace() || c == ';').then_some(())
     }
 
     fn line(&mut self) {
@@ -196,8 +219,12 @@ impl Reader<'_> {
         let mut bracket = false;
         loop {
             match self.next()? {
+                '\n' if self.in_label_line => return None,
                 '\\' => {
-                    self.next()?;
+                    let next = self.next()?;
+                    if next == '\n' && self.in_label_line {
+                        return None;
+                    }
                 }
                 c if c == mark && bracket && is_pattern => return None,
                 c if c == mark => return Some(()),
@@ -259,6 +286,12 @@ mod tests {
             "/a/,+3e id",
             "s,a\\,b,c,e",
             "{p;e id\n}",
+            ":a e id",
+            ": a e id",
+            "b a e id",
+            "ta\te id",
+            "T a\ne id",
+            ":a} e id",
             "s;a;b;e",
         ] {
             check(runs, true, false, false);
@@ -266,7 +299,18 @@ mod tests {
         check("r ../x", false, true, false);
         check("$r/etc/hosts", false, true, false);
         check("1r.env", false, true, false);
-        for unclear in ["s/[/]x/e/p", "s/a/b", "v", "/a", "s/a/b/k"] {
+        for unclear in [
+            "s/[/]x/e/p",
+            "s/a/b",
+            "v",
+            "/a",
+            "s/a/b/k",
+            ":a}#;e id",
+            ":a}e id",
+            "b#;e id",
+            "a\\\ns;x;\ne id\ns;p;b;",
+            ":a;s/x/\\\ne id/",
+        ] {
             assert!(deeds(unclear).unclear, "{unclear}");
         }
     }

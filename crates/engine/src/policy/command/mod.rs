@@ -1,6 +1,7 @@
 //! A command line taken apart: what bash would run, part by part, without running anything.
 //!
 //! - `parse`: text to a syntax tree, within bounds of size and depth, whatever the text is.
+//! - `crosscheck`: a second reading by bash's own rules. Where it differs, nobody can tell what would run.
 //! - `word`: what a word means once its quotes are gone, and what of it nobody can know beforehand.
 //! - `walk`: from the tree to the simple commands in it, those inside substitutions, loops and functions included.
 //! - `wrappers`: commands that run other commands, such as `timeout`, `xargs` and `sh -c`.
@@ -8,6 +9,7 @@
 //!
 //! Whatever is not understood becomes a part of its own that asks at high risk. So a mistake here costs a question.
 
+mod crosscheck;
 mod parse;
 mod shown;
 mod walk;

@@ -8,6 +8,8 @@ use brush_parser::{
     word::{self, WordPieceWithSource},
 };
 
+use super::crosscheck;
+
 /// The longest command that is looked into.
 pub(super) const MAX_BYTES: usize = 64 * 1024;
 /// How deeply groups, loops and conditions may nest.
@@ -31,6 +33,7 @@ pub(super) fn script(text: &str) -> Result<ast::Program, Unclear> {
         let tokens = brush_parser::uncached_tokenize_str(text, &options.tokenizer_options())
             .map_err(|_| "its quotes or brackets do not match")?;
         check_nesting(&tokens)?;
+        crosscheck::script(text, &tokens)?;
         brush_parser::parse_tokens(&tokens, &options, &SourceInfo::default())
             .map_err(|_| "it does not follow the shell's grammar")
     })

@@ -2,11 +2,18 @@
 
 use super::{Part, Redirect, word::Word};
 
+/// How much is shown of what could not be taken apart, in letters.
+const MAX_UNREAD: usize = 400;
+
 impl Part {
     /// The exact text: what a grant names and what a person is shown. Two parts with the same text do the same.
     pub(in crate::policy) fn exact(&self) -> String {
         if let Some(unread) = &self.unread {
-            return unread.clone();
+            let mut shown: String = unread.chars().take(MAX_UNREAD).collect();
+            if shown.len() < unread.len() {
+                shown.push('…');
+            }
+            return shown;
         }
         let assigns = self.assigns.iter().map(|assign| format!("{}={}", assign.name, exact(&assign.value)));
         let words = self.words.iter().map(exact);

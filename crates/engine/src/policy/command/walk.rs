@@ -25,6 +25,10 @@ const MAX_PARTS: usize = 256;
 pub(in crate::policy) fn take_apart(command: &str) -> Vec<Part> {
     let mut walker = Walker { parts: Vec::new(), depth: 0, bytes_left: 2 * MAX_BYTES };
     walker.script(command, Stdin::Inherited);
+    // What is denied may stand in what was left out.
+    if let Some(left_out) = walker.parts.get_mut(MAX_PARTS) {
+        left_out.unread = Some(command.to_owned());
+    }
     walker.parts
 }
 
@@ -53,12 +57,8 @@ impl Walker {
     }
 
     fn unread(&mut self, text: &str, why: Unclear) {
-        let mut shown: String = text.chars().take(400).collect();
-        if shown.len() < text.len() {
-            shown.push('…');
-        }
         let finding = Opinion::unknown(format!("the command cannot be taken apart: {why}"));
-        self.push(Part { unread: Some(shown), findings: vec![finding], ..Part::default() });
+        self.push(Part { unread: Some(text.to_owned()), findings: vec![finding], ..Part::default() });
     }
 
     fn push(&mut self, part: Part) {

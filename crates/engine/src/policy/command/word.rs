@@ -7,7 +7,10 @@ use brush_parser::{
     word::{Parameter, ParameterExpr, SpecialParameter, WordPiece, WordPieceWithSource},
 };
 
-use super::parse::{self, Unclear};
+use super::{
+    crosscheck,
+    parse::{self, Unclear},
+};
 
 /// A word of a command.
 #[derive(Debug, Clone, Default)]
@@ -53,11 +56,10 @@ impl Word {
                 word.unclear = Some(why);
             }
         }
-        word.braces = word.braces && raw.contains([',', '.']);
-        // An old way to write arithmetic, which the parser takes for text.
-        if raw.contains("$[") {
-            word.unclear = Some("it holds arithmetic of an old form");
+        if word.unclear.is_none() && raw.contains(['$', '`']) {
+            word.unclear = crosscheck::word(raw, &word.scripts).err();
         }
+        word.braces = word.braces && raw.contains([',', '.']);
         word
     }
 

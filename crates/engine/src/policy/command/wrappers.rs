@@ -17,6 +17,11 @@ pub(super) enum Inner {
 
 /// Shells, which read a script from an option, a file or their input.
 const SHELLS: [&str; 10] = ["sh", "bash", "dash", "ksh", "ash", "mksh", "rbash", "hush", "yash", "osh"];
+/// Those that know all that bash knows.
+const BASHES: [&str; 2] = ["bash", "rbash"];
+/// What means something to bash that it does not mean to smaller shells: there `[[ a && b ]]` runs `b`, and the quote
+/// in `$'a\'` ends behind the backslash.
+const ONLY_BASH: [&str; 9] = ["$'", "$\"", "[[", "((", "<<<", "&>", "<(", ">(", "|&"];
 /// Shells with a grammar of their own, in which a text may mean something else than it seems.
 const FOREIGN_SHELLS: [&str; 13] =
     ["zsh", "fish", "rsh", "csh", "tcsh", "pwsh", "powershell", "elvish", "nu", "xonsh", "oil", "sash", "ysh"];
@@ -310,6 +315,7 @@ fn env(part: &mut Part, arguments: &[Word]) -> Vec<Inner> {
 }
 
 fn shell(part: &mut Part, arguments: &[Word]) -> Vec<Inner> {
+    let is_bash = BASHES.contains(&part.program());
     let mut at = 0;
     let mut from_input = false;
     while let Some(word) = arguments.get(at) {
@@ -340,6 +346,10 @@ fn shell(part: &mut Part, arguments: &[Word]) -> Vec<Inner> {
                         // `$0` and `$@` in it are words of this command.
                         if more && text.as_ref().is_some_and(|text| text.contains('$')) {
                             part.findings.push(Opinion::unknown("a script runs words that stand behind it"));
+                        }
+                        let plain = text.as_ref().map(|text| text.replace("$((", ""));
+                        if !is_bash && plain.is_some_and(|text| ONLY_BASH.iter().any(|sign| text.contains(sign))) {
+                            part.findings.push(Opinion::unknown("not every shell reads its script as bash does"));
                         }
                         script(part, text)
                     }

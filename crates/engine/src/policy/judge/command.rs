@@ -1,6 +1,9 @@
 //! Commands: each part is judged by itself, and the whole text as it is written.
 
-use std::{collections::HashSet, path::Path};
+use std::{
+    collections::{BTreeSet, HashSet},
+    path::Path,
+};
 
 use agentd_core::policy::{Explanation, Layer, PartExplanation, Risk, Verdict};
 use serde_json::{Map, Value};
@@ -93,17 +96,17 @@ impl Call<'_> {
             || part.unread.is_some()
             || programs::carries_others(part.program());
         // What could not be read is looked at as it is written and without its quotes.
-        let bare = part.unread.as_deref().map(|text| text.replace(['\'', '"', '\\'], ""));
-        let pieces = || {
-            let unread = part.unread.as_deref().into_iter().chain(bare.as_deref());
-            part.words
-                .iter()
-                .map(|word| word.text.as_str())
-                .chain(unread)
-                .flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))))
-        };
+        let bare = part.unread.as_deref().map(|text| text.replace("\\\n", "").replace(['\'', '"', '\\'], ""));
+        let unread = part.unread.as_deref().into_iter().chain(bare.as_deref());
+        let texts = part.words.iter().map(|word| word.text.as_str()).chain(unread).filter(|_| unsure);
+        let pieces: Vec<&str> = texts
+            .flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))))
+            .collect();
+        // Each once: a text of the longest size may hold the same word ten thousand times.
+        let names: BTreeSet<&str> = pieces.iter().copied().collect();
         let entry = section.deny.iter().find(|entry| {
-            entry.means(part.program(), arguments()) || (unsure && pieces().any(|piece| entry.means(piece, pieces())))
+            entry.means(part.program(), arguments())
+                || names.iter().any(|name| entry.means(name, pieces.iter().copied()))
         });
         let Some(entry) = entry else {
             return self.mentioned(section, part).or_else(|| may_become_denied(section, part));

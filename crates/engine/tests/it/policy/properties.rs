@@ -331,3 +331,25 @@ fn no_size_and_no_depth_is_too_much() {
     });
     judged.unwrap().join().unwrap();
 }
+
+/// What could not be read is shown in part, and looked through to its end.
+#[test]
+fn a_denied_name_at_the_end_of_what_cannot_be_read_is_found() {
+    let many = |text: &str| text.repeat(600);
+    for command in [
+        format!(": {}; shutdown", many("${a}")),
+        format!(": {} \u{2060}; shutdown", many("x")),
+        format!(": {}\r; shutdown", many("x")),
+        format!(": {}; shutdown", "x".repeat(70_000)),
+        format!("{} shutdown", "ls;".repeat(2_000)),
+        format!(": {}; shut\\\ndown", many("${a}")),
+        format!(": {}; 'shut'down", many("${a}")),
+    ] {
+        let said = run(&POLICY, &command, &SessionSettings::default());
+        assert_eq!(mark(&said), "deny", "{}", &command[..40]);
+        assert!(said.parts.iter().all(|part| part.text.chars().count() <= 401), "{}", &command[..40]);
+    }
+    let words = format!(": {}; git push", many("${a}"));
+    let policy = super::compiled("tools: {run_bash_command: {deny: [git push]}}");
+    assert_eq!(mark(&run(&policy, &words, &SessionSettings::default())), "deny");
+}
