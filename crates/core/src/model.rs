@@ -82,6 +82,9 @@ pub struct ModelInfo {
     pub native_tools: bool,
     /// Whether it runs in the daemon's own process, so that people are told how to name a better one.
     pub embedded: bool,
+    /// Whether its earlier reasoning is sent back to it, and so takes room in each request.
+    #[serde(default)]
+    pub echo_reasoning: bool,
 }
 
 impl ModelInfo {

@@ -51,6 +51,7 @@ impl EmbeddedModel {
             // Calls never pass through text: the harness makes them.
             native_tools: true,
             embedded: true,
+            echo_reasoning: false,
         };
         let counters = Arc::new(Counters::default());
         let jobs = worker::start(config, Arc::clone(&counters)).map_err(Arc::new);

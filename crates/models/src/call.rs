@@ -99,6 +99,7 @@ impl HttpModel {
             context_window: config.context_window,
             native_tools: config.uses_native_tools(),
             embedded: false,
+            echo_reasoning: config.echo_reasoning,
         };
         let text_tools = !info.native_tools;
         Self { info, inner: Arc::new(Inner { dialect, target, config, text_tools }) }

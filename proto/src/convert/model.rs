@@ -34,6 +34,8 @@ impl From<v1::ModelInfo> for ModelInfo {
             context_window: info.context_window,
             native_tools: info.native_tools,
             embedded: info.embedded,
+            // What the engine measures by; clients are not told.
+            echo_reasoning: false,
         }
     }
 }

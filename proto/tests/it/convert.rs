@@ -110,6 +110,7 @@ fn models_and_tools_survive() {
         context_window: 1 << 20,
         native_tools: true,
         embedded: false,
+        echo_reasoning: false,
     };
     check::<v1::SlotInfo, _>(&SlotInfo { slot: Slot::Base, falls_back_to: None, model: model(None) });
     check::<v1::SlotInfo, _>(&SlotInfo {

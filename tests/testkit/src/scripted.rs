@@ -115,6 +115,7 @@ impl ScriptedModel {
                 context_window: 8192,
                 native_tools: true,
                 embedded: false,
+                echo_reasoning: false,
             },
             script: Mutex::new(script.into_iter().collect()),
             requests: Mutex::default(),

@@ -26,6 +26,8 @@ pub(crate) struct Room {
     pub(crate) window: u64,
     /// The messages that a history may have.
     pub(crate) max_messages: usize,
+    /// Whether the model gets its reasoning back, which takes room then.
+    pub(crate) echo_reasoning: bool,
 }
 
 /// Which items are replaced: those before this index.
@@ -44,11 +46,11 @@ pub(crate) fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> O
     let split = match cause {
         CompactionCause::Limit => by_messages(items, &splits, room.max_messages / 2),
         // Whoever asks for it wants it done, however much room there is.
-        CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, room.window, true),
+        CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, room, true),
         CompactionCause::Critical | CompactionCause::Overflow => {
             // It is full, whatever the guess says: so at least half of it goes.
-            let half = tokens(items) / 2 * 100 / RECENT_MAX_PERCENT;
-            by_tokens(items, &splits, room.window.min(half), false)
+            let half = tokens(items, room) / 2 * 100 / RECENT_MAX_PERCENT;
+            by_tokens(items, &splits, Room { window: room.window.min(half), ..room }, false)
         }
     }?;
     let messages = count(items);
@@ -70,8 +72,8 @@ pub(crate) fn count_before_turn(items: &[Arc<Item>]) -> usize {
 }
 
 /// About how many tokens the items have.
-fn tokens(items: &[Arc<Item>]) -> u64 {
-    items.iter().map(|item| meter::guess(item)).sum()
+fn tokens(items: &[Arc<Item>], room: Room) -> u64 {
+    items.iter().map(|item| meter::guess(item, room.echo_reasoning)).sum()
 }
 
 /// Where a history may be split: nowhere between a call and its result, or between the parts of one answer.
@@ -124,11 +126,11 @@ fn by_messages(items: &[Arc<Item>], splits: &[usize], most: usize) -> Option<usi
 
 /// The earliest split behind which what stays fits: a part of the window, or the last messages where they are small; the
 /// last messages only, where somebody asked for it.
-fn by_tokens(items: &[Arc<Item>], splits: &[usize], window: u64, asked: bool) -> Option<usize> {
-    let part = |percent: u64| window / 100 * percent;
+fn by_tokens(items: &[Arc<Item>], splits: &[usize], room: Room, asked: bool) -> Option<usize> {
+    let part = |percent: u64| room.window / 100 * percent;
     let fits = |split: &usize| {
         let rest = &items[*split..];
-        let tokens = tokens(rest);
+        let tokens = tokens(rest, room);
         let few = count(rest) <= RECENT_MESSAGES;
         (tokens <= part(RECENT_PERCENT) && (few || !asked)) || (few && tokens <= part(RECENT_MAX_PERCENT))
     };
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
     use crate::compaction::samples::{call, result, says, user};
 
-    const ROOM: Room = Room { window: 1000, max_messages: 40 };
+    const ROOM: Room = Room { window: 1000, max_messages: 40, echo_reasoning: false };
 
     /// Turns of so many calls each, with texts of so many tokens.
     fn session(turns: &[(u8, usize)]) -> Vec<Arc<Item>> {
@@ -182,7 +184,7 @@ mod tests {
         let plan = plan(&items, CompactionCause::Critical, ROOM).unwrap();
         let rest = &items[plan.split..];
         assert!(count(rest) >= 8, "{}", count(rest));
-        assert!(rest.iter().map(|item| meter::guess(item)).sum::<u64>() <= 400);
+        assert!(tokens(rest, ROOM) <= 400);
         assert!(plan.worth_a_model);
     }
 
@@ -200,15 +202,15 @@ mod tests {
         let mut items = vec![user("one"), call("x", "grep")];
         items.extend(session(&[(1, 40); 20]));
         assert!(plan(&items, CompactionCause::Critical, ROOM).is_some());
-        assert!(plan(&items, CompactionCause::Limit, Room { window: 1000, max_messages: 20 }).is_some());
+        assert!(plan(&items, CompactionCause::Limit, Room { max_messages: 20, ..ROOM }).is_some());
     }
 
     #[test]
     fn a_window_that_is_full_is_emptied_by_half_whatever_the_guess_says() {
         let items = session(&[(1, 40); 8]);
-        let roomy = Room { window: 1_000_000, max_messages: 100 };
+        let roomy = Room { window: 1_000_000, max_messages: 100, ..ROOM };
         let plan = plan(&items, CompactionCause::Overflow, roomy).unwrap();
-        assert!(tokens(&items[plan.split..]) <= tokens(&items) / 2);
+        assert!(tokens(&items[plan.split..], ROOM) <= tokens(&items, ROOM) / 2);
     }
 
     proptest! {

@@ -93,7 +93,7 @@ fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
     let expected = prompt::expected(context, state, model).max(1);
     let window = u128::from(context.next_window(state)) * u128::from(guess) / u128::from(expected);
     let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(prompt::guess_fixed(context, model));
-    plan::Room { window, max_messages: context.max_message_history }
+    plan::Room { window, max_messages: context.max_message_history, echo_reasoning: model.echo_reasoning }
 }
 
 async fn compact(
@@ -273,7 +273,8 @@ fn note(report: &mut CompactionReport, problem: String) {
 }
 
 fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
-    context.scales.apply(&context.model.info().id, items.iter().map(|item| meter::guess(item)).sum())
+    let info = context.model.info();
+    context.scales.apply(&info.id, items.iter().map(|item| meter::guess(item, info.echo_reasoning)).sum())
 }
 
 fn count(messages: usize) -> u32 {

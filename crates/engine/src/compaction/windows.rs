@@ -93,6 +93,7 @@ mod tests {
             context_window: 8192,
             native_tools: true,
             embedded: false,
+            echo_reasoning: false,
         };
         let windows = Windows::default();
         assert_eq!(windows.of(&info("a")), 8192);
@@ -112,6 +113,7 @@ mod tests {
             context_window: 8192,
             native_tools: true,
             embedded: false,
+            echo_reasoning: false,
         };
         let windows = Windows::default();
         windows.answered(&info, 5000);

@@ -41,13 +41,14 @@ pub(crate) fn kind(message: &Message) -> SegmentKind {
     }
 }
 
-/// The messages that the items make. Words, thoughts and calls of one answer are one message.
-pub(crate) fn messages(items: &[Arc<Item>]) -> Vec<Message> {
+/// The messages that the items make. Words, thoughts and calls of one answer are one message; thoughts are part of it only
+/// where the model gets them back.
+pub(crate) fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
     let mut messages = Vec::with_capacity(items.len());
     let mut answer = Answer::default();
     for item in items {
         match &item.body {
-            ItemBody::Reasoning { text } => answer.think(&mut messages, text),
+            ItemBody::Reasoning { text } => answer.think(&mut messages, Some(text.as_str()).filter(|_| echo_reasoning)),
             ItemBody::AgentMessage { text } => answer.speak(&mut messages, text),
             ItemBody::ToolCall(call) => answer.calls.push(call.clone()),
             ItemBody::ToolResult(result) => {
@@ -99,11 +100,14 @@ struct Answer {
 }
 
 impl Answer {
-    fn think(&mut self, messages: &mut Vec<Message>, text: &str) {
+    /// Takes in a thought, and its words where they are sent back.
+    fn think(&mut self, messages: &mut Vec<Message>, text: Option<&str>) {
         if !self.calls.is_empty() {
             self.finish(messages);
         }
-        self.reasoning.get_or_insert_default().push_str(text);
+        if let Some(text) = text {
+            self.reasoning.get_or_insert_default().push_str(text);
+        }
     }
 
     fn speak(&mut self, messages: &mut Vec<Message>, text: &str) {
@@ -160,10 +164,12 @@ mod tests {
         let mut items = vec![user("time?"), item(ItemBody::Reasoning { text: "hm".to_owned() }), says("I look.")];
         items.extend(call_and_result(1));
         items.push(says("Noon."));
-        let messages = messages(&items);
-        assert_eq!(messages.len(), 4, "{messages:?}");
-        assert!(matches!(&messages[1], Message::Assistant { text, reasoning: Some(r), tool_calls }
-            if text == "I look." && r == "hm" && tool_calls.len() == 1));
-        assert!(matches!(&messages[3], Message::Assistant { text, .. } if text == "Noon."));
+        for echo in [true, false] {
+            let messages = messages(&items, echo);
+            assert_eq!(messages.len(), 4, "{messages:?}");
+            assert!(matches!(&messages[1], Message::Assistant { text, reasoning, tool_calls }
+                if text == "I look." && reasoning.as_deref() == echo.then_some("hm") && tool_calls.len() == 1));
+            assert!(matches!(&messages[3], Message::Assistant { text, .. } if text == "Noon."));
+        }
     }
 }

@@ -25,8 +25,8 @@ pub(crate) struct Meter {
     before: Vec<(String, Footprint)>,
     /// What was counted last.
     counted: Option<Counted>,
-    /// About how many tokens came into the history since, by the unscaled guess.
-    since: u64,
+    /// What came into the history since.
+    since: Came,
     /// The level that was told last; none where that is not known.
     level: Option<TokenLevel>,
 }
@@ -53,7 +53,28 @@ pub(crate) struct Sent {
     footprint: Footprint,
     pub(crate) report: PromptReport,
     /// What had come into the history by then.
-    since: u64,
+    since: Came,
+}
+
+/// About how many tokens came into the history, by the unscaled guess.
+#[derive(Debug, Clone, Copy, Default)]
+struct Came {
+    /// Words, calls and results.
+    said: u64,
+    /// Thoughts, which only some models get back.
+    thought: u64,
+}
+
+impl Came {
+    /// What of it stands in the next request to a model.
+    fn sent_to(self, model: &ModelInfo) -> u64 {
+        if model.echo_reasoning { self.said.saturating_add(self.thought) } else { self.said }
+    }
+
+    /// What came after that.
+    fn after(self, before: Self) -> Self {
+        Self { said: self.said.saturating_sub(before.said), thought: self.thought.saturating_sub(before.thought) }
+    }
 }
 
 impl Sent {
@@ -71,13 +92,18 @@ impl Meter {
 
     /// Takes note of an item that came into the history.
     pub(crate) fn add(&mut self, item: &Item) {
-        self.since = self.since.saturating_add(guess(item));
+        let of = if matches!(item.body, ItemBody::Reasoning { .. }) {
+            &mut self.since.thought
+        } else {
+            &mut self.since.said
+        };
+        *of = of.saturating_add(guess(item, true));
     }
 
     /// Forgets what was counted: the history is another one now.
     pub(crate) fn start_over(&mut self) {
         self.counted = None;
-        self.since = 0;
+        self.since = Came::default();
     }
 
     /// About how many tokens the next request has. `whole` guesses all of it, where nothing was counted that is like it.
@@ -85,7 +111,7 @@ impl Meter {
         let id = next.model.id.as_str();
         match &self.counted {
             Some(counted) if counted.model == id && counted.tools == next.tools => {
-                counted.tokens.saturating_add(scales.apply(id, self.since))
+                counted.tokens.saturating_add(scales.apply(id, self.since.sent_to(next.model)))
             }
             _ => scales.apply(id, whole()),
         }
@@ -111,16 +137,15 @@ impl Meter {
     pub(crate) fn answered(&mut self, sent: Sent, usage: Usage, scales: &Scales, model: &ModelInfo) {
         let Sent { footprint, report, since } = sent;
         let id = model.id.as_str();
-        let answer = self.since.saturating_sub(since);
+        let answer = self.since.after(since);
         // The embedded model counts what it read to weigh tools and to sum up: that is no part of the conversation.
         self.counted = (!model.embedded).then(|| {
             scales.learn(id, footprint.tokens(), usage.prompt_tokens);
-            let or_about = |counted, about| if counted > 0 { counted } else { about };
-            let tokens = or_about(usage.prompt_tokens, report.tokens)
-                .saturating_add(or_about(usage.completion_tokens, scales.apply(id, answer)));
+            let request = if usage.prompt_tokens > 0 { usage.prompt_tokens } else { report.tokens };
+            let tokens = request.saturating_add(sent_again(answer, usage, scales, model));
             Counted { model: id.to_owned(), tools: footprint.tools(), tokens }
         });
-        self.since = 0;
+        self.since = Came::default();
         self.before.retain(|(known, _)| known != id);
         if self.before.len() == MODELS {
             self.before.remove(0);
@@ -146,14 +171,29 @@ impl Meter {
     }
 }
 
-/// About how many tokens an item takes of a request.
-pub(crate) fn guess(item: &Item) -> u64 {
+/// How many tokens of an answer stand in the next request: what was counted of it, without thoughts that are not sent back.
+fn sent_again(answer: Came, usage: Usage, scales: &Scales, model: &ModelInfo) -> u64 {
+    let about = scales.apply(&model.id, answer.sent_to(model));
+    let Usage { completion_tokens, reasoning_tokens, .. } = usage;
+    match completion_tokens {
+        0 => about,
+        _ if model.echo_reasoning => completion_tokens,
+        // Some servers count reasoning beside the answer: what is more than the answer cannot be a part of it.
+        _ if reasoning_tokens > completion_tokens => completion_tokens,
+        _ if reasoning_tokens > 0 => completion_tokens - reasoning_tokens,
+        // Thoughts were counted, and nobody says how many.
+        _ if answer.thought > 0 => about.min(completion_tokens),
+        _ => completion_tokens,
+    }
+}
+
+/// About how many tokens an item takes of a request; thoughts only where they are sent back.
+pub(crate) fn guess(item: &Item, echo_reasoning: bool) -> u64 {
     let texts: [&str; 2] = match &item.body {
         ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } | ItemBody::Notice { text, .. } => {
             [text, ""]
         }
-        // Not all providers want it back; those that do not have room left over.
-        ItemBody::Reasoning { text } => [text, ""],
+        ItemBody::Reasoning { text } => [if echo_reasoning { text } else { "" }, ""],
         ItemBody::ToolCall(call) => [&call.name, &call.arguments],
         ItemBody::ToolResult(result) => [&result.name, &result.text],
         ItemBody::Compaction(compaction) => [&compaction.summary, ""],

@@ -31,13 +31,13 @@ use crate::turn::{TurnContext, TurnState};
 pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet) -> Draft {
     let mut messages = Vec::with_capacity(state.history.len() + 1);
     messages.push(Message::System { text: context.system_prompt.clone() });
-    messages.extend(history::messages(&state.history));
+    messages.extend(history::messages(&state.history, context.next_model(state).echo_reasoning));
     Draft::new(messages, tools, context.known_paths.clone())
 }
 
 /// About how many tokens the next request to a model has, by the unscaled guess.
 pub(crate) fn guess(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
-    let history: u64 = state.history.iter().map(|item| meter::guess(item)).sum();
+    let history: u64 = state.history.iter().map(|item| meter::guess(item, model.echo_reasoning)).sum();
     guess_fixed(context, model) + history
 }
 

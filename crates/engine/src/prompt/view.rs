@@ -57,7 +57,7 @@ pub(crate) fn view(standing: &Standing<'_>) -> ContextView {
             None => sources.push((&source.name, source.bytes)),
         }
     }
-    for message in &history::messages(standing.history) {
+    for message in &history::messages(standing.history, standing.model.echo_reasoning) {
         add(history::kind(message), footprint::print(message), 1);
     }
     let reminders = standing.meter.map(Meter::reminders).unwrap_or_default();

@@ -250,3 +250,46 @@ async fn what_the_embedded_model_reads_besides_is_no_part_of_the_conversation() 
     assert!(!events.iter().any(|event| reports(&event.kind)), "nor does it read what is sent as it is sent");
     assert_eq!(levels(&world, &session), []);
 }
+
+#[tokio::test]
+async fn thoughts_count_where_they_are_sent_back_and_nowhere_else() {
+    /// A long thought and two words in a window of 8,192: what of it the next request has.
+    async fn check(echo_reasoning: bool, usage: Usage, expected: std::ops::Range<u64>) {
+        let info = ModelInfo { echo_reasoning, ..ScriptedModel::new([]).info().clone() };
+        let model = ScriptedModel::with_info(info, []);
+        let models = TwoModels { base: Arc::clone(&model), chat: Arc::clone(&model) };
+        let world = World::with_models(Arc::new(models));
+        let session = world.session().await;
+        model.then(Play::Chunks(vec![
+            ModelChunk::Reasoning("hmm, ".repeat(3600)),
+            ModelChunk::Text("It is noon.".to_owned()),
+            ModelChunk::Usage(usage),
+        ]));
+        run(&session, "What time is it?").await;
+        let view = session.context().await.unwrap();
+        assert!(expected.contains(&view.tokens), "echo {echo_reasoning}, {usage:?}: {view:#?}");
+        let parts: u64 = view.segments.iter().map(|segment| segment.bytes).sum();
+        assert_eq!(parts > 18_000, echo_reasoning, "{view:#?}");
+        let told: &[TokenLevel] = if echo_reasoning { &[TokenLevel::Critical] } else { &[] };
+        assert_eq!(levels(&world, &session), told);
+        if !echo_reasoning {
+            model.then(says("Still noon."));
+            run(&session, "And now?").await;
+            let log = world.log(&session);
+            assert!(!log.contains("compaction"), "{log}");
+            assert!(!format!("{:?}", model.requests()[1].messages).contains("hmm"));
+        }
+    }
+    let counted = |completion_tokens, reasoning_tokens| Usage {
+        prompt_tokens: 3500,
+        completion_tokens,
+        reasoning_tokens,
+        ..Usage::default()
+    };
+    check(false, counted(4510, 4500), 3500..3520).await;
+    // Nobody says how much of the answer was thought.
+    check(false, counted(4510, 0), 3500..3600).await;
+    // The thoughts were counted beside the answer.
+    check(false, counted(10, 4500), 3500..3520).await;
+    check(true, counted(4510, 4500), 8000..8200).await;
+}

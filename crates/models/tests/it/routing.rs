@@ -31,6 +31,7 @@ fn embedded() -> Arc<dyn Model> {
         context_window: 2_048,
         native_tools: false,
         embedded: true,
+        echo_reasoning: false,
     }))
 }
 

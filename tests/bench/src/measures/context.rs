@@ -106,6 +106,7 @@ async fn assembling() -> anyhow::Result<Row> {
         context_window: 131_072,
         native_tools: true,
         embedded: false,
+        echo_reasoning: false,
     };
     let engine = Engine::new(EngineParts {
         models: Arc::new(OneModel(Arc::new(Stopwatch { info, asked: sender }))),
