@@ -78,7 +78,15 @@ pub(crate) struct PolicyInForce(pub(crate) watch::Receiver<Arc<EngineConfig>>);
 impl PolicyInForce {
     /// What they say of a call now.
     pub(crate) fn judge(&self, facts: &Facts<'_>) -> Explanation {
-        let policy = Arc::clone(&self.0.borrow().policy);
-        policy.judge(facts)
+        self.now().judge(facts)
+    }
+
+    /// What they say now of showing a file that the call comes upon.
+    pub(crate) fn may_show(&self, facts: &Facts<'_>) -> bool {
+        self.now().may_show(facts)
+    }
+
+    fn now(&self) -> Arc<Policy> {
+        Arc::clone(&self.0.borrow().policy)
     }
 }

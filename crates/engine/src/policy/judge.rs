@@ -135,6 +135,23 @@ impl Policy {
         })
     }
 
+    /// Whether the call may show of a file what it comes upon, or tells where it goes wrong: whether reading it is allowed
+    /// without asking, and the call itself would not be denied if it named it, which are the facts' arguments. A search
+    /// asks that of each of its files, so the second is judged only where it can make a difference.
+    #[must_use]
+    pub fn may_show(&self, facts: &Facts<'_>) -> bool {
+        let tool = read_tool();
+        let read = self.judge_form(&Facts { tool: &tool, followed: None, ..*facts });
+        let denies = || matches!(self.judge_form(facts).verdict, Verdict::Deny { .. });
+        read.verdict == Verdict::Allow && !(self.sets_apart(facts.tool) && denies())
+    }
+
+    /// Whether a call of that tool may be judged otherwise than reading what it names.
+    fn sets_apart(&self, tool: &ToolSpec) -> bool {
+        let is_known = self.rules.tool(&tool.name).is_some() || !self.checks.is_empty();
+        tool.effect != Effect::Read || (is_known && tool.name != READ_TOOL)
+    }
+
     fn judge_form(&self, facts: &Facts<'_>) -> Explanation {
         let judge = || match self.checks.iter().find_map(|check| check.objects(facts)) {
             Some(reason) => denial(facts, reason),

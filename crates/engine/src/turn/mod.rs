@@ -26,7 +26,6 @@ use agentd_core::{
     ids::{CallId, SessionId, TraceId, TurnId},
     interrupt::Ask,
     model::{ModelInfo, Slot},
-    policy::Verdict,
     ports::{Audit, Clock, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
@@ -161,24 +160,19 @@ impl TurnContext {
         let Some(tool) = tool.filter(|tool| matches!(tool.effect, Effect::Read | Effect::Write)).cloned() else {
             return ReadRules::default();
         };
-        let reads = policy::read_tool();
         let settings = SessionSettings { grants: self.grants.of_session(), ..self.settings.clone() };
         let (kept, in_force, workspace) = (self.grants.for_good(), self.policy.clone(), Arc::clone(&self.workspace));
         ReadRules::new(move |path| {
             let arguments = json!({ "path": path }).to_string();
-            let said_of = |tool: &ToolSpec| {
-                let facts = Facts {
-                    tool,
-                    arguments: &arguments,
-                    followed: None,
-                    settings: &settings,
-                    roots: &policy::roots(&workspace),
-                    memories: workspace.memories.as_deref(),
-                    kept: &kept,
-                };
-                in_force.judge(&facts).verdict
-            };
-            said_of(&reads) == Verdict::Allow && !matches!(said_of(&tool), Verdict::Deny { .. })
+            in_force.may_show(&Facts {
+                tool: &tool,
+                arguments: &arguments,
+                followed: None,
+                settings: &settings,
+                roots: &policy::roots(&workspace),
+                memories: workspace.memories.as_deref(),
+                kept: &kept,
+            })
         })
     }
 

@@ -45,17 +45,17 @@ pub(crate) fn granting(grants: &[&str]) -> SessionSettings {
 }
 
 pub(crate) fn judge(policy: &Policy, tool: &ToolSpec, args: &Value, settings: &SessionSettings) -> Explanation {
+    with_facts(tool, args, settings, |facts| policy.judge(facts))
+}
+
+pub(crate) fn may_show(policy: &Policy, tool: &ToolSpec, args: &Value, settings: &SessionSettings) -> bool {
+    with_facts(tool, args, settings, |facts| policy.may_show(facts))
+}
+
+fn with_facts<T>(tool: &ToolSpec, args: &Value, settings: &SessionSettings, then: impl FnOnce(&Facts<'_>) -> T) -> T {
     let roots = [Path::new(ROOT), Path::new(PROJECT)];
     let memories = Some(Path::new(MEMORIES));
-    policy.judge(&Facts {
-        tool,
-        arguments: &args.to_string(),
-        followed: None,
-        settings,
-        roots: &roots,
-        memories,
-        kept: &[],
-    })
+    then(&Facts { tool, arguments: &args.to_string(), followed: None, settings, roots: &roots, memories, kept: &[] })
 }
 
 pub(crate) fn run(policy: &Policy, command: &str, settings: &SessionSettings) -> Explanation {

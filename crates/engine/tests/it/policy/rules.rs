@@ -1,6 +1,9 @@
 //! Rule files, the layers, tools other than commands, grants.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use agentd_core::{
     policy::{Layer, Risk, Verdict},
@@ -10,7 +13,7 @@ use agentd_core::{
 use agentd_engine::policy::{Check, Facts, Policy, RuleFile, Rules, SHELL_TOOL};
 use serde_json::json;
 
-use super::{compiled, granting, judge, mark, run, shipped, tool};
+use super::{compiled, granting, judge, mark, may_show, run, shipped, tool};
 
 /// The example of the documentation, with every key that a rule file may have.
 const EXAMPLE: &str = r#"
@@ -486,4 +489,74 @@ fn the_sessions_own_state_is_written_without_a_word() {
     // What the rules find in it still counts.
     assert_eq!(judged("write_file", json!({"path": "/state/.env", "content": "x"})), "high");
     assert_eq!(judged("write_file", json!({"path": "/state/a", "content": "password = 'hunter2'"})), "critical");
+}
+
+/// Counts how often something is judged.
+#[derive(Debug, Default)]
+struct Counted(AtomicUsize);
+
+impl Check for Counted {
+    fn objects(&self, _: &Facts<'_>) -> Option<String> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+#[test]
+fn what_a_call_may_show_of_files_is_what_reading_them_and_the_call_itself_may() {
+    let policies = [
+        ("shipped", shipped()),
+        ("none", Policy::new(Rules::default())),
+        ("denying", compiled("global: {default_action: deny}")),
+        ("checked", Policy::new(Rules::default()).with_check(Arc::new(Own))),
+        ("global", compiled("global: {risk_patterns: {critical: {patterns: [secret], action: deny}}}")),
+        ("of read_file", compiled("tools: {read_file: {patterns: {medium_risk: [diary]}}}")),
+        ("of grep", compiled("tools: {grep: {patterns: {high_risk: [diary]}, actions: {high_risk: deny}}}")),
+        ("of edit_file", compiled("tools: {edit_file: {patterns: {high_risk: [diary]}, actions: {high_risk: deny}}}")),
+    ];
+    let effects = [
+        ("grep", Effect::Read),
+        ("find_files", Effect::Read),
+        ("read_file", Effect::Read),
+        ("edit_file", Effect::Write),
+    ];
+    let paths = [
+        "a.txt",
+        "diary.md",
+        "secret.md",
+        ".env",
+        "/project/.ssh/id_ed25519",
+        "/memories/a",
+        "forbidden",
+        "broken",
+        ".git/config",
+    ];
+    let all = [SessionSettings::default(), granting(&["read_file", "grep", "edit_file"])];
+    let reads = tool("read_file", Effect::Read);
+    let (mut shown, mut withheld) = (0, 0);
+    for ((rules, policy), (name, effect)) in policies.iter().flat_map(|policy| effects.map(|effect| (policy, effect))) {
+        for (path, settings) in paths.iter().flat_map(|path| all.iter().map(move |settings| (path, settings))) {
+            let (tool, args) = (tool(name, effect), json!({"path": path}));
+            let of_call = judge(policy, &tool, &args, settings).verdict;
+            let expected = judge(policy, &reads, &args, settings).verdict == Verdict::Allow
+                && !matches!(of_call, Verdict::Deny { .. });
+            let may = may_show(policy, &tool, &args, settings);
+            assert_eq!(may, expected, "{name} of {path} under the rules {rules}");
+            *(if may { &mut shown } else { &mut withheld }) += 1;
+        }
+    }
+    assert!(shown > 100 && withheld > 100, "{shown} {withheld}");
+}
+
+#[test]
+fn a_file_that_a_search_comes_upon_is_not_judged_more_often_than_needed() {
+    let counted = Arc::new(Counted::default());
+    let policy = Policy::new(Rules::default()).with_check(Arc::clone(&counted) as Arc<dyn Check>);
+    let times = |name: &str| {
+        let before = counted.0.load(Ordering::Relaxed);
+        assert!(may_show(&policy, &tool(name, Effect::Read), &json!({"path": "a"}), &SessionSettings::default()));
+        counted.0.load(Ordering::Relaxed) - before
+    };
+    // A check may know of the tool, so that the call is judged behind the reading.
+    assert_eq!((times("grep"), times("read_file")), (2, 1));
 }
