@@ -90,4 +90,9 @@ async fn a_question_is_approved_and_then_answered() {
     let output = running.output(Vec::new()).await;
     assert_eq!(output.json_lines().pop().unwrap()["text"], "Green it is.", "{}", output.stderr);
     assert_eq!(tool_texts(world.model.requests().last().unwrap()), "green");
+    // The log has both, for programs and for people.
+    let records = world.daemon.agentctl(["audit", "--tool", "ask_human", "--json"]).await.exits(0).json();
+    assert_eq!(records[0]["reply"], json!({"answer": "text", "text": "green"}), "{records:#}");
+    let table = world.daemon.agentctl(["audit", "--tool", "ask_human"]).await.exits(0).stdout;
+    assert!(table.contains(r#": approve, answer "green""#), "{table}");
 }

@@ -15,6 +15,9 @@ use crate::{
 /// The names of the columns.
 pub(super) const HEAD: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES", "DECIDED BY", "OUTCOME"];
 
+/// How much of what a person replied is shown, in characters.
+const LONGEST_REPLY: usize = 30;
+
 /// The record, column by column. What it holds is not clean: a table cleans its cells.
 pub(super) fn row(record: &AuditRecord, zone: &TimeZone) -> [String; 7] {
     let entry = &record.line.entry;
@@ -55,15 +58,18 @@ fn decided_by(decision: &Decision) -> String {
         DecidedBy::Tool => "tool".to_owned(),
         DecidedBy::Daemon => "daemon".to_owned(),
     };
-    let answer = match &decision.answer {
-        None => return by,
-        Some(Answer::Approve) => "approve",
-        Some(Answer::Always { .. }) => "always",
-        Some(Answer::Reject { .. }) => "reject",
-        Some(Answer::Edit { .. }) => "edit",
-        Some(Answer::Text { .. }) => "answer",
-    };
-    format!("{by}: {answer}")
+    let answers: Vec<String> = [&decision.answer, &decision.reply].into_iter().flatten().map(words).collect();
+    if answers.is_empty() { by } else { format!("{by}: {}", answers.join(", ")) }
+}
+
+fn words(answer: &Answer) -> String {
+    match answer {
+        Answer::Approve => "approve".to_owned(),
+        Answer::Always { .. } => "always".to_owned(),
+        Answer::Reject { .. } => "reject".to_owned(),
+        Answer::Edit { .. } => "edit".to_owned(),
+        Answer::Text { text } => format!("answer \"{}\"", report::cut(text.trim(), LONGEST_REPLY)),
+    }
 }
 
 fn outcome(outcome: Option<CallOutcome>, end: Option<&CallEnd>) -> String {
@@ -173,6 +179,26 @@ mod tests {
         decision.leads_to = Some("docs/b.md".to_owned());
         let record = record(AuditFact::CallDecided(decision), Some(CallOutcome::Open), None);
         assert_eq!(row(&record, &TimeZone::UTC)[3], "docs/a.md -> docs/b.md");
+    }
+
+    #[test]
+    fn what_a_person_replied_is_shown_in_short() {
+        let check = |answer: Option<Answer>, reply: &str, expected: &str| {
+            let AuditFact::CallDecided(mut decision) = decided(DecidedBy::Client("phone".to_owned()), answer) else {
+                panic!()
+            };
+            decision.tool = "ask_human".to_owned();
+            decision.args = json!({"question": "Which?"});
+            decision.reply = Some(Answer::Text { text: reply.to_owned() });
+            let mut table = Table::new(["DECIDED BY"]);
+            let record = record(AuditFact::CallDecided(decision), Some(CallOutcome::Done), None);
+            table.row([row(&record, &TimeZone::UTC)[5].clone()]);
+            assert_eq!(table.plain().lines().nth(1).unwrap().trim_end(), expected);
+        };
+        check(None, "green", r#"phone: answer "green""#);
+        check(Some(Answer::Approve), "green\n", r#"phone: approve, answer "green""#);
+        check(None, "a\u{1b}[2Jb\u{202e}c\nd", r#"phone: answer "ab<U+202E>c d""#);
+        check(None, &"so long ".repeat(9), r#"phone: answer "so long so long so long so lo…""#);
     }
 
     #[test]
