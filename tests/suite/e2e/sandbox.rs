@@ -421,3 +421,23 @@ async fn ordinary_work_goes_on() {
     assert!(made.contains("0022\n755\n644"), "{made}");
     assert!(Path::new(&project(&world)).join("new/file").exists());
 }
+
+#[tokio::test]
+async fn a_command_that_names_the_project_as_tools_do_is_told_how_it_is_named() {
+    let world = world("").await;
+    // The last command is fine, and so is the exit code.
+    for failing in ["echo x > /project/made; true", "mkdir -p /project/a/b; echo on", "cat /project/missing || echo on"]
+    {
+        let told = world.allowed(failing).await;
+        assert!(
+            told.contains("[commands have no /project: there the project folder is $PROJECT."),
+            "{failing}: {told}"
+        );
+    }
+    let told = world.barred("touch /project/made").await;
+    assert_eq!(told.matches("$PROJECT").count(), 1, "one hint is enough: {told}");
+    for fine in ["echo x > $PROJECT/made", "cat $PROJECT/missing || true", "echo /project: No such file or directory"] {
+        let told = world.allowed(fine).await;
+        assert!(!told.contains("[commands have no"), "{fine}: {told}");
+    }
+}

@@ -126,9 +126,11 @@ pub(crate) async fn run(
     let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(refused)?;
     let mut output = report(&finished, timeout);
     let failed = matches!(finished.ended, Ended::Code(1..));
-    if let Some(sandbox) = sandbox.filter(|_| failed)
-        && let Some(hint) = sandbox::hint(&finished.stderr.text, sandbox.allows_network())
-    {
+    // The code is that of the last command only: what went wrong before it is told where that is certain.
+    let misnamed = process::misnamed(&finished.stderr.text, &context.workspace);
+    let forbidden = sandbox.filter(|_| failed);
+    let forbidden = || forbidden.and_then(|sandbox| sandbox::hint(&finished.stderr.text, sandbox.allows_network()));
+    if let Some(hint) = misnamed.or_else(forbidden) {
         output.text.push('\n');
         output.text.push_str(hint);
     }

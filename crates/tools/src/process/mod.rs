@@ -7,12 +7,15 @@
 //! - `strays`: children that were left running, also out of the group, found by a mark in their environment. In the
 //!   [sandbox](crate::sandbox) its keeper knows them all.
 //! - `run`: start, read, wait, end.
+//! - `misnamed`: what a model is told that named a folder as only tools can.
 
 mod capture;
 pub(crate) mod environment;
 mod group;
+mod misnamed;
 mod run;
 mod strays;
 
 pub(crate) use capture::Captured;
+pub(crate) use misnamed::misnamed;
 pub(crate) use run::{Ended, Finished, RunError, Script, bash, run};
