@@ -20,6 +20,7 @@ use crate::{
     config::Config,
     control::{DaemonControl, Recipe},
     failure::{Failure, with_causes},
+    footprint,
     listener::{Listener, SocketName},
     logging::LogHandle,
     rpc::{self, DaemonInfo},
@@ -110,6 +111,9 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
     tokio::spawn(look_at_sandbox(sandbox));
     let ready_after_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
+    if let Err(error) = footprint::forget_start() {
+        tracing::debug!(%error, "the code that only the start needed stays mapped");
+    }
 
     let drain = tokio::select! {
         drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.drain_deadline()),

@@ -23,6 +23,7 @@ pub mod config;
 pub mod control;
 pub mod environment;
 pub mod failure;
+mod footprint;
 pub mod listener;
 pub mod lock;
 pub mod logging;

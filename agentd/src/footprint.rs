@@ -1,0 +1,69 @@
+//! What stays of the program in memory while nothing happens.
+
+use std::{fs, io, path::Path};
+
+use nix::libc;
+
+/// Lets go of the pages of the program's code: most of those that are mapped by now only the start needed, and the kernel
+/// maps sixteen around each that is touched. What is needed again is mapped again from the page cache, at about a
+/// microsecond for sixteen pages.
+///
+/// # Errors
+/// Where the kernel does not tell what is mapped, or refuses. Nothing is lost then but memory.
+pub(crate) fn forget_start() -> io::Result<()> {
+    let program = fs::read_link("/proc/self/exe")?;
+    for (start, length) in code(&fs::read_to_string("/proc/self/maps")?, &program) {
+        forget(start, length)?;
+    }
+    Ok(())
+}
+
+/// The mappings of a program's code, as address and length in bytes: readable, executable, private, and never written to.
+fn code<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (usize, usize)> + 'a {
+    maps.lines().filter_map(move |line| {
+        let mut words = line.split_ascii_whitespace();
+        let (range, rights) = (words.next()?, words.next()?);
+        // Offset, device and inode stand between. A name with blanks is not found, and stays mapped.
+        if rights != "r-xp" || Path::new(words.nth(3)?) != program || words.next().is_some() {
+            return None;
+        }
+        let (start, end) = range.split_once('-')?;
+        let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+        Some((start, end.checked_sub(start)?))
+    })
+}
+
+#[allow(unsafe_code, reason = "an address is a number, and only we can say what lies there")]
+fn forget(start: usize, length: usize) -> io::Result<()> {
+    // SAFETY: the range is a private mapping of a file without the right to write, and code has no relocations, so no
+    // page of it differs from the file. The kernel reads what is touched later from the file again, with the same bytes;
+    // other threads may run in it meanwhile. A range that is not mapped any more is refused by the kernel.
+    let outcome = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_code_of_the_program_itself_is_found() {
+        let maps = "\
+            1000-2000 r--p 00000000 fe:00 12 /bin/agentd\n\
+            2000-5000 r-xp 00001000 fe:00 12 /bin/agentd\n\
+            5000-6000 rwxp 00004000 fe:00 12 /bin/agentd\n\
+            6000-7000 rw-p 00005000 fe:00 12 /bin/agentd\n\
+            7000-8000 r-xp 00001000 fe:00 13 /lib/libc.so.6\n\
+            8000-9000 r-xp 00001000 fe:00 12 /bin/agentd (deleted)\n\
+            9000-a000 r-xp 00000000 00:00 0 [vdso]\n\
+            nonsense\n";
+        let found: Vec<_> = code(maps, Path::new("/bin/agentd")).collect();
+        assert_eq!(found, [(0x2000, 0x3000)]);
+    }
+
+    #[test]
+    fn what_was_let_go_runs_on() {
+        forget_start().unwrap();
+        assert_eq!(fs::read_link("/proc/self/exe").unwrap(), std::env::current_exe().unwrap());
+    }
+}
