@@ -14,7 +14,7 @@ use super::*;
 
 /// What the daemon says next, or what happens to the person meanwhile.
 enum Beat {
-    Say(EventKind),
+    Say(Box<EventKind>),
     Note,
     Press,
     Fail(Failure),
@@ -43,7 +43,7 @@ impl Line for Script {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Arrival>, Failure>> {
         Box::pin(async move {
             match self.beats.pop_front() {
-                Some(Beat::Say(kind)) => Ok(Some(self.event(kind))),
+                Some(Beat::Say(kind)) => Ok(Some(self.event(*kind))),
                 Some(Beat::Note) => Ok(Some(Arrival::Note("lost".to_owned()))),
                 Some(Beat::Fail(failure)) => Err(failure),
                 Some(Beat::Press) => {
@@ -154,16 +154,16 @@ fn raised(turn: TurnId) -> Interrupt {
 }
 
 fn ask(turn: TurnId) -> Beat {
-    Beat::Say(EventKind::InterruptRaised { interrupt: Box::new(raised(turn)) })
+    Beat::Say(Box::new(EventKind::InterruptRaised { interrupt: Box::new(raised(turn)) }))
 }
 
 fn resolved(turn: TurnId) -> Beat {
-    Beat::Say(EventKind::InterruptResolved {
+    Beat::Say(Box::new(EventKind::InterruptResolved {
         interrupt_id: raised(turn).id,
         call_id: None,
         answer: Answer::Approve,
         by: AnsweredBy::Client("another".to_owned()),
-    })
+    }))
 }
 
 fn end(turn: TurnId) -> Beat {
@@ -181,7 +181,7 @@ fn end(turn: TurnId) -> Beat {
         duration_ms: 1,
         only_compacted: false,
     };
-    Beat::Say(EventKind::TurnEnded { result: Box::new(result) })
+    Beat::Say(Box::new(EventKind::TurnEnded { result: Box::new(result) }))
 }
 
 async fn play(beats: impl FnOnce(TurnId) -> Vec<Beat>, person: Option<Answer>, pending: bool) -> Outcome {

@@ -39,6 +39,10 @@ pub struct Compaction {
     /// them was left there by a compaction that came to no end, or was taken back. None where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_bytes: Option<u64>,
+    /// How many of [`CompactionReport::pinned`] each message gave, in the same order: where there are too many rules, those
+    /// of a long list give way first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pinned_by_message: Vec<u32>,
 }
 
 /// What a compaction kept and dropped.

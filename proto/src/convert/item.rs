@@ -90,8 +90,9 @@ impl TryFrom<item::Body> for ItemBody {
                 through: compaction.through,
                 before: compaction.before.map(Into::into).unwrap_or_default(),
                 report: compaction.report.map(TryInto::try_into).transpose()?.unwrap_or_default(),
-                // Of the daemon\'s files clients know the paths only.
+                // What the daemon needs for the next one is not told to clients.
                 kept_bytes: None,
+                pinned_by_message: Vec::new(),
             }),
             item::Body::Notice(notice) => Self::Notice {
                 text: notice.text,

@@ -151,6 +151,7 @@ fn compaction() -> Compaction {
         through: 12,
         before: Window { after: 3, summary: 4, held: 5 },
         kept_bytes: None,
+        pinned_by_message: Vec::new(),
         report: CompactionReport {
             cause: CompactionCause::Person,
             strategy: CompactionStrategy::Compact,

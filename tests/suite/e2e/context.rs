@@ -242,7 +242,7 @@ async fn three_hundred_turns_fit_into_a_small_window() {
     assert!(done.len() < TURNS / 3, "{} compactions", done.len());
     for report in &done {
         assert_eq!(report.problem, None, "{report:#?}");
-        assert!(report.pinned.iter().any(|rule| rule == RULE), "{report:#?}");
+        assert!(report.pinned.iter().any(|rule| rule.contains(RULE)), "{report:#?}");
     }
     assert!(done.iter().all(|report| report.messages_after < report.messages_before), "{done:#?}");
     // Where there are too many messages, short ones may weigh no more than what is told of them.
@@ -255,7 +255,7 @@ async fn talked(client: &Client, turns: usize) -> String {
     let mut session = SessionChoice::New(Default::default());
     let mut id = String::new();
     for number in 0..turns {
-        (id, ..) = say(client, session, &format!("Always be brief. Piece of work {number}")).await;
+        (id, ..) = say(client, session, &format!("Always be brief.\n\nPiece of work {number}")).await;
         session = SessionChoice::Existing(id.clone());
     }
     id
@@ -389,7 +389,7 @@ async fn what_is_piped_in_beside_a_request_is_no_rule_of_the_person() {
         say(&world.client().await, SessionChoice::Existing(session.clone()), &format!("Piece of work {number}")).await;
     }
     let done = world.daemon.agentctl(["compact", &session, "--json"]).await.exits(0).json();
-    assert_eq!(done["report"]["pinned"], json!(["Never shout.", "You must be brief."]), "{done:#}");
+    assert_eq!(done["report"]["pinned"], json!(["Never shout. What does this say?", "You must be brief."]), "{done:#}");
 }
 
 #[tokio::test]

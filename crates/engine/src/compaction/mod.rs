@@ -2,7 +2,7 @@
 //! from the journal; the model sees less of it.
 //!
 //! - [`plan`]: what is replaced and what stays; a call and its result are never parted.
-//! - `rules`: what a person said that reads like a rule, kept word for word.
+//! - [`rules`]: what a person said that reads like a rule, kept word for word.
 //! - `facts`: what the history says for certain; `summary`: the seven parts, asked of a model and put together.
 //! - `transcript`: the history as Markdown, for the file that keeps it.
 //! - `windows`: how large the windows of models are, as configured or as their servers said.

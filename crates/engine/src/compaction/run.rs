@@ -108,8 +108,7 @@ async fn compact(
     let before = last_compaction(&replaced);
     // What is said of the past takes its part of the room that there is for it, whatever tools and instructions take.
     let window = room.window;
-    let pinned = before.map(|compaction| compaction.report.pinned.as_slice()).unwrap_or_default();
-    let pinned = rules::rules(pinned, &replaced);
+    let rules::Kept { rules: pinned, by_message, dropped } = rules::rules(before, &replaced);
     // Rules have a part of the whole window: they must not go where tools take more than was thought.
     let (told, untold) = rules::told(&pinned, context.next_window(state));
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
@@ -134,6 +133,9 @@ async fn compact(
             &mut report,
             format!("{untold} of the person's rules are kept and not told: this window has no room for them"),
         );
+    }
+    if dropped > 0 {
+        note(&mut report, format!("{dropped} of the person's rules are kept no longer: there are too many"));
     }
     let mut written = None;
     if report.strategy != CompactionStrategy::Truncate {
@@ -163,7 +165,8 @@ async fn compact(
         (None, None) => summary::Words::None,
     };
     let summary = summary::compose(words, &facts, &told, report.path.as_deref(), window);
-    let mut compaction = Compaction { summary, report, kept_bytes, ..Compaction::default() };
+    let mut compaction =
+        Compaction { summary, report, kept_bytes, pinned_by_message: by_message, ..Compaction::default() };
     let mut after = vec![Arc::new(Item {
         id: ItemId::generate(),
         turn_id: context.turn_id,

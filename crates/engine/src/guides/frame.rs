@@ -1,7 +1,9 @@
 //! Words of a file among the daemon's own: whole, or cut with a word about it, and never mistaken for the daemon's.
 
-/// The names of what the daemon says in angle brackets.
-const OWN: [&str; 4] = ["memory", "skills", "system_reminder", "conversation_summary"];
+/// The names of what the daemon says in angle brackets, and whatever begins like them.
+const OWN: [&str; 5] = ["memory", "memories", "skills", "system_reminder", "conversation_summary"];
+/// What stands around one file. Many other names begin so.
+const FILE: &str = "file";
 
 /// The text without what would look like the daemon's own words to a model.
 pub(super) fn harmless(text: &str) -> String {
@@ -19,7 +21,15 @@ pub(super) fn harmless(text: &str) -> String {
 
 fn opens_own(tag: &str) -> bool {
     let name = tag.trim_start_matches(|letter: char| letter.is_whitespace() || letter == '/');
-    OWN.iter().any(|own| name.get(..own.len()).is_some_and(|start| start.eq_ignore_ascii_case(own)))
+    let begins = |own: &str| name.get(..own.len()).is_some_and(|start| start.eq_ignore_ascii_case(own));
+    let ends_behind =
+        |own: &str| !name[own.len()..].starts_with(|next: char| next.is_alphanumeric() || "_-".contains(next));
+    OWN.into_iter().any(begins) || (begins(FILE) && ends_behind(FILE))
+}
+
+/// A name on one line that can stand in quotation marks.
+pub(super) fn name(written: &str) -> String {
+    harmless(&written.replace(|letter: char| letter.is_control() || letter == '"', "\u{fffd}"))
 }
 
 /// The first bytes of a text, cut between characters.

@@ -73,7 +73,7 @@ async fn a_window_that_is_nearly_full_is_compacted_before_the_next_call() {
     let done = &compactions(&world, &session)[0];
     assert_eq!(done.report.cause, CompactionCause::Critical);
     assert_eq!(done.report.strategy, CompactionStrategy::Compact);
-    assert_eq!(done.report.pinned, ["Never delete the file notes.txt!"]);
+    assert_eq!(done.report.pinned, ["Never delete the file notes.txt! What is up?"]);
     assert_eq!(done.report.model.as_deref(), Some("scripted"));
     assert_eq!(done.report.problem, None);
     let last = world.model.requests().pop().unwrap();
@@ -106,7 +106,7 @@ async fn the_model_may_ask_for_it() {
     let done = compactions(&world, &session).pop().unwrap();
     assert_eq!((done.report.cause, done.report.strategy), (CompactionCause::Model, CompactionStrategy::Summarize));
     assert!(
-        done.report.pinned.contains(&"Never delete the file notes.txt!".to_owned()),
+        done.report.pinned.contains(&"Never delete the file notes.txt! What is up?".to_owned()),
         "rules survive the second time"
     );
 }
@@ -427,8 +427,8 @@ async fn small_windows_never_loop_and_fail_only_where_nothing_can_fit() {
         }
         let summaries = compactions(&world, &session);
         for done in &summaries {
-            // Words around it take a few hundred bytes, however small the window is.
-            let most = window * 4 / 2 + 400;
+            // One rule is told, and words around it take a few hundred bytes, however small the window is.
+            let most = window * 4 / 2 + 600 + 400;
             assert!(done.summary.len() as u64 <= most, "{} bytes in {window}", done.summary.len());
         }
     }
@@ -690,4 +690,55 @@ async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
     }
     let log = world.log(&session);
     assert!(!log.contains("window_learned"), "{log}");
+}
+
+#[tokio::test]
+async fn rules_are_kept_whole_however_they_are_wrapped() {
+    let world = World::new([]);
+    let session = world.session().await;
+    let said = [
+        "When you touch the database you must\nnot delete any row.",
+        "Never email Dr. Smith about it.",
+        "Do\nnot push to main.",
+        "If a test fails, tell me. Don't mend it.",
+    ];
+    world.model.then(says("All right."));
+    run(&session, &said.join("\n\n")).await;
+    talked(&world, 0..8, &session).await;
+    world.model.then(says(SUMMARY));
+    compact(&session).await;
+    let done = &compactions(&world, &session)[0];
+    assert_eq!(done.report.pinned, said);
+    for rule in said {
+        assert!(done.summary.contains(rule), "{rule} in {}", done.summary);
+    }
+}
+
+#[tokio::test]
+async fn of_too_many_rules_the_longest_list_gives_way_and_the_report_says_so() {
+    let world = World::new([]);
+    let session = world.session().await;
+    let list: String = (0..230).map(|number| format!("- never {number}\n")).collect();
+    for words in ["Never push.", &list, "Always test."] {
+        world.model.then(says("All right."));
+        run(&session, words).await;
+    }
+    talked(&world, 0..8, &session).await;
+    world.model.then(says(SUMMARY));
+    compact(&session).await;
+    let report = &compactions(&world, &session)[0].report;
+    assert_eq!((report.pinned[0].as_str(), report.pinned.last().unwrap().as_str()), ("Never push.", "Always test."));
+    assert!(report.problem.as_deref().unwrap().contains("32 of the person's rules are kept no longer"), "{report:#?}");
+
+    // Whose list was long is known the next time, too: what is said since is not what gives way.
+    world.model.then(says("All right."));
+    run(&session, "- never A\n- never B\n- never C").await;
+    talked(&world, 8..16, &session).await;
+    world.model.then(says(SUMMARY));
+    compact(&session).await;
+    let report = &compactions(&world, &session)[1].report;
+    let kept: Vec<&str> =
+        report.pinned.iter().map(String::as_str).filter(|rule| !rule.ends_with(char::is_numeric)).collect();
+    assert_eq!(kept, ["Never push.", "Always test.", "- never A", "- never B", "- never C"]);
+    assert!(report.problem.as_deref().unwrap().contains("3 of the person's rules are kept no longer"), "{report:#?}");
 }
