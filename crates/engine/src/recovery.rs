@@ -53,6 +53,8 @@ pub(crate) struct Recovery {
     pub(crate) report: RecoveredTurn,
     pub(crate) pending: Vec<Interrupt>,
     pub(crate) answered: HashMap<CallId, Answers>,
+    /// What was added to the turn and no model was given, where the turn goes on: it takes them when it does.
+    pub(crate) steers: Vec<Item>,
 }
 
 /// The ledger of one turn: what its events say of items, calls and interrupts.
@@ -122,7 +124,8 @@ pub(crate) fn recover(session_id: SessionId, turn_id: TurnId, events: &[impl AsR
     let mut facts = Vec::new();
     let mut unknown = ledger.told_of(ToolErrorCode::UnknownOutcome);
     let mut ran = Vec::new();
-    for item in &ledger.open {
+    let (steers, cut_off): (Vec<&Item>, Vec<&Item>) = ledger.open.iter().partition(|item| is_input(item));
+    for item in cut_off {
         let (item, status) = close_honestly(item);
         if let ItemBody::ToolResult(result) = &item.body {
             unknown.push(result.name.clone());
@@ -163,16 +166,28 @@ pub(crate) fn recover(session_id: SessionId, turn_id: TurnId, events: &[impl AsR
         for call in never_ran {
             facts.extend(never_ran_result(turn_id, call));
         }
+        // What was acknowledged is read in the next turn.
+        for item in &steers {
+            let (item, status) = close_honestly(item);
+            facts.push(EventKind::ItemCompleted { item, status });
+        }
     }
+    let steers = if disposition == Disposition::End { Vec::new() } else { steers.into_iter().cloned().collect() };
     if (disposition == Disposition::End && !ledger.told) || newly_unknown {
         facts.extend(notice(turn_id, &report));
     }
-    Recovery { disposition, facts, report, pending: ledger.pending.into_values().collect(), answered: ledger.answered }
+    let (pending, answered) = (ledger.pending.into_values().collect(), ledger.answered);
+    Recovery { disposition, facts, report, pending, answered, steers }
 }
 
 /// Whether a result is a tool's own, and not one that stands in for what a stop had cut off.
 fn is_outcome(result: &ToolResult) -> bool {
     !matches!(result.error, Some(ToolErrorCode::NotRun | ToolErrorCode::UnknownOutcome))
+}
+
+/// Whether an item is a person's words. Started and not completed they are whole: nobody was given them yet.
+pub(crate) fn is_input(item: &Item) -> bool {
+    matches!(item.body, ItemBody::UserMessage { .. })
 }
 
 /// An item that was under way gets its end: a tool's is unknown, a text's is cut.
@@ -187,6 +202,8 @@ pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
         result.error = Some(ToolErrorCode::UnknownOutcome);
         result.text = format!("{why} while this ran: it may have taken effect or not; look before you run it again");
         ItemStatus::Unknown
+    } else if is_input(&item) {
+        ItemStatus::Done
     } else {
         ItemStatus::Cut
     };

@@ -86,9 +86,7 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
             open.clear();
         }
         let begins = match &item.body {
-            // What was added to a running turn has an earlier number than the results before it: it goes with them.
-            ItemBody::UserMessage { steered, .. } => !steered,
-            ItemBody::Notice { .. } => true,
+            ItemBody::UserMessage { .. } | ItemBody::Notice { .. } => true,
             ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::ToolCall(_) => {
                 // An answer begins behind a result or behind what a person said.
                 index > 0

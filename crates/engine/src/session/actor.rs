@@ -80,6 +80,9 @@ pub(super) struct OpenTurn {
     pub(super) environment: Arc<ClientEnvironment>,
     /// Whether it was begun to compact and for nothing else.
     pub(super) compacts: bool,
+    /// What was added to the turn and no model was given yet, each a started item: it is completed where it is taken, so that
+    /// the journal has it in the place in which the model reads it.
+    pub(super) steers: Vec<Arc<Item>>,
     /// The task that runs it; none while it waits for an answer after a restart.
     pub(super) running: Option<Running>,
 }
@@ -91,8 +94,6 @@ pub(super) struct Running {
     pub(super) cancelled_for: Option<StopReason>,
     pub(super) messages: mpsc::Receiver<TurnMessage>,
     pub(super) task: JoinHandle<()>,
-    /// Items added to the turn that it has not looked at.
-    pub(super) steers: Vec<Arc<Item>>,
 }
 
 /// Whether the actor lives on.

@@ -103,7 +103,7 @@ impl Actor {
         compaction: Compaction,
         stored: oneshot::Sender<Arc<Item>>,
     ) -> Result<(), Fault> {
-        // The highest number, whatever the order: what was added to the turn has an earlier one than its place.
+        // The highest number, whatever the order: calls that ran side by side may have ended in another.
         let through = replaced.iter().filter_map(|id| self.state.number_of(*id)).max();
         let through = through.unwrap_or(self.state.window().after);
         let body = ItemBody::Compaction(Compaction { through, before: self.state.window(), ..compaction });

@@ -11,7 +11,10 @@ use agentd_core::{
 };
 
 use super::subscribers::{Origin, Subscribers, Subscription};
-use crate::{error::EngineError, recovery::close_cut_off};
+use crate::{
+    error::EngineError,
+    recovery::{close_cut_off, is_input},
+};
 
 /// Numbers, stores and publishes the events of one session.
 pub(crate) struct Journal {
@@ -80,11 +83,18 @@ impl Journal {
         self.subscribers.publish(&event);
     }
 
+    /// Takes note of items that an earlier life of the daemon started, and that this one completes.
+    pub(crate) fn reopen(&mut self, items: &[Item]) {
+        self.open.extend_from_slice(items);
+    }
+
     /// The completions of all items that are still open. A tool that was still running is not told of as if it had
-    /// succeeded with nothing to say.
+    /// succeeded with nothing to say. What a person added stands behind them: the model reads it next.
     pub(crate) fn close_open(&self) -> Vec<EventKind> {
-        let close = |item| close_cut_off(item, "the turn ended");
-        self.open.iter().map(close).map(|(item, status)| EventKind::ItemCompleted { item, status }).collect()
+        let close = |item: &&Item| close_cut_off(item, "the turn ended");
+        let (added, cut): (Vec<&Item>, Vec<&Item>) = self.open.iter().partition(|item| is_input(item));
+        let all = cut.iter().chain(&added).map(close);
+        all.map(|(item, status)| EventKind::ItemCompleted { item, status }).collect()
     }
 
     /// What the model was saying to the person when it was interrupted.

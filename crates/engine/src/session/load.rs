@@ -138,6 +138,10 @@ impl Actor {
         self.tell_what_was_changed(first_seq, &mut recovery.facts).await;
         self.interrupts = Interrupts::restore(recovery.pending, recovery.answered);
         self.commit(Some(turn_id), recovery.facts).await?;
+        self.journal.reopen(&recovery.steers);
+        if let Some(open) = &mut self.open {
+            open.steers = recovery.steers.into_iter().map(Arc::new).collect();
+        }
         self.recovered = Some(recovery.report);
         match recovery.disposition {
             Disposition::Park => Ok(()),
@@ -184,6 +188,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
                 client: None,
                 environment: Arc::new(environment.clone()),
                 compacts: *compacts,
+                steers: Vec::new(),
                 running: None,
             })
         }

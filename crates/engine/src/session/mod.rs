@@ -2,8 +2,9 @@
 //!
 //! - [`SessionHandle`]: cloneable, plain async methods; the commands behind them are private.
 //! - `actor`: the loop; one `select!`, one `match`. `load` restores it from the journal, `turns` begins, resumes
-//!   and ends turns, `queue` lets them wait, `asks` raises interrupts and takes answers, `undo` takes back what turns did to files,
-//!   `context` says what a model sees and takes compactions back, `drain` stops in good order.
+//!   and ends turns, `steers` adds to them, `queue` lets them wait, `asks` raises interrupts and takes answers, `undo`
+//!   takes back what turns did to files, `context` says what a model sees and takes compactions back, `drain` stops in
+//!   good order.
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
 
 mod actor;
@@ -15,6 +16,7 @@ mod journal;
 mod load;
 mod queue;
 mod state;
+mod steers;
 pub(crate) mod subscribers;
 mod turns;
 mod undo;

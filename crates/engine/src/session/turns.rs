@@ -122,6 +122,7 @@ impl Actor {
             client: Some(start.client).filter(|client| !client.is_empty()),
             environment: Arc::new(start.environment.clone()),
             compacts: start.compact.is_some(),
+            steers: Vec::new(),
             running: None,
         });
         let typed_bytes = start.typed_bytes;
@@ -259,7 +260,7 @@ impl Actor {
         };
         let span = tracing::info_span!("turn", session = %self.id, turn = %open.turn_id, trace = %open.trace_id);
         let task = tokio::spawn(tracing::Instrument::instrument(run(Arc::new(context), state), span));
-        open.running = Some(Running { cancel, cancelled_for: None, messages, task, steers: Vec::new() });
+        open.running = Some(Running { cancel, cancelled_for: None, messages, task });
         Ok(())
     }
 
@@ -289,24 +290,6 @@ impl Actor {
         Ok(state)
     }
 
-    pub(super) async fn steer(
-        &mut self,
-        turn: Option<TurnId>,
-        text: String,
-        typed_bytes: Option<u64>,
-    ) -> Result<(), Fault> {
-        let turn_id = self.open_turn(turn)?;
-        if text.trim().is_empty() {
-            return Err(EngineError::new(ErrorKind::InvalidInput, "there is nothing to add: the text is empty").into());
-        }
-        let item = user_item(turn_id, text, true, typed_bytes);
-        self.commit(Some(turn_id), whole(item.clone()).into()).await?;
-        if let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) {
-            running.steers.push(Arc::new(item));
-        }
-        Ok(())
-    }
-
     pub(super) async fn cancel(&mut self, turn: Option<TurnId>) -> Result<(), Fault> {
         if let Some(index) = turn.and_then(|turn| self.queue.iter().position(|queued| queued.turn_id == turn)) {
             return match self.queue.remove(index) {
@@ -326,7 +309,7 @@ impl Actor {
     }
 
     /// The open turn, if it is the one that is meant.
-    fn open_turn(&self, wanted: Option<TurnId>) -> Result<TurnId, EngineError> {
+    pub(super) fn open_turn(&self, wanted: Option<TurnId>) -> Result<TurnId, EngineError> {
         match (&self.open, wanted) {
             (Some(open), None) => Ok(open.turn_id),
             (Some(open), Some(wanted)) if open.turn_id == wanted => Ok(wanted),
@@ -373,8 +356,7 @@ impl Actor {
                     self.compact(turn_id, item_id, &replaced, *compaction, stored).await?;
                 }
                 TurnMessage::TakeSteers(reply) => {
-                    let running = self.open.as_mut().and_then(|open| open.running.as_mut());
-                    let _ = reply.send(running.map(|running| std::mem::take(&mut running.steers)).unwrap_or_default());
+                    let _ = reply.send(self.take_steers(turn_id).await?);
                 }
                 TurnMessage::End { outcome, verdict } => {
                     let _ = verdict.send(self.turn_wants_to_end(*outcome).await?);
@@ -389,7 +371,7 @@ impl Actor {
             && let Some(running) = &open.running
         {
             let turn_id = open.turn_id;
-            let was_added_to = !running.steers.is_empty();
+            let was_added_to = !open.steers.is_empty();
             if outcome.reason == StopReason::Completed && was_added_to {
                 return Ok(EndVerdict::NewInput);
             }
@@ -444,7 +426,7 @@ impl Actor {
         // Words that were still streaming are the turn's last.
         let text = self.journal.open_words().unwrap_or(outcome.text);
         // What was added to it and not looked at any more makes it more than that, too.
-        let unread = open.running.as_ref().is_some_and(|running| !running.steers.is_empty());
+        let unread = !open.steers.is_empty();
         let mut facts = self.withdraw_all();
         let mut cut_off = self.journal.close_open();
         self.tell_what_was_changed(open.first_seq, &mut cut_off).await;

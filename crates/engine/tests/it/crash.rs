@@ -6,6 +6,7 @@ use agentd_core::{
     environment::ClientEnvironment,
     event::EventKind,
     interrupt::Answer,
+    model::{Message, ModelChunk},
     turn::{StartTurn, StopReason},
 };
 use agentd_engine::EngineConfig;
@@ -163,6 +164,76 @@ async fn killed_after_each_single_event_nothing_is_lost_or_run_twice() {
     }
 }
 
+/// How often a request tells what was added.
+fn told(world: &World, request: usize) -> usize {
+    let messages = &world.model.requests()[request].messages;
+    messages.iter().filter(|message| **message == Message::User { text: "Be green!".to_owned() }).count()
+}
+
+#[tokio::test]
+async fn what_was_added_outlives_a_kill_before_the_model_was_given_it() {
+    let world = World::new([Play::Hangs(vec![ModelChunk::Text("Half an".to_owned())])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Which colour?")).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
+    session.steer(None, "Be green!".to_owned()).await.unwrap();
+
+    let next = world.restarted([says("Green it is."), says("Still green.")]);
+    next.engine.recover().await.unwrap();
+    let session = next.engine.session(session.id()).await.unwrap();
+    assert_snapshot!(next.log(&session), @r#"
+     1 turn started, base, at most 100 steps
+     2 + user_message
+     3 = user "Which colour?" (Done)
+     4 + agent_message
+     5 + user_message
+     6 = agent "" (Cut)
+     7 = steered "Be green!" (Done)
+     8 + notice
+     9 = notice "The daemon stopped while this turn ran." (Done)
+    10 turn ended: Interrupted "", 0 steps
+    "#);
+    to_end(&mut session.start_turn(go_on()).await.unwrap().events).await;
+    crate::world::run(&session, "And now?").await;
+    assert_eq!((told(&next, 0), told(&next, 1)), (1, 1));
+    let requests = next.model.requests();
+    assert_eq!(requests[1].messages[..requests[0].messages.len()], requests[0].messages);
+}
+
+#[tokio::test]
+async fn what_was_added_to_a_turn_that_waits_is_read_when_it_goes_on() {
+    let world = World::new([calls(&[("change", json!({}))])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    session.steer(None, "Be green!".to_owned()).await.unwrap();
+    // Two more lives, and in the second it is answered; or the turn is cancelled there.
+    for cancelled in [false, true] {
+        let store = killed_after(&world, session.id(), world.store.events_of(session.id()).len());
+        let second = World::on(store, EngineConfig::default(), []);
+        second.engine.recover().await.unwrap();
+        let next = second.restarted([says("Changed."), says("Green.")]);
+        next.engine.recover().await.unwrap();
+        let session = next.engine.session(session.id()).await.unwrap();
+        let mut events = session.subscribe(0).await.unwrap();
+        if cancelled {
+            session.cancel(None).await.unwrap();
+        } else {
+            let pending = next.engine.interrupts(None).await.unwrap();
+            next.engine.answer(pending[0].id, Answer::Approve, "test".to_owned()).await.unwrap();
+        }
+        to_end(&mut events).await;
+        crate::world::run(&session, "And now?").await;
+        let requests = next.model.requests();
+        assert_eq!(requests.len(), if cancelled { 1 } else { 2 });
+        assert!((0..requests.len()).all(|request| told(&next, request) == 1), "{requests:#?}");
+        let (first, last) = (&requests[0].messages, &requests[requests.len() - 1].messages);
+        assert_eq!(last[..first.len()], first[..]);
+        let log = next.log(&session);
+        assert_eq!(log.matches(r#"steered "Be green!" (Done)"#).count(), 1, "{log}");
+    }
+}
+
 fn finished_tool(event: &Arc<agentd_core::event::Event>) -> Option<String> {
     match &event.kind {
         EventKind::ItemCompleted { item, .. } => match &item.body {
@@ -183,7 +254,7 @@ async fn a_reset_hides_the_history_and_keeps_the_session() {
     let session = world.session().await;
     crate::world::run(&session, "remember the word").await;
     session.reset().await.unwrap();
-    let next = world.restarted([Play::Chunks(vec![agentd_core::model::ModelChunk::Text("?".to_owned())])]);
+    let next = world.restarted([Play::Chunks(vec![ModelChunk::Text("?".to_owned())])]);
     let session = next.engine.session(session.id()).await.unwrap();
     crate::world::run(&session, "which word?").await;
     assert_eq!(next.model.requests()[0].messages.len(), 2, "the system message and the question");

@@ -278,6 +278,45 @@ async fn senseless_inputs_are_refused_with_a_hint() {
     assert_eq!(nobody.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::NotFound);
 }
 
+/// What is added while the model gives this answer stands in the next turn, and in another life of the daemon, where the
+/// model read it.
+async fn stays_where_it_was_read(answer: ModelChunk) {
+    let gate = Arc::new(Notify::new());
+    let world = World::new([Play::Waits(Arc::clone(&gate), vec![answer]), says("Green it is."), says("Still green.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Which colour?")).await.unwrap();
+    world.model.asked(1).await;
+    session.steer(None, "Be green!".to_owned()).await.unwrap();
+    session.steer(None, "Light green!".to_owned()).await.unwrap();
+    gate.notify_one();
+    to_end(&mut started.events).await;
+    run(&session, "And now?").await;
+    let second = world.restarted([says("Green for ever.")]);
+    let again = second.engine.session(session.id()).await.unwrap();
+    run(&again, "And in another life?").await;
+
+    let mut requests: Vec<Vec<Message>> = world.model.requests().into_iter().map(|request| request.messages).collect();
+    requests.push(second.model.requests()[0].messages.clone());
+    assert_eq!(requests[0].len(), 2, "it was sent before anything was added");
+    for pair in requests.windows(2) {
+        assert_eq!(pair[1][..pair[0].len()], pair[0], "{pair:#?}");
+    }
+    let added = |text: &str| requests[1].iter().position(|message| *message == Message::User { text: text.to_owned() });
+    let (answer, end) = (2, requests[1].len());
+    assert!(matches!(requests[1][answer], Message::Assistant { .. }), "{requests:#?}");
+    assert_eq!((added("Be green!"), added("Light green!")), (Some(end - 2), Some(end - 1)), "{requests:#?}");
+    let events = world.store.events_of(session.id());
+    let broken = |kind: &EventKind| matches!(kind, EventKind::UsageUpdated { prompt: Some(prompt), .. } if prompt.broken_by.is_some());
+    assert!(!events.iter().any(|event| broken(&event.kind)), "{}", world.log(&session));
+}
+
+#[tokio::test]
+async fn what_is_added_while_the_model_speaks_is_sent_again_where_it_was_read() {
+    stays_where_it_was_read(ModelChunk::Text("Half an answer.".to_owned())).await;
+    let call = ModelChunk::ToolCall { name: "look".to_owned(), arguments: "{}".to_owned() };
+    stays_where_it_was_read(call).await;
+}
+
 /// Words that come when the gate is opened.
 fn when_open(gate: &Arc<Notify>, text: &str) -> Play {
     Play::Waits(Arc::clone(gate), vec![ModelChunk::Text(text.to_owned())])

@@ -1,0 +1,46 @@
+//! What is added to a turn that runs: stored when it comes, and whole where the model is given it.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::ErrorKind,
+    event::EventKind,
+    ids::TurnId,
+    item::{Item, ItemStatus},
+};
+
+use super::{
+    actor::{Actor, Fault},
+    turns::user_item,
+};
+use crate::error::EngineError;
+
+impl Actor {
+    pub(super) async fn steer(
+        &mut self,
+        turn: Option<TurnId>,
+        text: String,
+        typed_bytes: Option<u64>,
+    ) -> Result<(), Fault> {
+        let turn_id = self.open_turn(turn)?;
+        if text.trim().is_empty() {
+            return Err(EngineError::new(ErrorKind::InvalidInput, "there is nothing to add: the text is empty").into());
+        }
+        let item = user_item(turn_id, text, true, typed_bytes);
+        // It is on the disk before anybody is told that it was taken, and whole when the model is given it.
+        self.commit(Some(turn_id), vec![EventKind::ItemStarted { item: item.clone() }]).await?;
+        if let Some(open) = &mut self.open {
+            open.steers.push(Arc::new(item));
+        }
+        Ok(())
+    }
+
+    /// What was added and not looked at. From here on it stands behind all that was stored before, which is where the
+    /// model reads it.
+    pub(super) async fn take_steers(&mut self, turn_id: TurnId) -> Result<Vec<Arc<Item>>, Fault> {
+        let steers = self.open.as_mut().map(|open| std::mem::take(&mut open.steers)).unwrap_or_default();
+        let whole = |item: &Arc<Item>| EventKind::ItemCompleted { item: (**item).clone(), status: ItemStatus::Done };
+        self.commit(Some(turn_id), steers.iter().map(whole).collect()).await?;
+        Ok(steers)
+    }
+}
