@@ -72,6 +72,15 @@ impl Place {
         if uploads.is_empty() {
             return Ok((self, prompt));
         }
+        let (place, paths) = self.take(daemon, uploads).await?;
+        Ok((place, prompt.map(|prompt| name_files(&prompt, &paths))))
+    }
+
+    /// Puts files into the session, and tells under which names they are there. A new session is made for them.
+    ///
+    /// # Errors
+    /// When a file cannot be taken.
+    pub(crate) async fn take(self, daemon: &Daemon, uploads: Vec<Upload>) -> Result<(Self, Vec<String>), Failure> {
         let id = match self {
             Self::New(new) => daemon.client.create_session(&new).await?.session.summary.id,
             Self::Named(name) => daemon.client.find_session(&name).await?,
@@ -82,7 +91,7 @@ impl Place {
             let file = tokio::fs::File::from_std(upload.file);
             paths.push(daemon.client.upload(&id.to_string(), &upload.name, file).await?);
         }
-        Ok((Self::Known(id), prompt.map(|prompt| name_files(&prompt, &paths))))
+        Ok((Self::Known(id), paths))
     }
 
     /// The session's id, where it is known.
@@ -148,13 +157,11 @@ impl Upload {
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: std::io::Error| {
-            Failure::usage(format!("cannot read the file {shown}: {error}"))
-                .hint("name a file that exists after --file")
+            Failure::usage(format!("cannot read the file {shown}: {error}")).hint("name a file that exists")
         };
         // Asked before it is opened: opening a pipe would wait for its other end.
         if !path.metadata().map_err(failed)?.is_file() {
-            return Err(Failure::usage(format!("{shown} is not a file"))
-                .hint("--file wants a file; show the model a whole folder with -C"));
+            return Err(Failure::usage(format!("{shown} is not a file")).hint("show the model a whole folder with -C"));
         }
         let name = PathBuf::from(path).file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.ok_or_else(|| Failure::usage(format!("the file {shown} has no name")))?;

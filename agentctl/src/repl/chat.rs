@@ -1,6 +1,9 @@
 //! A conversation over the daemon's socket.
 
-use std::sync::{PoisonError, atomic::Ordering};
+use std::{
+    path::PathBuf,
+    sync::{PoisonError, atomic::Ordering},
+};
 
 use agentd_core::{
     context::{CompactionStrategy, TokenLevel},
@@ -30,7 +33,7 @@ use crate::{
     failure::Failure,
     render::{Human, context::percent, sanitize::clean_line},
     report::count,
-    session::Place,
+    session::{Place, Upload},
     turn::{
         self, AskNobody, Asker, CtrlC, Renderer as _, SocketLine,
         builtin::{BUILTIN, SayBuiltin},
@@ -257,6 +260,7 @@ impl Chat {
                 self.slot = Some(slot);
                 self.note(&format!("the next turns use the slot {slot}"));
             }
+            Slash::Upload(path) => self.upload(&path).await?,
             Slash::Rename(title) => {
                 let id = self.session()?;
                 self.daemon.client.rename_session(&id.to_string(), &title).await?;
@@ -322,6 +326,15 @@ impl Chat {
     }
 
     /// The session, once there is one.
+    /// The next turn is told of it. A session that has not begun begins with it.
+    async fn upload(&mut self, path: &str) -> Result<(), Failure> {
+        let upload = Upload::open(&typed_path(path))?;
+        let (place, paths) = self.place.clone().take(&self.daemon, vec![upload]).await?;
+        self.place = place;
+        self.note(&format!("uploaded as {}; the model is told with what you say next", paths.join(", ")));
+        Ok(())
+    }
+
     fn session(&self) -> Result<SessionId, Failure> {
         self.place.id().ok_or_else(|| {
             Failure::new(ErrorKind::NotFound, "there is no session yet").hint("it begins with the first thing you say")
@@ -384,5 +397,14 @@ impl Desk for Chat {
 
     fn fail(&mut self, failure: &Failure) {
         let _ = failure.print(anstream::stderr());
+    }
+}
+
+/// A path as a person types it: the shell that would have put the home folder in front is not here.
+fn typed_path(path: &str) -> PathBuf {
+    let path = path.trim_matches(['"', '\'']);
+    match (path.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(below), Some(home)) => home.join(below),
+        _ => PathBuf::from(path),
     }
 }

@@ -15,6 +15,7 @@ pub(crate) enum Slash {
     Current,
     Model(Option<Slot>),
     Tools,
+    Upload(String),
     Rename(String),
     Interrupts,
     Grants,
@@ -44,12 +45,13 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 18] = [
+pub(crate) const TABLE: [Entry; 19] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "go on with a turn that was stopped"),
     entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
     entry("context", "", "show what fills the model's window"),
     entry("compact", "[HOW]", "replace the older part by a summary (auto, compact, summarize); undo takes it back"),
+    entry("upload", "PATH", "give the session a copy of a file"),
     entry("interrupts", "", "answer what waits for an answer"),
     entry("grants", "", "list the rules that hold here; agentctl grants takes them back"),
     entry("model", "[SLOT]", "show the models, or choose the slot for the next turns"),
@@ -92,6 +94,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "model" if argument.is_empty() => Slash::Model(None),
         "model" => return argument.parse().map(|slot| Slash::Model(Some(slot))).map_err(|error| format!("{error}")),
         "tools" => Slash::Tools,
+        "upload" => return needed("the path of a file").map(Slash::Upload),
         "rename" => return needed("a title").map(Slash::Rename),
         "interrupts" => Slash::Interrupts,
         "grants" => Slash::Grants,

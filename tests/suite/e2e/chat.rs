@@ -97,6 +97,19 @@ async fn a_conversation() {
     terminal.says("/tools");
     terminal.sees("run_bash_command");
     terminal.prompt();
+    world.daemon.write("notes with blanks.txt", "the walrus is called Paul\n");
+    terminal.says("/upload ~/notes with blanks.txt");
+    terminal.sees("uploaded as uploads/notes with blanks.txt");
+    terminal.prompt();
+    terminal.says("/upload /no/such/file");
+    terminal.sees("cannot read the file /no/such/file");
+    terminal.prompt();
+    world.model.reply(Reply::text("I see it."));
+    terminal.says("What is new?");
+    terminal.sees("I see it.");
+    terminal.prompt();
+    let told = world.model.requests().last().unwrap().body["messages"].to_string();
+    assert!(told.contains("uploads/notes with blanks.txt"), "{told}");
     let last = terminal.leaves();
     assert!(last.contains("agentctl chat --session"), "{last:?}");
 }
