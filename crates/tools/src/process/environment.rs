@@ -10,6 +10,20 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 /// Names that are never passed, whatever the configuration says: they load code into every program.
 const FORBIDDEN_PREFIXES: [&str; 2] = ["LD_", "DYLD_"];
 
+/// What git is told whatever a repository's own configuration says, which may have come with a stranger's folder: not to
+/// run the programs that it names when all that is asked is how things stand. Keys for signing are out of reach anyway.
+const GIT_CONFIG: [(&str, &str); 8] = [
+    // A folder of plain files that looks like a bare repository would have its configuration obeyed.
+    ("safe.bareRepository", "explicit"),
+    ("core.fsmonitor", "false"),
+    ("log.showSignature", "false"),
+    ("gpg.program", "false"),
+    ("gpg.openpgp.program", "false"),
+    ("gpg.x509.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("protocol.ext.allow", "never"),
+];
+
 /// The name of the mark by which children of a command are found.
 pub(super) const MARK: &str = "AGENTD_COMMAND";
 
@@ -37,10 +51,13 @@ pub(crate) fn clean(
     set("GIT_PAGER", &"cat");
     set("GIT_TERMINAL_PROMPT", &"0");
     set("EDITOR", &"true");
-    // A folder of plain files that looks like a bare repository would make `git status` run what its configuration says.
-    set("GIT_CONFIG_COUNT", &"1");
-    set("GIT_CONFIG_KEY_0", &"safe.bareRepository");
-    set("GIT_CONFIG_VALUE_0", &"explicit");
+    set("GIT_CONFIG_COUNT", &GIT_CONFIG.len().to_string());
+    for (index, (key, value)) in GIT_CONFIG.iter().enumerate() {
+        set(&format!("GIT_CONFIG_KEY_{index}"), key);
+        set(&format!("GIT_CONFIG_VALUE_{index}"), value);
+    }
+    // `git status` writes no index, and so runs no hook that waits for that.
+    set("GIT_OPTIONAL_LOCKS", &"0");
     set("WORKSPACE", &workspace.root);
     if let Some(project) = &workspace.project {
         set("PROJECT", &project.path);

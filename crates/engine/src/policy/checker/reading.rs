@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{git, paths, sed};
+use super::{git, paths, sed, tables::holds};
 use crate::policy::command::{Part, word::Word};
 
 /// Programs without options that write or run anything.
@@ -165,6 +165,12 @@ fn speaks(name: &str, arguments: &[Word]) -> bool {
             || arguments.first().is_some_and(|format| format.is_static() && !format.text.starts_with('-')))
 }
 
+/// Formats that git has itself, and those that stand in the command.
+fn is_known_format(format: &str) -> bool {
+    const OWN: &str = "oneline short medium full fuller reference email mboxrd raw";
+    format.contains('%') || holds(OWN, format)
+}
+
 fn git_looks(arguments: &[Word]) -> bool {
     let globals = arguments.iter().take_while(|word| word.text.starts_with('-'));
     if !globals
@@ -185,11 +191,21 @@ fn git_looks(arguments: &[Word]) -> bool {
             Some(long) => !RISKY.iter().any(|danger| may_mean(long, danger)),
         }
     });
+    // Signatures are looked at by a program that the repository names, and so it does with formats of its own.
+    let formats = texts().all(|text| {
+        let named = ["--pretty=", "--format="].iter().find_map(|option| text.strip_prefix(option));
+        !text.contains("%G") && !text.contains("signature") && named.is_none_or(is_known_format)
+    });
+    let mild = mild && formats;
     let first = texts().next().unwrap_or_default();
     mild && match name {
-        "status" | "log" | "show" | "diff" | "blame" | "shortlog" | "describe" | "rev-parse" | "rev-list"
-        | "ls-files" | "ls-tree" | "merge-base" | "name-rev" | "show-ref" | "for-each-ref" | "whatchanged"
-        | "cherry" | "count-objects" => true,
+        // It writes the index to find out, and hooks may wait for that.
+        "describe" => texts()
+            .filter_map(|text| text.strip_prefix("--"))
+            .all(|long| long.is_empty() || !may_mean(long, "dirty") && !may_mean(long, "broken")),
+        "status" | "log" | "show" | "diff" | "blame" | "shortlog" | "rev-parse" | "rev-list" | "ls-files"
+        | "ls-tree" | "merge-base" | "name-rev" | "show-ref" | "for-each-ref" | "whatchanged" | "cherry"
+        | "count-objects" => true,
         "grep" => texts().all(|text| !text.starts_with('-') || text.starts_with("--") || !text.contains(['O', 'f'])),
         "cat-file" => texts().all(|text| !text.starts_with("--b") && !text.starts_with("--t")),
         "branch" => {

@@ -3,8 +3,10 @@
 //! - `rules`: rule files, the layers, tools other than commands, grants.
 //! - `reach`: how far denials, patterns and grants reach.
 //! - `kept`: rules that people write by hand.
+//! - `differential`: what a real bash runs of scripts that can be read in two ways.
 //! - `properties`: what holds for all commands.
 
+mod differential;
 mod kept;
 pub(crate) mod properties;
 mod reach;
