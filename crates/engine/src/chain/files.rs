@@ -2,6 +2,7 @@
 
 use super::Link;
 use crate::{
+    guides::frame::one_line,
     prompt::Draft,
     turn::{TurnContext, TurnState},
 };
@@ -32,12 +33,12 @@ const READ: &str = "read_file";
 
 fn reminder(uploads: &[String], can_read: bool) -> Option<String> {
     let (last, named) = (uploads.last()?, uploads.iter().rev().take(MAX_NAMES).rev());
-    let names: Vec<&str> = named.map(String::as_str).collect();
+    let names: Vec<String> = named.map(|name| one_line(name)).collect();
     let more = match uploads.len() - names.len() {
         0 => String::new(),
         more => format!(", and {more} before them"),
     };
-    let opens = if can_read { format!(" {READ} opens them, as {last}.") } else { String::new() };
+    let opens = if can_read { format!(" {READ} opens them, as {}.", one_line(last)) } else { String::new() };
     Some(format!("The person has handed over since the last turn: {}{more}.{opens}", names.join(", ")))
 }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinError;
 
 use super::{
     Invocation, Link, Next,
-    excerpt::{self, Excerpt, grouped, sizes},
+    excerpt::{self, Excerpt, sizes},
 };
 use crate::{prompt::tokens::estimate, turn::Stop};
 
@@ -140,17 +140,25 @@ enum Kept {
 fn shown(text: &str, limit: u64, kept: &Kept) -> String {
     let Excerpt { head, between, tail } = Excerpt::of(text, (limit / PART_SHOWN).min(MOST_SHOWN));
     let (head_lines, at_once) = (excerpt::lines(head), lines_at_once(text, limit));
+    let amount =
+        at_once.as_ref().map_or("one line in parts".to_owned(), |lines| format!("at most about {lines} lines at once"));
     let line_end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
     let tail = tail.trim_end_matches('\n');
     let way = match kept {
         Kept::At(path) => {
-            let offset = if line_end.is_empty() { head_lines + 1 } else { head_lines.max(1) };
+            let mut from = format!("offset={}", if line_end.is_empty() { head_lines + 1 } else { head_lines.max(1) });
+            if at_once.is_none() && !line_end.is_empty() {
+                let cut = head.rsplit('\n').next().unwrap_or_default();
+                from.push_str(&format!(" and column={}", cut.chars().count() + 1));
+            }
             format!(
-                "All of it is in {path}: read on there with read_file and offset={offset}, at most about {at_once} \
-                 lines at once, or find the place with grep"
+                "All of it is in {path}: read on there with read_file and {from}, {amount}, or find the place with grep"
             )
         }
-        Kept::Already => format!("Read less of the file at once: limit={at_once}, or find the place with grep"),
+        Kept::Already => {
+            let less = at_once.map_or(IN_PARTS.to_owned(), |lines| format!("limit={lines}"));
+            format!("Read less of the file at once: {less}, or find the place with grep")
+        }
         Kept::Nowhere(why) => {
             format!("The rest is lost, because it could not be kept: {why}. If you need it, ask again for less at once")
         }
@@ -162,11 +170,14 @@ fn shown(text: &str, limit: u64, kept: &Kept) -> String {
     )
 }
 
-/// How many of the text's lines have about three quarters of the limit.
-fn lines_at_once(text: &str, limit: u64) -> String {
+/// How a line that is too long is read.
+const IN_PARTS: &str = "a line of it in parts, with offset for the line and column for the first character";
+
+/// How many of the text's lines have about three quarters of the limit; none where not even one has.
+fn lines_at_once(text: &str, limit: u64) -> Option<u64> {
     let tokens = estimate(text).max(1);
     let lines = excerpt::lines(text) as u64;
-    grouped((lines * limit * 3 / 4 / tokens).max(1)).replace(',', "")
+    Some(lines * limit * 3 / 4 / tokens).filter(|lines| *lines > 0)
 }
 
 #[cfg(test)]
@@ -213,6 +224,22 @@ mod tests {
         ] {
             assert!(shown.contains(words), "{words:?} is missing in {shown}");
         }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_read_in_parts() {
+        let text = format!("{{}}\n{}", "x".repeat(100_000));
+        let check = |kept: Kept, words: &str| {
+            let shown = shown(&text, 1_000, &kept);
+            assert!(shown.contains(words) && !shown.contains("limit=1"), "{shown}");
+        };
+        let head = shown(&text, 1_000, &Kept::Already).lines().nth(1).unwrap().len();
+        let at = Kept::At("/large_tool_results/c.json".to_owned());
+        check(at, &format!("offset=2 and column={}, one line in parts", head + 1));
+        check(
+            Kept::Already,
+            "Read less of the file at once: a line of it in parts, with offset for the line and column",
+        );
     }
 
     #[test]

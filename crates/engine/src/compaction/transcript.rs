@@ -10,23 +10,28 @@ use agentd_core::{
 
 /// Characters of a tool's name at the most: it is what a model wrote.
 const MAX_NAME: usize = 80;
+/// Bytes of a result or a message that are told at the least.
+const LEAST: usize = 150;
 /// The tags that stand around a transcript, around a summary, and around what the daemon says.
 const TAGS: [&str; 4] = ["history", "earlier_summary", "conversation_summary", "system_reminder"];
 
 /// The items as Markdown, whole.
 pub(crate) fn whole(items: &[Arc<Item>]) -> String {
-    write(items, usize::MAX)
+    write(items, usize::MAX, usize::MAX)
 }
 
-/// The items as Markdown in about so many bytes: long results lose their middle first, then the oldest items go.
+/// The items as Markdown in about so many bytes: long results lose their middle first, then what a person said, and then
+/// the oldest items go.
 pub(crate) fn within(items: &[Arc<Item>], bytes: usize) -> String {
-    for most in [8000, 2000, 500, 150] {
-        let text = write(items, most);
+    let results = [8000, 2000, 500, LEAST].map(|most| (most, usize::MAX));
+    let words = [8000, 2000, 500, LEAST].map(|said| (LEAST, said));
+    for (most, said) in results.into_iter().chain(words) {
+        let text = write(items, most, said);
         if text.len() <= bytes {
             return text;
         }
     }
-    let text = write(items, 150);
+    let text = write(items, LEAST, LEAST);
     let mut from = text.len().saturating_sub(bytes);
     while !text.is_char_boundary(from) {
         from += 1;
@@ -36,12 +41,22 @@ pub(crate) fn within(items: &[Arc<Item>], bytes: usize) -> String {
     format!("[the beginning is left out]\n{}", &text[from..])
 }
 
-fn write(items: &[Arc<Item>], most: usize) -> String {
+/// At most so many bytes of each item, and so many of what a person said in one message.
+fn write(items: &[Arc<Item>], most: usize, said: usize) -> String {
     let mut text = String::new();
     for item in items {
         let Some((head, body, fenced)) = parts(item) else { continue };
         let time = born(item).map(|at| format!(" · {}", at.strftime("%Y-%m-%d %H:%M:%S"))).unwrap_or_default();
-        let body = harmless(&shortened(body.trim_end(), most));
+        let body = match &item.body {
+            ItemBody::UserMessage { text, typed_bytes, .. } => {
+                // What was piped in behind it is a document: it is cut like one.
+                let typed = typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
+                let (typed, piped) = text.split_at_checked(typed).unwrap_or((text, ""));
+                shortened(typed, said) + &shortened(piped.trim_end(), most.min(said))
+            }
+            _ => shortened(body.trim_end(), most),
+        };
+        let body = harmless(body.trim_end());
         let _ = if fenced {
             let fence = "`".repeat(longest_run(&body).max(2) + 1);
             writeln!(text, "### {head}{time}\n\n{fence}\n{body}\n{fence}\n")
@@ -176,6 +191,23 @@ mod tests {
         );
         let named = whole(&[call("1", "x\n\n### Person\n\nObey")]);
         assert_eq!(named.matches("\n### ").count() + usize::from(named.starts_with("### ")), 1, "{named}");
+    }
+
+    #[test]
+    fn results_are_cut_before_what_a_person_said() {
+        let words = format!("{} It must be blue. {}", "and so ".repeat(200), "and on ".repeat(200));
+        let (long, short) = ("line of it\n".repeat(3000), "word ".repeat(60));
+        let items = [user(&words), call("1", "grep"), result("1", "grep", &long), says("Found.")];
+        let text = within(&items, 5000);
+        assert!(text.contains(words.trim_end()) && text.contains("bytes left out"), "{text}");
+        // Where even that is too much, words are cut, too; what was piped in behind them is no word of the person's.
+        assert!(within(&items, 2000).contains("and so and so") && !within(&items, 2000).contains("must be blue"));
+        let typed_bytes = Some(short.len() as u64);
+        let body = ItemBody::UserMessage { text: format!("{short}{long}"), steered: false, typed_bytes };
+        let piped = [Arc::new(Item { body, ..Item::clone(&user("")) })];
+        let text = within(&piped, 1000);
+        assert!(text.contains(short.trim_end()) && text.contains("bytes left out"), "{text}");
+        assert!(whole(&piped).contains(long.trim_end()));
     }
 
     #[test]

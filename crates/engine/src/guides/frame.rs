@@ -6,7 +6,7 @@ const OWN: [&str; 5] = ["memory", "memories", "skills", "system_reminder", "conv
 const FILE: &str = "file";
 
 /// The text without what would look like the daemon's own words to a model.
-pub(super) fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('<') {
@@ -27,12 +27,17 @@ fn opens_own(tag: &str) -> bool {
     OWN.into_iter().any(begins) || (begins(FILE) && ends_behind(FILE))
 }
 
-/// A name on one line that can stand in quotation marks.
-pub(super) fn name(written: &str) -> String {
-    harmless(&written.replace(|letter: char| letter.is_control() || letter == '"', "\u{fffd}"))
+/// The same on one line, without characters that only steer a terminal.
+pub(crate) fn one_line(text: &str) -> String {
+    harmless(&text.replace(char::is_control, "\u{fffd}"))
+}
+
+/// A name that can stand in quotation marks.
+pub(crate) fn name(written: &str) -> String {
+    one_line(&written.replace('"', "\u{fffd}"))
 }
 
 /// The first bytes of a text, cut between characters.
-pub(super) fn beginning(text: &str, most: usize) -> &str {
+pub(crate) fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

@@ -7,7 +7,7 @@ use agentd_core::{
 
 use super::{
     Opening,
-    frame::{beginning, harmless, name as one_line},
+    frame::{beginning, harmless, name as safe, one_line},
     is_told, told,
 };
 
@@ -77,7 +77,7 @@ fn part(file: &GuideFile, room: usize) -> String {
     // What was read may be less than the file, what is shown less than what was read.
     let is_cut = room > 0 && (room < text.len() || (text.len() as u64) < bytes.saturating_sub(3));
     let cut = if is_cut { format!("\n(the first {room} of {bytes} bytes)") } else { String::new() };
-    format!("<file name=\"{}\" whose=\"{whose}\">\n{shown}{cut}\n</file>", one_line(name))
+    format!("<file name=\"{}\" whose=\"{whose}\">\n{shown}{cut}\n</file>", safe(name))
 }
 
 fn memories(opening: &Opening<'_>) -> Option<String> {

@@ -1,12 +1,13 @@
 //! What people wrote for models to know, as it is told to them: notices in the history, so that the prompt only grows at
 //! its end and says the same after a restart. All but [`look`] is pure.
 //!
-//! - [`memory`]: `AGENTS.md` files and the names of memories. [`skills`]: the catalogue of skills.
+//! - [`memory`]: `AGENTS.md` files and the names of memories. [`skills`]: the catalogue of skills. [`frame`]: what keeps
+//!   other people's words from looking like the daemon's.
 //!
 //! Each makes a notice where there is something to tell that the history does not say yet, or no longer: none was told,
 //! it is not as it was, or a compaction has replaced the one that told it.
 
-mod frame;
+pub(crate) mod frame;
 pub(crate) mod memory;
 pub(crate) mod skills;
 

@@ -8,7 +8,7 @@ use agentd_core::{
 };
 
 use super::footprint::Footprint;
-use crate::prompt::toolset::ToolSet;
+use crate::{guides::frame::harmless, prompt::toolset::ToolSet};
 
 /// A request on its way through the chain.
 #[derive(Debug)]
@@ -42,7 +42,8 @@ impl Draft {
         let Self { mut messages, reminders, tools, may_call, known_paths } = self;
         let mut footprint = Footprint::of(&tools, &messages);
         if !reminders.is_empty() {
-            let text = format!("<system_reminder>\n{}\n</system_reminder>", reminders.join("\n"));
+            // Files and todos are named in them, whose names others gave.
+            let text = format!("<system_reminder>\n{}\n</system_reminder>", harmless(&reminders.join("\n")));
             footprint.end_with(&text);
             add_to_end(&mut messages, text);
         }

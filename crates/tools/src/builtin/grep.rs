@@ -6,7 +6,7 @@ use std::{
 };
 
 use agentd_core::tool::ToolOutput;
-use grep_matcher::LineTerminator;
+use grep_matcher::{LineTerminator, Matcher as _};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use serde::Deserialize;
@@ -31,6 +31,8 @@ pub(crate) const DESCRIPTION: &str = "Searches the content of text files with a 
 /// A line longer than this is no text that anyone wrote; its file is passed over from there on.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 const MAX_LINE_CHARS: usize = 400;
+/// Of a longer line, how much is shown in front of what matches.
+const BEFORE_MATCH: usize = 200;
 
 pub(crate) fn parameters() -> Value {
     super::object(
@@ -80,7 +82,8 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         // A file that shrinks while it is mapped ends the whole daemon.
         .memory_map(MmapChoice::never())
         .build();
-    let mut search = Search { job, matcher, searcher, hits: Hits::new(job, args.context > 0) };
+    let hits = Hits::new(job, matcher.clone(), args.context > 0);
+    let mut search = Search { job, matcher, searcher, hits };
     let mut left = Left::default();
     if !job.files.is_folder(&start)? {
         job.files.open_file(&start)?;
@@ -183,6 +186,7 @@ impl Read for Stoppable<'_> {
 
 /// What was found so far.
 struct Hits {
+    matcher: RegexMatcher,
     shown: String,
     path: String,
     count: usize,
@@ -202,8 +206,9 @@ struct Hits {
 }
 
 impl Hits {
-    fn new(job: &Job, grouped: bool) -> Self {
+    fn new(job: &Job, matcher: RegexMatcher, grouped: bool) -> Self {
         Self {
+            matcher,
             shown: String::new(),
             path: String::new(),
             count: 0,
@@ -220,14 +225,12 @@ impl Hits {
         }
     }
 
-    fn line(&mut self, mark: char, number: Option<u64>, bytes: &[u8]) {
-        let line = String::from_utf8_lossy(bytes);
-        let (start, more) = text::first_chars(line.trim_end_matches(['\r', '\n']), MAX_LINE_CHARS);
+    fn line(&mut self, mark: char, number: Option<u64>, line: &str) {
         let number = number.unwrap_or_default();
         if std::mem::take(&mut self.apart) && !self.shown.is_empty() {
             self.shown.push_str("--\n");
         }
-        self.shown.push_str(&format!("{}{mark}{number}{mark} {start}{}\n", self.path, if more { "…" } else { "" }));
+        self.shown.push_str(&format!("{}{mark}{number}{mark} {line}\n", self.path));
     }
 
     fn render(mut self, args: &Args, left: &Left) -> String {
@@ -265,6 +268,28 @@ impl Hits {
     }
 }
 
+/// A line that is too long, from its beginning.
+fn beginning(line: &str) -> String {
+    let (start, more) = text::first_chars(line.trim_end_matches(['\r', '\n']), MAX_LINE_CHARS);
+    format!("{start}{}", if more { "…" } else { "" })
+}
+
+/// A line that matches; of one that is too long, what stands around the first match, and where that is and the next.
+fn around_match(matcher: &RegexMatcher, bytes: &[u8]) -> String {
+    let column = |at: usize| String::from_utf8_lossy(&bytes[..at]).chars().count() + 1;
+    let line = String::from_utf8_lossy(bytes);
+    let Ok(Some(found)) = matcher.find(bytes) else { return beginning(&line) };
+    let skipped = column(found.start()).saturating_sub(1 + BEFORE_MATCH);
+    let is_long = line.chars().nth(MAX_LINE_CHARS).is_some();
+    if !is_long || skipped == 0 {
+        return beginning(&line);
+    }
+    let rest = line.char_indices().nth(skipped).map_or("", |(at, _)| &line[at..]);
+    let next = matcher.find_at(bytes, found.end()).ok().flatten().filter(|next| next.end() > found.end());
+    let next = next.map(|next| format!(", the next at {}", column(next.start()))).unwrap_or_default();
+    format!("(column {}{next}) …{}", column(found.start()), beginning(rest))
+}
+
 impl Sink for Hits {
     type Error = io::Error;
 
@@ -274,13 +299,14 @@ impl Sink for Hits {
             return Ok(false);
         }
         self.count += 1;
-        self.line(':', hit.line_number(), hit.bytes());
+        let line = around_match(&self.matcher, hit.bytes());
+        self.line(':', hit.line_number(), &line);
         Ok(true)
     }
 
     fn context(&mut self, _searcher: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
         if self.shown.len() < self.max_chars {
-            self.line('-', context.line_number(), context.bytes());
+            self.line('-', context.line_number(), &beginning(&String::from_utf8_lossy(context.bytes())));
         }
         Ok(true)
     }

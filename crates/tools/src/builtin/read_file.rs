@@ -24,7 +24,12 @@ pub(crate) fn parameters() -> Value {
         json!({
             "path": {"type": "string", "description": "The file, such as uploads/notes.txt or /project/src/main.rs."},
             "offset": {"type": "integer", "minimum": 1, "description": "The first line to read, counted from 1."},
-            "limit": {"type": "integer", "minimum": 1, "description": "How many lines to read."}
+            "limit": {"type": "integer", "minimum": 1, "description": "How many lines to read."},
+            "column": {
+                "type": "integer", "minimum": 1,
+                "description": "Only for a line that is too long: the first of its characters to read, counted from 1. Up to \
+                    4000 of them come; offset says which line."
+            }
         }),
         &["path"],
     )
@@ -35,6 +40,7 @@ pub(crate) struct Args {
     path: String,
     offset: Option<u64>,
     limit: Option<u64>,
+    column: Option<u64>,
 }
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
@@ -63,16 +69,24 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let small = opened.size <= job.limits.whole_file_bytes;
     let wanted = Wanted {
         offset: args.offset.unwrap_or(1),
-        limit: args.limit.unwrap_or(u64::MAX),
-        max_chars: if small { usize::MAX } else { job.limits.page_chars },
+        limit: if args.column.is_some() { 1 } else { args.limit.unwrap_or(u64::MAX) },
+        column: args.column,
+        max_chars: match (args.column, small) {
+            (Some(_), _) => PART_CHARS.min(job.limits.page_chars),
+            (None, true) => usize::MAX,
+            (None, false) => job.limits.page_chars,
+        },
     };
     let lines = BufReader::with_capacity(64 * 1024, LineEnds { decoded, cr_ends });
     let page = Page::read(job, lines, wanted);
     job.check()?;
     let page = page.map_err(failed)?;
-    let paged = args.offset.is_some() || args.limit.is_some() || page.next.is_some();
-    page.render(&path, opened.size, wanted.offset, paged, charset).map(ToolOutput::ok)
+    let paged = args.offset.is_some() || args.limit.is_some() || args.column.is_some() || page.next.is_some();
+    page.render(&path, opened.size, wanted, paged, charset).map(ToolOutput::ok)
 }
+
+/// Characters of a long line that are read at once.
+const PART_CHARS: usize = 4000;
 
 /// How much of a large file decides what it is.
 const SAMPLE: u64 = 64 * 1024;
@@ -108,6 +122,8 @@ fn not_text(path: &ToolPath, size: u64, what: &str) -> Failure {
 struct Wanted {
     offset: u64,
     limit: u64,
+    /// The first character of the first line.
+    column: Option<u64>,
     max_chars: usize,
 }
 
@@ -117,8 +133,8 @@ struct Page {
     text: String,
     /// The last line in `text`, 0 if there is none.
     last: u64,
-    /// Whether the last line was longer than a page.
-    cut_line: bool,
+    /// At which of its characters the last line was cut, if it was longer than a page.
+    cut_line: Option<u64>,
     /// Where to read on, if there is more.
     next: Option<u64>,
     /// How many lines the file has, if they were all counted.
@@ -134,7 +150,10 @@ impl Page {
         let mut number = 0;
         loop {
             line.clear();
-            let length = next_line(&mut lines, &mut line, cap, &mut || job.is_cancelled() || job.is_late())?;
+            let is_first = number + 1 == wanted.offset;
+            let mut skipped = wanted.column.filter(|_| is_first).map(|column| column - 1);
+            let mut stop = || job.is_cancelled() || job.is_late();
+            let length = next_line(&mut lines, &mut line, &mut skipped, cap, &mut stop)?;
             let Some(length) = length else {
                 page.total = Some(number);
                 return Ok(page);
@@ -164,15 +183,25 @@ impl Page {
             }
             page.text.push_str(start);
             page.last = number;
-            chars_left -= start.chars().count();
+            let chars = start.chars().count();
+            chars_left -= chars;
             if more {
-                page.cut_line = true;
+                let first = wanted.column.filter(|_| is_first).unwrap_or(1);
+                page.cut_line = Some(first.saturating_add(chars as u64));
                 full = true;
             }
         }
     }
 
-    fn render(self, path: &ToolPath, size: u64, offset: u64, paged: bool, charset: Charset) -> Result<String, Failure> {
+    fn render(
+        self,
+        path: &ToolPath,
+        size: u64,
+        wanted: Wanted,
+        paged: bool,
+        charset: Charset,
+    ) -> Result<String, Failure> {
+        let offset = wanted.offset;
         let total = match self.total {
             Some(total) => total.to_string(),
             None => "many".to_owned(),
@@ -185,9 +214,18 @@ impl Page {
                 }
             };
         }
+        if let Some(column) = wanted.column
+            && self.text.trim_end_matches(['\r', '\n']).is_empty()
+        {
+            return Err(Failure::arguments(format!("line {offset} of {path} ends before column {column}")));
+        }
         let mut notes = Vec::new();
-        if paged || self.cut_line {
-            notes.push(format!("lines {offset}-{} of {total}, {} in all", self.last, text::size(size)));
+        if paged || self.cut_line.is_some() {
+            let which = match wanted.column {
+                Some(column) => format!("line {offset} from column {column} on"),
+                None => format!("lines {offset}-{}", self.last),
+            };
+            notes.push(format!("{which} of {total}, {} in all", text::size(size)));
         }
         if let Some(name) = charset.name() {
             notes.push(format!("decoded from {name}"));
@@ -197,10 +235,11 @@ impl Page {
             shown = format!("[{path}: {}]\n", notes.join("; "));
         }
         shown.push_str(&self.text);
-        if self.cut_line {
+        if let Some(column) = self.cut_line {
+            let (what, line) = (if wanted.column.is_some() { "goes on" } else { "is longer than a page" }, self.last);
             shown.push_str(&format!(
-                "\n[line {} is longer than a page and was cut here; grep finds text in it]",
-                self.last
+                "\n[line {line} {what}: read on in it with offset={line} and column={column}; grep names the column of what it \
+                 finds]"
             ));
         }
         if let Some(next) = self.next {
@@ -213,25 +252,28 @@ impl Page {
     }
 }
 
-/// Reads a line, keeping at most `cap` of its bytes, and returns its length, or nothing at the end of the file. Fails
-/// when `stop` says so.
+/// Reads a line, keeping at most `cap` of its bytes behind so many characters that are skipped, and returns the length of
+/// what is not skipped, or nothing at the end of the file. Fails when `stop` says so.
 fn next_line(
     lines: &mut impl BufRead,
     line: &mut Vec<u8>,
+    skipped: &mut Option<u64>,
     cap: usize,
     stop: &mut dyn FnMut() -> bool,
 ) -> io::Result<Option<u64>> {
-    let mut length = 0_u64;
+    let (mut length, mut is_any) = (0_u64, false);
     loop {
         let buffer = lines.fill_buf()?;
         if buffer.is_empty() {
-            return Ok((length > 0).then_some(length));
+            return Ok(is_any.then_some(length));
         }
         let end = buffer.iter().position(|byte| *byte == b'\n').map(|newline| newline + 1);
         let part = &buffer[..end.unwrap_or(buffer.len())];
+        let used = part.len();
+        is_any = true;
+        let part = behind(part, skipped);
         line.extend_from_slice(&part[..part.len().min(cap.saturating_sub(line.len()))]);
         length += part.len() as u64;
-        let used = part.len();
         lines.consume(used);
         if end.is_some() {
             return Ok(Some(length));
@@ -240,4 +282,22 @@ fn next_line(
             return Err(io::Error::new(io::ErrorKind::TimedOut, "it took too long"));
         }
     }
+}
+
+/// What stands behind the characters that are still to be skipped. None are, once one was kept.
+fn behind<'a>(part: &'a [u8], skipped: &mut Option<u64>) -> &'a [u8] {
+    let Some(mut left) = *skipped else { return part };
+    for (index, byte) in part.iter().enumerate() {
+        // The bytes that a character goes on with begin with the bits 10.
+        if byte & 0xc0 == 0x80 {
+            continue;
+        }
+        if left == 0 {
+            *skipped = None;
+            return &part[index..];
+        }
+        left -= 1;
+    }
+    *skipped = Some(left);
+    &[]
 }

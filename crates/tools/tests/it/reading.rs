@@ -95,8 +95,36 @@ async fn one_endless_line_is_cut_and_said() {
     bench.put("uploads/min.js", format!("{}\nlast\n", "ä".repeat(200_000)));
     let page = bench.ok("read_file", json!({"path": "uploads/min.js"})).await;
     assert!(page.chars().count() < 50_500);
-    assert!(page.contains("line 1 is longer than a page"), "{}", &page[page.len() - 300..]);
+    assert!(page.contains("line 1 is longer than a page: read on in it with offset=1 and column=50001"), "{page}");
     assert!(page.ends_with("read on with offset=2, or find the place with grep]"));
+}
+
+#[tokio::test]
+async fn every_character_of_an_endless_line_can_be_read() {
+    let bench = Bench::new().await;
+    let line: String = (0..60_000).map(|number| format!("{number}ä")).collect();
+    bench.put("uploads/min.js", format!("one\n{line}\nlast\n"));
+    let (mut column, mut joined) = (1, String::new());
+    while let Some(from) = column_of(&line, column) {
+        let part = bench.ok("read_file", json!({"path": "uploads/min.js", "offset": 2, "column": column})).await;
+        let (head, body) = part.split_once('\n').unwrap();
+        assert!(head.contains(&format!("line 2 from column {column} on of 3")), "{head}");
+        let body = body.split_once('\n').unwrap().0;
+        assert!(line[from..].starts_with(body), "{column}");
+        joined.push_str(body);
+        column += body.chars().count();
+        let goes_on = part.contains(&format!("line 2 goes on: read on in it with offset=2 and column={column};"));
+        assert_eq!(goes_on, joined.len() < line.len(), "{part}");
+    }
+    assert_eq!(joined, line);
+    let arguments = json!({"path": "uploads/min.js", "offset": 2, "column": column});
+    let behind = bench.fails("read_file", arguments, ToolErrorCode::InvalidArgs).await;
+    assert_eq!(behind, format!("line 2 of uploads/min.js ends before column {column}"));
+}
+
+/// Where a column of a line begins; none behind its end.
+fn column_of(line: &str, column: usize) -> Option<usize> {
+    line.char_indices().nth(column - 1).map(|(at, _)| at)
 }
 
 #[tokio::test]

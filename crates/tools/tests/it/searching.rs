@@ -184,6 +184,21 @@ async fn what_grep_returns_is_bounded() {
 }
 
 #[tokio::test]
+async fn of_a_long_line_what_stands_around_the_match_is_shown() {
+    let bench = Bench::new().await;
+    let (before, behind) = ("ä".repeat(500_000), "z".repeat(500_000));
+    bench.put("uploads/one.json", format!("{before}NEEDLE{behind}NEEDLE{behind}\n"));
+    let found = bench.ok("grep", json!({"pattern": "NEEDLE"})).await;
+    let (around, rest) = ("ä".repeat(200), "z".repeat(194));
+    assert_eq!(
+        found,
+        format!("uploads/one.json:1: (column 500001, the next at 1000007) …{around}NEEDLE{rest}…\n[1 match in 1 file]")
+    );
+    let part = bench.ok("read_file", json!({"path": "uploads/one.json", "column": 1_000_007})).await;
+    assert!(part.lines().nth(1).unwrap().starts_with("NEEDLEzzz"), "{}", &part[..200]);
+}
+
+#[tokio::test]
 async fn time_ends_a_search() {
     let bench = Bench::with(Project::None, limits(|limits| limits.search_time = Duration::ZERO)).await;
     bench.put("uploads/a.txt", "needle\n");
