@@ -42,7 +42,7 @@ fn a_status_without_details_is_read_by_its_code() {
         assert_eq!(error.kind, expected, "{code:?}");
     };
     check(Code::InvalidArgument, ClientErrorKind::Answered(ErrorKind::InvalidInput));
-    check(Code::OutOfRange, ClientErrorKind::Answered(ErrorKind::InvalidInput));
+    check(Code::OutOfRange, ClientErrorKind::Answered(ErrorKind::Protocol));
     check(Code::Unimplemented, ClientErrorKind::Answered(ErrorKind::Protocol));
     check(Code::Unavailable, ClientErrorKind::Lost);
     check(Code::Unknown, ClientErrorKind::Lost);
