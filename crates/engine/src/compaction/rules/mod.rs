@@ -1,7 +1,7 @@
 //! What a person said that reads like a rule: it survives every compaction word for word, whatever a model makes of the
 //! rest. Pure.
 //!
-//! - [`passages`]: what belongs together in a text. [`words`]: what makes a rule of it.
+//! - [`passages`](mod@passages): what belongs together in a text. [`words`](mod@words): what makes a rule of it.
 
 mod passages;
 mod words;
