@@ -325,16 +325,18 @@ impl Chat {
         Ok(cmd::undo::exit(&report))
     }
 
-    /// The session, once there is one.
     /// The next turn is told of it. A session that has not begun begins with it.
     async fn upload(&mut self, path: &str) -> Result<(), Failure> {
         let upload = Upload::open(&typed_path(path))?;
+        // Made first, so that a file that is refused leaves no session behind for each attempt.
+        self.place = self.place.clone().take(&self.daemon, Vec::new()).await?.0;
         let (place, paths) = self.place.clone().take(&self.daemon, vec![upload]).await?;
         self.place = place;
         self.note(&format!("uploaded as {}; the model is told with what you say next", paths.join(", ")));
         Ok(())
     }
 
+    /// The session, once there is one.
     fn session(&self) -> Result<SessionId, Failure> {
         self.place.id().ok_or_else(|| {
             Failure::new(ErrorKind::NotFound, "there is no session yet").hint("it begins with the first thing you say")

@@ -69,14 +69,18 @@ impl Answer {
             return Ok(());
         }
         self.began = true;
-        self.text_bytes += words.len();
-        if self.text_bytes > MAX_TEXT_BYTES {
+        let room = MAX_TEXT_BYTES - self.text_bytes;
+        let kept = &words[..words.floor_char_boundary(room)];
+        if kept.len() < words.len() {
             self.runaway.get_or_insert_with(|| format!("went on for more than {} MiB", MAX_TEXT_BYTES >> 20));
+        }
+        self.text_bytes += kept.len();
+        if kept.is_empty() {
             return Ok(());
         }
         match self.pieces.back_mut() {
-            Some(last) if last.kind == kind => last.words.push_str(words),
-            _ => self.pieces.push_back(Piece { kind, words: words.to_owned() }),
+            Some(last) if last.kind == kind => last.words.push_str(kept),
+            _ => self.pieces.push_back(Piece { kind, words: kept.to_owned() }),
         }
         Ok(())
     }

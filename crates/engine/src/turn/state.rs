@@ -14,6 +14,13 @@ use agentd_core::{
 
 use crate::{compaction::Wanted, prompt::Meter};
 
+/// The room for the names of changed files in what clients are told at the end, in bytes: far below what a message to them
+/// may have (16 MiB).
+const MAX_TOLD_FILES: usize = 6 << 20;
+
+/// What a file takes beside its name there, in bytes.
+const BESIDE_PATH: usize = 32;
+
 /// What a turn has come to so far.
 #[derive(Debug, Default)]
 pub(crate) struct TurnState {
@@ -176,10 +183,21 @@ impl TurnState {
             steps: self.steps,
             usage: self.usage,
             denials: self.denials.clone(),
-            files: self.files.iter().map(|(path, change)| FileChange::new(path.clone(), *change)).collect(),
+            files: self.told_files(),
             meter: self.meter.clone(),
             only_compacted: self.only_compact,
         }
+    }
+
+    /// The files that clients are told of with the end: as many as a message to them can carry. What each call changed is
+    /// in its own result.
+    fn told_files(&self) -> Vec<FileChange> {
+        let mut room = MAX_TOLD_FILES;
+        let fits = |(path, _): &(&String, &FileChangeKind)| {
+            let needed = path.len() + BESIDE_PATH;
+            room.checked_sub(needed).inspect(|left| room = *left).is_some()
+        };
+        self.files.iter().take_while(fits).map(|(path, change)| FileChange::new(path.clone(), *change)).collect()
     }
 
     /// The answer, or what the model last said in this turn.

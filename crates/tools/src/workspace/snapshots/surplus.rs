@@ -4,6 +4,13 @@ use agentd_core::tool::{FileChange, FileChangeKind};
 
 use crate::text;
 
+/// What all changes of one call may take, in bytes: they are one entry of the journal, and one message to clients, which
+/// read no more than 16 MiB.
+const MAX_BYTES: usize = 8 << 20;
+
+/// What one takes beside its path, in bytes: what it was and is, with their fingerprints.
+const BESIDE_PATH: usize = 256;
+
 /// Cuts changes down to this many, and says what is not among them.
 ///
 /// Undoing a part of what a call did must not lose what the whole would have kept: a folder that was moved is one that
@@ -11,6 +18,8 @@ use crate::text;
 /// there is room behind that. One of those that are left out stays as a change that is only told of, so that an undo says
 /// that it is not whole.
 pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String> {
+    let bytes: usize = changes.iter().map(|change| change.path.len() + BESIDE_PATH).sum();
+    let limit = if bytes > MAX_BYTES { limit.min(changes.len().saturating_mul(MAX_BYTES) / bytes) } else { limit };
     let more = changes.len().checked_sub(limit).filter(|more| *more > 0)?;
     let is_made = |change: &FileChange| change.change == FileChangeKind::Created;
     let lossy = changes.iter().filter(|change| !is_made(change)).count();
@@ -56,6 +65,15 @@ mod tests {
         };
         assert_eq!(changes.iter().map(letter).collect::<String>(), after);
         assert_eq!(note.is_some(), before.len() > limit);
+    }
+
+    #[test]
+    fn long_paths_take_the_room_of_several() {
+        let path = |number: usize| format!("{}/{number}", "long".repeat(1_000));
+        let mut changes: Vec<FileChange> =
+            (0..4_000).map(|number| FileChange::new(path(number), FileChangeKind::Created)).collect();
+        assert!(cut(&mut changes, 30_000).is_some());
+        assert!((1_500..2_500).contains(&changes.len()), "{} are left", changes.len());
     }
 
     #[test]

@@ -44,13 +44,14 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs) {
     for index in steps_of(steps, |step| step.goal().is_some()) {
         attempt(&mut steps[index], |root, step| bring_back(root, step, blobs));
     }
-    for index in steps_of(steps, |step| is_folder(step.goal())).into_iter().rev() {
-        attempt(&mut steps[index], set_folder_mode);
-    }
-    // Each folder is made durable once, and not for each of its files: there may be thousands.
+    // Each folder is made durable once, and not for each of its files: there may be thousands. Some can be opened only until they
+    // have their own permissions.
     let mut durable = HashSet::new();
     for index in steps_of(steps, |_| true) {
         attempt(&mut steps[index], |root, step| settle(root, step, &mut durable));
+    }
+    for index in steps_of(steps, |step| is_folder(step.goal())).into_iter().rev() {
+        attempt(&mut steps[index], set_folder_mode);
     }
 }
 
