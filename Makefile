@@ -6,7 +6,7 @@ SHELL := /bin/sh
 CARGO ?= cargo
 PYTHON ?= python3
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-PACKAGES := $(TARGET)/python
+PACKAGES := $(TARGET)/python-packages
 
 .PHONY: help build model chat test test-rust test-clients bench fmt lint docs install clean
 
