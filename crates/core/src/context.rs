@@ -35,14 +35,29 @@ pub struct Compaction {
     /// What was done, for people.
     #[serde(default)]
     pub report: CompactionReport,
-    /// The bytes of the file that [`CompactionReport::path`] names, with what this replaced as its end. What stands behind
-    /// them was left there by a compaction that came to no end, or was taken back. None where that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept_bytes: Option<u64>,
+    /// The file that holds what this and those before it replaced.
+    #[serde(default, flatten)]
+    pub file: HistoryFile,
     /// How many of [`CompactionReport::pinned`] each message gave, in the same order: where there are too many rules, those
     /// of a long list give way first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pinned_by_message: Vec<u32>,
+}
+
+/// The file that holds what compactions replaced, as one of them left it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryFile {
+    /// Its name; empty in older journals, where [`CompactionReport::path`] ends with it.
+    #[serde(default, rename = "kept_in", skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The bytes of it that are known. What stands behind them was left there by a compaction that came to no end, or was
+    /// taken back. None where that is not known.
+    #[serde(default, rename = "kept_bytes", skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The number of the last event that the file holds, where it could not be written: what was replaced since is missing
+    /// in it. None where it holds all.
+    #[serde(default, rename = "kept_missing_after", skip_serializing_if = "Option::is_none")]
+    pub missing_after: Option<u64>,
 }
 
 /// What a compaction kept and dropped.

@@ -91,7 +91,7 @@ impl TryFrom<item::Body> for ItemBody {
                 before: compaction.before.map(Into::into).unwrap_or_default(),
                 report: compaction.report.map(TryInto::try_into).transpose()?.unwrap_or_default(),
                 // What the daemon needs for the next one is not told to clients.
-                kept_bytes: None,
+                file: Default::default(),
                 pinned_by_message: Vec::new(),
             }),
             item::Body::Notice(notice) => Self::Notice {

@@ -150,7 +150,7 @@ fn compaction() -> Compaction {
         summary: "what was".into(),
         through: 12,
         before: Window { after: 3, summary: 4, held: 5 },
-        kept_bytes: None,
+        file: Default::default(),
         pinned_by_message: Vec::new(),
         report: CompactionReport {
             cause: CompactionCause::Person,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use agentd_core::{
-    error::WorkspaceError,
+    error::{ErrorKind, WorkspaceError},
     guide::{GuideLimits, Guides},
     ids::SessionId,
     ports::{KeptArea, KeptText, Workspace, Workspaces},
@@ -25,6 +25,7 @@ pub struct MemoryWorkspaces {
     kept: Mutex<BTreeMap<(SessionId, String), Vec<u8>>>,
     guides: Mutex<Guides>,
     stuck: AtomicBool,
+    full: AtomicBool,
 }
 
 impl MemoryWorkspaces {
@@ -40,6 +41,11 @@ impl MemoryWorkspaces {
     /// From now on pieces are written and nobody hears of it, as if the daemon were killed behind the write.
     pub fn get_stuck(&self, stuck: bool) {
         self.stuck.store(stuck, Ordering::Relaxed);
+    }
+
+    /// From now on the disk is full: of a piece that is added only the first half is written, and an error tells it.
+    pub fn get_full(&self, full: bool) {
+        self.full.store(full, Ordering::Relaxed);
     }
 
     /// What is kept under a path that [`Workspaces::keep`] returned.
@@ -98,13 +104,17 @@ impl Workspaces for MemoryWorkspaces {
         from: Option<u64>,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
-        let kept = KeptArea::check_name(&name).map(|()| {
+        let kept = KeptArea::check_name(&name).and_then(|()| {
             let path = format!("{}/{name}", area.folder());
             let mut texts = self.texts();
             let text = texts.entry((session, path.clone())).or_default();
             text.truncate(from.and_then(|from| usize::try_from(from).ok()).unwrap_or(usize::MAX));
+            if self.full.load(Ordering::Relaxed) {
+                text.extend(&content[..content.len() / 2]);
+                return Err(WorkspaceError::new(ErrorKind::Storage, "the disk is full"));
+            }
             text.extend(content);
-            KeptText { path, bytes: text.len() as u64 }
+            Ok(KeptText { path, bytes: text.len() as u64 })
         });
         if self.stuck.load(Ordering::Relaxed) {
             return std::future::pending().boxed();

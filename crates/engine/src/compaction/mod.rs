@@ -4,11 +4,12 @@
 //! - [`plan`]: what is replaced and what stays; a call and its result are never parted.
 //! - [`rules`]: what a person said that reads like a rule, kept word for word.
 //! - `facts`: what the history says for certain; `summary`: the seven parts, asked of a model and put together.
-//! - `transcript`: the history as Markdown, for the file that keeps it.
+//! - `transcript`: the history as Markdown; `history_file`: the file that keeps it so.
 //! - `windows`: how large the windows of models are, as configured or as their servers said.
 //! - [`run()`]: all of it in order: the file first, then the model, then the journal.
 
 mod facts;
+mod history_file;
 pub(crate) mod plan;
 mod rules;
 mod run;

@@ -4,18 +4,17 @@ use std::sync::Arc;
 
 use agentd_core::{
     context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy},
-    error::{ErrorKind, ModelError, WorkspaceError},
+    error::{ErrorKind, ModelError},
     event::EventKind,
     ids::ItemId,
     item::{Item, ItemBody},
     model::ModelChunk,
-    ports::{KeptArea, KeptText},
     tool::ToolResult,
     usage::Usage,
 };
 use futures_util::StreamExt as _;
 
-use super::{facts, plan, plan::Plan, rules, summary, transcript, windows};
+use super::{facts, history_file, plan, plan::Plan, rules, summary, windows};
 use crate::{
     prompt::{self, meter},
     turn::{Stop, TurnContext, TurnState, level},
@@ -154,9 +153,9 @@ async fn compact(
         }
     }
     // Last, so that what a cancel leaves undone is not written again the next time.
-    let mut kept_bytes = None;
-    match keep(context, state, &replaced).await {
-        Ok(KeptText { path, bytes }) => (report.path, kept_bytes) = (Some(path), Some(bytes)),
+    let (file, written_to) = history_file::keep(context, state, before, &replaced).await;
+    match written_to {
+        Ok(path) => report.path = Some(path),
         Err(error) => note(&mut report, format!("what was replaced could not be written to a file: {error}")),
     }
     let words = match (&written, last_compaction(&replaced)) {
@@ -165,8 +164,7 @@ async fn compact(
         (None, None) => summary::Words::None,
     };
     let summary = summary::compose(words, &facts, &told, report.path.as_deref(), window);
-    let mut compaction =
-        Compaction { summary, report, kept_bytes, pinned_by_message: by_message, ..Compaction::default() };
+    let mut compaction = Compaction { summary, report, file, pinned_by_message: by_message, ..Compaction::default() };
     let mut after = vec![Arc::new(Item {
         id: ItemId::generate(),
         turn_id: context.turn_id,
@@ -192,25 +190,6 @@ fn strategy(wanted: Wanted, plan: Plan) -> CompactionStrategy {
         CompactionStrategy::Auto => CompactionStrategy::Compact,
         strategy => strategy,
     }
-}
-
-/// Writes what is replaced to the file that tools can read, behind what is known to be replaced before it: what stands there
-/// besides is still seen, for its compaction was taken back, or the daemon was killed before its end was stored.
-async fn keep(context: &TurnContext, state: &TurnState, replaced: &[Arc<Item>]) -> Result<KeptText, WorkspaceError> {
-    // An earlier summary is in the file in longer words already.
-    let said: Vec<Arc<Item>> =
-        replaced.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_))).cloned().collect();
-    let text = transcript::whole(&said).into_bytes();
-    let before = last_compaction(replaced);
-    let path = before.and_then(|compaction| compaction.report.path.as_deref());
-    let name = match path.and_then(|path| path.rsplit('/').next()) {
-        Some(name) => name.to_owned(),
-        // What was set aside by a reset keeps its file.
-        None if state.reset_at > 0 => format!("{}-{}.md", context.session_id, state.reset_at),
-        None => format!("{}.md", context.session_id),
-    };
-    let from = before.map_or(Some(0), |compaction| compaction.kept_bytes);
-    context.files.keep_on(KeptArea::ConversationHistory, name, from, text).await
 }
 
 /// Asks the turn's model for a summary. The inner error is the model's, and ends nothing.

@@ -19,15 +19,16 @@ use tokio::sync::Notify;
 use crate::world::{World, go_on, input, run, to_end};
 
 /// Words, and what the server counts for the request.
-fn counted(text: &str, prompt_tokens: u64) -> Play {
+pub(crate) fn counted(text: &str, prompt_tokens: u64) -> Play {
     let usage = Usage { prompt_tokens, completion_tokens: 10, ..Usage::default() };
     Play::Chunks(vec![ModelChunk::Text(text.to_owned()), ModelChunk::Usage(usage)])
 }
 
 /// What a model that sums up well would write.
-const SUMMARY: &str = "## What the person wants\nA tidy house.\n## Decisions and reasons\nThe broom, for it is there.";
+pub(crate) const SUMMARY: &str =
+    "## What the person wants\nA tidy house.\n## Decisions and reasons\nThe broom, for it is there.";
 
-fn texts(request: &ModelRequest) -> String {
+pub(crate) fn texts(request: &ModelRequest) -> String {
     let text = |message: &Message| match message {
         Message::System { text } | Message::User { text } | Message::Assistant { text, .. } => text.clone(),
         Message::Tool { text, .. } => text.clone(),
@@ -35,7 +36,7 @@ fn texts(request: &ModelRequest) -> String {
     request.messages.iter().map(text).collect::<Vec<_>>().join("\n")
 }
 
-fn compactions(world: &World, session: &SessionHandle) -> Vec<agentd_core::context::Compaction> {
+pub(crate) fn compactions(world: &World, session: &SessionHandle) -> Vec<agentd_core::context::Compaction> {
     let events = world.store.events_of(session.id());
     let completed = events.iter().filter_map(|event| match &event.kind {
         EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } => {
@@ -47,7 +48,7 @@ fn compactions(world: &World, session: &SessionHandle) -> Vec<agentd_core::conte
 }
 
 /// A session of ten turns, the first of which gives a rule, whose last answer fills the window.
-async fn full(world: &World) -> SessionHandle {
+pub(crate) async fn full(world: &World) -> SessionHandle {
     world.model.then(says("All right."));
     for turn in 0..8 {
         world.model.then(says(&format!("Done {turn}.")));
@@ -541,7 +542,7 @@ async fn turns_that_were_set_aside_and_fetched_back_stay() {
     assert_eq!(compactions(&world, &session).len(), 2, "it has really grown");
 }
 
-async fn compact(session: &SessionHandle) -> agentd_core::turn::TurnResult {
+pub(crate) async fn compact(session: &SessionHandle) -> agentd_core::turn::TurnResult {
     let start = StartTurn { compact: Some(CompactionStrategy::Auto), ..go_on() };
     let mut started = session.start_turn(start).await.unwrap();
     to_end(&mut started.events).await.1
@@ -585,7 +586,7 @@ fn history(world: &World, session: &SessionHandle) -> (String, Vec<usize>) {
     (text, times)
 }
 
-async fn talked(world: &World, turns: std::ops::Range<usize>, session: &SessionHandle) {
+pub(crate) async fn talked(world: &World, turns: std::ops::Range<usize>, session: &SessionHandle) {
     for turn in turns {
         world.model.then(says(&format!("Answer {turn}.")));
         run(session, &format!("Question {turn}")).await;

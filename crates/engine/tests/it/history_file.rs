@@ -1,0 +1,74 @@
+//! The file of a session's history holds what compactions replaced, each once, in order, whatever failed on the way.
+
+use agentd_engine::SessionHandle;
+use agentd_testkit::scripted::says;
+
+use crate::{
+    compaction::{SUMMARY, compact, compactions, talked},
+    world::World,
+};
+
+/// Talks, and makes room. The file is written or not.
+async fn round(world: &World, session: &SessionHandle, turns: std::ops::Range<usize>, full: bool) {
+    talked(world, turns, session).await;
+    world.model.then(says(SUMMARY));
+    world.workspaces.get_full(full);
+    compact(session).await;
+    world.workspaces.get_full(false);
+}
+
+/// The one file of that name, and which questions stand in it, in order.
+fn questions(world: &World, session: &SessionHandle, name: &str) -> Vec<usize> {
+    let path = format!("conversation_history/{name}.md");
+    let text = String::from_utf8(world.workspaces.kept(session.id(), &path).unwrap()).unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("Question "));
+    lines.map(|number| number.parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn what_could_not_be_written_is_written_with_the_next_compaction() {
+    let world = World::new([]);
+    let session = world.session().await;
+    round(&world, &session, 0..10, true).await;
+    round(&world, &session, 10..20, true).await;
+    let failed = compactions(&world, &session);
+    for done in failed.iter().filter(|done| !done.summary.is_empty()) {
+        assert_eq!(done.report.path, None);
+        assert!(done.report.problem.as_deref().unwrap().contains("the disk is full"), "{:?}", done.report);
+    }
+
+    // Another life of the daemon writes it.
+    let world = world.reborn([]);
+    let session = world.engine.session(session.id()).await.unwrap();
+    round(&world, &session, 20..30, false).await;
+    let done = compactions(&world, &session).pop().unwrap();
+    assert_eq!(done.report.problem, None);
+    let name = session.id().to_string();
+    let said = questions(&world, &session, &name);
+    assert!(said.len() > 20 && said.iter().copied().eq(0..said.len()), "{said:?}");
+
+    // And what fails behind what was written leaves that as it is.
+    round(&world, &session, 30..40, true).await;
+    session.undo_compaction().await.unwrap();
+    round(&world, &session, 40..50, true).await;
+    round(&world, &session, 50..60, false).await;
+    let said = questions(&world, &session, &name);
+    assert!(said.len() > 50 && said.iter().copied().eq(0..said.len()), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_failed_after_a_reset_is_not_added_to_the_one_before_it() {
+    let world = World::new([]);
+    let session = world.session().await;
+    round(&world, &session, 0..10, false).await;
+    session.reset().await.unwrap();
+    let reset = session.show().await.unwrap().session.window.after;
+    round(&world, &session, 10..20, true).await;
+    round(&world, &session, 20..30, false).await;
+    let id = session.id();
+    let before = questions(&world, &session, &id.to_string());
+    assert!(before.iter().all(|number| *number < 10), "{before:?}");
+    let since = questions(&world, &session, &format!("{id}-{reset}"));
+    assert!(since.len() > 10 && since.iter().copied().eq(10..10 + since.len()), "{since:?}");
+    assert_eq!(world.workspaces.kept_paths(id).len(), 2);
+}
