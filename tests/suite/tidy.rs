@@ -134,7 +134,7 @@ const HOUSE: [(&str, &[&str]); 11] = [
 ];
 
 /// Libraries whose types stop at the crates that are named.
-const WIRES: [(&str, &[&str]); 12] = [
+const WIRES: [(&str, &[&str]); 13] = [
     ("tonic", &["proto", "agentd"]),
     ("prost", &["proto", "agentd"]),
     ("interprocess", &["proto"]),
@@ -146,6 +146,7 @@ const WIRES: [(&str, &[&str]); 12] = [
     ("pdf_oxide", &["crates/index"]),
     ("office_oxide", &["crates/index"]),
     ("calamine", &["crates/index"]),
+    ("tantivy", &["crates/index"]),
     ("reedline", &["agentctl"]),
 ];
 

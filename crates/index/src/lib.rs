@@ -10,20 +10,28 @@
 //! - [`extract`](mod@extract): one file a format, from bytes to parts.
 //! - [`worker`]: [`Extractor`] is the daemon's side, [`run_worker`] the other one.
 //! - [`chunk`]: pieces of about a paragraph, each with the place by which it is cited; pure.
+//! - [`analyze`]: text as the terms by which it is found, in English, Chinese, Japanese and Korean; pure.
+//! - [`index`]: the files in which chunks are found again: [`IndexHandle`], whose thread alone writes them.
+//! - [`search`]: from a query, whatever it is, to [`Hit`]s with their citations.
 //!
 //! Everything that takes a document takes an open file, so that what is read is what was meant, whatever happens to paths.
 
+pub mod analyze;
 pub mod chunk;
 pub mod document;
 pub mod extract;
 pub mod failure;
+pub mod index;
 pub mod kind;
 pub mod limits;
+pub mod search;
 pub mod worker;
 
 pub use chunk::{Chunk, ChunkConfig, Chunker};
 pub use document::{Body, CellRange, Document, Part, Place, Row, Table};
 pub use failure::Failure;
+pub use index::{ContentHash, DocumentId, Entry, IndexConfig, IndexError, IndexHandle, IndexStats, Indexing};
 pub use kind::Kind;
 pub use limits::Limits;
+pub use search::{Answer, Hit, How, Query, Request, Snippet, Visible};
 pub use worker::{Extraction, Extractor, Piece, Summary, WORKER_ARGUMENT, run_worker};

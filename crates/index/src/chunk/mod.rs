@@ -15,6 +15,8 @@ mod unit;
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::document::{Body, Document, Part, Place};
 
 /// How large chunks are.
@@ -39,7 +41,7 @@ impl Default for ChunkConfig {
 }
 
 /// A piece of a document.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
     /// Where it stands. Of a sheet it has the cells of this piece.
     pub place: Place,

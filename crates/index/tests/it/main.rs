@@ -5,4 +5,5 @@
 mod bench;
 mod documents;
 mod hostile;
+mod search;
 mod worker;

@@ -1,0 +1,156 @@
+//! Every word as it is written, with its position.
+
+use std::ops::Range;
+
+use super::{
+    normal::Normal,
+    runs::{Run, runs},
+};
+
+/// A term with its place in the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The term, in small letters.
+    pub text: String,
+    /// Where it stands, in bytes of the text as it was given.
+    pub range: Range<usize>,
+    /// Counted so that terms that follow each other have positions that follow each other.
+    pub position: u32,
+    /// What it is of what is written.
+    pub form: Form,
+}
+
+/// What a term is of what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A whole word.
+    Word,
+    /// A part of a word such as `camelCase`, at the position of the whole.
+    Part,
+    /// Two letters of a script without spaces, at the position of the first.
+    Pair,
+    /// The last letter of a stretch of such letters.
+    Last,
+}
+
+/// Tells the terms of a text in order. A phrase of it is found by the terms of the phrase at the same distances; only its
+/// own [`Form::Last`] at its very end must be left out, where the text may go on.
+pub fn exact(text: &str, tell: &mut dyn FnMut(Token)) {
+    let normal = Normal::new(text);
+    let whole = normal.text();
+    let mut position = 0;
+    let mut runs = runs(whole).peekable();
+    while let Some(run) = runs.next() {
+        if run.script.is_unspaced() {
+            // Kana after Chinese letters without a gap is the same stretch: pairs do not care for words.
+            let mut range = run.range;
+            while let Some(next) = runs.next_if(|next| next.script.is_unspaced() && next.range.start == range.end) {
+                range.end = next.range.end;
+            }
+            position = pairs(&normal, range, position, tell);
+        } else {
+            word(&normal, &run, position, tell);
+            position += 1;
+        }
+    }
+}
+
+/// The terms of a text, in order.
+#[must_use]
+pub fn tokens(text: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    exact(text, &mut |token| tokens.push(token));
+    tokens
+}
+
+fn pairs(normal: &Normal<'_>, range: Range<usize>, mut position: u32, tell: &mut dyn FnMut(Token)) -> u32 {
+    let stretch = normal.text().get(range.clone()).unwrap_or_default();
+    let mut letters = stretch.char_indices().map(|(at, letter)| (range.start + at, letter)).peekable();
+    while let Some((start, letter)) = letters.next() {
+        let (end, form) = match letters.peek() {
+            Some((at, next)) => (at + next.len_utf8(), Form::Pair),
+            None => (start + letter.len_utf8(), Form::Last),
+        };
+        let text = normal.text().get(start..end).unwrap_or_default().to_owned();
+        tell(Token { text, range: normal.origin(start..end), position, form });
+        position += 1;
+    }
+    position
+}
+
+fn word(normal: &Normal<'_>, run: &Run, position: u32, tell: &mut dyn FnMut(Token)) {
+    let written = normal.text().get(run.range.clone()).unwrap_or_default();
+    tell(Token { text: small(written), range: normal.origin(run.range.clone()), position, form: Form::Word });
+    for part in parts(written) {
+        let text = small(written.get(part.clone()).unwrap_or_default());
+        let range = normal.origin(run.range.start + part.start..run.range.start + part.end);
+        tell(Token { text, range, position, form: Form::Part });
+    }
+}
+
+/// A word in small letters.
+#[must_use]
+pub fn small(word: &str) -> String {
+    if word.is_ascii() { word.to_ascii_lowercase() } else { word.chars().flat_map(char::to_lowercase).collect() }
+}
+
+/// The parts of a word that is put together: `get`, `HTTP`, `Server` in `getHTTPServer`. None in a simple word.
+#[must_use]
+pub fn parts(word: &str) -> Vec<Range<usize>> {
+    if word.bytes().skip(1).all(|byte| !byte.is_ascii_uppercase()) && word.is_ascii() {
+        return Vec::new();
+    }
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let letters: Vec<(usize, char)> = word.char_indices().collect();
+    for (index, window) in letters.windows(2).enumerate() {
+        let [(_, before), (at, letter)] = window else { continue };
+        let next = letters.get(index + 2).map(|(_, next)| *next);
+        let begins = letter.is_uppercase()
+            && (before.is_lowercase() || before.is_numeric() || next.is_some_and(|next| next.is_lowercase()));
+        if begins {
+            parts.push(start..*at);
+            start = *at;
+        }
+    }
+    if !parts.is_empty() {
+        parts.push(start..word.len());
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[&str]) {
+        let told: Vec<String> =
+            tokens(text).into_iter().map(|token| format!("{}@{}", token.text, token.position)).collect();
+        assert_eq!(told, expected, "{text}");
+    }
+
+    #[test]
+    fn terms_of_every_script_have_the_positions_of_the_text() {
+        check("The Report, p. 4.1", &["the@0", "report@1", "p@2", "4@3", "1@4"]);
+        check("getUserName", &["getusername@0", "get@0", "user@0", "name@0"]);
+        check(
+            "HTTPServer src/main_test.rs",
+            &["httpserver@0", "http@0", "server@0", "src@1", "main@2", "test@3", "rs@4"],
+        );
+        check("人工智能", &["人工@0", "工智@1", "智能@2", "能@3"]);
+        check("使用 PDF 文件", &["使用@0", "用@1", "pdf@2", "文件@3", "件@4"]);
+        check("食べる", &["食べ@0", "べる@1", "る@2"]);
+        check("ｶﾀｶﾅ", &["カタ@0", "タカ@1", "カナ@2", "ナ@3"]);
+        check("한국어 문서", &["한국@0", "국어@1", "어@2", "문서@3", "서@4"]);
+        check("ＡＢＣ１２", &["abc12@0"]);
+        check("Straße ÉCOLE", &["straße@0", "école@1"]);
+        check("  ,.;  ", &[]);
+    }
+
+    #[test]
+    fn ranges_are_those_of_the_text_as_it_was_given() {
+        let text = "中文，ＡＢＣ ﬁle";
+        let told: Vec<&str> = tokens(text).into_iter().map(|token| &text[token.range]).collect();
+        assert_eq!(told, ["中文", "文", "ＡＢＣ", "ﬁle"]);
+    }
+}

@@ -1,0 +1,25 @@
+//! Text as the terms by which it is found; pure.
+//!
+//! What is indexed and what is asked for go the same way, so whatever is written alike is found alike:
+//!
+//! - [`normal`]: compatibility forms become plain ones (`ｆｕｌｌ　ｗｉｄｔｈ`, `ﬁ`), and every piece remembers where it came from.
+//! - [`runs`]: where words end, and where scripts without spaces begin.
+//! - [`exact`](mod@exact): every word as it is written, parts of `camelCase` beside the whole, and Chinese, Japanese and Korean as pairs
+//!   of letters; with positions, so that phrases are found to the letter.
+//! - [`words`](mod@words): stemmed English, Chinese words of a dictionary, pairs of kana and hangul; by these chunks are ranked.
+//! - [`dictionary`]: the Chinese dictionary, which is large and therefore there only while it is needed.
+//! - [`stop`]: words that say nothing about what a text is about.
+
+pub mod dictionary;
+pub mod exact;
+pub mod normal;
+pub mod runs;
+pub mod stop;
+pub mod words;
+
+pub use dictionary::Dictionary;
+pub use exact::{Form, Token, exact};
+pub use words::{stem, words};
+
+/// Counts up whenever the same text gives other terms than before: an index made by another version is made anew.
+pub const ANALYSIS_VERSION: u32 = 1;

@@ -1,0 +1,53 @@
+//! What the index may cost.
+
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+
+/// What the index may cost.
+#[derive(Clone)]
+pub struct IndexConfig {
+    /// The folder of its files. It is made when it is not there; other versions in it are removed.
+    pub folder: PathBuf,
+    /// Bytes of memory in which chunks gather before they are written. At least 15,000,000.
+    pub memory: usize,
+    /// How many documents that are done may wait for others, so that they are written together.
+    pub commit_documents: usize,
+    /// How long a document that is done may wait for others.
+    pub commit_wait: Duration,
+    /// After how long without work the memory for writing and the Chinese dictionary are given back.
+    pub rest_after: Duration,
+    /// For how long a document without use is kept in any case, as long as it is no older.
+    pub stale_after: Duration,
+    /// After how long without use a document is removed.
+    pub gone_after: Duration,
+    /// How many bytes of files there may be before stale documents go early.
+    pub most_bytes: u64,
+    /// Seconds since 1970. Given from outside, so that days can pass in a test.
+    pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl IndexConfig {
+    /// The defaults, in this folder, by this clock.
+    #[must_use]
+    pub fn new(folder: PathBuf, now: Arc<dyn Fn() -> u64 + Send + Sync>) -> Self {
+        Self {
+            folder,
+            memory: 16_000_000,
+            commit_documents: 64,
+            commit_wait: Duration::from_millis(500),
+            rest_after: Duration::from_secs(60),
+            stale_after: Duration::from_hours(24),
+            gone_after: Duration::from_hours(30 * 24),
+            most_bytes: 4 * 1024 * 1024 * 1024,
+            now,
+        }
+    }
+}
+
+impl fmt::Debug for IndexConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexConfig")
+            .field("folder", &self.folder)
+            .field("memory", &self.memory)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,136 @@
+//! How the index can fail, in words for people.
+
+use std::{io, sync::Arc};
+
+use tantivy::TantivyError;
+
+/// Why something could not be indexed or found. The documents themselves are never touched.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum IndexError {
+    /// There is no room for its files.
+    #[error("could not write the search index: the disk is full ({0})")]
+    Full(String),
+    /// It was deleted or damaged. A new one, with nothing in it, takes its place.
+    #[error("could not use the search index: its files were deleted or damaged ({0}), and it was begun anew")]
+    Lost(String),
+    /// Another process has it.
+    #[error("could not open the search index: another process writes to it")]
+    Busy,
+    /// Its files cannot be read or written.
+    #[error("could not use the search index: {0}")]
+    Files(Arc<io::Error>),
+    /// Whoever asked no longer waits.
+    #[error("stopped searching: it was cancelled")]
+    Cancelled,
+    /// The daemon is about to end.
+    #[error("could not use the search index: it is closed")]
+    Closed,
+    /// It failed in a way that nobody thought of.
+    #[error("could not use the search index: {0}")]
+    Internal(String),
+}
+
+impl IndexError {
+    /// A stable name, for programs.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Full(_) => "disk_full",
+            Self::Lost(_) => "index_lost",
+            Self::Busy => "index_busy",
+            Self::Files(_) => "index_files",
+            Self::Cancelled => "cancelled",
+            Self::Closed => "index_closed",
+            Self::Internal(_) => "internal",
+        }
+    }
+
+    /// What can be done about it.
+    #[must_use]
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Full(_) => "make room on the disk and ask again",
+            Self::Lost(_) => "ask again: the documents are indexed once more when they are needed",
+            Self::Busy => "end the other process, or give this one a folder of its own",
+            Self::Files(_) => "look at the rights of the folder of the index; it can be deleted, it is made anew",
+            Self::Cancelled => "ask again",
+            Self::Closed => "start the daemon",
+            Self::Internal(_) => "ask again; if it stays so, delete the folder of the index, it is made anew",
+        }
+    }
+
+    /// Whether the files cannot be trusted any longer.
+    pub(crate) const fn is_loss(&self) -> bool {
+        matches!(self, Self::Lost(_))
+    }
+
+    fn from_io(error: &Arc<io::Error>) -> Self {
+        match error.kind() {
+            // A quota and a limit on files are full disks to whoever meets them.
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Self::Full(error.to_string())
+            }
+            io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
+                Self::Lost(error.to_string())
+            }
+            _ => Self::Files(Arc::clone(error)),
+        }
+    }
+}
+
+impl From<io::Error> for IndexError {
+    fn from(error: io::Error) -> Self {
+        Self::from_io(&Arc::new(error))
+    }
+}
+
+impl From<TantivyError> for IndexError {
+    fn from(error: TantivyError) -> Self {
+        use tantivy::directory::error::{LockError, OpenDirectoryError, OpenReadError, OpenWriteError};
+        match &error {
+            TantivyError::IoError(io)
+            | TantivyError::OpenReadError(OpenReadError::IoError { io_error: io, .. })
+            | TantivyError::OpenWriteError(OpenWriteError::IoError { io_error: io, .. })
+            | TantivyError::OpenDirectoryError(OpenDirectoryError::IoError { io_error: io, .. })
+            | TantivyError::LockFailure(LockError::IoError(io), _) => Self::from_io(io),
+            TantivyError::LockFailure(LockError::LockBusy, _) => Self::Busy,
+            TantivyError::DataCorruption(_)
+            | TantivyError::OpenReadError(_)
+            | TantivyError::OpenDirectoryError(_)
+            | TantivyError::IncompatibleIndex(_)
+            | TantivyError::DeserializeError(_)
+            | TantivyError::FieldNotFound(_)
+            | TantivyError::SchemaError(_) => Self::Lost(error.to_string()),
+            // Some of its threads tell an error of the system in words only.
+            _ => match system_error(&error.to_string()) {
+                Some(io) => Self::from_io(&Arc::new(io)),
+                None => Self::Internal(error.to_string()),
+            },
+        }
+    }
+}
+
+/// The error of the system that a text ends with, as the standard library writes it.
+fn system_error(text: &str) -> Option<io::Error> {
+    let (_, code) = text.rsplit_once("(os error ")?;
+    let digits = code.find(|letter: char| !letter.is_ascii_digit())?;
+    code.get(..digits)?.parse().ok().map(io::Error::from_raw_os_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_whoever_tells_it() {
+        let cases = [
+            (TantivyError::from(io::Error::from_raw_os_error(28)), "disk_full"),
+            (TantivyError::InternalError("File too large (os error 27)".to_owned()), "disk_full"),
+            (TantivyError::ErrorInThread("Permission denied (os error 13)".to_owned()), "index_files"),
+            (TantivyError::ErrorInThread("nobody knows".to_owned()), "internal"),
+        ];
+        for (error, code) in cases {
+            assert_eq!(IndexError::from(error.clone()).code(), code, "{error}");
+        }
+    }
+}

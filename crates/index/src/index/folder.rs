@@ -1,0 +1,110 @@
+//! The files of the index: one version a folder, made anew when it is damaged.
+
+use std::{
+    fs, io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tantivy::{Index, IndexReader, IndexSettings, ReloadPolicy, directory::MmapDirectory};
+
+use super::{
+    error::IndexError,
+    schema::{Fields, Gate, SCHEMA_VERSION, analyzers},
+};
+use crate::analyze::{ANALYSIS_VERSION, Dictionary};
+
+/// The open files of the index.
+pub(crate) struct Folder {
+    path: PathBuf,
+    pub(crate) fields: Fields,
+    pub(crate) index: Index,
+    pub(crate) reader: IndexReader,
+    pub(crate) gate: Arc<Gate>,
+}
+
+impl Folder {
+    /// Opens the index below `root`, or begins one. A damaged one is thrown away; then the reason is told.
+    pub(crate) fn open(root: &Path, dictionary: &Arc<Dictionary>) -> Result<(Self, Option<String>), IndexError> {
+        let path = root.join(format!("v{SCHEMA_VERSION}.{ANALYSIS_VERSION}"));
+        private(root)?;
+        remove_others(root, &path);
+        private(&path)?;
+        match guarded(|| Self::try_open(&path, dictionary)) {
+            Ok(folder) => Ok((folder, None)),
+            Err(error) if error.is_loss() || matches!(error, IndexError::Internal(_)) => {
+                fs::remove_dir_all(&path)?;
+                private(&path)?;
+                Ok((guarded(|| Self::try_open(&path, dictionary))?, Some(error.to_string())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn try_open(path: &Path, dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
+        let fields = Fields::new();
+        let gate = Arc::new(Gate::default());
+        let directory = MmapDirectory::open(path).map_err(tantivy::TantivyError::from)?;
+        let index = Index::builder()
+            .schema(fields.schema.clone())
+            .settings(IndexSettings::default())
+            .tokenizers(analyzers(dictionary, &gate))
+            .open_or_create(directory)?;
+        let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
+        Ok(Self { path: path.to_owned(), fields, index, reader, gate })
+    }
+
+    /// Whether its files are still where they were. They stay readable to whoever has them open, wherever they went.
+    pub(crate) fn is_there(&self) -> bool {
+        self.path.join("meta.json").exists()
+    }
+
+    /// Bytes of all its files.
+    pub(crate) fn size(&self) -> u64 {
+        size(&self.path)
+    }
+
+    /// Where what belongs to the index besides the library's own files is kept.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Bytes of all files in a folder.
+pub(crate) fn size(path: &Path) -> u64 {
+    let Ok(files) = fs::read_dir(path) else { return 0 };
+    files.flatten().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+}
+
+/// Does what touches files that may be damaged. The library says some damage by an error and some by a panic.
+pub(crate) fn guarded<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Result<T, IndexError> {
+    catch_unwind(AssertUnwindSafe(act))
+        .unwrap_or_else(|_| Err(IndexError::Lost("what it holds makes no sense".to_owned())))
+}
+
+/// Makes a folder that nobody else may look into: it holds the text of documents.
+fn private(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Removes the indexes of other versions. What cannot be removed is tried again at the next start.
+fn remove_others(root: &Path, own: &Path) {
+    let Ok(folders) = fs::read_dir(root) else { return };
+    for folder in folders.flatten() {
+        let is_version = folder.file_name().to_str().is_some_and(is_version);
+        if is_version && folder.path() != own {
+            let removed = fs::remove_dir_all(folder.path());
+            tracing::info!(folder = %folder.path().display(), ok = removed.is_ok(), "removed a search index of another version");
+        }
+    }
+}
+
+fn is_version(name: &str) -> bool {
+    name.strip_prefix('v')
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
+}

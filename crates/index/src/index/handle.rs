@@ -1,0 +1,247 @@
+//! The asynchronous face of the index.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Instant,
+};
+
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::spawn_blocking,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    config::IndexConfig,
+    error::IndexError,
+    folder::guarded,
+    id::DocumentId,
+    indexing::{Indexing, ask},
+    view::{Entry, View},
+    writer::{self, CLOSE_WITHIN, Command, Shared},
+};
+use crate::{
+    chunk::Chunk,
+    search::{self, Answer, Request, Stop},
+};
+
+/// How many look something up at once. A query takes a millisecond, so more would only be in each other's way.
+const QUERIES: usize = 4;
+/// How many read through whole documents at once.
+const SCANS: usize = 1;
+
+/// How others speak to the index. Clones speak to the same one; it ends when the last one is dropped.
+#[derive(Clone)]
+pub struct IndexHandle {
+    shared: Arc<Shared>,
+    queue: mpsc::Sender<Command>,
+    /// Who indexes which document, so that nobody else does at the same time.
+    at_work: Arc<Mutex<HashMap<DocumentId, Weak<tokio::sync::Mutex<()>>>>>,
+    queries: Arc<Semaphore>,
+    scans: Arc<Semaphore>,
+}
+
+/// How much is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexStats {
+    /// Documents that can be found.
+    pub documents: usize,
+    /// Their chunks.
+    pub chunks: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+    /// How many of them nobody used for so long that they may go when room is needed.
+    pub stale: usize,
+}
+
+impl IndexHandle {
+    /// Opens the index, or begins one where there is none or one that is damaged.
+    ///
+    /// # Errors
+    /// When its folder cannot be used.
+    pub async fn open(config: IndexConfig) -> Result<Self, IndexError> {
+        let (queue, is_open) = writer::start(config)?;
+        let shared = is_open.await.map_err(|_| IndexError::Closed)??;
+        Ok(Self {
+            shared,
+            queue,
+            at_work: Arc::default(),
+            queries: Arc::new(Semaphore::new(QUERIES)),
+            scans: Arc::new(Semaphore::new(SCANS)),
+        })
+    }
+
+    /// Which of these documents are not there, and have to be indexed before anything is found in them. Should the index have
+    /// been deleted, a new one is begun, and all of them are.
+    ///
+    /// # Errors
+    /// When the index was deleted and no new one can be begun.
+    pub async fn missing(&self, ids: &[DocumentId]) -> Result<Vec<DocumentId>, IndexError> {
+        // Whoever asks is about to use them: they must not go meanwhile.
+        self.shared.uses.touch(ids.iter(), (self.shared.config.now)());
+        let mut view = self.shared.view();
+        let seen = Arc::clone(&view);
+        if !spawn_blocking(move || seen.is_there()).await.map_err(|_| IndexError::Closed)? {
+            self.renew(&view, "its folder is gone").await?;
+            view = self.shared.view();
+        }
+        Ok(ids.iter().filter(|id| !view.entries.contains_key(id)).cloned().collect())
+    }
+
+    /// The entry of a document that is there.
+    #[must_use]
+    pub fn entry(&self, id: &DocumentId) -> Option<Arc<Entry>> {
+        self.shared.view().entries.get(id).cloned()
+    }
+
+    /// Begins to index a document; none where it is there already. Waits while somebody else is at the same one.
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub async fn begin(&self, id: &DocumentId, title: Option<String>) -> Result<Option<Indexing>, IndexError> {
+        let alone = self.lock_of(id).lock_owned().await;
+        if self.shared.view().entries.contains_key(id) && self.missing(std::slice::from_ref(id)).await?.is_empty() {
+            return Ok(None);
+        }
+        let owner = ask(&self.queue, |reply| Command::Begin { id: id.clone(), title, reply }).await?;
+        Ok(Some(Indexing::new(self.queue.clone(), owner, alone)))
+    }
+
+    /// Takes a document out. Says whether it was there.
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub async fn remove(&self, id: &DocumentId) -> Result<bool, IndexError> {
+        ask(&self.queue, |reply| Command::Remove { id: id.clone(), reply }).await
+    }
+
+    /// Takes out what nobody used for long, and says how many documents that were. It is done by itself when a document is
+    /// indexed, at most once an hour.
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub async fn sweep(&self) -> Result<usize, IndexError> {
+        ask(&self.queue, |reply| Command::Sweep { reply }).await
+    }
+
+    /// Searches the documents that the request names, and no others.
+    ///
+    /// # Errors
+    /// When it is cancelled, and when the index is damaged or was deleted: then a new one is begun, and asking again is right.
+    pub async fn search(&self, request: Request, cancel: CancellationToken) -> Result<Answer, IndexError> {
+        let turns = if request.may_scan() { &self.scans } else { &self.queries };
+        let turn = tokio::select! {
+            turn = Arc::clone(turns).acquire_owned() => turn.map_err(|_| IndexError::Closed)?,
+            () = cancel.cancelled() => return Err(IndexError::Cancelled),
+        };
+        let now = (self.shared.config.now)();
+        self.shared.uses.touch(request.documents.iter().map(|document| &document.id), now);
+        let view = self.shared.view();
+        let dictionary = Arc::clone(&self.shared.dictionary);
+        let found = self.read(view, move |view| {
+            let _turn = turn;
+            let stop = Stop { deadline: Instant::now() + request.within, cancel };
+            search::search(view, &dictionary, &request, &stop)
+        });
+        let found = found.await;
+        if self.shared.must_rouse() {
+            // Full means that it is awake.
+            let _ = self.queue.try_send(Command::Rouse);
+        }
+        found
+    }
+
+    /// Chunks of a document, by their ordinals. Those that there are not are left out.
+    ///
+    /// # Errors
+    /// When the index is damaged or was deleted: then a new one is begun.
+    pub async fn chunks(&self, id: &DocumentId, ordinals: Range<u32>) -> Result<Vec<Chunk>, IndexError> {
+        let view = self.shared.view();
+        let Some(entry) = view.entries.get(id).cloned() else { return Ok(Vec::new()) };
+        self.shared.uses.touch(std::iter::once(id), (self.shared.config.now)());
+        self.read(view, move |view| {
+            let ordinals = ordinals.start..ordinals.end.min(entry.chunks);
+            ordinals.filter_map(|ordinal| view.chunk_of(entry.owner, ordinal).transpose()).collect()
+        })
+        .await
+    }
+
+    /// How much is there.
+    ///
+    /// # Errors
+    /// When the daemon is about to end.
+    pub async fn stats(&self) -> Result<IndexStats, IndexError> {
+        let shared = Arc::clone(&self.shared);
+        spawn_blocking(move || {
+            let view = shared.view();
+            let stale_after = shared.config.stale_after.as_secs();
+            let now = (shared.config.now)();
+            let is_stale = |entry: &Arc<Entry>| now.saturating_sub(shared.uses.last(entry)) >= stale_after;
+            IndexStats {
+                documents: view.entries.len(),
+                chunks: view.entries.values().map(|entry| u64::from(entry.chunks)).sum(),
+                bytes: view.size(),
+                stale: view.entries.values().filter(|entry| is_stale(entry)).count(),
+            }
+        })
+        .await
+        .map_err(|_| IndexError::Closed)
+    }
+
+    /// Writes down what there is, waits for merges, and ends the thread. Whoever asks for more is told that it is closed.
+    ///
+    /// # Errors
+    /// When that takes too long. Nothing is lost by it.
+    pub async fn close(&self) -> Result<(), IndexError> {
+        let closed = ask(&self.queue, |reply| Command::Close { reply });
+        match tokio::time::timeout(CLOSE_WITHIN, closed).await {
+            Ok(Err(IndexError::Closed)) => Ok(()),
+            Ok(closed) => closed,
+            Err(_) => Err(IndexError::Internal("closing it takes too long".to_owned())),
+        }
+    }
+
+    /// Reads from the files on a thread that may block.
+    async fn read<T: Send + 'static>(
+        &self,
+        view: Arc<View>,
+        act: impl FnOnce(&View) -> Result<T, IndexError> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        let seen = Arc::clone(&view);
+        let read = spawn_blocking(move || {
+            if !seen.is_there() {
+                return Err(IndexError::Lost("its folder is gone".to_owned()));
+            }
+            guarded(|| act(&seen))
+        });
+        let read = read.await.map_err(|_| IndexError::Closed)?;
+        if let Err(IndexError::Lost(why)) = &read {
+            self.renew(&view, why).await?;
+        }
+        read
+    }
+
+    async fn renew(&self, view: &View, why: &str) -> Result<(), IndexError> {
+        ask(&self.queue, |reply| Command::Renew { epoch: view.epoch, why: why.to_owned(), reply }).await
+    }
+
+    fn lock_of(&self, id: &DocumentId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = at_work.get(id).and_then(Weak::upgrade) {
+            return lock;
+        }
+        at_work.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Arc::new(tokio::sync::Mutex::new(()));
+        at_work.insert(id.clone(), Arc::downgrade(&lock));
+        lock
+    }
+}
+
+impl fmt::Debug for IndexHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexHandle").field("config", &self.shared.config).finish_non_exhaustive()
+    }
+}

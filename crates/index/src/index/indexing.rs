@@ -1,0 +1,89 @@
+//! A document on its way into the index.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
+
+use super::{error::IndexError, view::Entry, writer::Command};
+use crate::chunk::Chunk;
+
+/// How many chunks go to the writer at once.
+const AT_ONCE: usize = 64;
+
+/// A document on its way into the index. It is there when [`finish`](Self::finish) has returned, and dropping this before
+/// leaves nothing of it.
+#[derive(Debug)]
+pub struct Indexing {
+    queue: mpsc::Sender<Command>,
+    owner: u32,
+    chunks: u32,
+    is_done: bool,
+    /// Nobody else indexes the same document meanwhile.
+    _alone: OwnedMutexGuard<()>,
+}
+
+impl Indexing {
+    pub(crate) const fn new(queue: mpsc::Sender<Command>, owner: u32, alone: OwnedMutexGuard<()>) -> Self {
+        Self { queue, owner, chunks: 0, is_done: false, _alone: alone }
+    }
+
+    /// How many chunks it has so far.
+    #[must_use]
+    pub const fn chunks(&self) -> u32 {
+        self.chunks
+    }
+
+    /// Its next chunks. Waits while the writer is behind.
+    ///
+    /// # Errors
+    /// When they cannot be written. Then the document comes to nothing.
+    pub async fn add(&mut self, chunks: Vec<Chunk>) -> Result<(), IndexError> {
+        let mut rest = chunks.into_iter();
+        loop {
+            let chunks: Vec<Chunk> = rest.by_ref().take(AT_ONCE).collect();
+            if chunks.is_empty() {
+                return Ok(());
+            }
+            self.chunks += u32::try_from(chunks.len()).unwrap_or(u32::MAX);
+            let owner = self.owner;
+            ask(&self.queue, |reply| Command::Add { owner, chunks, reply }).await?;
+        }
+    }
+
+    /// That was all of it. When this returns, it can be found, and stays so whatever happens to the process.
+    ///
+    /// # Errors
+    /// When it cannot be written. Then nothing of it is there.
+    pub async fn finish(mut self) -> Result<Arc<Entry>, IndexError> {
+        let owner = self.owner;
+        let entry = ask(&self.queue, |reply| Command::Finish { owner, reply }).await?;
+        self.is_done = true;
+        Ok(entry)
+    }
+}
+
+impl Drop for Indexing {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        let command = Command::Abandon { owner: self.owner };
+        if let Err(mpsc::error::TrySendError::Full(command)) = self.queue.try_send(command) {
+            let queue = self.queue.clone();
+            // Outside a runtime nothing can wait; then it is cleaned away at the next start.
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move { queue.send(command).await });
+            }
+        }
+    }
+}
+
+/// Asks the writer, and waits for its answer.
+pub(crate) async fn ask<T>(
+    queue: &mpsc::Sender<Command>,
+    command: impl FnOnce(oneshot::Sender<Result<T, IndexError>>) -> Command,
+) -> Result<T, IndexError> {
+    let (reply, answer) = oneshot::channel();
+    queue.send(command(reply)).await.map_err(|_| IndexError::Closed)?;
+    answer.await.map_err(|_| IndexError::Closed)?
+}

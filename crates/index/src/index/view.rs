@@ -1,0 +1,144 @@
+//! What is there to be found, all of one moment.
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use tantivy::{
+    DocAddress, DocSet as _, Searcher, TERMINATED, TantivyDocument, Term,
+    schema::{IndexRecordOption, Value as _},
+    store::StoreReader,
+};
+
+use super::{
+    error::IndexError,
+    folder::{Folder, size},
+    id::DocumentId,
+    schema::{ENTRY_ORDINAL, Fields, key, split_key},
+};
+use crate::chunk::Chunk;
+
+/// A document that is in the index from its first chunk to its last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Which one.
+    pub id: DocumentId,
+    /// What it calls itself.
+    pub title: Option<String>,
+    /// How many chunks it has.
+    pub chunks: u32,
+    /// When it was indexed, in seconds since 1970.
+    pub indexed_at: u64,
+    /// Its number in this index.
+    pub(crate) owner: u32,
+}
+
+/// All documents that are there.
+pub(crate) type Entries = HashMap<DocumentId, Arc<Entry>>;
+
+/// What is there to be found, all of one moment. Whoever holds it is not disturbed by what is written meanwhile.
+pub(crate) struct View {
+    pub(crate) searcher: Searcher,
+    pub(crate) fields: Fields,
+    pub(crate) entries: Arc<Entries>,
+    /// Counts the indexes that were begun anew, so that one loss is not answered twice.
+    pub(crate) epoch: u64,
+    home: PathBuf,
+}
+
+impl View {
+    pub(crate) fn new(folder: &Folder, entries: Arc<Entries>, epoch: u64) -> Self {
+        let home = folder.path().join("meta.json");
+        Self { searcher: folder.reader.searcher(), fields: folder.fields.clone(), entries, epoch, home }
+    }
+
+    /// Whether its files are still where they were. Blocks.
+    pub(crate) fn is_there(&self) -> bool {
+        self.home.exists()
+    }
+
+    /// Bytes of its files. Blocks.
+    pub(crate) fn size(&self) -> u64 {
+        self.home.parent().map_or(0, size)
+    }
+
+    /// Where a chunk is kept; none where there is no such chunk.
+    pub(crate) fn find(&self, owner: u32, ordinal: u32) -> Result<Option<DocAddress>, IndexError> {
+        let term = Term::from_field_u64(self.fields.key, key(owner, ordinal));
+        for (segment, reader) in (0..).zip(self.searcher.segment_readers()) {
+            let index = reader.inverted_index(self.fields.key)?;
+            let Some(mut postings) = index.read_postings(&term, IndexRecordOption::Basic)? else { continue };
+            let mut doc = postings.doc();
+            while doc != TERMINATED {
+                if !reader.is_deleted(doc) {
+                    return Ok(Some(DocAddress::new(segment, doc)));
+                }
+                doc = postings.advance();
+            }
+        }
+        Ok(None)
+    }
+
+    /// A chunk.
+    pub(crate) fn chunk(&self, address: DocAddress) -> Result<Chunk, IndexError> {
+        let document: TantivyDocument = self.searcher.doc(address)?;
+        from_record(&document, &self.fields)
+    }
+
+    /// A chunk, through a reader of its own that keeps what lies near for the next one.
+    pub(crate) fn chunk_through(&self, store: &StoreReader, doc: u32) -> Result<Chunk, IndexError> {
+        let document: TantivyDocument = store.get(doc)?;
+        from_record(&document, &self.fields)
+    }
+
+    /// The chunk of a document with this ordinal.
+    pub(crate) fn chunk_of(&self, owner: u32, ordinal: u32) -> Result<Option<Chunk>, IndexError> {
+        self.find(owner, ordinal)?.map(|address| self.chunk(address)).transpose()
+    }
+}
+
+fn from_record<'a, T: Deserialize<'a>>(document: &'a TantivyDocument, fields: &Fields) -> Result<T, IndexError> {
+    let record = document.get_first(fields.record).and_then(|value| value.as_bytes());
+    let record = record.ok_or_else(|| IndexError::Lost("a chunk has no text".to_owned()))?;
+    serde_json::from_slice(record).map_err(|error| IndexError::Lost(format!("a chunk cannot be read: {error}")))
+}
+
+/// What is found in an index when it is opened.
+pub(crate) struct Found {
+    pub(crate) entries: Entries,
+    /// Numbers of documents that were cut off before they were whole.
+    pub(crate) orphans: Vec<u32>,
+    /// The first number that was never used.
+    pub(crate) next_owner: u32,
+}
+
+/// Looks through an index for the documents that are there.
+pub(crate) fn look_through(folder: &Folder) -> Result<Found, IndexError> {
+    let searcher = folder.reader.searcher();
+    let mut entries: Entries = HashMap::new();
+    let mut owners: Vec<u32> = Vec::new();
+    let mut next_owner = 0;
+    for reader in searcher.segment_readers() {
+        let keys = reader.fast_fields().column_first_or_default::<u64>("key")?;
+        let store = reader.get_store_reader(1)?;
+        for doc in 0..reader.max_doc() {
+            let (owner, ordinal) = split_key(keys.get_val(doc));
+            next_owner = next_owner.max(owner.saturating_add(1));
+            if reader.is_deleted(doc) {
+                continue;
+            }
+            if owners.last() != Some(&owner) {
+                owners.push(owner);
+            }
+            if ordinal == ENTRY_ORDINAL {
+                let document: TantivyDocument = store.get(doc)?;
+                let entry: Entry = from_record(&document, &folder.fields)?;
+                entries.insert(entry.id.clone(), Arc::new(entry));
+            }
+        }
+    }
+    owners.sort_unstable();
+    owners.dedup();
+    let whole: std::collections::HashSet<u32> = entries.values().map(|entry| entry.owner).collect();
+    owners.retain(|owner| !whole.contains(owner));
+    Ok(Found { entries, orphans: owners, next_owner })
+}

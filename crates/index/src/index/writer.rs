@@ -1,0 +1,458 @@
+//! The thread that writes: it alone changes the files, and it owns all that writing needs.
+
+use std::{
+    io,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use tantivy::{IndexWriter, Term, indexer::IndexWriterOptions};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    batch::{Batch, Open, Reply, chunk_document, entry_document},
+    config::IndexConfig,
+    error::IndexError,
+    folder::{Folder, guarded},
+    id::DocumentId,
+    uses::{Uses, leaving},
+    view::{Entries, Entry, View, look_through},
+};
+use crate::{analyze::Dictionary, chunk::Chunk};
+
+/// How many commands may wait. A command has at most a few dozen chunks.
+const QUEUE: usize = 8;
+
+/// How often what nobody uses is looked for.
+const SWEEP_EVERY: u64 = 3600;
+
+/// What the writer is asked to do.
+pub(crate) enum Command {
+    /// Begin a document; the answer is its number.
+    Begin { id: DocumentId, title: Option<String>, reply: Reply<u32> },
+    /// More of it.
+    Add { owner: u32, chunks: Vec<Chunk>, reply: Reply<()> },
+    /// That was all of it.
+    Finish { owner: u32, reply: Reply<Arc<Entry>> },
+    /// Nobody goes on with it.
+    Abandon { owner: u32 },
+    /// Take a document out, if it is there.
+    Remove { id: DocumentId, reply: Reply<bool> },
+    /// Take out what nobody uses; the answer is how many.
+    Sweep { reply: Reply<usize> },
+    /// Begin the index anew, unless that was done since.
+    Renew { epoch: u64, why: String, reply: Reply<()> },
+    /// Look whether there is something to give back: a search made memory grow.
+    Rouse,
+    /// Write down what there is, and end.
+    Close { reply: Reply<()> },
+}
+
+/// What the writer and everybody else have in common.
+pub(crate) struct Shared {
+    pub(crate) config: IndexConfig,
+    pub(crate) dictionary: Arc<Dictionary>,
+    pub(crate) uses: Uses,
+    view: RwLock<Arc<View>>,
+    /// Whether the writer waits without an end, so that it does not look by itself for what may be given back.
+    is_asleep: AtomicBool,
+}
+
+impl Shared {
+    /// Whether the writer has to be roused, as a search loaded what it is to put away.
+    pub(crate) fn must_rouse(&self) -> bool {
+        self.dictionary.is_loaded() && self.is_asleep.swap(false, Ordering::AcqRel)
+    }
+
+    /// What is there now.
+    pub(crate) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn publish(&self, view: View) {
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+    }
+}
+
+/// What there is in common once the index is open.
+pub(crate) type Opened = oneshot::Receiver<Result<Arc<Shared>, IndexError>>;
+
+/// Opens the index and starts its thread. The answer comes when it is open.
+pub(crate) fn start(config: IndexConfig) -> io::Result<(mpsc::Sender<Command>, Opened)> {
+    let (sender, queue) = mpsc::channel(QUEUE);
+    let (opened, is_open) = oneshot::channel();
+    thread::Builder::new().name("index-writer".to_owned()).spawn(move || {
+        let timer = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        match timer.map_err(IndexError::from).and_then(|timer| Ok((timer, Writer::open(config)?))) {
+            Ok((timer, writer)) => {
+                if opened.send(Ok(Arc::clone(&writer.shared))).is_ok() {
+                    writer.run(queue, &timer);
+                }
+            }
+            // Who no longer waits needs no answer.
+            Err(error) => drop(opened.send(Err(error))),
+        }
+    })?;
+    Ok((sender, is_open))
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    folder: Folder,
+    /// There only while there is work: it holds much memory. It is never dropped but [at rest](Self::rest) or after a failure,
+    /// as that would kill the merges which its commits began.
+    writer: Option<IndexWriter>,
+    entries: Arc<Entries>,
+    batch: Batch,
+    /// Numbers whose chunks are to be taken out with the next commit.
+    orphans: Vec<u32>,
+    next_owner: u32,
+    /// Since when a document that is done waits to be written for good.
+    waiting_since: Option<Instant>,
+    swept_at: u64,
+    epoch: u64,
+}
+
+impl Writer {
+    fn open(config: IndexConfig) -> Result<Self, IndexError> {
+        let dictionary = Arc::new(Dictionary::default());
+        let (mut folder, mut damage) = Folder::open(&config.folder, &dictionary)?;
+        let found = match guarded(|| look_through(&folder)) {
+            Ok(found) => found,
+            Err(error) if error.is_loss() => {
+                damage = Some(error.to_string());
+                std::fs::remove_dir_all(folder.path())?;
+                (folder, _) = Folder::open(&config.folder, &dictionary)?;
+                look_through(&folder)?
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(why) = damage {
+            tracing::warn!(%why, "the search index was damaged and is begun anew; documents are indexed again when needed");
+        }
+        let entries = Arc::new(found.entries);
+        let uses = Uses::default();
+        uses.load(folder.path());
+        let view = RwLock::new(Arc::new(View::new(&folder, Arc::clone(&entries), 0)));
+        Ok(Self {
+            shared: Arc::new(Shared { config, dictionary, uses, view, is_asleep: AtomicBool::new(false) }),
+            folder,
+            writer: None,
+            entries,
+            batch: Batch::default(),
+            orphans: found.orphans,
+            next_owner: found.next_owner,
+            waiting_since: None,
+            swept_at: 0,
+            epoch: 0,
+        })
+    }
+
+    fn run(mut self, mut queue: mpsc::Receiver<Command>, timer: &tokio::runtime::Runtime) {
+        let mut closing = None;
+        while closing.is_none() {
+            let command = if self.waiting_since.is_some() {
+                // Those that are done wait for others only as long as there are others.
+                match queue.try_recv() {
+                    Ok(command) if !self.is_due() => Some(command),
+                    Ok(command) => {
+                        self.commit();
+                        Some(command)
+                    }
+                    Err(_) => {
+                        self.commit();
+                        continue;
+                    }
+                }
+            } else if self.writer.is_some() || self.shared.dictionary.is_loaded() {
+                let rest_after = self.shared.config.rest_after;
+                match timer.block_on(async { tokio::time::timeout(rest_after, queue.recv()).await }) {
+                    Ok(command) => command,
+                    Err(_) => {
+                        self.rest();
+                        continue;
+                    }
+                }
+            } else {
+                self.shared.is_asleep.store(true, Ordering::Release);
+                // What was loaded just before is seen here, what is loaded after rouses.
+                if self.shared.dictionary.is_loaded() {
+                    continue;
+                }
+                queue.blocking_recv()
+            };
+            let Some(command) = command else { break };
+            closing = self.act(command);
+        }
+        self.batch.fail(&IndexError::Closed);
+        self.rest();
+        if let Some(reply) = closing {
+            // The lock on the files is let go before whoever waits is told.
+            drop(self);
+            let _ = reply.send(Ok(()));
+        }
+    }
+
+    /// Does what is asked. What is answered is for whoever asked; an answer that nobody waits for is dropped.
+    fn act(&mut self, command: Command) -> Option<Reply<()>> {
+        match command {
+            Command::Begin { id, title, reply } => drop(reply.send(self.begin(id, title))),
+            Command::Add { owner, chunks, reply } => drop(reply.send(self.add(owner, &chunks))),
+            Command::Finish { owner, reply } => self.finish(owner, reply),
+            Command::Abandon { owner } => {
+                if self.batch.open.remove(&owner).is_some() {
+                    self.orphans.push(owner);
+                }
+            }
+            Command::Remove { id, reply } => drop(reply.send(self.remove(&id))),
+            Command::Sweep { reply } => drop(reply.send(self.sweep())),
+            Command::Renew { epoch, why, reply } => {
+                let renewed = if epoch == self.epoch { self.renew(&why) } else { Ok(()) };
+                drop(reply.send(renewed));
+            }
+            Command::Rouse => {}
+            Command::Close { reply } => return Some(reply),
+        }
+        None
+    }
+
+    fn begin(&mut self, id: DocumentId, title: Option<String>) -> Result<u32, IndexError> {
+        if !self.folder.is_there() {
+            self.renew("its folder is gone")?;
+        }
+        if (self.shared.config.now)().saturating_sub(self.swept_at) >= SWEEP_EVERY {
+            self.sweep()?;
+        }
+        self.awake()?;
+        let owner = self.next_owner;
+        self.next_owner += 1;
+        self.batch.open.insert(owner, Open { id, title, chunks: 0 });
+        Ok(owner)
+    }
+
+    fn add(&mut self, owner: u32, chunks: &[Chunk]) -> Result<(), IndexError> {
+        let Some(open) = self.batch.open.get_mut(&owner) else { return Err(self.batch.failure()) };
+        let first = open.chunks;
+        open.chunks += u32::try_from(chunks.len()).unwrap_or(u32::MAX);
+        let documents: Vec<_> = (first..)
+            .zip(chunks)
+            .map(|(ordinal, chunk)| chunk_document(&self.folder.fields, owner, ordinal, open.title.as_deref(), chunk))
+            .collect();
+        let gate = Arc::clone(&self.folder.gate);
+        self.write(|writer| {
+            for document in documents {
+                gate.enter();
+                writer.add_document(document)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn finish(&mut self, owner: u32, reply: Reply<Arc<Entry>>) {
+        let Some(Open { id, title, chunks }) = self.batch.open.remove(&owner) else {
+            drop(reply.send(Err(self.batch.failure())));
+            return;
+        };
+        let entry = Arc::new(Entry { id, title, chunks, indexed_at: (self.shared.config.now)(), owner });
+        let document = entry_document(&self.folder.fields, &entry);
+        self.batch.done.push((Arc::clone(&entry), reply));
+        let former = self.entries.get(&entry.id).map(|former| former.owner);
+        let owner_field = self.folder.fields.owner;
+        // Whoever waits is told of a failure with all the others of the batch.
+        let written = self.write(|writer| {
+            writer.add_document(document)?;
+            if let Some(former) = former {
+                writer.delete_term(Term::from_field_u64(owner_field, u64::from(former)));
+            }
+            Ok(())
+        });
+        if written.is_ok() {
+            self.waiting_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn remove(&mut self, id: &DocumentId) -> Result<bool, IndexError> {
+        let Some(entry) = self.entries.get(id).cloned() else { return Ok(false) };
+        self.take_out(&[entry])?;
+        Ok(true)
+    }
+
+    fn sweep(&mut self) -> Result<usize, IndexError> {
+        let Shared { config, uses, .. } = &*self.shared;
+        let now = (config.now)();
+        self.swept_at = now;
+        let entries = self.entries.values().map(|entry| (&**entry, uses.last(entry)));
+        let leaving: Vec<Arc<Entry>> = leaving(entries, self.folder.size(), now, config)
+            .into_iter()
+            .map(|entry| Arc::new(entry.clone()))
+            .collect();
+        if !leaving.is_empty() {
+            tracing::info!(documents = leaving.len(), "took documents out of the search index that nobody used");
+            self.take_out(&leaving)?;
+        }
+        Ok(leaving.len())
+    }
+
+    fn take_out(&mut self, leaving: &[Arc<Entry>]) -> Result<(), IndexError> {
+        self.orphans.extend(leaving.iter().map(|entry| entry.owner));
+        let entries = Arc::make_mut(&mut self.entries);
+        for entry in leaving {
+            entries.remove(&entry.id);
+        }
+        self.awake()?;
+        self.write(|writer| writer.commit().map(drop).map_err(IndexError::from))?;
+        self.committed()
+    }
+
+    fn is_due(&self) -> bool {
+        let config = &self.shared.config;
+        self.batch.done.len() >= config.commit_documents
+            || self.waiting_since.is_some_and(|since| since.elapsed() >= config.commit_wait)
+    }
+
+    /// Writes for good what is done, and tells whoever waits for it.
+    fn commit(&mut self) {
+        self.waiting_since = None;
+        if self.write(|writer| writer.commit().map(drop).map_err(IndexError::from)).is_ok()
+            && let Err(error) = self.committed()
+        {
+            self.failed(&error);
+        }
+    }
+
+    /// Shows what was just written for good.
+    fn committed(&mut self) -> Result<(), IndexError> {
+        guarded(|| Ok(self.folder.reader.reload()?))?;
+        let done = std::mem::take(&mut self.batch.done);
+        let entries = Arc::make_mut(&mut self.entries);
+        for (entry, _) in &done {
+            entries.insert(entry.id.clone(), Arc::clone(entry));
+        }
+        self.publish();
+        for (entry, reply) in done {
+            let _ = reply.send(Ok(entry));
+        }
+        Ok(())
+    }
+
+    fn publish(&self) {
+        self.shared.publish(View::new(&self.folder, Arc::clone(&self.entries), self.epoch));
+    }
+
+    /// Gets ready to write.
+    fn awake(&mut self) -> Result<(), IndexError> {
+        if self.writer.is_none() {
+            // Both take memory, and the dictionary takes time, which is better spent before the first chunk than within it.
+            self.shared.dictionary.warm();
+            let options = IndexWriterOptions::builder()
+                .memory_budget_per_thread(self.shared.config.memory.max(15_000_000))
+                .num_worker_threads(1)
+                .num_merge_threads(1)
+                .build();
+            self.folder.gate.clear();
+            self.writer = Some(guarded(|| Ok(self.folder.index.writer_with_options(options)?))?);
+        }
+        if let Some(writer) = &self.writer {
+            for owner in self.orphans.drain(..) {
+                writer.delete_term(Term::from_field_u64(self.folder.fields.owner, u64::from(owner)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the files. A failure ends all that is being written: the library cannot say what of it holds.
+    fn write(&mut self, act: impl FnOnce(&mut IndexWriter) -> Result<(), IndexError>) -> Result<(), IndexError> {
+        let written = self.awake().and_then(|()| match &mut self.writer {
+            Some(writer) => guarded(|| {
+                act(writer).map_err(|error| match error {
+                    // It only says that it is dead: why, it says when asked to go on.
+                    IndexError::Internal(_) => writer.commit().err().map_or(error, IndexError::from),
+                    error => error,
+                })
+            }),
+            None => Err(IndexError::Closed),
+        });
+        if let Err(error) = &written {
+            self.failed(error);
+        }
+        written
+    }
+
+    fn failed(&mut self, error: &IndexError) {
+        tracing::warn!(%error, "could not write the search index");
+        self.waiting_since = None;
+        self.orphans.extend(self.batch.fail(error));
+        self.writer = None;
+        self.folder.gate.clear();
+        if error.is_loss() || !self.folder.is_there() {
+            if let Err(error) = self.renew(&error.to_string()) {
+                tracing::warn!(%error, "could not begin the search index anew");
+            }
+        } else if let Err(error) = self.read_anew() {
+            tracing::warn!(%error, "could not look through the search index");
+        }
+    }
+
+    /// What is there is what was written for good last, whatever was thought of it.
+    fn read_anew(&mut self) -> Result<(), IndexError> {
+        guarded(|| Ok(self.folder.reader.reload()?))?;
+        let found = guarded(|| look_through(&self.folder))?;
+        self.entries = Arc::new(found.entries);
+        self.orphans = found.orphans;
+        self.publish();
+        Ok(())
+    }
+
+    /// Throws the index away and begins a new one.
+    fn renew(&mut self, why: &str) -> Result<(), IndexError> {
+        tracing::warn!(%why, "the search index is begun anew; documents are indexed again when needed");
+        self.waiting_since = None;
+        self.batch.fail(&IndexError::Lost(why.to_owned()));
+        self.orphans.clear();
+        self.writer = None;
+        match std::fs::remove_dir_all(self.folder.path()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        (self.folder, _) = Folder::open(&self.shared.config.folder, &self.shared.dictionary)?;
+        self.entries = Arc::default();
+        self.epoch += 1;
+        self.publish();
+        Ok(())
+    }
+
+    /// Gives back what only work needs, after the merges are done.
+    fn rest(&mut self) {
+        if !self.batch.open.is_empty() {
+            return;
+        }
+        if let Some(mut writer) = self.writer.take() {
+            let rested = guarded(|| {
+                if !self.orphans.is_empty() {
+                    for owner in self.orphans.drain(..) {
+                        writer.delete_term(Term::from_field_u64(self.folder.fields.owner, u64::from(owner)));
+                    }
+                    writer.commit()?;
+                }
+                writer.wait_merging_threads()?;
+                Ok(self.folder.reader.reload()?)
+            });
+            if let Err(error) = rested {
+                tracing::warn!(%error, "could not end the work on the search index");
+            }
+            self.publish();
+        }
+        self.shared.dictionary.rest(self.shared.config.rest_after);
+        let saved = self.shared.uses.save(self.folder.path(), |id| self.entries.contains_key(id));
+        if let Err(error) = saved {
+            tracing::debug!(%error, "could not write down when documents were used");
+        }
+    }
+}
+
+/// How long closing may take before it is given up: a merge may be long.
+pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(10);

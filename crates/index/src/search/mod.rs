@@ -1,0 +1,95 @@
+//! Finding chunks: from what somebody or some model wrote to places that can be cited.
+//!
+//! - [`request`]: what is asked and answered.
+//! - [`parse`]: makes words and phrases of whatever was written; nothing is refused.
+//! - [`plan`]: makes a query of them, and knows what comes first.
+//! - [`collect`]: the best chunks among those that may be seen, and no others.
+//! - [`pattern`]: regular expressions: [`narrow`] tells which chunks can match at all, and those are read.
+//! - [`marks`] and [`snippet`]: where the hits are, and as much around them as one looks at.
+//!
+//! Exact phrases and words of headings come first, then chunks that have all words, then those that have some.
+
+pub(crate) mod collect;
+pub mod marks;
+pub(crate) mod narrow;
+pub mod parse;
+pub(crate) mod pattern;
+pub(crate) mod plan;
+pub mod request;
+pub mod snippet;
+pub(crate) mod words;
+
+pub use request::{Answer, Hit, How, Query, Request, Visible};
+pub use snippet::Snippet;
+
+pub(crate) use pattern::Stop;
+
+use crate::{
+    analyze::Dictionary,
+    index::{error::IndexError, view::View},
+};
+use collect::{Allowed, Candidate};
+use request::{CITED, citation};
+
+/// Searches what the request names. Blocks.
+pub(crate) fn search(
+    view: &View,
+    dictionary: &Dictionary,
+    request: &Request,
+    stop: &Stop,
+) -> Result<Answer, IndexError> {
+    let allowed = Allowed::new(view, &request.documents);
+    let mut answer = match &request.query {
+        Query::Words(text) => words::search(view, dictionary, request, &allowed, text)?,
+        Query::Regex { pattern, case_sensitive } => match pattern::Pattern::new(pattern, *case_sensitive) {
+            Ok(pattern) => pattern::search(view, request, &allowed, &pattern, stop)?,
+            Err(why) => {
+                let mut answer = words::search(view, dictionary, request, &allowed, pattern)?;
+                let note =
+                    format!("the pattern is no regular expression that is known here ({why}); searched for its words");
+                answer.notes.insert(0, note);
+                answer
+            }
+        },
+    };
+    answer.missing = allowed.missing;
+    if request.context {
+        add_neighbours(view, &mut answer.hits)?;
+    }
+    Ok(answer)
+}
+
+/// A candidate with its text, as it is told.
+fn hit(view: &View, request: &Request, candidate: &Candidate, found: Found) -> Option<Hit> {
+    let visible = request.documents.get(candidate.position)?;
+    let title = view.entries.get(&visible.id).and_then(|entry| entry.title.clone());
+    let citation = citation(&visible.name, &found.chunk.place);
+    Some(Hit {
+        document: visible.id.clone(),
+        owner: candidate.owner,
+        ordinal: candidate.ordinal,
+        title,
+        citation,
+        score: candidate.score,
+        snippet: snippet::around(&found.chunk.text, &found.marks, CITED),
+        chunk: found.chunk,
+        before: None,
+        after: None,
+    })
+}
+
+/// A chunk and where in it the hits are.
+struct Found {
+    chunk: crate::chunk::Chunk,
+    marks: Vec<std::ops::Range<usize>>,
+}
+
+fn add_neighbours(view: &View, hits: &mut [Hit]) -> Result<(), IndexError> {
+    for hit in hits {
+        if let Some(before) = hit.ordinal.checked_sub(1) {
+            hit.before = view.chunk_of(hit.owner, before)?.map(|chunk| chunk.text);
+        }
+        hit.after = view.chunk_of(hit.owner, hit.ordinal.saturating_add(1))?.map(|chunk| chunk.text);
+    }
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! Makes words and phrases of whatever was written. Nothing is refused: what makes no sense is read as words.
+
+use crate::analyze::{
+    Dictionary, Form,
+    exact::{small, tokens},
+    normal::Normal,
+    runs::runs,
+    stem,
+    stop::is_stop_word,
+};
+
+/// How many bytes of a query are read.
+const LONGEST: usize = 2000;
+/// How many words of a query are searched for.
+const MOST: usize = 24;
+
+/// Fields that models like to name. There are none, so what follows is searched for everywhere.
+const FIELDS: [&str; 12] = [
+    "title", "text", "body", "content", "heading", "page", "file", "filename", "name", "document", "author", "subject",
+];
+
+/// What is searched for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// In the order in which it was written, without words that say nothing.
+    pub units: Vec<Unit>,
+    /// What must not be there.
+    pub excluded: Vec<Unit>,
+    /// Whether one of them is enough.
+    pub any: bool,
+    /// All of it without quotes and operators, to be found as one phrase.
+    pub whole: String,
+}
+
+/// A word or phrase that is searched for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unit {
+    /// A word of a script with spaces.
+    Word {
+        /// In small letters.
+        exact: String,
+        /// Without its ending.
+        stem: String,
+    },
+    /// A word of Chinese, Japanese or Korean.
+    Letters(String),
+    /// The beginning of words, in small letters.
+    Prefix(String),
+    /// Words that belong together, such as `4.1` or `user@host`.
+    Chain(String),
+    /// What was written in quotes.
+    Phrase(String),
+}
+
+/// Reads a query.
+#[must_use]
+pub fn parse(query: &str, dictionary: &Dictionary) -> Parsed {
+    let query = query.get(..query.floor_char_boundary(LONGEST)).unwrap_or(query).replace("\\\"", "\"");
+    let mut parsed = Parsed::default();
+    let mut is_excluded = false;
+    for piece in pieces(&query) {
+        match piece {
+            Piece::Quoted(text) => {
+                if tokens(text).is_empty() {
+                    continue;
+                }
+                push(&mut parsed, vec![Unit::Phrase(text.trim().to_owned())], text, &mut is_excluded);
+            }
+            Piece::Plain(text) => match text {
+                "AND" | "&&" | "+" => {}
+                "OR" | "||" | "|" => parsed.any = true,
+                "NOT" => is_excluded = true,
+                text => push(&mut parsed, units(text, dictionary), text, &mut is_excluded),
+            },
+        }
+    }
+    drop_stop_words(&mut parsed.units);
+    parsed.units.truncate(MOST);
+    parsed.excluded.truncate(MOST);
+    parsed.whole.truncate(parsed.whole.trim_end().len());
+    parsed
+}
+
+fn push(parsed: &mut Parsed, units: Vec<Unit>, text: &str, is_excluded: &mut bool) {
+    if units.is_empty() {
+        return;
+    }
+    if std::mem::take(is_excluded) {
+        parsed.excluded.extend(units);
+    } else {
+        parsed.units.extend(units);
+        parsed.whole.push_str(text);
+        parsed.whole.push(' ');
+    }
+}
+
+fn drop_stop_words(units: &mut Vec<Unit>) {
+    let says_nothing = |unit: &Unit| match unit {
+        Unit::Word { exact: word, .. } | Unit::Letters(word) => is_stop_word(word),
+        _ => false,
+    };
+    if !units.iter().all(says_nothing) {
+        units.retain(|unit| !says_nothing(unit));
+    }
+    let mut seen: Vec<Unit> = Vec::with_capacity(units.len());
+    units.retain(|unit| {
+        !seen.contains(unit) && {
+            seen.push(unit.clone());
+            true
+        }
+    });
+}
+
+enum Piece<'a> {
+    Quoted(&'a str),
+    /// Without spaces.
+    Plain(&'a str),
+}
+
+/// Quotes are quotes only where they are closed.
+fn pieces(query: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = query;
+    while let Some((at, close)) = rest.char_indices().find_map(|(at, letter)| Some((at, closing(letter)?))) {
+        let (plain, quoted) = rest.split_at(at);
+        pieces.extend(plain.split_whitespace().map(Piece::Plain));
+        let mut inside = quoted.chars();
+        inside.next();
+        let inside = inside.as_str();
+        match inside.split_once(close) {
+            Some((text, after)) => {
+                pieces.push(Piece::Quoted(text));
+                rest = after;
+            }
+            None => rest = inside,
+        }
+    }
+    pieces.extend(rest.split_whitespace().map(Piece::Plain));
+    pieces
+}
+
+fn closing(open: char) -> Option<&'static [char]> {
+    Some(match open {
+        '"' | '\u{201c}' | '\u{201d}' | '\u{201e}' | '\u{ff02}' => &['"', '\u{201c}', '\u{201d}', '\u{ff02}'],
+        '「' => &['」'],
+        '『' => &['』'],
+        '«' => &['»'],
+        _ => return None,
+    })
+}
+
+/// The units of what is written without spaces.
+fn units(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
+    let text = without_field(text);
+    if let Some(prefix) = text.strip_suffix('*').and_then(as_prefix) {
+        return vec![Unit::Prefix(prefix)];
+    }
+    text.split([',', ';', ':', '|', '(', ')', '[', ']', '{', '}', '，', '；', '：', '、', '。'])
+        .flat_map(|text| joined(text, dictionary))
+        .collect()
+}
+
+fn without_field(text: &str) -> &str {
+    match text.split_once(':') {
+        Some((field, rest)) if !rest.is_empty() && FIELDS.contains(&field.to_ascii_lowercase().as_str()) => rest,
+        _ => text,
+    }
+}
+
+fn as_prefix(text: &str) -> Option<String> {
+    match tokens(text).as_slice() {
+        [token, ..] if token.form == Form::Word && token.text.chars().count() >= 2 => {
+            let is_one = tokens(text).iter().all(|other| other.position == token.position);
+            is_one.then(|| token.text.clone())
+        }
+        _ => None,
+    }
+}
+
+/// Words that are joined by points and the like belong together; other scripts are cut into words.
+fn joined(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
+    let normal = Normal::new(text);
+    let mut units = Vec::new();
+    let mut spaced: Option<(std::ops::Range<usize>, usize)> = None;
+    let close = |spaced: &mut Option<(std::ops::Range<usize>, usize)>, units: &mut Vec<Unit>| {
+        let Some((range, count)) = spaced.take() else { return };
+        let text = normal.text().get(range).unwrap_or_default();
+        units.push(match count {
+            1 => Unit::Word { exact: small(text), stem: stem(text) },
+            _ => Unit::Chain(text.to_owned()),
+        });
+    };
+    let mut letters = String::new();
+    let mut letters_end = 0;
+    let flush = |letters: &mut String, units: &mut Vec<Unit>| {
+        if !letters.is_empty() {
+            units.extend(cut(&std::mem::take(letters), dictionary).into_iter().map(Unit::Letters));
+        }
+    };
+    for run in runs(normal.text()) {
+        if run.script.is_unspaced() {
+            close(&mut spaced, &mut units);
+            if run.range.start != letters_end {
+                flush(&mut letters, &mut units);
+            }
+            letters_end = run.range.end;
+            letters.push_str(normal.text().get(run.range).unwrap_or_default());
+        } else {
+            flush(&mut letters, &mut units);
+            spaced = Some(match spaced {
+                Some((range, count)) => (range.start..run.range.end, count + 1),
+                None => (run.range, 1),
+            });
+        }
+    }
+    close(&mut spaced, &mut units);
+    flush(&mut letters, &mut units);
+    units
+}
+
+/// Words of a stretch of Chinese, Japanese or Korean. Only the Chinese dictionary is at hand; kana and hangul are left whole, and
+/// so are Chinese letters beside kana, which are Japanese.
+fn cut(letters: &str, dictionary: &Dictionary) -> Vec<String> {
+    use crate::analyze::runs::Script;
+    let all_han = letters.chars().all(|letter| Script::of(letter) == Some(Script::Han));
+    if all_han && letters.chars().nth(2).is_some() {
+        dictionary.cut(letters)
+    } else if all_han {
+        vec![letters.to_owned()]
+    } else {
+        runs(letters).filter_map(|run| letters.get(run.range).map(str::to_owned)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(units: &[Unit]) -> String {
+        let unit = |unit: &Unit| match unit {
+            Unit::Word { stem, .. } => stem.clone(),
+            Unit::Letters(letters) => letters.clone(),
+            Unit::Prefix(prefix) => format!("{prefix}*"),
+            Unit::Chain(chain) => format!("<{chain}>"),
+            Unit::Phrase(phrase) => format!("\"{phrase}\""),
+        };
+        units.iter().map(unit).collect::<Vec<_>>().join(" ")
+    }
+
+    fn check(query: &str, expected: &str) {
+        let parsed = parse(query, &Dictionary::default());
+        let mut text = told(&parsed.units);
+        if parsed.any {
+            text.push_str(" |any");
+        }
+        if !parsed.excluded.is_empty() {
+            text.push_str(&format!(" |not {}", told(&parsed.excluded)));
+        }
+        assert_eq!(text, expected, "{query:?}");
+    }
+
+    #[test]
+    fn whatever_is_written_is_read_as_words_and_phrases() {
+        check("Total connections", "total connect");
+        check("what was the total revenue in 2023?", "total revenu 2023");
+        check("to be or not to be", "to be or not");
+        check("\"annual report\" 2023", "\"annual report\" 2023");
+        check("“annual report” 「四月」", "\"annual report\" \"四月\"");
+        check("unbalanced \"quote here", "unbalanc quot here");
+        check("a \\\"escaped one\\\"", "\"escaped one\"");
+        check("cats AND dogs", "cat dog");
+        check("cats OR dogs", "cat dog |any");
+        check("cats NOT dogs", "cat |not dog");
+        check("NOT", "");
+        check("title:budget page:12 note:x", "budget 12 note x");
+        check("section 4.1", "section <4.1>");
+        check("user_name@host.org src/main.rs", "<user_name@host.org> <src/main.rs>");
+        check("revenue,profit; (cost)", "revenu profit cost");
+        check("conf* *", "conf*");
+        check("人工智能的发展", "人工智能 发展");
+        check("使用PDF文件", "使用 pdf 文件");
+        check("東京の天気", "東京 天気");
+        check("한국어 문서", "한국어 문서");
+        check("ＴＥＳＴ", "test");
+        check("\"\" \" \" ''", "");
+        check("", "");
+        check("cat cat CATS", "cat cat");
+    }
+}

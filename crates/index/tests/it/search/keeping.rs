@@ -1,0 +1,94 @@
+//! What stays, and what goes.
+
+use std::sync::atomic::Ordering;
+
+use agentd_index::IndexHandle;
+
+use super::support::{START, Shelf, cited, config, id_of, page};
+
+const HOUR: u64 = 3600;
+
+#[tokio::test]
+async fn what_is_indexed_stays_and_what_was_cut_off_was_never_there() {
+    let shelf = Shelf::new().await;
+    let whole = shelf.add("whole.pdf", &["kept text"]).await;
+    let id = id_of("half", &[]);
+    let mut half = shelf.index.begin(&id, None).await.unwrap().unwrap();
+    half.add((1..200).map(|number| page(number, None, "kept half".to_owned())).collect()).await.unwrap();
+    // Written for good together with another one, and still not there.
+    let other = shelf.add("other.pdf", &["kept as well"]).await;
+    let all = [whole.clone(), other.clone(), agentd_index::Visible { id: id.clone(), name: "half.pdf".to_owned() }];
+    let answer = shelf.search(&all, "kept").await;
+    assert_eq!((answer.hits.len(), answer.missing.as_slice()), (2, [id.clone()].as_slice()));
+    drop(half);
+
+    let shelf = shelf.reopened().await;
+    assert_eq!(shelf.index.missing(&[whole.id.clone(), id.clone(), other.id]).await.unwrap(), [id]);
+    assert_eq!(cited(&shelf.search(&[whole.clone()], "kept").await), ["whole.pdf p. 1"]);
+
+    assert!(shelf.index.remove(&whole.id).await.unwrap());
+    assert!(!shelf.index.remove(&whole.id).await.unwrap());
+    assert!(shelf.search(&[whole], "kept").await.hits.is_empty());
+    assert_eq!(shelf.index.stats().await.unwrap().documents, 1);
+}
+
+#[tokio::test]
+async fn what_nobody_used_for_thirty_days_goes_and_what_was_used_stays() {
+    let shelf = Shelf::new().await;
+    let used = shelf.add("used.pdf", &["text"]).await;
+    let unused = shelf.add("unused.pdf", &["text too"]).await;
+    let pass = |hours: u64| shelf.clock.store(START + hours * HOUR, Ordering::Relaxed);
+    pass(25);
+    assert_eq!(shelf.index.stats().await.unwrap().stale, 2);
+    shelf.search(&[used.clone()], "text").await;
+    assert_eq!(shelf.index.stats().await.unwrap().stale, 1);
+    assert_eq!(shelf.index.sweep().await.unwrap(), 0, "stale ones stay while there is room");
+
+    // What was used is remembered by the next process.
+    let shelf = shelf.reopened().await;
+    shelf.clock.store(START + 721 * HOUR, Ordering::Relaxed);
+    assert_eq!(shelf.index.sweep().await.unwrap(), 1);
+    assert_eq!(shelf.index.missing(&[used.id.clone(), unused.id.clone()]).await.unwrap(), [unused.id]);
+}
+
+#[tokio::test]
+async fn stale_documents_make_room() {
+    let shelf = Shelf::with(|config| config.most_bytes = 1).await;
+    let stale = shelf.add("stale.pdf", &["text"]).await;
+    shelf.clock.store(START + 25 * HOUR, Ordering::Relaxed);
+    let fresh = shelf.add("fresh.pdf", &["text too"]).await;
+    shelf.index.sweep().await.unwrap();
+    assert_eq!(shelf.index.missing(&[stale.id.clone(), fresh.id]).await.unwrap(), [stale.id]);
+}
+
+#[tokio::test]
+async fn another_version_is_removed_and_foreign_files_are_left() {
+    let shelf = Shelf::new().await;
+    shelf.add("a.pdf", &["text"]).await;
+    shelf.index.close().await.unwrap();
+    let root = shelf.folder.path().join("index");
+    std::fs::create_dir_all(root.join("v0.9")).unwrap();
+    std::fs::create_dir_all(root.join("value")).unwrap();
+    let index = IndexHandle::open(config(shelf.folder.path(), &shelf.clock)).await.unwrap();
+    assert_eq!(index.stats().await.unwrap().documents, 1);
+    assert!(!root.join("v0.9").exists() && root.join("value").exists());
+}
+
+#[tokio::test]
+async fn a_second_writer_is_told_so() {
+    let shelf = Shelf::new().await;
+    shelf.add("a.pdf", &["text"]).await;
+    let second = IndexHandle::open(config(shelf.folder.path(), &shelf.clock)).await.unwrap();
+    let error = second.begin(&id_of("b", &[]), None).await.unwrap_err();
+    assert_eq!(error.code(), "index_busy");
+}
+
+#[tokio::test]
+async fn memory_for_writing_is_given_back_and_work_goes_on_after() {
+    let shelf = Shelf::with(|config| config.rest_after = std::time::Duration::ZERO).await;
+    let mut all = Vec::new();
+    for number in 0..5 {
+        all.push(shelf.add(&format!("{number}.pdf"), &["some text 和中文"]).await);
+    }
+    assert_eq!(shelf.search(&all, "text 中文").await.hits.len(), 5);
+}

@@ -1,0 +1,85 @@
+//! The index is deleted or damaged under those who use it.
+
+use agentd_index::{IndexHandle, Query, Request};
+use tokio_util::sync::CancellationToken;
+
+use super::support::{Shelf, cited, config};
+
+fn files(shelf: &Shelf) -> Vec<std::path::PathBuf> {
+    let versions = std::fs::read_dir(shelf.folder.path().join("index")).unwrap();
+    let folder = versions.map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[tokio::test]
+async fn a_deleted_index_is_begun_anew() {
+    let shelf = Shelf::new().await;
+    let document = shelf.add("a.pdf", &["text"]).await;
+    std::fs::remove_dir_all(shelf.folder.path().join("index")).unwrap();
+
+    let request = Request::new(vec![document.clone()], Query::Words("text".to_owned()));
+    let error = shelf.index.search(request, CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.code(), "index_lost");
+    assert!(error.to_string().contains("begun anew") && error.hint().contains("ask again"), "{error}");
+
+    assert_eq!(shelf.index.missing(&[document.id.clone()]).await.unwrap(), [document.id]);
+    let document = shelf.add("a.pdf", &["text"]).await;
+    assert_eq!(cited(&shelf.search(&[document], "text").await), ["a.pdf p. 1"]);
+}
+
+#[tokio::test]
+async fn an_index_deleted_while_a_document_comes_in_takes_the_next_one() {
+    let shelf = Shelf::new().await;
+    let first = shelf.add("first.pdf", &["text"]).await;
+    std::fs::remove_dir_all(shelf.folder.path().join("index")).unwrap();
+    // Whoever asks what is missing sees the loss, and everything is.
+    assert_eq!(shelf.index.missing(&[first.id.clone()]).await.unwrap(), [first.id.clone()]);
+    let next = shelf.add("next.pdf", &["text"]).await;
+
+    std::fs::remove_dir_all(shelf.folder.path().join("index")).unwrap();
+    let last = shelf.add("last.pdf", &["text"]).await;
+    assert_eq!(shelf.index.missing(&[first.id, next.id, last.id.clone()]).await.unwrap().len(), 2);
+    assert_eq!(cited(&shelf.search(&[last], "text").await), ["last.pdf p. 1"]);
+}
+
+#[tokio::test]
+async fn whatever_is_damaged_the_index_opens_and_works() {
+    // Every file in turn: emptied, cut in half, and with other bytes in it.
+    let count = {
+        let shelf = Shelf::new().await;
+        shelf.add("a.pdf", &["some text"]).await;
+        shelf.index.close().await.unwrap();
+        files(&shelf).len()
+    };
+    for number in 0..count {
+        for damage in [0, 1, 2] {
+            let shelf = Shelf::new().await;
+            let document = shelf.add("a.pdf", &["some text"]).await;
+            shelf.index.close().await.unwrap();
+            let mut files = files(&shelf);
+            files.sort_by_key(|file| file.extension().map(std::ffi::OsStr::to_owned));
+            let Some(file) = files.get(number) else { continue };
+            let mut bytes = std::fs::read(file).unwrap();
+            match damage {
+                0 => bytes.clear(),
+                1 => bytes.truncate(bytes.len() / 2),
+                _ => bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_mul(31).wrapping_add(7)),
+            }
+            std::fs::write(file, bytes).unwrap();
+
+            let index = IndexHandle::open(config(shelf.folder.path(), &shelf.clock)).await.unwrap();
+            let shelf = Shelf { index, ..shelf };
+            // What is damaged may show when it is used first; after that it works.
+            let request = Request::new(vec![document.clone()], Query::Words("text".to_owned()));
+            let first = shelf.index.search(request, CancellationToken::new()).await;
+            if let Err(error) = first {
+                assert_eq!(error.code(), "index_lost", "{file:?} {damage}: {error}");
+            }
+            let again = shelf.add("a.pdf", &["some text"]).await;
+            let answer = shelf.search(&[again], "text").await;
+            assert!(answer.missing.is_empty(), "{file:?} {damage}");
+            let new = shelf.add("b.pdf", &["new text"]).await;
+            assert_eq!(cited(&shelf.search(&[new], "new").await), ["b.pdf p. 1"], "{file:?} {damage}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The index and what is found in it.
+
+mod crash;
+mod keeping;
+mod loss;
+mod phrases;
+mod ranking;
+mod regexes;
+mod support;
+mod visibility;

@@ -1,0 +1,107 @@
+//! Whatever is indexed is found by what it says, and whatever is asked is answered.
+
+use agentd_index::{Query, Request, Visible};
+use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
+use tokio_util::sync::CancellationToken;
+
+use super::support::Shelf;
+
+/// Words of several scripts, and what stands between them.
+fn word() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "[a-zA-Z]{1,9}",
+        1 => "[0-9]{1,5}",
+        4 => "[\\u{4e00}-\\u{4f00}\\u{6d00}-\\u{6e00}]{1,9}",
+        1 => "[ぁ-ん]{1,6}",
+        1 => "[ァ-ヴ]{1,6}",
+        1 => "[가-깋]{1,6}",
+        1 => "[ａ-ｚＡ-Ｚ０-９]{1,6}",
+        1 => "[ｱ-ﾝ]{1,3}ﾞ?",
+        1 => "[à-ýЀ-я]{1,6}",
+        1 => "[a-z]{2,4}[A-Z][a-z]{1,4}",
+        1 => "\\PC{1,5}",
+    ]
+}
+
+fn text() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec(
+        (word(), prop_oneof![6 => Just(" "), 1 => Just(""), 1 => Just(", "), 1 => Just("。"), 1 => Just("-")]),
+        3..40,
+    )
+    .prop_map(|words| words.into_iter().flat_map(|(word, gap)| [word, gap.to_owned()]).collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_phrase_of_a_text_finds_it() {
+    let shelf = Shelf::new().await;
+    let mut runner = TestRunner::deterministic();
+    let mut sample = |from: &dyn Fn(&mut TestRunner) -> Vec<String>| from(&mut runner);
+    let texts: Vec<Vec<String>> =
+        (0..120).map(|_| sample(&|runner| text().new_tree(runner).unwrap().current())).collect();
+    let pages: Vec<String> = texts.iter().map(|words| words.concat()).collect();
+    let document = shelf.add("t.pdf", &pages.iter().map(String::as_str).collect::<Vec<_>>()).await;
+
+    let mut asked = 0;
+    for (number, words) in (1..).zip(&texts) {
+        for (from, count) in [(0, 5), (4, 3), (7, 12)] {
+            let phrase: String = words.iter().skip(from).take(count).map(String::as_str).collect();
+            let phrase = phrase.replace(|letter| "\"\\“”„＂".contains(letter), " ");
+            // A word that goes on beyond the phrase is another word, unless its script has no words.
+            let is_whole = words.get(from + count).is_none_or(|next| !joins(&phrase, next))
+                && from
+                    .checked_sub(1)
+                    .and_then(|before| words.get(before))
+                    .is_none_or(|before| !joins(before, &phrase));
+            if !is_whole || !phrase.chars().any(char::is_alphanumeric) {
+                continue;
+            }
+            let mut request = Request::new(vec![document.clone()], Query::Words(format!("\"{phrase}\"")));
+            request.limit = 200;
+            let answer = shelf.ask(request).await;
+            let found = answer.hits.iter().any(|hit| hit.citation == format!("t.pdf p. {number}"));
+            assert!(found, "{phrase:?} of {:?}", words.concat());
+            asked += 1;
+        }
+    }
+    assert!(asked > 150, "{asked}");
+}
+
+fn joins(before: &str, after: &str) -> bool {
+    let is_part =
+        |letter: Option<char>| letter.is_some_and(|letter| !letter.is_whitespace() && !",。".contains(letter));
+    is_part(before.chars().last()) && is_part(after.chars().next())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_query_fails() {
+    let shelf = Shelf::new().await;
+    let document = shelf.add("t.pdf", &["some text with words 和一些中文", "한국어 カメラ getUserName 4.1"]).await;
+    let mut runner = TestRunner::deterministic();
+    let strategies = [
+        "\\PC{0,60}".boxed(),
+        "[a-z \"“”*:()|&~^+\\\\-]{0,40}".boxed(),
+        "([a-z\\[\\](){}|*+?.\\\\^$]|[一-丁]){0,30}".boxed(),
+        "(AND|OR|NOT|\"|title:|[a-z]{1,3}\\*|[中文和]{1,4}| ){0,12}".boxed(),
+        prop::collection::vec(word(), 0..900).prop_map(|words| words.join(" ")).boxed(),
+    ];
+    for strategy in strategies {
+        for _ in 0..60 {
+            let query = strategy.new_tree(&mut runner).unwrap().current();
+            for query in [Query::Words(query.clone()), Query::Regex { pattern: query, case_sensitive: false }] {
+                let documents = vec![document.clone(), Visible { name: "again.pdf".to_owned(), ..document.clone() }];
+                let mut request = Request::new(documents, query.clone());
+                request.context = true;
+                let answer = shelf.index.search(request, CancellationToken::new()).await;
+                let answer = answer.unwrap_or_else(|error| panic!("{query:?}: {error}"));
+                for hit in answer.hits {
+                    assert!(
+                        hit.snippet.hits.iter().all(|mark| hit.snippet.text.get(mark.clone()).is_some()),
+                        "{query:?}"
+                    );
+                }
+            }
+        }
+    }
+    let empty = shelf.search(&[document], " \"\" ").await;
+    assert!(empty.hits.is_empty() && empty.notes.len() == 1, "{:?}", empty.notes);
+}

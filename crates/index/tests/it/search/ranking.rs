@@ -1,0 +1,130 @@
+//! What is found, what comes first, and how it is shown.
+
+use agentd_index::{CellRange, Chunk, ContentHash, DocumentId, How, Kind, Place, Query, Request, Visible};
+
+use super::support::{Shelf, cited, put, told};
+
+const PAGES: [&str; 12] = [
+    "The annual report says that revenue grew. Costs were connected to hiring.",
+    "Every report is annual here, and the revenue of the year is told elsewhere.",
+    "The connection pool holds ten connections to the database.",
+    "Call getUserName in src/main_test.rs to read the name; see section 4.1 for errors.",
+    "Error ERR-1042 was seen at 10.2.3.4 on 2023-05-01.",
+    "本年度的人工智能发展报告指出，营业收入增长了百分之十二。",
+    "智能手机的人工客服工作时间为早九点到晚六点。",
+    "北京清华大学的研究人员发表了关于税务的论文。",
+    "東京の天気は晴れです。カメラを持って出かけました。",
+    "한국어 문서도 검색할 수 있어야 합니다.",
+    "The cafe\u{301} uses the ﬁnal price of １２０ ｙｅｎ.",
+    "使用PDF文件时，请先安装阅读器。",
+];
+
+#[tokio::test]
+async fn words_of_every_script_are_found_and_marked() {
+    let shelf = Shelf::new().await;
+    let documents = [shelf.add("a.pdf", &PAGES).await];
+    let cases: [(&str, &[&str]); 25] = [
+        ("connections pool", &["a.pdf p. 3 [connection|pool|connections]", "a.pdf p. 1 [connected]"]),
+        ("\"annual report\"", &["a.pdf p. 1 [annual report]"]),
+        ("annual report", &["a.pdf p. 1 [annual|report]", "a.pdf p. 2 [report|annual]"]),
+        ("what is the annual report?", &["a.pdf p. 1 [annual|report]", "a.pdf p. 2 [report|annual]"]),
+        ("getUserName", &["a.pdf p. 4 [getUserName]"]),
+        ("user", &["a.pdf p. 4 [User]"]),
+        ("src/main_test.rs", &["a.pdf p. 4 [src/main_test.rs]"]),
+        ("section 4.1", &["a.pdf p. 4 [section|4.1]"]),
+        ("ERR-1042", &["a.pdf p. 5 [ERR-1042]"]),
+        ("10.2.3.4", &["a.pdf p. 5 [10.2.3.4]"]),
+        ("人工智能", &["a.pdf p. 6 [人工智能]"]),
+        ("营业收入增长", &["a.pdf p. 6 [营业|收入|增长]"]),
+        ("清华大学", &["a.pdf p. 8 [清华大学]"]),
+        ("税", &["a.pdf p. 8 [税]"]),
+        ("論文 天気", &["a.pdf p. 9 [天気]"]),
+        ("カメラ", &["a.pdf p. 9 [カメラ]"]),
+        ("ｶﾒﾗ", &["a.pdf p. 9 [カメラ]"]),
+        ("문서", &["a.pdf p. 10 [문서]"]),
+        ("café", &["a.pdf p. 11 [cafe\u{301}]"]),
+        ("final 120", &["a.pdf p. 11 [ﬁnal|１２０]"]),
+        ("pdf文件", &["a.pdf p. 12 [PDF|文件]"]),
+        ("conn*", &["a.pdf p. 1 [connected]", "a.pdf p. 3 [connection|connections]"]),
+        ("report NOT annual", &[]),
+        ("\"revenue annual\"", &["a.pdf p. 1 [annual|revenue]", "a.pdf p. 2 [annual|revenue]"]),
+        ("nowhere", &[]),
+    ];
+    for (query, expected) in cases {
+        let mut told = told(&shelf.search(&documents, query).await);
+        if query == "conn*" || query == "\"revenue annual\"" {
+            told.sort();
+        }
+        assert_eq!(told, expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn exact_phrases_come_first_then_headings_then_all_words_then_some() {
+    let shelf = Shelf::new().await;
+    let pages = vec![
+        (None, "Battery and then the life of a battery, life, battery life cycles vary in every life.".to_owned()),
+        (None, "One battery. Another life. Life, life, life; battery, battery, battery.".to_owned()),
+        (Some("Battery and life"), "Battery of this kind have a long life.".to_owned()),
+        (None, "A life without.".to_owned()),
+    ];
+    let documents = [put(&shelf.index, "b.pdf", None, pages).await.unwrap()];
+    let answer = shelf.search(&documents, "battery life").await;
+    let cited = cited(&answer);
+    assert_eq!(cited.len(), 4, "{cited:?}");
+    assert_eq!((cited[0], cited[1], cited[3]), ("b.pdf p. 1", "b.pdf p. 3", "b.pdf p. 4"), "{cited:?}");
+    assert!(answer.hits.windows(2).all(|pair| pair[0].score >= pair[1].score), "scores say the order");
+}
+
+#[tokio::test]
+async fn a_title_counts_for_every_chunk() {
+    let shelf = Shelf::new().await;
+    let one =
+        put(&shelf.index, "1.pdf", Some("Quarterly figures"), vec![(None, "Revenue fell.".to_owned())]).await.unwrap();
+    let other =
+        put(&shelf.index, "2.pdf", Some("Garden tools"), vec![(None, "Revenue rose.".to_owned())]).await.unwrap();
+    let answer = shelf.search(&[other, one], "quarterly revenue").await;
+    assert_eq!(cited(&answer), ["1.pdf p. 1", "2.pdf p. 1"]);
+    assert_eq!(answer.hits[0].title.as_deref(), Some("Quarterly figures"));
+}
+
+#[tokio::test]
+async fn places_are_cited_as_people_write_them_and_neighbours_are_told() {
+    let shelf = Shelf::new().await;
+    let range = CellRange { first: (0, 2), last: (5, 20) };
+    let places = [
+        Place::Page(12),
+        Place::Sheet { number: 1, name: "Sales".to_owned(), range: Some(range) },
+        Place::Slide(7),
+        Place::Whole,
+    ];
+    let id = DocumentId::new(ContentHash::of(b"x"), Kind::Xlsx, 1);
+    let mut indexing = shelf.index.begin(&id, None).await.unwrap().unwrap();
+    let chunk = |(number, place): (usize, Place)| Chunk {
+        place,
+        text: format!("common word{number}"),
+        heading: None,
+        bytes: 0..0,
+    };
+    indexing.add(places.into_iter().enumerate().map(chunk).collect()).await.unwrap();
+    assert_eq!(indexing.finish().await.unwrap().chunks, 4);
+
+    let documents = vec![Visible { id: id.clone(), name: "x".to_owned() }];
+    let cases = [("word0", "x p. 12"), ("word1", "x Sales!A2:F20"), ("word2", "x slide 7"), ("word3", "x")];
+    for (query, citation) in cases {
+        let mut request = Request::new(documents.clone(), Query::Words(query.to_owned()));
+        request.context = true;
+        let answer = shelf.ask(request).await;
+        assert_eq!((cited(&answer), answer.how), (vec![citation], How::Index));
+        let hit = &answer.hits[0];
+        let text = |ordinal: Option<u32>| {
+            ordinal.filter(|ordinal| *ordinal < 4).map(|ordinal| format!("common word{ordinal}"))
+        };
+        assert_eq!(
+            (hit.before.clone(), hit.after.clone()),
+            (text(hit.ordinal.checked_sub(1)), text(Some(hit.ordinal + 1)))
+        );
+    }
+    let middle = shelf.index.chunks(&id, 1..3).await.unwrap();
+    assert_eq!(middle.iter().map(|chunk| chunk.text.as_str()).collect::<Vec<_>>(), ["common word1", "common word2"]);
+}

@@ -1,0 +1,90 @@
+//! Regular expressions find what they match, whatever the index makes of them.
+
+use agentd_index::{How, Query, Request};
+use regex::RegexBuilder;
+
+use super::support::{Shelf, cited, told};
+
+const PAGES: [&str; 8] = [
+    "ERROR: code 17 in the parser module\nnothing else",
+    "error: CODE 99 in a printer module",
+    "call 555-1234 or 555-9876 now",
+    "misterrors happen; preERRORs too",
+    "人工智能的发展，以及智能手机",
+    "第12章 使用PDF文件（一）",
+    "getUserName(id) -> user_name",
+    "ﬁnal 人工\n智能",
+];
+
+#[tokio::test]
+async fn the_index_narrows_to_no_less_than_what_matches() {
+    let shelf = Shelf::new().await;
+    let documents = vec![shelf.add("r.pdf", &PAGES).await];
+    let cases = [
+        ("error: code \\d+ in (the|a) \\w+ module", How::Narrowed),
+        ("rror", How::Narrowed),
+        ("(?-i)ERROR", How::Narrowed),
+        ("^error", How::Narrowed),
+        ("\\d{3}-\\d{4}", How::Scan),
+        ("人工智", How::Narrowed),
+        ("人工\\s*智能", How::Narrowed),
+        ("第\\d+章", How::Scan),
+        ("PDF文件（.）", How::Narrowed),
+        ("username|user_name", How::Narrowed),
+        ("(Name|manE)\\(", How::Narrowed),
+        ("ﬁnal", How::Narrowed),
+        ("(foo|\\d)", How::Scan),
+        ("x*", How::Scan),
+        ("module$", How::Narrowed),
+        ("[eE]rr[oO]rs", How::Narrowed),
+    ];
+    for (pattern, how) in cases {
+        let regex = RegexBuilder::new(pattern).case_insensitive(true).multi_line(true).build().unwrap();
+        let matches = |text: &&str| regex.find_iter(text).any(|found| !found.is_empty());
+        let expected: Vec<String> = (1..)
+            .zip(PAGES)
+            .filter(|(_, text)| matches(text))
+            .map(|(number, _): (u32, _)| format!("r.pdf p. {number}"))
+            .collect();
+        let query = Query::Regex { pattern: pattern.to_owned(), case_sensitive: false };
+        let answer = shelf.ask(Request::new(documents.clone(), query)).await;
+        assert_eq!((cited(&answer), answer.how), (expected.iter().map(String::as_str).collect(), how), "{pattern}");
+        assert!(answer.complete && answer.notes.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn case_and_limits_are_kept_and_matches_are_marked() {
+    let shelf = Shelf::new().await;
+    let documents = vec![shelf.add("r.pdf", &PAGES).await];
+    let query = |pattern: &str, case_sensitive| Query::Regex { pattern: pattern.to_owned(), case_sensitive };
+    let exact = shelf.ask(Request::new(documents.clone(), query("ERROR", true))).await;
+    assert_eq!(told(&exact), ["r.pdf p. 1 [ERROR]", "r.pdf p. 4 [ERROR]"]);
+    let phones = shelf.ask(Request::new(documents.clone(), query("\\d{3}-\\d{4}", true))).await;
+    assert_eq!(told(&phones), ["r.pdf p. 3 [555-1234|555-9876]"]);
+
+    let mut first = Request::new(documents.clone(), query("error", false));
+    first.limit = 1;
+    let first = shelf.ask(first).await;
+    assert!(cited(&first) == ["r.pdf p. 1"] && !first.complete);
+
+    let mut late = Request::new(documents.clone(), query(".", false));
+    late.within = std::time::Duration::ZERO;
+    let late = shelf.ask(late).await;
+    assert!(late.hits.is_empty() && !late.complete && late.notes.len() == 1, "{late:?}");
+
+    let broken = shelf.ask(Request::new(documents, query("(?<=user)_name(", false))).await;
+    assert_eq!(cited(&broken), ["r.pdf p. 7"]);
+    assert!(broken.notes[0].contains("no regular expression"), "{:?}", broken.notes);
+}
+
+#[tokio::test]
+async fn a_search_that_nobody_waits_for_ends() {
+    let shelf = Shelf::new().await;
+    let documents = vec![shelf.add("r.pdf", &PAGES).await];
+    let cancel = tokio_util::sync::CancellationToken::new();
+    cancel.cancel();
+    let query = Query::Regex { pattern: ".".to_owned(), case_sensitive: false };
+    let error = shelf.index.search(Request::new(documents, query), cancel).await.unwrap_err();
+    assert_eq!(error.code(), "cancelled");
+}

@@ -1,0 +1,103 @@
+//! An index in a folder of its own, and documents made of a few lines.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use agentd_index::{
+    Answer, Chunk, ContentHash, DocumentId, IndexConfig, IndexError, IndexHandle, Kind, Place, Query, Request, Visible,
+};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// An index by a clock that stands still until it is moved.
+pub(crate) struct Shelf {
+    pub(crate) folder: TempDir,
+    pub(crate) index: IndexHandle,
+    pub(crate) clock: Arc<AtomicU64>,
+}
+
+pub(crate) const START: u64 = 1_700_000_000;
+
+/// Defaults in this folder.
+pub(crate) fn config(folder: &Path, clock: &Arc<AtomicU64>) -> IndexConfig {
+    let clock = Arc::clone(clock);
+    IndexConfig::new(folder.join("index"), Arc::new(move || clock.load(Ordering::Relaxed)))
+}
+
+impl Shelf {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut IndexConfig)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(AtomicU64::new(START));
+        let mut config = config(folder.path(), &clock);
+        change(&mut config);
+        let index = IndexHandle::open(config).await.unwrap();
+        Self { folder, index, clock }
+    }
+
+    /// The same folder, opened once more.
+    pub(crate) async fn reopened(self) -> Self {
+        self.index.close().await.unwrap();
+        let index = IndexHandle::open(config(self.folder.path(), &self.clock)).await.unwrap();
+        Self { index, ..self }
+    }
+
+    /// Indexes a document with a chunk a page.
+    pub(crate) async fn add(&self, name: &str, pages: &[&str]) -> Visible {
+        put(&self.index, name, None, pages.iter().map(|page| (None, (*page).to_owned())).collect()).await.unwrap()
+    }
+
+    pub(crate) async fn search(&self, documents: &[Visible], query: &str) -> Answer {
+        self.ask(Request::new(documents.to_vec(), Query::Words(query.to_owned()))).await
+    }
+
+    pub(crate) async fn ask(&self, request: Request) -> Answer {
+        self.index.search(request, CancellationToken::new()).await.unwrap()
+    }
+}
+
+/// The key of a document with this text.
+pub(crate) fn id_of(name: &str, pages: &[(Option<&str>, String)]) -> DocumentId {
+    DocumentId::new(ContentHash::of(format!("{name} {pages:?}").as_bytes()), Kind::Pdf, 1)
+}
+
+/// Indexes a document with a chunk a page, each under its heading.
+pub(crate) async fn put(
+    index: &IndexHandle,
+    name: &str,
+    title: Option<&str>,
+    pages: Vec<(Option<&str>, String)>,
+) -> Result<Visible, IndexError> {
+    let id = id_of(name, &pages);
+    if let Some(mut indexing) = index.begin(&id, title.map(str::to_owned)).await? {
+        let chunks = (1..).zip(pages).map(|(number, (heading, text))| page(number, heading, text)).collect();
+        indexing.add(chunks).await?;
+        indexing.finish().await?;
+    }
+    Ok(Visible { id, name: name.to_owned() })
+}
+
+pub(crate) fn page(number: u32, heading: Option<&str>, text: String) -> Chunk {
+    Chunk { place: Place::Page(number), heading: heading.map(str::to_owned), bytes: 0..text.len(), text }
+}
+
+/// Citations and what is marked in them.
+pub(crate) fn told(answer: &Answer) -> Vec<String> {
+    let hit = |hit: &agentd_index::Hit| {
+        let marks: Vec<&str> = hit.snippet.hits.iter().map(|mark| &hit.snippet.text[mark.clone()]).collect();
+        format!("{} [{}]", hit.citation, marks.join("|"))
+    };
+    answer.hits.iter().map(hit).collect()
+}
+
+pub(crate) fn cited(answer: &Answer) -> Vec<&str> {
+    answer.hits.iter().map(|hit| hit.citation.as_str()).collect()
+}

@@ -1,0 +1,52 @@
+//! A session sees what it was given.
+
+use agentd_index::{Query, Request};
+
+use super::support::{Shelf, cited, put};
+
+#[tokio::test]
+async fn two_sessions_find_only_their_own() {
+    let shelf = Shelf::new().await;
+    let shared = shelf.add("shared.pdf", &["secret of both"]).await;
+    let mine = shelf.add("mine.pdf", &["secret of mine"]).await;
+    let theirs = shelf.add("theirs.pdf", &["secret of theirs", "secret secret secret secret"]).await;
+    let my_own = [mine.clone(), shared.clone()];
+    let their_own = [theirs.clone(), shared.clone()];
+
+    for query in ["secret", "\"secret of\"", "secr*", "secret OR of", "theirs"] {
+        let answer = shelf.search(&my_own, query).await;
+        assert!(answer.hits.iter().all(|hit| hit.document != theirs.id), "{query}");
+        let answer = shelf.search(&their_own, query).await;
+        assert!(answer.hits.iter().all(|hit| hit.document != mine.id), "{query}");
+    }
+    for pattern in ["secret", "s.*t", "."] {
+        let query = Query::Regex { pattern: pattern.to_owned(), case_sensitive: false };
+        let answer = shelf.ask(Request::new(my_own.to_vec(), query)).await;
+        assert_eq!(cited(&answer), ["mine.pdf p. 1", "shared.pdf p. 1"], "{pattern}");
+    }
+    assert!(shelf.search(&[], "secret").await.hits.is_empty());
+    let nothing = Query::Regex { pattern: ".".to_owned(), case_sensitive: false };
+    assert!(shelf.ask(Request::new(Vec::new(), nothing)).await.hits.is_empty());
+}
+
+#[tokio::test]
+async fn what_must_not_be_seen_takes_no_place() {
+    let shelf = Shelf::new().await;
+    let better: Vec<String> = (0..300).map(|number| format!("needle needle needle {number}")).collect();
+    shelf.add("theirs.pdf", &better.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mine = shelf.add("mine.pdf", &["among much straw and more straw one needle is hidden very well"]).await;
+    assert_eq!(cited(&shelf.search(&[mine], "needle").await), ["mine.pdf p. 1"]);
+}
+
+#[tokio::test]
+async fn the_same_bytes_are_indexed_once_and_each_cites_its_own_name() {
+    let shelf = Shelf::new().await;
+    let pages = || vec![(None, "a common text".to_owned())];
+    let (one, other) = tokio::join!(put(&shelf.index, "x", None, pages()), put(&shelf.index, "x", None, pages()));
+    let (one, mut other) = (one.unwrap(), other.unwrap());
+    assert_eq!(one.id, other.id);
+    assert_eq!(shelf.index.stats().await.unwrap().chunks, 1);
+    other.name = "other name.pdf".to_owned();
+    assert_eq!(cited(&shelf.search(&[one], "common").await), ["x p. 1"]);
+    assert_eq!(cited(&shelf.search(&[other], "common").await), ["other name.pdf p. 1"]);
+}
