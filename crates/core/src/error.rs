@@ -127,3 +127,7 @@ port_error!(
     /// The audit log could not be written or read.
     AuditError
 );
+port_error!(
+    /// A document could not be read or searched.
+    KnowledgeError
+);

@@ -13,10 +13,11 @@
 //! - [`guide`]: what people wrote for models to know before they begin.
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
 //!   [`files`]: its files as a person sees them.
-//! - [`search`]: what can be found of what was said and done.
+//! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say.
 //! - [`undo`]: what a turn did to files, taken back.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
-//!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Audit`], [`ports::Clock`]).
+//!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Audit`],
+//!   [`ports::Clock`]).
 //! - [`error`]: the kinds of failure that cross a port.
 
 pub mod audit;
@@ -30,6 +31,7 @@ pub mod guide;
 pub mod ids;
 pub mod interrupt;
 pub mod item;
+pub mod knowledge;
 pub mod model;
 pub mod policy;
 pub mod ports;

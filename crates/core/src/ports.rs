@@ -1,6 +1,6 @@
 //! Ports: what the engine needs of the world. Adapters implement them and never see the engine.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{fmt::Debug, path::PathBuf, sync::Arc};
 
 use futures_util::{future::BoxFuture, stream::BoxStream};
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     audit::{AuditEntry, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
     environment::ClientEnvironment,
-    error::{AuditError, ErrorKind, ModelError, StoreError, WorkspaceError},
+    error::{AuditError, ErrorKind, KnowledgeError, ModelError, StoreError, WorkspaceError},
     event::Event,
     files::{FileListing, FilePiece, FileWritten, SessionTree},
     grant::{Grant, HeldGrant},
@@ -17,6 +17,7 @@ use crate::{
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     item::Item,
+    knowledge::{DocumentFinds, DocumentQuery, OpenDocument, PartRange, Reading},
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     search::{Found, SearchQuery},
     session::{Mount, SessionSettings, SessionSummary, StoredSession},
@@ -141,6 +142,31 @@ pub trait Toolbox: Send + Sync {
 
     /// Runs the call. Failures are outputs; this cannot fail otherwise.
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput>;
+}
+
+/// Reads documents and finds what they say. What a document does to whoever reads it stays its own affair: every failure
+/// comes back as an error, and the next document is read as if nothing had been.
+pub trait Knowledge: Debug + Send + Sync {
+    /// Whether a file is a document that has to be taken apart to be read, by its first bytes and its name. What is text as
+    /// it stands is none.
+    fn is_document(&self, name: &str, head: &[u8]) -> bool;
+
+    /// Reads parts of a document.
+    fn read(
+        &self,
+        document: OpenDocument,
+        range: PartRange,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, Result<Reading, KnowledgeError>>;
+
+    /// Looks for something in these documents and in no others. Those that are not in the index yet are brought there
+    /// first.
+    fn search(
+        &self,
+        documents: Vec<OpenDocument>,
+        query: DocumentQuery,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>>;
 }
 
 /// The files that a session's tools see.

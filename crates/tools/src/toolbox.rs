@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agentd_core::{
-    ports::{ToolContext, Toolbox},
+    ports::{Knowledge, ToolContext, Toolbox},
     tool::{Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -17,7 +17,7 @@ use crate::{
     arguments,
     builtin::{
         self, Builtin, apply_patch, edit_file, find_files, grep, list_workspace_files, now, read_file,
-        run_bash_command, write_file,
+        run_bash_command, search_documents, search_file, write_file,
     },
     failure::Failure,
     job::Job,
@@ -46,6 +46,8 @@ pub struct ToolboxConfig {
     pub standing: BTreeMap<String, String>,
     /// What commands are locked into; without it they may do whatever the daemon may.
     pub sandbox: Option<Arc<Sandbox>>,
+    /// Who reads and searches documents; without it only text is read.
+    pub knowledge: Option<Arc<dyn Knowledge>>,
     /// How many calls work on files at once, in all sessions together.
     pub parallel_file_calls: usize,
     /// How much a call may read, write, visit and return.
@@ -63,6 +65,7 @@ impl ToolboxConfig {
             environment: BTreeMap::new(),
             standing: BTreeMap::new(),
             sandbox: None,
+            knowledge: None,
             parallel_file_calls: 8,
             limits: Limits::default(),
         }
@@ -115,6 +118,7 @@ pub struct BuiltinToolbox {
     time_zone: fn() -> TimeZone,
     commands: run_bash_command::Settings,
     limits: Limits,
+    knowledge: Option<Arc<dyn Knowledge>>,
     /// Bounds how many threads are busy with files.
     workers: Arc<Semaphore>,
 }
@@ -128,7 +132,7 @@ impl BuiltinToolbox {
     pub fn new(config: ToolboxConfig) -> Self {
         let seconds = (config.command_timeout.as_secs(), config.command_timeout_max.as_secs().max(1));
         Self {
-            specs: builtin::specs(seconds),
+            specs: builtin::specs(seconds, config.knowledge.is_some()),
             time_zone: config.time_zone,
             commands: run_bash_command::Settings {
                 timeout: config.command_timeout,
@@ -138,6 +142,7 @@ impl BuiltinToolbox {
                 sandbox: config.sandbox,
             },
             limits: config.limits,
+            knowledge: config.knowledge,
             workers: Arc::new(Semaphore::new(config.parallel_file_calls.max(1))),
         }
     }
@@ -151,7 +156,23 @@ impl BuiltinToolbox {
             Builtin::Grep => self.work(context, self.read(tool, call)?, grep::run).await,
             Builtin::ListWorkspaceFiles => self.work(context, self.read(tool, call)?, list_workspace_files::run).await,
             Builtin::Now => now::run(context.now, &(self.time_zone)(), &self.read(tool, call)?),
-            Builtin::ReadFile => self.work(context, self.read(tool, call)?, read_file::run).await,
+            Builtin::ReadFile => {
+                let (args, knowledge) = (self.read(tool, call)?, self.knowledge.clone());
+                let opened = self.work_with(context, move |job| read_file::run(job, args, knowledge.as_ref())).await?;
+                read_file::finish(self.knowledge.as_deref(), opened, context.cancel.clone()).await
+            }
+            Builtin::SearchDocuments => {
+                let (args, knowledge) = (self.read(tool, call)?, self.knowledge()?);
+                let (by, cancel) = (Arc::clone(knowledge), context.cancel.clone());
+                let opened = self.work_with(context, move |job| search_documents::prepare(job, args, &by)).await?;
+                search_documents::search(&**knowledge, opened, cancel).await
+            }
+            Builtin::SearchFile => {
+                let (args, knowledge) = (self.read(tool, call)?, self.knowledge()?);
+                let (by, cancel) = (Arc::clone(knowledge), context.cancel.clone());
+                let opened = self.work_with(context, move |job| search_file::prepare(job, args, &by)).await?;
+                search_file::search(&**knowledge, opened, cancel).await
+            }
             Builtin::RunBashCommand => {
                 let prepared = self.work(context, self.read(tool, call)?, run_bash_command::prepare).await?;
                 run_bash_command::run(context, prepared, &self.commands, &context.cancel).await
@@ -176,6 +197,8 @@ impl BuiltinToolbox {
             Builtin::ListWorkspaceFiles => self.read::<list_workspace_files::Args>(tool, call).map(|_| None),
             Builtin::Now => self.read::<now::Args>(tool, call).map(|_| None),
             Builtin::ReadFile => self.read::<read_file::Args>(tool, call).map(|_| None),
+            Builtin::SearchDocuments => self.read::<search_documents::Args>(tool, call).map(|_| None),
+            Builtin::SearchFile => self.read::<search_file::Args>(tool, call).map(|_| None),
         }
     }
 
@@ -183,7 +206,12 @@ impl BuiltinToolbox {
     async fn followed(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<Followed>, Failure> {
         let tool = self.find(call)?;
         match tool {
-            Builtin::FindFiles | Builtin::Grep | Builtin::ListWorkspaceFiles | Builtin::ReadFile => {}
+            Builtin::FindFiles
+            | Builtin::Grep
+            | Builtin::ListWorkspaceFiles
+            | Builtin::ReadFile
+            | Builtin::SearchDocuments
+            | Builtin::SearchFile => {}
             Builtin::ApplyPatch | Builtin::EditFile | Builtin::Now | Builtin::RunBashCommand | Builtin::WriteFile => {
                 return Ok(None);
             }
@@ -198,6 +226,10 @@ impl BuiltinToolbox {
         arguments.insert(Followed::PATH.to_owned(), real.written().into());
         let arguments = Value::Object(arguments).to_string();
         Ok(Some(Followed { arguments, path: path.to_string(), leads_to: real.to_string() }))
+    }
+
+    fn knowledge(&self) -> Result<&Arc<dyn Knowledge>, Failure> {
+        self.knowledge.as_ref().ok_or_else(|| Failure::new(ToolErrorCode::UnknownTool, "documents are not read here"))
     }
 
     fn find(&self, call: &ToolCall) -> Result<Builtin, Failure> {

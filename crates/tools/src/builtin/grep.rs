@@ -67,6 +67,21 @@ pub(crate) struct Args {
     include_ignored: bool,
 }
 
+impl Args {
+    /// The lines of one file that match, whatever their case, each with a line around it.
+    pub(super) fn of_file(path: String, pattern: String) -> Self {
+        Self {
+            pattern,
+            path: Some(path),
+            include: None,
+            ignore_case: true,
+            literal: false,
+            context: 1,
+            include_ignored: false,
+        }
+    }
+}
+
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let matcher = matcher(&args)?;
     let include = args.include.as_deref().map(|glob| PathGlob::new("include", glob)).transpose()?;
@@ -171,7 +186,7 @@ impl Search<'_> {
 
 /// A file that ends when the turn is cancelled or time is up.
 struct Stoppable<'a> {
-    content: Box<dyn Content>,
+    content: Content,
     job: &'a Job,
 }
 

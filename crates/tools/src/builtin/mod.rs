@@ -6,6 +6,7 @@ use agentd_core::tool::{Effect, ToolSpec};
 use serde_json::{Value, json};
 
 pub(crate) mod apply_patch;
+mod documents;
 pub(crate) mod edit_file;
 pub(crate) mod find_files;
 pub(crate) mod grep;
@@ -13,6 +14,8 @@ pub(crate) mod list_workspace_files;
 pub(crate) mod now;
 pub(crate) mod read_file;
 pub(crate) mod run_bash_command;
+pub(crate) mod search_documents;
+pub(crate) mod search_file;
 pub(crate) mod write_file;
 
 /// The tools.
@@ -26,12 +29,14 @@ pub(crate) enum Builtin {
     Now,
     ReadFile,
     RunBashCommand,
+    SearchDocuments,
+    SearchFile,
     WriteFile,
 }
 
 impl Builtin {
     /// All of them, sorted by name, because prompts repeat this order.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::ApplyPatch,
         Self::EditFile,
         Self::FindFiles,
@@ -40,6 +45,8 @@ impl Builtin {
         Self::Now,
         Self::ReadFile,
         Self::RunBashCommand,
+        Self::SearchDocuments,
+        Self::SearchFile,
         Self::WriteFile,
     ];
 
@@ -54,6 +61,8 @@ impl Builtin {
             Self::Now => "now",
             Self::ReadFile => "read_file",
             Self::RunBashCommand => "run_bash_command",
+            Self::SearchDocuments => "search_documents",
+            Self::SearchFile => "search_file",
             Self::WriteFile => "write_file",
         }
     }
@@ -71,6 +80,8 @@ impl Builtin {
             Self::RunBashCommand => {
                 &["bash", "execute_command", "run_cmd", "run_command", "run_shell", "run_shell_command", "shell"]
             }
+            Self::SearchDocuments => &["document_search", "docs_search", "search_docs"],
+            Self::SearchFile => &["search_document", "search_in_file"],
             Self::WriteFile => &["create_file", "fs_write", "save_file", "write"],
         }
     }
@@ -92,6 +103,10 @@ impl Builtin {
                 run_bash_command::parameters(command_seconds),
                 Effect::Execute,
             ),
+            Self::SearchDocuments => {
+                (search_documents::DESCRIPTION.to_owned(), search_documents::parameters(), Effect::Read)
+            }
+            Self::SearchFile => (search_file::DESCRIPTION.to_owned(), search_file::parameters(), Effect::Read),
             Self::WriteFile => (write_file::DESCRIPTION.to_owned(), write_file::parameters(), Effect::Write),
         };
         ToolSpec { name: self.name().to_owned(), description, parameters, effect }
@@ -109,9 +124,10 @@ impl Builtin {
     }
 }
 
-/// The specs of all tools.
-pub(crate) fn specs(command_seconds: (u64, u64)) -> Arc<[ToolSpec]> {
-    Builtin::ALL.into_iter().map(|tool| tool.spec(command_seconds)).collect()
+/// The specs of all tools; of those that search documents only where somebody reads documents.
+pub(crate) fn specs(command_seconds: (u64, u64), documents: bool) -> Arc<[ToolSpec]> {
+    let there = |tool: &Builtin| documents || !matches!(tool, Builtin::SearchDocuments | Builtin::SearchFile);
+    Builtin::ALL.into_iter().filter(there).map(|tool| tool.spec(command_seconds)).collect()
 }
 
 /// The schema of an object with these properties and no others.

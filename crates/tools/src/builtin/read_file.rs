@@ -1,30 +1,42 @@
 //! `read_file`: a text file, whole or a page of its lines.
 
-use std::io::{self, BufRead, BufReader, Read as _};
+use std::{
+    io::{self, BufRead, BufReader, Read as _},
+    sync::Arc,
+};
 
-use agentd_core::tool::ToolOutput;
+use agentd_core::{
+    knowledge::{OpenDocument, PartRange},
+    ports::Knowledge,
+    tool::ToolOutput,
+};
 use encoding_rs_io::DecodeReaderBytesBuilder;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
+use super::documents;
 use crate::{
     encoding::{self, Charset},
     failure::Failure,
     job::Job,
     text,
-    workspace::{backend::Backend as _, path::ToolPath},
+    workspace::{
+        backend::{Backend as _, OpenFile},
+        path::ToolPath,
+    },
 };
 
-pub(crate) const DESCRIPTION: &str = "Reads a text file. Files under 100 KB come whole; of larger ones the first part \
-    comes, with the offset to read on from. Use grep to find a place in a large file first. Files that are not text, \
-    such as images or PDF, are refused.";
+pub(crate) const DESCRIPTION: &str = "Reads a text file or a document (PDF, Word, Excel, PowerPoint and the like). Text \
+    under 100 KB comes whole; of larger ones, and of documents, the first part comes, with the offset to read on from. \
+    Find the place in a large file first: grep for text, search_file for documents. Images are refused.";
 
 pub(crate) fn parameters() -> Value {
     super::object(
         json!({
             "path": {"type": "string", "description": "The file, such as uploads/notes.txt or /project/src/main.rs."},
-            "offset": {"type": "integer", "minimum": 1, "description": "The first line to read, counted from 1."},
-            "limit": {"type": "integer", "minimum": 1, "description": "How many lines to read."},
+            "offset": {"type": "integer", "minimum": 1, "description": "The first line to read, counted from 1; of a document the first page, sheet or slide."},
+            "limit": {"type": "integer", "minimum": 1, "description": "How many lines, pages, sheets or slides to read."},
             "column": {
                 "type": "integer", "minimum": 1,
                 "description": "Only for a line that is too long: the first of its characters to read, counted from 1. Up to \
@@ -43,9 +55,47 @@ pub(crate) struct Args {
     column: Option<u64>,
 }
 
-pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+/// What a file turned out to be.
+pub(crate) enum Opened {
+    /// A text, which was read.
+    Text(ToolOutput),
+    /// A document, and what of it is wanted.
+    Document(OpenDocument, PartRange),
+}
+
+pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>) -> Result<Opened, Failure> {
     let path = job.files.locate(&args.path)?;
-    let mut opened = job.files.open_file(&path)?;
+    let opened = job.files.open_file(&path)?;
+    let Some(knowledge) = knowledge else { return text(job, &args, &path, opened).map(Opened::Text) };
+    match documents::document(&**knowledge, &path, opened)? {
+        Ok(document) => {
+            let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            let range = PartRange { first: args.offset.map_or(1, number), count: args.limit.map(number) };
+            Ok(Opened::Document(document, range))
+        }
+        Err(opened) => text(job, &args, &path, opened).map(Opened::Text),
+    }
+}
+
+/// Reads what was opened, where it is a document.
+pub(crate) async fn finish(
+    knowledge: Option<&dyn Knowledge>,
+    opened: Opened,
+    cancel: CancellationToken,
+) -> Result<ToolOutput, Failure> {
+    let (document, range, knowledge) = match (opened, knowledge) {
+        (Opened::Text(output), _) => return Ok(output),
+        (Opened::Document(document, range), Some(knowledge)) => (document, range, knowledge),
+        (Opened::Document(..), None) => return Err(Failure::tool("documents are not read here")),
+    };
+    let name = document.name.clone();
+    match knowledge.read(document, range, cancel).await {
+        Ok(reading) => documents::show(&name, range.first, &reading),
+        Err(error) => Err(documents::failed(&format!("read {name}"), &error)),
+    }
+}
+
+fn text(job: &Job, args: &Args, path: &ToolPath, mut opened: OpenFile) -> Result<ToolOutput, Failure> {
     let failed = |error: io::Error| Failure::io(&format!("read {path}"), &error);
     // What is small enough to be edited is looked at as a whole, so that reads and edits agree on what it is.
     let sampled = if opened.size <= job.limits.write_bytes { job.limits.write_bytes } else { SAMPLE };
@@ -58,7 +108,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         .or_else(|what| if first.len() < sample.len() { encoding::detect(first, false) } else { Err(what) });
     let charset = match detected {
         Ok(charset) => charset,
-        Err(what) => return Err(not_text(&path, opened.size, what)),
+        Err(what) => return Err(not_text(path, opened.size, what)),
     };
     let cr_ends = charset.ends_lines_with_cr(&sample);
     let decoded = DecodeReaderBytesBuilder::new()
@@ -82,7 +132,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     job.check()?;
     let page = page.map_err(failed)?;
     let paged = args.offset.is_some() || args.limit.is_some() || args.column.is_some() || page.next.is_some();
-    page.render(&path, opened.size, wanted, paged, charset).map(ToolOutput::ok)
+    page.render(path, opened.size, wanted, paged, charset).map(ToolOutput::ok)
 }
 
 /// Characters of a long line that are read at once.

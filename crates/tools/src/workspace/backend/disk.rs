@@ -19,7 +19,7 @@ impl Backend for Jail {
 
     fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
         let (file, metadata) = self.open_regular(path)?;
-        Ok(OpenFile { content: Box::new(file), size: metadata.len(), modified: metadata.modified().ok() })
+        Ok(OpenFile { content: Content::Disk(file), size: metadata.len(), modified: metadata.modified().ok() })
     }
 
     fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {
@@ -32,9 +32,8 @@ impl Backend for Jail {
         target::on_disk(self, path, max_content)
     }
 
-    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Content>> {
-        let file = self.open_linked(path)?;
-        Some(Box::new(file))
+    fn open_if_there(&self, path: &ToolPath) -> Option<Content> {
+        self.open_linked(path).map(Content::Disk)
     }
 }
 

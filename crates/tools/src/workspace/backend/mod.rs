@@ -15,7 +15,8 @@ mod tests;
 
 use std::{
     fmt::Debug,
-    io::{Read, Seek},
+    fs::File,
+    io::{self, Cursor, Read, Seek, SeekFrom},
     sync::Arc,
     time::SystemTime,
 };
@@ -26,7 +27,7 @@ use agentd_core::{
     state_files::{StateFileChange, StateFiles},
 };
 
-pub(crate) use self::state::StateBackend;
+pub(crate) use self::state::{Kept, StateBackend};
 use super::{
     jail::Jail,
     path::{Place, ToolPath},
@@ -62,19 +63,52 @@ pub(crate) trait Backend: Send + Sync + Debug {
     fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure>;
 
     /// A file that tells how to go on and may well not be there, such as an ignore file.
-    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Content>> {
+    fn open_if_there(&self, path: &ToolPath) -> Option<Content> {
         self.open_file(path).ok().map(|opened| opened.content)
     }
 }
 
 /// The bytes of an open file.
-pub(crate) trait Content: Read + Seek + Send {}
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// On the disk.
+    Disk(File),
+    /// In the journal.
+    Kept(Cursor<Kept>),
+}
 
-impl<T: Read + Seek + Send> Content for T {}
+impl Content {
+    /// The file, where there is one that others could be handed.
+    pub(crate) fn into_file(self) -> Option<File> {
+        match self {
+            Self::Disk(file) => Some(file),
+            Self::Kept(_) => None,
+        }
+    }
+}
+
+impl Read for Content {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Disk(file) => file.read(buffer),
+            Self::Kept(text) => text.read(buffer),
+        }
+    }
+}
+
+impl Seek for Content {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::Disk(file) => file.seek(to),
+            Self::Kept(text) => text.seek(to),
+        }
+    }
+}
 
 /// A file, open for reading.
+#[derive(Debug)]
 pub(crate) struct OpenFile {
-    pub(crate) content: Box<dyn Content>,
+    pub(crate) content: Content,
     /// In bytes.
     pub(crate) size: u64,
     /// When it was last changed.
@@ -184,7 +218,7 @@ impl Backend for Files {
         self.backend(path).target(path, max_content)
     }
 
-    fn open_if_there(&self, path: &ToolPath) -> Option<Box<dyn Content>> {
+    fn open_if_there(&self, path: &ToolPath) -> Option<Content> {
         self.backend(path).open_if_there(path)
     }
 }

@@ -17,7 +17,7 @@ use agentd_core::{
     state_files::{StateFile, StateFileChange, StateFiles},
 };
 
-use super::{Backend, Entries, Entry, Kind, Listed, OpenFile};
+use super::{Backend, Content, Entries, Entry, Kind, Listed, OpenFile};
 use crate::{
     failure::Failure,
     text,
@@ -77,9 +77,9 @@ fn missing(path: &ToolPath, files: &StateFiles) -> Failure {
 
 /// What a file of that content is to its readers.
 #[derive(Debug)]
-struct Shared(Arc<StateFile>);
+pub(crate) struct Kept(Arc<StateFile>);
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for Kept {
     fn as_ref(&self) -> &[u8] {
         self.0.content.as_bytes()
     }
@@ -97,7 +97,7 @@ impl Backend for StateBackend {
         let file = self.file(path)?;
         let size = file.content.len() as u64;
         let modified = Some(SystemTime::from(file.changed));
-        Ok(OpenFile { content: Box::new(Cursor::new(Shared(file))), size, modified })
+        Ok(OpenFile { content: Content::Kept(Cursor::new(Kept(file))), size, modified })
     }
 
     fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {

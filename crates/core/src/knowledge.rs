@@ -1,0 +1,204 @@
+//! Documents: what of one is read, what is looked for in many, and what is found. Pure.
+
+use std::{fs::File, ops::Range};
+
+use serde::{Deserialize, Serialize};
+
+/// A document that is open, under the name by which it is cited. What is read is what was opened, whatever happens to
+/// the path meanwhile.
+#[derive(Debug)]
+pub struct OpenDocument {
+    /// Such as `uploads/report.pdf`.
+    pub name: String,
+    /// Open for reading.
+    pub file: File,
+}
+
+/// What the parts of a document are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartKind {
+    /// Pages, counted from 1.
+    Page,
+    /// Sheets, which have names.
+    Sheet,
+    /// Slides, counted from 1.
+    Slide,
+    /// Sections of a text that has no pages.
+    Section,
+}
+
+impl PartKind {
+    /// Its name, for one.
+    #[must_use]
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Page => "page",
+            Self::Sheet => "sheet",
+            Self::Slide => "slide",
+            Self::Section => "section",
+        }
+    }
+}
+
+/// Which parts of a document are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartRange {
+    /// The first, counted from 1.
+    pub first: u32,
+    /// How many; none for as many as are usual for that kind of document.
+    pub count: Option<u32>,
+}
+
+impl Default for PartRange {
+    fn default() -> Self {
+        Self { first: 1, count: None }
+    }
+}
+
+/// What was read of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// What the document is, in a word or two, such as `PDF`.
+    pub format: String,
+    /// What it calls itself.
+    pub title: Option<String>,
+    /// What its parts are.
+    pub parts_are: PartKind,
+    /// How many parts it has, as far as they could be counted.
+    pub total: u32,
+    /// Those that were wanted, as far as there was room.
+    pub parts: Vec<ReadPart>,
+    /// Why it could not be read to its end, and what to do.
+    pub broken: Option<String>,
+}
+
+/// A part that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadPart {
+    /// Its number, counted from 1.
+    pub number: u32,
+    /// What it is called, such as `page 12` or `sheet Sales (A1:F200)`.
+    pub label: String,
+    /// What it says, as Markdown.
+    pub text: String,
+    /// Whether that is only its beginning.
+    pub cut: bool,
+}
+
+/// What is looked for in documents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentQuery {
+    /// Words, phrases in double quotes, or a regular expression.
+    pub text: String,
+    /// Whether it is a regular expression.
+    pub regex: bool,
+    /// Finds at the most.
+    pub limit: usize,
+    /// Whether the text before and behind each find is wanted, too.
+    pub neighbours: bool,
+}
+
+/// How something was looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchedBy {
+    /// By its words, in the index.
+    Words,
+    /// By a phrase, in the index.
+    Phrase,
+    /// By a regular expression, in what the index says could match.
+    NarrowedRegex,
+    /// In every text.
+    Scan,
+}
+
+/// What was found, the best first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DocumentFinds {
+    /// How it was looked for.
+    pub by: SearchedBy,
+    /// What was found.
+    pub hits: Vec<DocumentHit>,
+    /// Documents that were searched.
+    pub searched: usize,
+    /// Documents that could not be searched, or not to their end, and why.
+    pub broken: Vec<(String, String)>,
+    /// Whether the search was ended before it had seen everything.
+    pub late: bool,
+}
+
+/// A find.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DocumentHit {
+    /// The document's name, as it was given.
+    pub document: String,
+    /// Where in it, as it is cited: `p. 12`, `Sales!A2:F20`, `slide 7`. Empty where there is only one place.
+    pub place: String,
+    /// How good it is; only to be compared with others of the same search.
+    pub score: f32,
+    /// The text around what was looked for.
+    pub snippet: String,
+    /// Where in it that is, in bytes.
+    pub marks: Vec<Range<usize>>,
+    /// The text before it, where that was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// The text behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+impl DocumentHit {
+    /// As it is cited: `report.pdf p. 12`.
+    #[must_use]
+    pub fn citation(&self) -> String {
+        let name = self.document.rsplit('/').next().unwrap_or(&self.document);
+        if self.place.is_empty() { name.to_owned() } else { format!("{name} {}", self.place) }
+    }
+
+    /// The snippet with what was looked for between marks.
+    #[must_use]
+    pub fn marked(&self, open: &str, close: &str) -> String {
+        let (mut shown, mut from) = (String::new(), 0);
+        for mark in &self.marks {
+            let (Some(before), Some(hit)) = (self.snippet.get(from..mark.start), self.snippet.get(mark.clone())) else {
+                continue;
+            };
+            shown.push_str(before);
+            shown.push_str(open);
+            shown.push_str(hit);
+            shown.push_str(close);
+            from = mark.end;
+        }
+        shown.push_str(self.snippet.get(from..).unwrap_or_default());
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::single_range_in_vec_init, reason = "one mark is one range")]
+    fn finds_are_shown_with_their_place_and_their_marks() {
+        let check = |document: &str, place: &str, marks: Vec<Range<usize>>, cited: &str, marked: &str| {
+            let hit = DocumentHit {
+                document: document.to_owned(),
+                place: place.to_owned(),
+                score: 1.0,
+                snippet: "纳税 is due".to_owned(),
+                marks,
+                before: None,
+                after: None,
+            };
+            assert_eq!((hit.citation().as_str(), hit.marked("**", "**").as_str()), (cited, marked));
+        };
+        check("uploads/report.pdf", "p. 12", vec![0..6], "report.pdf p. 12", "**纳税** is due");
+        check("notes.md", "", Vec::new(), "notes.md", "纳税 is due");
+        check("a/b.xlsx", "Sales!A2:F20", vec![0..3, 10..13], "b.xlsx Sales!A2:F20", "**纳**税 is **due**");
+        // Marks that do not fit the text are left out.
+        check("a", "", vec![1..2, 9..99], "a", "纳税 is due");
+    }
+}

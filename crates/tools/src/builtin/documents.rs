@@ -1,0 +1,127 @@
+//! What the tools that read and search documents share: which file is one, and how a model is shown what was found.
+
+use std::io::{Read as _, Seek as _};
+
+use agentd_core::{
+    error::{ErrorKind, KnowledgeError},
+    knowledge::{DocumentFinds, OpenDocument, Reading, SearchedBy},
+    ports::Knowledge,
+    tool::ToolOutput,
+};
+
+use crate::{
+    failure::Failure,
+    text,
+    workspace::{backend::OpenFile, path::ToolPath},
+};
+
+/// How much of a file tells what it is.
+const HEAD: u64 = 8 * 1024;
+/// Documents that could not be searched are named up to this many.
+const MAX_NAMED: usize = 10;
+
+/// The file as a document, where it is one that has to be taken apart to be read.
+pub(super) fn document(
+    knowledge: &dyn Knowledge,
+    path: &ToolPath,
+    mut opened: OpenFile,
+) -> Result<Result<OpenDocument, OpenFile>, Failure> {
+    let failed = |error| Failure::io(&format!("read {path}"), &error);
+    let mut head = Vec::new();
+    (&mut opened.content).take(HEAD).read_to_end(&mut head).map_err(failed)?;
+    opened.content.rewind().map_err(failed)?;
+    let name = path.to_string();
+    if !knowledge.is_document(&name, &head) {
+        return Ok(Err(opened));
+    }
+    match opened.content.into_file() {
+        Some(file) => Ok(Ok(OpenDocument { name, file })),
+        None => Err(Failure::tool(format!("{path} is kept as text and cannot be read as a document"))),
+    }
+}
+
+/// What was read, as a model reads it.
+pub(super) fn show(name: &str, first: u32, reading: &Reading) -> Result<ToolOutput, Failure> {
+    let Reading { format, title, parts_are, total, parts, broken } = reading;
+    let noun = parts_are.noun();
+    if parts.is_empty() {
+        return Err(match broken {
+            Some(why) => Failure::tool(format!("{name} could not be read: {why}")),
+            None if *total > 0 && first > *total => Failure::arguments(format!(
+                "{name} has {}; offset {first} is behind the last one",
+                text::count(*total as usize, noun)
+            )),
+            None => return Ok(ToolOutput::ok(format!("[{name}: {format}, without any text]"))),
+        });
+    }
+    let last = parts.last().map_or(first, |part| part.number);
+    let mut shown = format!("[{name}: {format}");
+    if let Some(title) = title {
+        shown.push_str(&format!(", {title:?}"));
+    }
+    if first == last {
+        shown.push_str(&format!("; {noun} {first} of {total}]\n"));
+    } else {
+        shown.push_str(&format!("; {noun}s {first}-{last} of {total}]\n"));
+    }
+    for part in parts {
+        shown.push_str(&format!("\n--- {} ---\n{}\n", part.label, part.text.trim_end()));
+        if part.cut {
+            shown.push_str(&format!("[the rest of this {noun} is left out; search_file finds text in it]\n"));
+        }
+    }
+    if last < *total {
+        let next = last + 1;
+        shown.push_str(&format!("\n[there is more: read on with offset={next}, or find the place with search_file]"));
+    }
+    if let Some(why) = broken {
+        shown.push_str(&format!("\n[it could not be read to its end: {why}]"));
+    }
+    Ok(ToolOutput::ok(shown))
+}
+
+/// What was found, as a model reads it.
+pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
+    let mut shown = String::new();
+    for (number, hit) in finds.hits.iter().enumerate() {
+        let path = if hit.place.is_empty() { String::new() } else { format!(" {}", hit.place) };
+        shown.push_str(&format!("{}. {}{path}\n", number + 1, hit.document));
+        for part in [hit.before.as_deref(), Some(&*hit.marked("**", "**")), hit.after.as_deref()].into_iter().flatten()
+        {
+            shown.push_str(&format!("   {}\n", part.split_whitespace().collect::<Vec<_>>().join(" ")));
+        }
+    }
+    let searched = text::count(finds.searched, "document");
+    if finds.hits.is_empty() {
+        shown.push_str(&format!("Nothing fits {} in {searched}", text::quoted(query)));
+        shown.push_str("; try other words for it, fewer words, or the language of the document.\n");
+    } else {
+        let how = match finds.by {
+            SearchedBy::Words => "by words",
+            SearchedBy::Phrase => "by phrase",
+            SearchedBy::NarrowedRegex | SearchedBy::Scan => "by pattern",
+        };
+        let finds = text::count(finds.hits.len(), "find");
+        shown.push_str(&format!("[{finds} in {searched}, {how}; cite a find by its file and place]\n"));
+    }
+    for (name, why) in finds.broken.iter().take(MAX_NAMED) {
+        shown.push_str(&format!("[{name} could not be searched to its end: {why}]\n"));
+    }
+    if finds.broken.len() > MAX_NAMED {
+        shown.push_str(&format!("[{} more could not be searched]\n", finds.broken.len() - MAX_NAMED));
+    }
+    if finds.late {
+        shown.push_str("[the search is not complete: it took too long; search one file]\n");
+    }
+    shown.truncate(shown.trim_end().len());
+    shown
+}
+
+/// A failure, as a model is told of it.
+pub(super) fn failed(doing: &str, error: &KnowledgeError) -> Failure {
+    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    match error.kind() {
+        ErrorKind::InvalidInput => Failure::arguments(format!("{error}{hint}")),
+        _ => Failure::tool(format!("could not {doing}: {error}{hint}")),
+    }
+}

@@ -1,0 +1,104 @@
+//! `search_file`: what one file says about something, with the place: documents by the index, text line by line.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    knowledge::{DocumentQuery, OpenDocument},
+    ports::Knowledge,
+    search::SearchQuery,
+    tool::ToolOutput,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{documents, grep};
+use crate::{failure::Failure, job::Job, workspace::backend::Backend as _};
+
+pub(crate) const DESCRIPTION: &str = "Finds what a file says about something and tells the place to cite: the page of a \
+    PDF, the slide, the sheet and its cells, the line of a text. Ask with a few words in the language of the file; put a \
+    phrase into double quotes. Use it before read_file on long documents.";
+
+/// Finds where no number is given.
+const USUAL: usize = 8;
+/// Finds at the most.
+pub(super) const MOST: usize = 50;
+
+pub(crate) fn parameters() -> Value {
+    super::object(
+        json!({
+            "path": {"type": "string", "description": "The file, such as uploads/report.pdf."},
+            "query": {"type": "string", "description": "Words, or a \"phrase in quotes\"."},
+            "regex": {"type": "boolean", "description": "Take the query as a regular expression."},
+            "max_results": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "How many finds to show."}
+        }),
+        &["path", "query"],
+    )
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Args {
+    path: String,
+    query: String,
+    #[serde(default)]
+    regex: bool,
+    max_results: Option<usize>,
+}
+
+/// What a file turned out to be.
+pub(crate) enum Prepared {
+    /// A text, which was searched.
+    Text(ToolOutput),
+    /// A document, to be searched.
+    Document(OpenDocument, DocumentQuery),
+}
+
+pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<Prepared, Failure> {
+    let Args { path: written, query: text, regex, max_results } = args;
+    check(&text)?;
+    let path = job.files.locate(&written)?;
+    let opened = job.files.open_file(&path)?;
+    match documents::document(&**knowledge, &path, opened)? {
+        Ok(document) => {
+            let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
+            Ok(Prepared::Document(document, DocumentQuery { text, regex, limit, neighbours: true }))
+        }
+        Err(_) => grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(Prepared::Text),
+    }
+}
+
+pub(crate) async fn search(
+    knowledge: &dyn Knowledge,
+    prepared: Prepared,
+    cancel: CancellationToken,
+) -> Result<ToolOutput, Failure> {
+    let (document, query) = match prepared {
+        Prepared::Text(output) => return Ok(output),
+        Prepared::Document(document, query) => (document, query),
+    };
+    let (name, asked) = (document.name.clone(), query.text.clone());
+    let finds = knowledge.search(vec![document], query, cancel).await;
+    let finds = finds.map_err(|error| documents::failed(&format!("search {name}"), &error))?;
+    match (finds.broken.first(), finds.hits.is_empty()) {
+        (Some((_, why)), true) => Err(Failure::tool(format!("{name} could not be searched: {why}"))),
+        _ => Ok(ToolOutput::ok(documents::show_finds(&asked, &finds))),
+    }
+}
+
+pub(super) fn check(query: &str) -> Result<(), Failure> {
+    const MAX_QUERY: usize = 2000;
+    if query.trim().is_empty() || query.len() > MAX_QUERY {
+        return Err(Failure::arguments(format!("`query` must have from 1 to {MAX_QUERY} bytes and say something")));
+    }
+    Ok(())
+}
+
+/// The lines of a text that hold any of the words or phrases.
+fn pattern(query: &str, regex: bool) -> String {
+    if regex {
+        return query.to_owned();
+    }
+    let terms = SearchQuery::parse(query).map(|query| query.terms().to_vec());
+    let terms = terms.unwrap_or_else(|| vec![query.trim().to_owned()]);
+    terms.iter().map(|term| regex_syntax::escape(term)).collect::<Vec<_>>().join("|")
+}
