@@ -9,6 +9,7 @@ use std::{
 use agentd_audit::AuditLog;
 use agentd_core::ports::Clock;
 use agentd_engine::Engine;
+use agentd_index::Library;
 use agentd_store::SqliteStore;
 use agentd_tools::Sandbox;
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
@@ -30,6 +31,9 @@ use crate::{
 
 /// After the turns have ended, how long connections may take to read their ends.
 const CLOSING_GRACE: Duration = Duration::from_secs(2);
+
+/// How long the index of documents may take to close. It can be made anew from the documents.
+const CLOSING_INDEX: Duration = Duration::from_secs(3);
 
 /// How long the audit log may take to close. What somebody waited for is on the disk already.
 const CLOSING_AUDIT: Duration = Duration::from_secs(5);
@@ -57,6 +61,7 @@ pub struct Beginning {
 struct Running {
     engine: Engine,
     store: Arc<SqliteStore>,
+    library: Arc<Library>,
     audit: Arc<AuditLog>,
     clock: Arc<dyn Clock>,
     server: Server,
@@ -75,7 +80,7 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
     let Beginning { started, config, recipe, socket, mut supervisor, log } = beginning;
     // First of all, so that no signal finds the default, which is to die without a word.
     let mut signals = Signals::listen()?;
-    let Parts { engine, store, audit, clock, sandbox, models, makers, notes } =
+    let Parts { engine, store, library, audit, clock, sandbox, models, makers, notes } =
         boot::assemble(&config, &recipe, &socket, log.redactor()).await?;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     recover(&engine).await?;
@@ -120,9 +125,9 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
         () = feed_watchdog(&supervisor, &engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => return Err(server_ended(ended)),
     };
-    supervisor.stopping(drain + CLOSING_GRACE + CLOSING_AUDIT + CLOSING_JOURNAL);
+    supervisor.stopping(drain + CLOSING_GRACE + CLOSING_INDEX + CLOSING_AUDIT + CLOSING_JOURNAL);
     tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
-    let running = Running { engine, store, audit, clock, server, closing, name };
+    let running = Running { engine, store, library, audit, clock, server, closing, name };
     tokio::select! {
         () = running.finish(drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
@@ -193,13 +198,16 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
 }
 
 impl Running {
-    /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then the
+    /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then the index, the
     /// audit log and the journal, which nobody writes any more; the name goes last, so that who finds it gone finds nothing half alive.
     async fn finish(mut self, drain: Duration) {
         self.engine.drain(drain).await;
         self.closing.cancel();
         if timeout(CLOSING_GRACE * 2, &mut self.server).await.is_err() {
             self.server.abort();
+        }
+        if timeout(CLOSING_INDEX, self.library.close()).await.is_err() {
+            tracing::warn!("the index of documents took too long to close; what it lacks is indexed again when needed");
         }
         if timeout(CLOSING_AUDIT, audit::close(&self.audit, &*self.clock)).await.is_err() {
             tracing::error!("the audit log took too long to close; the next start will look after it");

@@ -12,10 +12,11 @@ use agentd_core::{
     guide::GuideLimits,
     interrupt::Answer,
     model::{Slot, SlotInfo},
-    ports::{Clock, Model, Models, Toolbox},
+    ports::{Clock, Knowledge, Model, Models, Toolbox},
     session::SessionSettings,
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_index::{Extractor, IndexConfig, Library, Limits};
 use agentd_local::{EmbeddedConfig, EmbeddedModel};
 use agentd_models::ModelRouter;
 use agentd_store::{SqliteStore, StoreConfig};
@@ -47,6 +48,8 @@ pub struct Parts {
     pub engine: Engine,
     /// Closed last.
     pub store: Arc<SqliteStore>,
+    /// Reads and finds documents. Closed when nothing runs any more.
+    pub library: Arc<Library>,
     /// Closed when nothing runs any more.
     pub audit: Arc<AuditLog>,
     /// The time.
@@ -76,7 +79,9 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
     let store = Arc::new(store);
     audit::tell_start(&audit, &*clock, &config.rules).await;
     let sandbox = Arc::new(Sandbox::new(sandbox::settings(config, paths, socket, env)));
-    let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(toolbox_config(config, env, Arc::clone(&sandbox))));
+    let library = Arc::new(library(&paths.data, &clock));
+    let tools = toolbox_config(config, env, Arc::clone(&sandbox), library.clone());
+    let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
     let toolbox = Arc::new(ConfiguredToolbox::new(Arc::clone(&builtin), &config.tools));
     let engine = Engine::new(EngineParts {
         models: models.clone(),
@@ -94,7 +99,21 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
         config: engine_config(config),
     });
     let notes = tools::notes(&config.tools, &builtin.specs(), &engine.tools());
-    Ok(Parts { engine, store, audit, clock, sandbox, models, makers, notes })
+    Ok(Parts { engine, store, library, audit, clock, sandbox, models, makers, notes })
+}
+
+/// Documents are read by this program, started once more as a worker; its own file may be replaced meanwhile.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// How many documents are read at the same time.
+const WORKERS: usize = 2;
+
+/// Nothing is opened and nothing runs before a document is searched.
+fn library(data: &Path, clock: &Arc<dyn Clock>) -> Library {
+    let clock = Arc::clone(clock);
+    let now = Arc::new(move || u64::try_from(clock.now().as_second()).unwrap_or_default());
+    let extractor = Extractor::new(OWN_PROGRAM.into(), Limits::default(), WORKERS);
+    Library::new(extractor, IndexConfig::new(data.join("index"), now))
 }
 
 /// Opening may take a while after an unclean stop, and blocks.
@@ -151,7 +170,12 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     }
 }
 
-fn toolbox_config(config: &Config, env: &Environment, confined: Arc<Sandbox>) -> ToolboxConfig {
+fn toolbox_config(
+    config: &Config,
+    env: &Environment,
+    confined: Arc<Sandbox>,
+    knowledge: Arc<dyn Knowledge>,
+) -> ToolboxConfig {
     let mut toolbox = ToolboxConfig::new(TimeZone::system);
     toolbox.command_timeout = config.daemon.tools.command_timeout.0;
     toolbox.command_timeout_max = toolbox.command_timeout_max.max(toolbox.command_timeout);
@@ -159,6 +183,7 @@ fn toolbox_config(config: &Config, env: &Environment, confined: Arc<Sandbox>) ->
     toolbox.environment = PASSED_TO_COMMANDS.iter().filter_map(passed).collect();
     toolbox.standing = sandbox::variables(config, env);
     toolbox.sandbox = Some(confined);
+    toolbox.knowledge = Some(knowledge);
     toolbox
 }
 

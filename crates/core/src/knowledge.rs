@@ -1,6 +1,6 @@
 //! Documents: what of one is read, what is looked for in many, and what is found. Pure.
 
-use std::{fs::File, ops::Range};
+use std::{fs::File, ops::Range, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -124,8 +124,54 @@ pub struct DocumentFinds {
     pub searched: usize,
     /// Documents that could not be searched, or not to their end, and why.
     pub broken: Vec<(String, String)>,
+    /// What whoever asked should know of how the query was read, each a sentence without its full stop.
+    pub notes: Vec<String>,
     /// Whether the search was ended before it had seen everything.
     pub late: bool,
+}
+
+/// How far a document has been read on its way into the index.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentProgress {
+    /// Its name, as it was given.
+    pub document: String,
+    /// Pages, sheets or slides that were read.
+    pub parts: u32,
+    /// How many there are, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u32>,
+}
+
+/// What is known of a document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentState {
+    /// Its name, as it was given.
+    pub name: String,
+    /// What it is, in a word or two, such as `PDF`.
+    pub format: String,
+    /// What it calls itself.
+    pub title: Option<String>,
+    /// Pages, sheets or slides that were read of it; 0 where none was yet.
+    pub parts: u32,
+    /// How many chunks of it are in the index; none where it is not there.
+    pub chunks: Option<u32>,
+    /// Why it could not be read, or not to its end, and what to do.
+    pub problem: Option<String>,
+}
+
+/// How much is in the index.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnowledgeStats {
+    /// Documents that can be found by whoever has them.
+    pub documents: u64,
+    /// Their chunks.
+    pub chunks: u64,
+    /// Bytes of the index's files.
+    pub bytes: u64,
+    /// Documents that nobody used for so long that they may go when room is needed.
+    pub stale: u64,
+    /// Where the files are.
+    pub folder: PathBuf,
 }
 
 /// A find.

@@ -17,7 +17,9 @@ use crate::{
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     item::Item,
-    knowledge::{DocumentFinds, DocumentQuery, OpenDocument, PartRange, Reading},
+    knowledge::{
+        DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartRange, Reading,
+    },
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     search::{Found, SearchQuery},
     session::{Mount, SessionSettings, SessionSummary, StoredSession},
@@ -167,7 +169,26 @@ pub trait Knowledge: Debug + Send + Sync {
         query: DocumentQuery,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>>;
+
+    /// Brings documents into the index that are not there yet, or all of them `again`, and tells what is known of each
+    /// afterwards. One that cannot be read is told so, and stops no other.
+    fn take_in(
+        &self,
+        documents: Vec<OpenDocument>,
+        again: bool,
+        progress: OnProgress,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
+
+    /// What is known of these documents; none is read for it.
+    fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
+
+    /// How much is in the index, of all sessions together.
+    fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>>;
 }
+
+/// Told how far documents are. Called often, from a task that must not wait.
+pub type OnProgress = Arc<dyn Fn(DocumentProgress) + Send + Sync>;
 
 /// The files that a session's tools see.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_index::{Chunk, ContentHash, DocumentId, IndexConfig, IndexHandle, Kind, Place, Query, Request, Visible};
+use agentd_index::{
+    About, Chunk, ContentHash, DocumentId, IndexConfig, IndexHandle, Kind, Place, Query, Request, Visible,
+};
 use tokio_util::sync::CancellationToken;
 
 const CHUNKS_EACH: usize = 500;
@@ -138,7 +140,7 @@ async fn run(chunks: usize, folder: std::path::PathBuf) -> Result<(), Box<dyn st
             }
         };
         indexing.add((0..CHUNKS_EACH).map(chunk).collect()).await?;
-        indexing.finish().await?;
+        indexing.finish(About::default()).await?;
         documents.push(Visible { id, name: format!("{number}.pdf") });
     }
     let took = began.elapsed();

@@ -105,7 +105,7 @@ impl Part {
     }
 
     /// Takes the next part in if it goes on with this one, and gives it back if not.
-    fn join(&mut self, next: Part) -> Option<Part> {
+    pub(crate) fn join(&mut self, next: Part) -> Option<Part> {
         if self.notes.is_some() || !self.place.is_same(&next.place) {
             return Some(next);
         }

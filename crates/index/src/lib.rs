@@ -12,6 +12,7 @@
 //! - [`chunk`]: pieces of about a paragraph, each with the place by which it is cited; pure.
 //! - [`analyze`]: text as the terms by which it is found, in English, Chinese, Japanese and Korean; pure.
 //! - [`index`]: the files in which chunks are found again: [`IndexHandle`], whose thread alone writes them.
+//! - [`library`]: all of it as one thing, [`Library`]: what the daemon's tools ask, through the core's port.
 //! - [`search`]: from a query, whatever it is, to [`Hit`]s with their citations.
 //!
 //! Everything that takes a document takes an open file, so that what is read is what was meant, whatever happens to paths.
@@ -23,15 +24,18 @@ pub mod extract;
 pub mod failure;
 pub mod index;
 pub mod kind;
+pub mod library;
 pub mod limits;
+mod memory;
 pub mod search;
 pub mod worker;
 
 pub use chunk::{Chunk, ChunkConfig, Chunker};
 pub use document::{Body, CellRange, Document, Part, Place, Row, Table};
 pub use failure::Failure;
-pub use index::{ContentHash, DocumentId, Entry, IndexConfig, IndexError, IndexHandle, IndexStats, Indexing};
+pub use index::{About, ContentHash, DocumentId, Entry, IndexConfig, IndexError, IndexHandle, IndexStats, Indexing};
 pub use kind::Kind;
+pub use library::Library;
 pub use limits::Limits;
 pub use search::{Answer, Hit, How, Query, Request, Snippet, Visible};
 pub use worker::{Extraction, Extractor, Piece, Summary, WORKER_ARGUMENT, run_worker};

@@ -1,9 +1,14 @@
-//! Documents, read by the daemon's own program.
+//! Documents: read by the daemon's own program, searched, and cited to whoever asks.
 
-use std::{fs::File, path::Path, process::Command};
+use std::{fs::File, io::Write as _, path::Path, process::Command};
 
-use agentd_testkit::daemon::program;
+use agentd_testkit::{
+    daemon::{program, until},
+    model_server::{Recorded, Reply},
+};
 use serde_json::{Value, json};
+
+use super::World;
 
 /// The JSON of each frame.
 fn frames(mut bytes: &[u8]) -> Vec<Value> {
@@ -35,4 +40,148 @@ fn the_daemon_knows_how_to_be_the_reader_of_a_document() {
     assert_eq!(frames[1]["piece"]["head"]["title"], "Annual report");
     assert_eq!(frames[4]["piece"]["part"]["place"], json!({"page": 3}));
     assert_eq!(frames[5]["piece"]["end"]["parts"], 3);
+}
+
+fn fixture(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/index/tests/fixtures").join(name);
+    path.display().to_string()
+}
+
+/// A model that searches the file, and then says where it found it: what the first find cites, and what is marked in it.
+fn searches_and_cites(world: &World, path: &str, query: &str) {
+    let call = json!({"path": path, "query": query});
+    world.model.respond_with(move |request| {
+        let Some(told) = told_last(request) else { return Reply::tool_call("search_file", call.clone()) };
+        let place = told.lines().find_map(|line| line.strip_prefix("1. uploads/")).unwrap_or("nowhere");
+        let words = told.split("**").nth(1).unwrap_or("nothing");
+        Reply::text(format!("It says {words} ({place})."))
+    });
+}
+
+/// What the last tool told the model, when a tool spoke last.
+fn told_last(request: &Recorded) -> Option<String> {
+    let messages = request.messages();
+    let last = messages.last()?;
+    (last["role"] == "tool").then(|| last["content"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The names of the daemon's threads.
+fn threads(world: &World) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", world.daemon.pid())).unwrap();
+    tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok()).collect()
+}
+
+fn is_open(world: &World) -> bool {
+    threads(world).iter().any(|name| name.trim() == "index-writer")
+}
+
+#[tokio::test]
+async fn whoever_asks_about_a_document_hears_the_page() {
+    let world = World::start().await;
+    world.still_serves().await;
+    assert!(!is_open(&world) && !world.daemon.data().join("index").exists(), "nothing before a document is searched");
+    for (name, query, answer) in [
+        ("latin.pdf", "the committee met on day 2", "latin.pdf p. 2"),
+        ("cjk.pdf", "各部门什么时候提交报表", "cjk.pdf p. 1"),
+        ("embedded.pdf", "会議は来週の月曜日", "embedded.pdf p. 2"),
+        ("handbook.docx", "\"Guests are welcome\"", "(handbook.docx)"),
+        ("sales.xlsx", "苹果", "sales.xlsx '销售 2024'!C6:D6"),
+        ("deck.pptx", "预算", "deck.pptx slide 2"),
+    ] {
+        searches_and_cites(&world, &format!("uploads/{name}"), query);
+        let output = world.daemon.agentctl(["run", "--file", &fixture(name), "What does it say?"]).await.exits(0);
+        assert!(output.stdout.contains(answer) && !output.stdout.contains("nothing"), "{name}: {}", output.stdout);
+    }
+    assert!(is_open(&world));
+    world.daemon.sigterm().await;
+    assert!(!world.daemon.log().contains("left as it was"), "{}", world.daemon.log());
+}
+
+#[tokio::test]
+async fn documents_are_read_page_by_page_and_all_of_them_are_searched_at_once() {
+    let world = World::start().await;
+    let files = ["latin.pdf", "deck.pptx", "password.pdf"].map(fixture);
+    let args: Vec<&str> = files.iter().flat_map(|file| ["--file", file]).collect();
+    let (told, output) = world
+        .call_all(
+            vec![
+                ("read_file", json!({"path": "uploads/latin.pdf", "offset": 2, "limit": 1})),
+                ("read_file", json!({"path": "uploads/latin.pdf", "offset": 7})),
+                ("read_file", json!({"path": "uploads/password.pdf"})),
+                ("search_documents", json!({"query": "plan"})),
+                ("search_documents", json!({"query": "QUARTZ-\\d", "regex": true})),
+                ("search_file", json!({"path": "uploads/latin.pdf", "query": "zebra"})),
+            ],
+            &args,
+        )
+        .await;
+    output.exits(0);
+    assert!(told[0].contains("PDF, \"Annual report\"; page 2 of 3") && told[0].contains("QUARTZ-2"), "{}", told[0]);
+    assert!(!told[0].contains("QUARTZ-1") && told[0].contains("offset=3"), "{}", told[0]);
+    assert!(told[1].contains("3 pages") && told[1].contains("behind the last"), "{}", told[1]);
+    assert!(told[2].contains("password") && told[2].contains("save a copy without one"), "{}", told[2]);
+    for cited in ["uploads/latin.pdf p. 1", "uploads/deck.pptx slide 1", "password.pdf could not be searched"] {
+        assert!(told[3].contains(cited), "{cited}: {}", told[3]);
+    }
+    assert!(told[4].contains("**QUARTZ-3**") && told[4].contains("by pattern"), "{}", told[4]);
+    assert!(told[5].contains("Nothing fits \"zebra\" in 1 document"), "{}", told[5]);
+    // What one session was given, another one does not find.
+    let (told, _) = world.call_all(vec![("search_documents", json!({"query": "plan"}))], &[]).await;
+    assert!(told[0].contains("There is no document here"), "{}", told[0]);
+}
+
+#[tokio::test]
+async fn a_kill_while_documents_come_in_loses_no_upload_and_leaves_an_index_that_opens() {
+    let mut world = World::start().await;
+    let pages: Vec<String> = (1..=3000).map(|page| format!("Page {page} of the book, with zircon{page}. ")).collect();
+    let long = world.daemon.write("long.docx", docx(&pages));
+    let before = std::fs::read(&long).unwrap();
+    searches_and_cites(&world, "uploads/long.docx", "zircon2999");
+    let running = world.daemon.spawn_agentctl([
+        "run",
+        "--file",
+        long.to_str().unwrap(),
+        "Where is the zircon?",
+        "--output",
+        "json",
+    ]);
+    // The writer begins to write when it has something of the document.
+    until("the index to be begun", || async { is_open(&world).then_some(()) }).await;
+    world.daemon.kill9().await;
+    drop(running);
+    world.daemon.restart().await;
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let id = sessions[0]["session_id"].as_str().or(sessions[0]["id"].as_str()).unwrap().to_owned();
+    let copy = world.daemon.path().join("copy.docx");
+    world.daemon.agentctl(["files", "get", &id, "uploads/long.docx", "-o", copy.to_str().unwrap()]).await.exits(0);
+    assert!(std::fs::read(&copy).unwrap() == before, "byte for byte");
+    let output = world.daemon.agentctl(["run", "--session", &id, "Where is the zircon?"]).await.exits(0);
+    assert_eq!(output.stdout.trim(), "It says zircon2999 (long.docx).");
+}
+
+#[tokio::test]
+async fn the_index_can_be_deleted_under_the_daemon() {
+    let world = World::start().await;
+    for _ in 0..2 {
+        searches_and_cites(&world, "uploads/latin.pdf", "QUARTZ-3");
+        let output = world.daemon.agentctl(["run", "--file", &fixture("latin.pdf"), "Where?"]).await.exits(0);
+        assert_eq!(output.stdout.trim(), "It says QUARTZ-3 (latin.pdf p. 3).");
+        std::fs::remove_dir_all(world.daemon.data().join("index")).unwrap();
+    }
+}
+
+/// A Word document of these paragraphs, as small as one can be.
+fn docx(paragraphs: &[String]) -> Vec<u8> {
+    const TYPES: &str = r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>"#;
+    const RELATIONS: &str = r#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/></Relationships>"#;
+    let text: String = paragraphs.iter().map(|text| format!("<w:p><w:r><w:t>{text}</w:t></w:r></w:p>")).collect();
+    let body = format!(
+        r#"<?xml version="1.0"?><w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>{text}</w:body></w:document>"#
+    );
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, content) in [("[Content_Types].xml", TYPES), ("_rels/.rels", RELATIONS), ("word/document.xml", &body)] {
+        archive.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+        archive.write_all(content.as_bytes()).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
 }

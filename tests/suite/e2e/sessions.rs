@@ -71,6 +71,8 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
         "now",
         "read_file",
         "run_bash_command",
+        "search_documents",
+        "search_file",
         "search_history",
         "todo_read",
         "todo_write",

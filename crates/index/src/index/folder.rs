@@ -7,10 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use tantivy::{Index, IndexReader, IndexSettings, ReloadPolicy, directory::MmapDirectory};
+use tantivy::{Index, IndexReader, IndexSettings, ReloadPolicy};
 
 use super::{
     error::IndexError,
+    files::ReadFolder,
     schema::{Fields, Gate, SCHEMA_VERSION, analyzers},
 };
 use crate::analyze::{ANALYSIS_VERSION, Dictionary};
@@ -45,7 +46,7 @@ impl Folder {
     fn try_open(path: &Path, dictionary: &Arc<Dictionary>) -> Result<Self, IndexError> {
         let fields = Fields::new();
         let gate = Arc::new(Gate::default());
-        let directory = MmapDirectory::open(path).map_err(tantivy::TantivyError::from)?;
+        let directory = ReadFolder::open(path).map_err(tantivy::TantivyError::from)?;
         let index = Index::builder()
             .schema(fields.schema.clone())
             .settings(IndexSettings::default())
@@ -84,7 +85,7 @@ pub(crate) fn guarded<T>(act: impl FnOnce() -> Result<T, IndexError>) -> Result<
 }
 
 /// Makes a folder that nobody else may look into: it holds the text of documents.
-fn private(path: &Path) -> io::Result<()> {
+pub(crate) fn private(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

@@ -19,7 +19,7 @@ use super::{
     error::IndexError,
     folder::guarded,
     id::DocumentId,
-    indexing::{Indexing, ask},
+    indexing::{Claim, Indexing, ask},
     view::{Entry, View},
     writer::{self, CLOSE_WITHIN, Command, Shared},
 };
@@ -74,6 +74,12 @@ impl IndexHandle {
         })
     }
 
+    /// The folder of its files.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        &self.shared.config.folder
+    }
+
     /// Which of these documents are not there, and have to be indexed before anything is found in them. Should the index have
     /// been deleted, a new one is begun, and all of them are.
     ///
@@ -102,12 +108,23 @@ impl IndexHandle {
     /// # Errors
     /// When nothing can be written.
     pub async fn begin(&self, id: &DocumentId, title: Option<String>) -> Result<Option<Indexing>, IndexError> {
+        match self.claim(id).await? {
+            Some(claim) => claim.begin(title).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The right to index a document, before anything is known of it; none where it is there already. Waits while somebody
+    /// else is at the same one.
+    ///
+    /// # Errors
+    /// When the index was deleted and no new one can be begun.
+    pub async fn claim(&self, id: &DocumentId) -> Result<Option<Claim>, IndexError> {
         let alone = self.lock_of(id).lock_owned().await;
         if self.shared.view().entries.contains_key(id) && self.missing(std::slice::from_ref(id)).await?.is_empty() {
             return Ok(None);
         }
-        let owner = ask(&self.queue, |reply| Command::Begin { id: id.clone(), title, reply }).await?;
-        Ok(Some(Indexing::new(self.queue.clone(), owner, alone)))
+        Ok(Some(Claim::new(self.queue.clone(), id.clone(), alone)))
     }
 
     /// Takes a document out. Says whether it was there.

@@ -65,6 +65,12 @@ impl DocumentId {
         Self(format!("{content}.{kind}.{reading}"))
     }
 
+    /// Whether it is a document of these bytes.
+    #[must_use]
+    pub fn is_of(&self, content: ContentHash) -> bool {
+        self.0.split('.').next() == Some(content.to_string().as_str())
+    }
+
     /// As it is written down.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -2,13 +2,50 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 
-use super::{error::IndexError, view::Entry, writer::Command};
-use crate::chunk::Chunk;
+use super::{error::IndexError, id::DocumentId, view::Entry, writer::Command};
+use crate::{chunk::Chunk, kind::Kind};
 
 /// How many chunks go to the writer at once.
 const AT_ONCE: usize = 64;
+
+/// What is known of a document besides what it says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// What it is.
+    pub kind: Option<Kind>,
+    /// How many pages, sheets or slides were read.
+    pub parts: u32,
+    /// Why that is not all of it, and what to do, where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flaw: Option<String>,
+}
+
+/// The right to index a document, which nobody else has meanwhile. It begins when the document is known.
+#[derive(Debug)]
+pub struct Claim {
+    queue: mpsc::Sender<Command>,
+    id: DocumentId,
+    alone: OwnedMutexGuard<()>,
+}
+
+impl Claim {
+    pub(crate) const fn new(queue: mpsc::Sender<Command>, id: DocumentId, alone: OwnedMutexGuard<()>) -> Self {
+        Self { queue, id, alone }
+    }
+
+    /// Begins.
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub async fn begin(self, title: Option<String>) -> Result<Indexing, IndexError> {
+        let Self { queue, id, alone } = self;
+        let owner = ask(&queue, |reply| Command::Begin { id, title, reply }).await?;
+        Ok(Indexing { queue, owner, chunks: 0, is_done: false, _alone: alone })
+    }
+}
 
 /// A document on its way into the index. It is there when [`finish`](Self::finish) has returned, and dropping this before
 /// leaves nothing of it.
@@ -23,10 +60,6 @@ pub struct Indexing {
 }
 
 impl Indexing {
-    pub(crate) const fn new(queue: mpsc::Sender<Command>, owner: u32, alone: OwnedMutexGuard<()>) -> Self {
-        Self { queue, owner, chunks: 0, is_done: false, _alone: alone }
-    }
-
     /// How many chunks it has so far.
     #[must_use]
     pub const fn chunks(&self) -> u32 {
@@ -54,9 +87,9 @@ impl Indexing {
     ///
     /// # Errors
     /// When it cannot be written. Then nothing of it is there.
-    pub async fn finish(mut self) -> Result<Arc<Entry>, IndexError> {
+    pub async fn finish(mut self, about: About) -> Result<Arc<Entry>, IndexError> {
         let owner = self.owner;
-        let entry = ask(&self.queue, |reply| Command::Finish { owner, reply }).await?;
+        let entry = ask(&self.queue, |reply| Command::Finish { owner, about, reply }).await?;
         self.is_done = true;
         Ok(entry)
     }

@@ -7,7 +7,7 @@
 //! - [`id`]: which document: what is in it, and how it was read.
 //! - [`config`] and [`error`]: what it may cost, and how it can fail.
 //! - [`schema`]: the fields, and the terms that go into them.
-//! - [`folder`]: the files: one version of the fields a folder, made anew when it is damaged.
+//! - [`folder`]: the files: one version of the fields a folder, made anew when it is damaged; [`files`]: how they are read.
 //! - [`view`]: what is there to be found, all of one moment.
 //! - [`writer`]: the thread that writes, its queue, its rests; [`batch`] are the documents it is at.
 //! - [`uses`]: when a document was last used, and what may therefore go.
@@ -16,6 +16,7 @@
 pub mod batch;
 pub mod config;
 pub mod error;
+pub mod files;
 pub mod folder;
 pub mod handle;
 pub mod id;
@@ -29,5 +30,5 @@ pub use config::IndexConfig;
 pub use error::IndexError;
 pub use handle::{IndexHandle, IndexStats};
 pub use id::{ContentHash, DocumentId};
-pub use indexing::Indexing;
+pub use indexing::{About, Claim, Indexing};
 pub use view::Entry;

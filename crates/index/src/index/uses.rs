@@ -92,7 +92,7 @@ mod tests {
 
     fn entry(owner: u32) -> Entry {
         let id = DocumentId::new(ContentHash::of(&owner.to_le_bytes()), Kind::Pdf, 1);
-        Entry { id, title: None, chunks: 10, indexed_at: 0, owner }
+        Entry { id, title: None, about: Default::default(), chunks: 10, indexed_at: 0, owner }
     }
 
     fn check(hours_unused: &[u64], bytes: u64, expected: &[u32]) {

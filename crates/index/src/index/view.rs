@@ -13,6 +13,7 @@ use super::{
     error::IndexError,
     folder::{Folder, size},
     id::DocumentId,
+    indexing::About,
     schema::{ENTRY_ORDINAL, Fields, key, split_key},
 };
 use crate::chunk::Chunk;
@@ -24,6 +25,9 @@ pub struct Entry {
     pub id: DocumentId,
     /// What it calls itself.
     pub title: Option<String>,
+    /// What else is known of it.
+    #[serde(default)]
+    pub about: About,
     /// How many chunks it has.
     pub chunks: u32,
     /// When it was indexed, in seconds since 1970.

@@ -19,6 +19,7 @@ use super::{
     error::IndexError,
     folder::{Folder, guarded},
     id::DocumentId,
+    indexing::About,
     uses::{Uses, leaving},
     view::{Entries, Entry, View, look_through},
 };
@@ -37,7 +38,7 @@ pub(crate) enum Command {
     /// More of it.
     Add { owner: u32, chunks: Vec<Chunk>, reply: Reply<()> },
     /// That was all of it.
-    Finish { owner: u32, reply: Reply<Arc<Entry>> },
+    Finish { owner: u32, about: About, reply: Reply<Arc<Entry>> },
     /// Nobody goes on with it.
     Abandon { owner: u32 },
     /// Take a document out, if it is there.
@@ -202,7 +203,7 @@ impl Writer {
         match command {
             Command::Begin { id, title, reply } => drop(reply.send(self.begin(id, title))),
             Command::Add { owner, chunks, reply } => drop(reply.send(self.add(owner, &chunks))),
-            Command::Finish { owner, reply } => self.finish(owner, reply),
+            Command::Finish { owner, about, reply } => self.finish(owner, about, reply),
             Command::Abandon { owner } => {
                 if self.batch.open.remove(&owner).is_some() {
                     self.orphans.push(owner);
@@ -252,12 +253,12 @@ impl Writer {
         })
     }
 
-    fn finish(&mut self, owner: u32, reply: Reply<Arc<Entry>>) {
+    fn finish(&mut self, owner: u32, about: About, reply: Reply<Arc<Entry>>) {
         let Some(Open { id, title, chunks }) = self.batch.open.remove(&owner) else {
             drop(reply.send(Err(self.batch.failure())));
             return;
         };
-        let entry = Arc::new(Entry { id, title, chunks, indexed_at: (self.shared.config.now)(), owner });
+        let entry = Arc::new(Entry { id, title, about, chunks, indexed_at: (self.shared.config.now)(), owner });
         let document = entry_document(&self.folder.fields, &entry);
         self.batch.done.push((Arc::clone(&entry), reply));
         let former = self.entries.get(&entry.id).map(|former| former.owner);
@@ -346,8 +347,6 @@ impl Writer {
     /// Gets ready to write.
     fn awake(&mut self) -> Result<(), IndexError> {
         if self.writer.is_none() {
-            // Both take memory, and the dictionary takes time, which is better spent before the first chunk than within it.
-            self.shared.dictionary.warm();
             let options = IndexWriterOptions::builder()
                 .memory_budget_per_thread(self.shared.config.memory.max(15_000_000))
                 .num_worker_threads(1)

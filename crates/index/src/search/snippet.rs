@@ -86,6 +86,7 @@ fn whole_word_end(text: &str, end: usize) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one mark is one range")]
 mod tests {
     use proptest::prelude::*;
 

@@ -5,5 +5,6 @@
 mod bench;
 mod documents;
 mod hostile;
+mod library;
 mod search;
 mod worker;

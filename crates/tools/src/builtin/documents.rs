@@ -104,6 +104,9 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
         let finds = text::count(finds.hits.len(), "find");
         shown.push_str(&format!("[{finds} in {searched}, {how}; cite a find by its file and place]\n"));
     }
+    for note in &finds.notes {
+        shown.push_str(&format!("[{note}]\n"));
+    }
     for (name, why) in finds.broken.iter().take(MAX_NAMED) {
         shown.push_str(&format!("[{name} could not be searched to its end: {why}]\n"));
     }

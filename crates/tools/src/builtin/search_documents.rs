@@ -33,8 +33,8 @@ pub(crate) const DESCRIPTION: &str = "Finds what the documents of this session s
 
 /// Finds where no number is given.
 const USUAL: usize = 10;
-/// Documents that one call searches at the most.
-const MAX_DOCUMENTS: usize = 500;
+/// Documents that one call searches at the most: each is open until the end.
+const MAX_DOCUMENTS: usize = 300;
 
 pub(crate) fn parameters() -> Value {
     super::object(
@@ -63,6 +63,8 @@ pub(crate) struct Prepared {
     query: DocumentQuery,
     /// Why there may be more.
     cut: Option<&'static str>,
+    /// Those that the rules do not let be read without asking.
+    withheld: usize,
 }
 
 pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<Prepared, Failure> {
@@ -78,14 +80,20 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
         }
         Ok::<_, Failure>(())
     };
-    let mut full = false;
+    let (mut full, mut withheld) = (false, 0);
     if job.files.is_folder(&start)? {
         let mut count = 0;
         for place in job.files.places(&start) {
             Walk::whole(false).run(job, &place, &mut left, &mut |found| {
-                if found.kind == Kind::File && has_document_name(&found.path.to_string()) {
-                    take(&found.path)?;
-                    count += 1;
+                let name = found.path.to_string();
+                if found.kind == Kind::File && has_document_name(&name) {
+                    // That it has a hit would tell something of it, too.
+                    if job.reading.allow(&name) {
+                        take(&found.path)?;
+                        count += 1;
+                    } else {
+                        withheld += 1;
+                    }
                 }
                 full = count >= MAX_DOCUMENTS;
                 Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
@@ -97,13 +105,13 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
     job.check()?;
     let cut = if full { Some("there are too many documents") } else { left.cut };
     let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
-    Ok(Prepared { documents, query: DocumentQuery { text, regex, limit, neighbours: false }, cut })
+    Ok(Prepared { documents, query: DocumentQuery { text, regex, limit, neighbours: false }, cut, withheld })
 }
 
 /// Whether a name is worth a look into the file: a project may have a hundred thousand others.
 fn has_document_name(name: &str) -> bool {
     const ENDINGS: [&str; 12] =
-        ["pdf", "docx", "doc", "xlsx", "xlsm", "xlsb", "xls", "ods", "pptx", "ppt", "odt", "odp"];
+        ["pdf", "docx", "docm", "dotx", "xlsx", "xlsm", "xltx", "xls", "ods", "pptx", "pptm", "ppsx"];
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
@@ -113,8 +121,8 @@ pub(crate) async fn search(
     prepared: Prepared,
     cancel: CancellationToken,
 ) -> Result<ToolOutput, Failure> {
-    let Prepared { documents, query, cut } = prepared;
-    if documents.is_empty() {
+    let Prepared { documents, query, cut, withheld } = prepared;
+    if documents.is_empty() && withheld == 0 {
         let nothing = "There is no document here. list_workspace_files shows what is; grep searches text files.";
         return Ok(ToolOutput::ok(nothing));
     }
@@ -125,6 +133,13 @@ pub(crate) async fn search(
     let mut shown = documents::show_finds(&asked, &finds);
     if let Some(cut) = cut {
         shown.push_str(&format!("\n[not all documents were searched: {cut}; name a folder with path]"));
+    }
+    if withheld > 0 {
+        let withheld = text::count(withheld, "document");
+        shown.push_str(&format!(
+            "\n[{withheld} left out, which the rules do not let you read without asking; of one that you name as path they \
+             decide]"
+        ));
     }
     Ok(ToolOutput::ok(shown))
 }

@@ -24,7 +24,7 @@ async fn what_is_indexed_stays_and_what_was_cut_off_was_never_there() {
 
     let shelf = shelf.reopened().await;
     assert_eq!(shelf.index.missing(&[whole.id.clone(), id.clone(), other.id]).await.unwrap(), [id]);
-    assert_eq!(cited(&shelf.search(&[whole.clone()], "kept").await), ["whole.pdf p. 1"]);
+    assert_eq!(cited(&shelf.search(std::slice::from_ref(&whole), "kept").await), ["whole.pdf p. 1"]);
 
     assert!(shelf.index.remove(&whole.id).await.unwrap());
     assert!(!shelf.index.remove(&whole.id).await.unwrap());
@@ -40,7 +40,7 @@ async fn what_nobody_used_for_thirty_days_goes_and_what_was_used_stays() {
     let pass = |hours: u64| shelf.clock.store(START + hours * HOUR, Ordering::Relaxed);
     pass(25);
     assert_eq!(shelf.index.stats().await.unwrap().stale, 2);
-    shelf.search(&[used.clone()], "text").await;
+    shelf.search(std::slice::from_ref(&used), "text").await;
     assert_eq!(shelf.index.stats().await.unwrap().stale, 1);
     assert_eq!(shelf.index.sweep().await.unwrap(), 0, "stale ones stay while there is room");
 

@@ -1,6 +1,6 @@
 //! What is found, what comes first, and how it is shown.
 
-use agentd_index::{CellRange, Chunk, ContentHash, DocumentId, How, Kind, Place, Query, Request, Visible};
+use agentd_index::{About, CellRange, Chunk, ContentHash, DocumentId, How, Kind, Place, Query, Request, Visible};
 
 use super::support::{Shelf, cited, put, told};
 
@@ -107,7 +107,7 @@ async fn places_are_cited_as_people_write_them_and_neighbours_are_told() {
         bytes: 0..0,
     };
     indexing.add(places.into_iter().enumerate().map(chunk).collect()).await.unwrap();
-    assert_eq!(indexing.finish().await.unwrap().chunks, 4);
+    assert_eq!(indexing.finish(About::default()).await.unwrap().chunks, 4);
 
     let documents = vec![Visible { id: id.clone(), name: "x".to_owned() }];
     let cases = [("word0", "x p. 12"), ("word1", "x Sales!A2:F20"), ("word2", "x slide 7"), ("word3", "x")];

@@ -9,7 +9,8 @@ use std::{
 };
 
 use agentd_index::{
-    Answer, Chunk, ContentHash, DocumentId, IndexConfig, IndexError, IndexHandle, Kind, Place, Query, Request, Visible,
+    About, Answer, Chunk, ContentHash, DocumentId, IndexConfig, IndexError, IndexHandle, Kind, Place, Query, Request,
+    Visible,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -80,7 +81,7 @@ pub(crate) async fn put(
     if let Some(mut indexing) = index.begin(&id, title.map(str::to_owned)).await? {
         let chunks = (1..).zip(pages).map(|(number, (heading, text))| page(number, heading, text)).collect();
         indexing.add(chunks).await?;
-        indexing.finish().await?;
+        indexing.finish(About::default()).await?;
     }
     Ok(Visible { id, name: name.to_owned() })
 }

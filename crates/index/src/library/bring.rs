@@ -1,0 +1,167 @@
+//! A document on its way from a file into the index.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use agentd_core::knowledge::DocumentProgress;
+use tokio_util::sync::CancellationToken;
+
+use super::digests;
+use crate::{
+    ChunkConfig, Extractor, Failure, Kind, Piece,
+    chunk::Chunker,
+    index::{About, Claim, DocumentId, IndexError, IndexHandle, Indexing},
+};
+
+/// Documents whose failures are remembered, so that a broken one is not read anew by each search.
+const MAX_BROKEN: usize = 1000;
+
+/// Whoever wants to know how far it is.
+pub(super) type Progress<'a> = &'a (dyn Fn(DocumentProgress) + Send + Sync);
+
+/// A document that somebody may see, and its file.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) id: DocumentId,
+    pub(super) name: String,
+    pub(super) file: Arc<File>,
+}
+
+/// Documents that could not be read at all, and why.
+#[derive(Debug, Default)]
+pub(super) struct Broken(Mutex<HashMap<DocumentId, Failure>>);
+
+impl Broken {
+    /// Why it could not be read, where that is known and trying again would come to the same. What went wrong with the
+    /// machine and not with the document is tried again.
+    pub(super) fn why(&self, id: &DocumentId) -> Option<Failure> {
+        let broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        broken.get(id).filter(|failure| !is_passing(failure)).cloned()
+    }
+
+    pub(super) fn forget(&self, id: &DocumentId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    fn remember(&self, id: DocumentId, failure: Failure) {
+        let mut broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if broken.len() >= MAX_BROKEN {
+            broken.clear();
+        }
+        broken.insert(id, failure);
+    }
+}
+
+const fn is_passing(failure: &Failure) -> bool {
+    matches!(failure, Failure::Worker(_) | Failure::Cancelled)
+}
+
+/// What became of a document, where nothing is wrong with the index.
+pub(super) enum Outcome {
+    /// It can be found, or what could be read of it.
+    Indexed,
+    /// It could not be read.
+    Unreadable(Failure),
+}
+
+/// Brings documents into the index.
+#[derive(Debug)]
+pub(super) struct Bringer<'a> {
+    pub(super) extractor: &'a Extractor,
+    pub(super) index: &'a Arc<IndexHandle>,
+    pub(super) broken: &'a Broken,
+    pub(super) cancel: &'a CancellationToken,
+}
+
+impl Bringer<'_> {
+    /// Brings a document in, unless it is there already. Waits while somebody else does the same. Whatever fails leaves
+    /// nothing half done; of a document that breaks in the middle, what could be read is kept.
+    pub(super) async fn bring(&self, known: Known, progress: Progress<'_>) -> Result<Outcome, IndexError> {
+        let Some(claim) = self.index.claim(&known.id).await? else { return Ok(Outcome::Indexed) };
+        // Whoever was at it before may have found out.
+        if let Some(failure) = self.broken.why(&known.id) {
+            return Ok(Outcome::Unreadable(failure));
+        }
+        let id = known.id.clone();
+        match self.read(claim, known, progress).await? {
+            Ok(()) => Ok(Outcome::Indexed),
+            Err(Failure::Cancelled) => Err(IndexError::Cancelled),
+            Err(failure) => {
+                self.broken.remember(id, failure.clone());
+                Ok(Outcome::Unreadable(failure))
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        claim: Claim,
+        Known { id, name, file }: Known,
+        progress: Progress<'_>,
+    ) -> Result<Result<(), Failure>, IndexError> {
+        let named = Kind::of_name(&name);
+        let (folder, most) = (self.index.folder().to_owned(), self.extractor.limits().bytes_in);
+        let copied = tokio::task::spawn_blocking(move || digests::copy(&file, &folder, most)).await;
+        let copied = copied.map_err(|_| IndexError::Closed)?;
+        let (hash, copy) = match copied {
+            Ok(copied) => copied,
+            Err(error) => match IndexError::from(error) {
+                full @ IndexError::Full(_) => return Err(full),
+                error => return Ok(Err(Failure::Worker(error.to_string()))),
+            },
+        };
+        if !id.is_of(hash) {
+            return Ok(Err(Failure::Worker("it was changed while it was being read".to_owned())));
+        }
+        let mut extraction = match self.extractor.extract(copy, named, self.cancel.clone()).await {
+            Ok(extraction) => extraction,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let head = match extraction.next().await {
+            Some(Ok(Piece::Head(head))) => head,
+            Some(Err(failure)) => return Ok(Err(failure)),
+            Some(Ok(_)) | None => return Ok(Err(Failure::Worker("its reader told nothing".to_owned()))),
+        };
+        let mut about = About { kind: Some(head.kind), ..About::default() };
+        let tell = |parts| progress(DocumentProgress { document: name.clone(), parts, total: head.parts });
+        tell(0);
+        let mut indexing = claim.begin(head.title.clone()).await?;
+        let mut chunker = Chunker::new(ChunkConfig::default());
+        let mut last = None;
+        let failure = loop {
+            match extraction.next().await {
+                Some(Ok(Piece::Part(part))) => {
+                    indexing.add(chunker.chunks(&part)).await?;
+                    if last.as_ref().is_none_or(|last| !part.place.is_same(last)) {
+                        about.parts += 1;
+                        tell(about.parts);
+                        last = Some(part.place);
+                    }
+                }
+                Some(Err(failure)) => break Some(failure),
+                Some(Ok(Piece::Head(_) | Piece::End(_))) | None => break None,
+            }
+        };
+        finish(indexing, about, failure).await
+    }
+}
+
+/// What could be read of a broken document can be found; of one that nobody waits for nothing is kept, and the next one
+/// who needs it reads it from its start.
+async fn finish(
+    indexing: Indexing,
+    mut about: About,
+    failure: Option<Failure>,
+) -> Result<Result<(), Failure>, IndexError> {
+    if let Some(failure) = failure {
+        if indexing.chunks() == 0 || is_passing(&failure) {
+            return Ok(Err(failure));
+        }
+        about.flaw = Some(super::told(&failure));
+    }
+    indexing.finish(about).await?;
+    Ok(Ok(()))
+}

@@ -1,0 +1,134 @@
+//! Which document a file is: the hash of its bytes, remembered while the file is as it was.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, Read as _, Seek as _, Write as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use crate::index::{ContentHash, folder::private};
+
+/// Files that are remembered at the most.
+const MAX_KNOWN: usize = 4096;
+/// A file that was changed less than this before it was looked at may be changed again without its time's telling.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Hashes of files.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Digests {
+    known: Arc<Mutex<Hashes>>,
+}
+
+/// By device and number of the file.
+type Hashes = HashMap<(u64, u64), (Stamp, ContentHash)>;
+
+/// What changes when a file does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &File) -> io::Result<((u64, u64), Self)> {
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
+        let stamp = Self {
+            size: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        };
+        Ok(((found.dev(), found.ino()), stamp))
+    }
+
+    /// Whether the next change will show.
+    fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let last = u64::try_from(self.modified.0.max(self.changed.0)).unwrap_or_default();
+        now.saturating_sub(last) > SETTLED.as_secs()
+    }
+}
+
+impl Digests {
+    /// The hash of what a file holds. Blocks. The position in the file stays where it was.
+    pub(super) fn of(&self, file: &File) -> io::Result<ContentHash> {
+        let (identity, stamp) = Stamp::of(file)?;
+        if let Some((known, hash)) = self.lock().get(&identity)
+            && *known == stamp
+        {
+            return Ok(*hash);
+        }
+        let is_settled = stamp.is_settled();
+        let hash = ContentHash::read(At { file, position: 0 })?;
+        if is_settled && Stamp::of(file)?.1 == stamp {
+            let mut known = self.lock();
+            if known.len() >= MAX_KNOWN {
+                known.clear();
+            }
+            known.insert(identity, (stamp, hash));
+        }
+        Ok(hash)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Hashes> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A copy of a file without a name, in `folder`, of at most so many bytes and one more, and the hash of the copy. Blocks.
+/// What is read of it is what was hashed, whoever writes to the file meanwhile: the index is shared, and must not be told
+/// lies of others' documents.
+pub(super) fn copy(file: &File, folder: &Path, most: u64) -> io::Result<(ContentHash, File)> {
+    Stamp::of(file)?;
+    private(folder)?;
+    let mut copy = tempfile::tempfile_in(folder)?;
+    io::copy(&mut At { file, position: 0 }.take(most.saturating_add(1)), &mut copy)?;
+    copy.flush()?;
+    let hash = ContentHash::read(At { file: &copy, position: 0 })?;
+    copy.rewind()?;
+    Ok((hash, copy))
+}
+
+/// A file read from its beginning, wherever others read it.
+struct At<'a> {
+    file: &'a File,
+    position: u64,
+}
+
+impl io::Read for At<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.position)?;
+        self.position += read as u64;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_seen_however_soon_it_comes_and_a_copy_stays_what_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "one").unwrap();
+        let digests = Digests::default();
+        let file = File::open(&path).unwrap();
+        assert_eq!(digests.of(&file).unwrap(), ContentHash::of(b"one"));
+        let (hash, mut copied) = copy(&file, &folder.path().join("copies"), 100).unwrap();
+        // In place, so that it is the same file.
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!(digests.of(&file).unwrap(), ContentHash::of(b"two"));
+        let mut told = String::new();
+        copied.read_to_string(&mut told).unwrap();
+        assert_eq!((told.as_str(), hash), ("one", ContentHash::of(b"one")));
+        assert!(digests.of(&File::open(folder.path()).unwrap()).is_err(), "a folder is no document");
+    }
+}

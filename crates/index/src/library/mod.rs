@@ -1,0 +1,399 @@
+//! Documents read and searched: the port [`Knowledge`] on extraction, chunks and index.
+//!
+//! - `digests`: which document a file is, so that what did not change is not read again to tell; and copies that stay.
+//! - `bring`: a document on its way from a file into the index.
+//! - `shelf`: the index while it is needed.
+//! - `reading`: which parts of a document are shown, and how much of them; pure.
+//!
+//! A document comes into the index at its first search, and stays there for everybody who has the same bytes. Nobody finds
+//! what he does not have: a search names its documents, and they are told by their bytes.
+
+mod bring;
+mod digests;
+mod reading;
+mod shelf;
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::{ErrorKind, KnowledgeError},
+    knowledge::{
+        DocumentFinds, DocumentHit, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument,
+        PartRange, Reading, SearchedBy,
+    },
+    ports::{Knowledge, OnProgress},
+};
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    bring::{Bringer, Broken, Known, Outcome},
+    digests::Digests,
+    reading::Reader,
+    shelf::Shelf,
+};
+use crate::{
+    Extractor, Failure, Kind, Piece,
+    extract::recognise,
+    index::{DocumentId, IndexConfig, IndexError, IndexHandle},
+    search::{Answer, How, Query, Request, Visible},
+};
+
+/// What text and chunks are made by. Whoever changes what comes of a document counts it up, so that documents are read again.
+const READING: u32 = 1;
+/// Documents that one search brings into the index at the same time.
+const AT_ONCE: usize = 2;
+/// How long a search may read through texts.
+const SCAN: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Reads documents and finds what they say.
+#[derive(Debug)]
+pub struct Library {
+    extractor: Extractor,
+    shelf: Shelf,
+    digests: Digests,
+    broken: Broken,
+}
+
+/// Documents as far as they could be looked at.
+#[derive(Default)]
+struct Told {
+    known: Vec<Known>,
+    /// Names and why they could not.
+    unreadable: Vec<(String, String)>,
+}
+
+impl Library {
+    /// A library of this index. Nothing is opened and nothing runs before it is needed; when nobody has needed it for
+    /// [`IndexConfig::rest_after`], its memory is given back.
+    #[must_use]
+    pub fn new(extractor: Extractor, config: IndexConfig) -> Self {
+        Self { extractor, shelf: Shelf::new(config), digests: Digests::default(), broken: Broken::default() }
+    }
+
+    /// Writes down what is under way. Whoever asks for more is told that it is closed.
+    pub async fn close(&self) {
+        self.shelf.close().await;
+    }
+
+    /// Whether the index is open.
+    pub async fn is_open(&self) -> bool {
+        self.shelf.is_open().await
+    }
+
+    async fn parts(
+        &self,
+        document: OpenDocument,
+        range: PartRange,
+        cancel: CancellationToken,
+    ) -> Result<Reading, Failure> {
+        let named = Kind::of_name(&document.name);
+        let mut extraction = self.extractor.extract(document.file, named, cancel).await?;
+        let mut reader = Reader::new(range);
+        loop {
+            match extraction.next().await {
+                Some(Ok(Piece::Head(head))) => reader.begin(head),
+                Some(Ok(Piece::Part(part))) => {
+                    if reader.take(part).is_break() {
+                        return Ok(reader.finish(None));
+                    }
+                }
+                Some(Ok(Piece::End(_))) | None => return Ok(reader.finish(None)),
+                Some(Err(Failure::Cancelled)) => return Err(Failure::Cancelled),
+                // What was read of it is shown.
+                Some(Err(failure)) if reader.has_read() => return Ok(reader.finish(Some(told(&failure)))),
+                Some(Err(failure)) => return Err(failure),
+            }
+        }
+    }
+
+    /// Which documents these are.
+    async fn look_at(&self, documents: Vec<OpenDocument>) -> Result<Told, IndexError> {
+        let digests = self.digests.clone();
+        let look = move || {
+            let mut told = Told::default();
+            for OpenDocument { name, file } in documents {
+                match digests.of(&file) {
+                    Ok(hash) => {
+                        let kind = Kind::of_name(&name).unwrap_or(Kind::Plain);
+                        told.known.push(Known { id: DocumentId::new(hash, kind, READING), name, file: Arc::new(file) });
+                    }
+                    Err(error) => told.unreadable.push((name, format!("it cannot be read: {error}"))),
+                }
+            }
+            told
+        };
+        tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
+    }
+
+    async fn find(
+        &self,
+        Told { known, unreadable }: &Told,
+        query: &DocumentQuery,
+        cancel: &CancellationToken,
+    ) -> Result<DocumentFinds, IndexError> {
+        let visible: Vec<Visible> =
+            known.iter().map(|Known { id, name, .. }| Visible { id: id.clone(), name: name.clone() }).collect();
+        let index = self.shelf.take().await?;
+        let mut unreadable = unreadable.clone();
+        unreadable.extend(self.bring_in(&index, known, None, cancel).await?);
+        let flaw = |document: &Visible| Some((document.name.clone(), index.entry(&document.id)?.about.flaw.clone()?));
+        unreadable.extend(visible.iter().filter_map(flaw));
+        let text = query.text.clone();
+        let (asked, phrase) = if query.regex {
+            (Query::Regex { pattern: text, case_sensitive: false }, false)
+        } else {
+            let phrase = text.trim_start().starts_with(['"', '“', '「']);
+            (Query::Words(text), phrase)
+        };
+        let searched = visible.len();
+        let request = Request {
+            limit: query.limit.max(1),
+            context: query.neighbours,
+            within: SCAN,
+            ..Request::new(visible, asked)
+        };
+        let answer = index.search(request, cancel.clone()).await?;
+        Ok(finds(answer, searched, unreadable, phrase))
+    }
+
+    /// Indexes what is not there yet. A document that fails does so alone, and is told with the reason; a failing index fails
+    /// all.
+    async fn bring_in(
+        &self,
+        index: &Arc<IndexHandle>,
+        known: &[Known],
+        progress: Option<&OnProgress>,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<(String, String)>, IndexError> {
+        let ids: Vec<DocumentId> = known.iter().map(|known| known.id.clone()).collect();
+        let missing = index.missing(&ids).await?;
+        let mut unreadable = Vec::new();
+        let mut new = Vec::new();
+        for known in known.iter().filter(|known| missing.contains(&known.id)) {
+            match self.broken.why(&known.id) {
+                Some(failure) => unreadable.push((known.name.clone(), told(&failure))),
+                None => new.push(known.clone()),
+            }
+        }
+        let bringer = Bringer { extractor: &self.extractor, index, broken: &self.broken, cancel };
+        let tell = |step: DocumentProgress| {
+            if let Some(progress) = progress {
+                progress(step);
+            }
+        };
+        let bring = |known: Known| {
+            let (name, bringer, tell) = (known.name.clone(), &bringer, &tell);
+            async move { (name, bringer.bring(known, tell).await) }
+        };
+        let mut brought = stream::iter(new.into_iter().map(bring)).buffer_unordered(AT_ONCE);
+        while let Some((name, outcome)) = brought.next().await {
+            match outcome? {
+                Outcome::Indexed => {}
+                Outcome::Unreadable(failure) => unreadable.push((name, told(&failure))),
+            }
+        }
+        Ok(unreadable)
+    }
+
+    async fn take(
+        &self,
+        documents: Vec<OpenDocument>,
+        again: bool,
+        progress: OnProgress,
+        cancel: &CancellationToken,
+    ) -> Result<Vec<DocumentState>, IndexError> {
+        let Told { known, unreadable } = self.look_at(documents).await?;
+        let names: Vec<(DocumentId, String)> =
+            known.iter().map(|known| (known.id.clone(), known.name.clone())).collect();
+        let index = self.shelf.take().await?;
+        if again {
+            for (id, _) in &names {
+                self.broken.forget(id);
+                index.remove(id).await?;
+            }
+        }
+        let broken = self.bring_in(&index, &known, Some(&progress), cancel).await?;
+        Ok(self.states_of(&index, names, unreadable.into_iter().chain(broken).collect()))
+    }
+
+    /// What is known of documents, without reading them.
+    async fn known_of(&self, documents: Vec<OpenDocument>) -> Result<Vec<DocumentState>, IndexError> {
+        let Told { known, unreadable } = self.look_at(documents).await?;
+        let index = self.shelf.take().await?;
+        Ok(self.states_of(&index, known.into_iter().map(|known| (known.id, known.name)), unreadable))
+    }
+
+    fn states_of(
+        &self,
+        index: &IndexHandle,
+        names: impl IntoIterator<Item = (DocumentId, String)>,
+        unreadable: Vec<(String, String)>,
+    ) -> Vec<DocumentState> {
+        let mut states = Vec::new();
+        for (id, name) in names {
+            let named = Kind::of_name(&name).unwrap_or(Kind::Plain);
+            let entry = index.entry(&id);
+            let why = unreadable.iter().find(|(broken, _)| *broken == name).map(|(_, why)| why.clone());
+            states.push(match entry {
+                Some(entry) => DocumentState {
+                    name,
+                    format: entry.about.kind.unwrap_or(named).to_string(),
+                    title: entry.title.clone(),
+                    parts: entry.about.parts,
+                    chunks: Some(entry.chunks),
+                    problem: entry.about.flaw.clone(),
+                },
+                None => DocumentState {
+                    name,
+                    format: named.to_string(),
+                    title: None,
+                    parts: 0,
+                    chunks: None,
+                    problem: why.or_else(|| self.broken.why(&id).map(|failure| told(&failure))),
+                },
+            });
+        }
+        let known: Vec<String> = states.iter().map(|state| state.name.clone()).collect();
+        let never_opened = unreadable.into_iter().filter(|(name, _)| !known.contains(name));
+        states.extend(never_opened.map(|(name, why)| DocumentState {
+            format: String::new(),
+            title: None,
+            parts: 0,
+            chunks: None,
+            problem: Some(why),
+            name,
+        }));
+        states
+    }
+
+    async fn count(&self) -> Result<KnowledgeStats, IndexError> {
+        let index = self.shelf.take().await?;
+        let stats = index.stats().await?;
+        Ok(KnowledgeStats {
+            documents: stats.documents as u64,
+            chunks: stats.chunks,
+            bytes: stats.bytes,
+            stale: stats.stale as u64,
+            folder: self.shelf.config().folder.clone(),
+        })
+    }
+}
+
+impl Knowledge for Library {
+    fn is_document(&self, name: &str, head: &[u8]) -> bool {
+        let named = Kind::of_name(name);
+        // A beginning is too little to tell what an archive holds: there the name decides.
+        if head.starts_with(b"PK\x03\x04") || head.starts_with(b"\xd0\xcf\x11\xe0") {
+            return named.is_some_and(|kind| !kind.is_text());
+        }
+        recognise(head, None).is_ok_and(|kind| !kind.is_text())
+    }
+
+    fn read(
+        &self,
+        document: OpenDocument,
+        range: PartRange,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, Result<Reading, KnowledgeError>> {
+        self.parts(document, range, cancel).map(|read| read.map_err(|failure| of_failure(&failure))).boxed()
+    }
+
+    fn search(
+        &self,
+        documents: Vec<OpenDocument>,
+        query: DocumentQuery,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>> {
+        async move {
+            let find = async {
+                let told = self.look_at(documents).await?;
+                match self.find(&told, &query, &cancel).await {
+                    Err(IndexError::Lost(why)) => {
+                        tracing::warn!(%why, "searching again, as the index was begun anew");
+                        self.find(&told, &query, &cancel).await
+                    }
+                    found => found,
+                }
+            };
+            until_cancelled(find, &cancel).await
+        }
+        .boxed()
+    }
+
+    fn take_in(
+        &self,
+        documents: Vec<OpenDocument>,
+        again: bool,
+        progress: OnProgress,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
+        async move { until_cancelled(self.take(documents, again, progress, &cancel), &cancel).await }.boxed()
+    }
+
+    fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
+        self.known_of(documents).map(|states| states.map_err(|error| of_index(&error))).boxed()
+    }
+
+    fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {
+        self.count().map(|stats| stats.map_err(|error| of_index(&error))).boxed()
+    }
+}
+
+async fn until_cancelled<T>(
+    work: impl Future<Output = Result<T, IndexError>>,
+    cancel: &CancellationToken,
+) -> Result<T, KnowledgeError> {
+    tokio::select! {
+        done = work => done.map_err(|error| of_index(&error)),
+        // What is dropped here ends its worker, and leaves nothing of its document.
+        () = cancel.cancelled() => Err(of_index(&IndexError::Cancelled)),
+    }
+}
+
+fn finds(answer: Answer, searched: usize, broken: Vec<(String, String)>, phrase: bool) -> DocumentFinds {
+    let by = match answer.how {
+        How::Index if phrase => SearchedBy::Phrase,
+        How::Index => SearchedBy::Words,
+        How::Narrowed => SearchedBy::NarrowedRegex,
+        How::Scan => SearchedBy::Scan,
+    };
+    let hits = answer.hits.into_iter().map(|hit| {
+        let place = hit.chunk.place.to_string();
+        let document = hit.citation.strip_suffix(place.as_str()).unwrap_or(&hit.citation).trim_end().to_owned();
+        let marks = hit.snippet.hits;
+        DocumentHit {
+            document,
+            place,
+            score: hit.score,
+            snippet: hit.snippet.text,
+            marks,
+            before: hit.before,
+            after: hit.after,
+        }
+    });
+    DocumentFinds { by, hits: hits.collect(), searched, broken, notes: answer.notes, late: !answer.complete }
+}
+
+/// A failure in a sentence with what to do about it.
+fn told(failure: &Failure) -> String {
+    format!("{failure}; {}", failure.hint())
+}
+
+fn of_failure(failure: &Failure) -> KnowledgeError {
+    let kind = match failure {
+        Failure::TookTooLong { .. } => ErrorKind::Timeout,
+        Failure::Worker(_) | Failure::Cancelled => ErrorKind::Internal,
+        _ => ErrorKind::Rejected,
+    };
+    KnowledgeError::new(kind, failure.to_string()).with_hint(failure.hint())
+}
+
+fn of_index(error: &IndexError) -> KnowledgeError {
+    let kind = match error {
+        IndexError::Closed => ErrorKind::ShuttingDown,
+        IndexError::Cancelled | IndexError::Internal(_) => ErrorKind::Internal,
+        _ => ErrorKind::Storage,
+    };
+    KnowledgeError::new(kind, error.to_string()).with_hint(error.hint())
+}

@@ -1,0 +1,172 @@
+//! Which parts of a document are shown, and how much of them. Pure.
+
+use std::ops::ControlFlow;
+
+use agentd_core::knowledge::{PartKind, PartRange, ReadPart, Reading};
+
+use crate::{Kind, Part, Place, worker::frame::Head};
+
+/// What is usual for a kind of document.
+#[derive(Debug, Clone, Copy)]
+struct Usual {
+    parts: u32,
+    /// Characters of all that is shown.
+    letters: usize,
+}
+
+/// Characters of a section: a text without pages is cut into such pieces, so that it can be read on.
+const SECTION: usize = 3000;
+
+fn usual(kind: Kind) -> Usual {
+    match kind {
+        Kind::Pdf | Kind::Docx => Usual { parts: 10, letters: 30_000 },
+        Kind::Xlsx | Kind::Xls | Kind::Ods => Usual { parts: 3, letters: 20_000 },
+        Kind::Pptx => Usual { parts: 15, letters: 25_000 },
+        Kind::Csv | Kind::Html | Kind::Markdown | Kind::Plain => Usual { parts: 16, letters: 50_000 },
+    }
+}
+
+/// Takes the parts of a document in, and keeps those that are wanted.
+#[derive(Debug)]
+pub(super) struct Reader {
+    range: PartRange,
+    head: Option<Head>,
+    /// Parts that have begun.
+    seen: u32,
+    last: Option<Place>,
+    /// Those that are wanted, or the whole text of a document without pages.
+    kept: Vec<(u32, Part)>,
+}
+
+impl Reader {
+    pub(super) fn new(range: PartRange) -> Self {
+        Self {
+            range: PartRange { first: range.first.max(1), ..range },
+            head: None,
+            seen: 0,
+            last: None,
+            kept: Vec::new(),
+        }
+    }
+
+    pub(super) fn begin(&mut self, head: Head) {
+        self.head = Some(head);
+    }
+
+    pub(super) fn has_read(&self) -> bool {
+        self.kept.iter().any(|(_, part)| !part.is_empty())
+    }
+
+    /// Takes the next part, and breaks where no later one is wanted.
+    pub(super) fn take(&mut self, part: Part) -> ControlFlow<()> {
+        let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
+        self.last = Some(part.place.clone());
+        self.seen += u32::from(is_new);
+        let whole = part.place == Place::Whole;
+        let behind = self.seen >= self.range.first.saturating_add(self.wanted());
+        if !whole && behind {
+            // How many there are is known, or is worth counting on for.
+            let counted = self.head.as_ref().is_some_and(|head| head.parts.is_some());
+            return if counted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        }
+        if whole || self.seen >= self.range.first {
+            let rest = match self.kept.last_mut().filter(|_| !is_new) {
+                Some((_, last)) => last.join(part),
+                None => Some(part),
+            };
+            self.kept.extend(rest.map(|part| (self.seen, part)));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn kind(&self) -> Kind {
+        self.head.as_ref().map_or(Kind::Plain, |head| head.kind)
+    }
+
+    fn wanted(&self) -> u32 {
+        self.range.count.unwrap_or_else(|| usual(self.kind()).parts).max(1)
+    }
+
+    pub(super) fn finish(self, broken: Option<String>) -> Reading {
+        let (kind, wanted, first) = (self.kind(), self.wanted(), self.range.first);
+        let head = self.head.unwrap_or(Head { kind, title: None, parts: None });
+        let is_whole = self.kept.iter().any(|(_, part)| part.place == Place::Whole);
+        let (parts_are, total, parts) = if is_whole {
+            let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
+            let sections = sections(&text.join("\n\n"));
+            let total = u32::try_from(sections.len()).unwrap_or(u32::MAX);
+            let from = usize::try_from(first - 1).unwrap_or(usize::MAX);
+            let numbered = (first..).zip(sections.into_iter().skip(from)).take(wanted as usize);
+            let part = |(number, text)| ReadPart { number, label: format!("section {number}"), text, cut: false };
+            (PartKind::Section, total, numbered.map(part).collect())
+        } else {
+            let parts_are = match self.last {
+                Some(Place::Slide(_)) => PartKind::Slide,
+                Some(Place::Sheet { .. }) => PartKind::Sheet,
+                _ => PartKind::Page,
+            };
+            let total = head.parts.unwrap_or(self.seen).max(self.seen);
+            let part = |(number, part): (u32, Part)| ReadPart {
+                number,
+                label: label(&part.place, number),
+                text: part.markdown(),
+                cut: false,
+            };
+            (parts_are, total, self.kept.into_iter().map(part).collect())
+        };
+        let parts = fit(parts, usual(kind).letters);
+        Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken }
+    }
+}
+
+fn label(place: &Place, number: u32) -> String {
+    match place {
+        Place::Page(page) => format!("page {page}"),
+        Place::Slide(slide) => format!("slide {slide}"),
+        Place::Sheet { name, range, .. } => {
+            let range = range.map(|range| format!(" ({range})")).unwrap_or_default();
+            format!("sheet {name}{range}")
+        }
+        Place::Whole => format!("section {number}"),
+    }
+}
+
+/// As many parts as there is room for; of the first as much as fits, so that there always is something.
+fn fit(parts: Vec<ReadPart>, mut letters: usize) -> Vec<ReadPart> {
+    let mut fitting: Vec<ReadPart> = Vec::new();
+    for mut part in parts {
+        let length = part.text.chars().count();
+        if length > letters {
+            if fitting.is_empty() {
+                let end = part.text.char_indices().nth(letters).map_or(part.text.len(), |(at, _)| at);
+                part.text.truncate(end);
+                part.cut = true;
+                fitting.push(part);
+            }
+            break;
+        }
+        letters -= length;
+        fitting.push(part);
+    }
+    fitting
+}
+
+/// A text without pages in pieces that end where a paragraph does, if one does.
+fn sections(text: &str) -> Vec<String> {
+    let mut sections = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let most = rest.char_indices().nth(SECTION).map_or(rest.len(), |(at, _)| at);
+        let end = if most == rest.len() {
+            most
+        } else {
+            let half = rest[..most].char_indices().nth(SECTION / 2).map_or(0, |(at, _)| at);
+            let end_of = |mark: &str| rest[half..most].rfind(mark).map(|at| half + at + mark.len());
+            end_of("\n\n").or_else(|| end_of("\n")).or_else(|| end_of(" ")).unwrap_or(most)
+        };
+        let (section, behind) = rest.split_at(end);
+        sections.push(section.trim_end().to_owned());
+        rest = behind.trim_start();
+    }
+    sections
+}

@@ -1,0 +1,102 @@
+//! The index while it is needed: opened by whoever needs it first, and put away when nobody has for a while.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio::{sync::Mutex, time::Instant};
+
+use crate::{
+    index::{IndexConfig, IndexError, IndexHandle},
+    memory,
+};
+
+/// The index, open or put away. Clones are of the same one.
+#[derive(Debug, Clone)]
+pub(super) struct Shelf {
+    config: Arc<IndexConfig>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    index: Option<Arc<IndexHandle>>,
+    used: Option<Instant>,
+    is_closed: bool,
+}
+
+impl Shelf {
+    /// Nothing is opened and nothing runs before the index is taken.
+    pub(super) fn new(config: IndexConfig) -> Self {
+        Self { config: Arc::new(config), state: Arc::default() }
+    }
+
+    pub(super) fn config(&self) -> &IndexConfig {
+        &self.config
+    }
+
+    /// The index. It stays open at least as long as somebody holds it.
+    pub(super) async fn take(&self) -> Result<Arc<IndexHandle>, IndexError> {
+        let mut state = Arc::clone(&self.state).lock_owned().await;
+        if state.is_closed {
+            return Err(IndexError::Closed);
+        }
+        state.used = Some(Instant::now());
+        if let Some(index) = &state.index {
+            return Ok(Arc::clone(index));
+        }
+        let (config, shared) = (IndexConfig::clone(&self.config), Arc::downgrade(&self.state));
+        // On a task of its own, which nobody gives up half-way: the next one would find the files still taken.
+        let opened = tokio::spawn(async move {
+            let after = config.rest_after;
+            let index = Arc::new(IndexHandle::open(config).await?);
+            state.index = Some(Arc::clone(&index));
+            // It ends with the index, and holds nothing meanwhile.
+            tokio::spawn(put_away(shared, after));
+            Ok(index)
+        });
+        opened.await.map_err(|_| IndexError::Closed)?
+    }
+
+    /// Whether it is open.
+    pub(super) async fn is_open(&self) -> bool {
+        self.state.lock().await.index.is_some()
+    }
+
+    /// Writes down what is under way, and opens it no more.
+    pub(super) async fn close(&self) {
+        let mut state = self.state.lock().await;
+        state.is_closed = true;
+        if let Some(index) = state.index.take() {
+            close(index).await;
+        }
+    }
+}
+
+/// Puts the index away once nobody has used it for that long, so that its memory and its thread are not kept for nothing.
+async fn put_away(state: Weak<Mutex<State>>, after: Duration) {
+    loop {
+        tokio::time::sleep(after).await;
+        let Some(state) = state.upgrade() else { return };
+        let mut state = state.lock().await;
+        let is_idle = state.used.is_none_or(|used| used.elapsed() >= after);
+        match state.index.take() {
+            None => return,
+            Some(index) if is_idle && Arc::strong_count(&index) == 1 => {
+                // Nobody can take it meanwhile: two would be in each other's way.
+                close(index).await;
+                return;
+            }
+            in_use => state.index = in_use,
+        }
+    }
+}
+
+async fn close(index: Arc<IndexHandle>) {
+    if let Err(error) = index.close().await {
+        tracing::warn!("the index of documents was left as it was: {error}");
+    }
+    drop(index);
+    memory::give_back();
+}

@@ -1,0 +1,219 @@
+//! Files in, places out: documents read, indexed and found by real workers, whatever happens to the files of the index.
+
+use std::{
+    fs::File,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use agentd_core::{
+    error::ErrorKind,
+    knowledge::{DocumentFinds, DocumentQuery, OpenDocument, PartKind, PartRange},
+    ports::Knowledge as _,
+};
+use agentd_index::{IndexConfig, Library, Limits};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::bench::{extractor, fixture};
+
+struct Shop {
+    folder: TempDir,
+    library: Library,
+}
+
+impl Shop {
+    fn new() -> Self {
+        Self::resting_after(Duration::from_secs(60))
+    }
+
+    fn resting_after(rest_after: Duration) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = IndexConfig::new(folder.path().join("index"), Arc::new(|| 1_700_000_000));
+        config.rest_after = rest_after;
+        let library = Library::new(extractor(Limits::default()), config);
+        Self { folder, library }
+    }
+
+    async fn search(&self, documents: Vec<OpenDocument>, text: &str) -> DocumentFinds {
+        self.library.search(documents, query(text), CancellationToken::new()).await.unwrap()
+    }
+
+    /// The files of the index.
+    fn files(&self) -> Vec<std::path::PathBuf> {
+        let versions = std::fs::read_dir(self.folder.path().join("index")).unwrap();
+        let folder = versions.map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+fn query(text: &str) -> DocumentQuery {
+    DocumentQuery { text: text.to_owned(), regex: false, limit: 5, neighbours: false }
+}
+
+fn open(name: &str) -> OpenDocument {
+    OpenDocument { name: format!("uploads/{name}"), file: File::open(fixture(name)).unwrap() }
+}
+
+fn named(path: &Path, name: &str) -> OpenDocument {
+    OpenDocument { name: name.to_owned(), file: File::open(path).unwrap() }
+}
+
+/// The best find.
+fn first(finds: &DocumentFinds) -> String {
+    finds.hits.first().map(|hit| format!("{}: {}", hit.citation(), hit.marked("[", "]"))).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn what_a_document_says_is_found_with_its_place() {
+    let shop = Shop::new();
+    let all = || ["latin.pdf", "cjk.pdf", "handbook.docx", "sales.xlsx", "deck.pptx", "open.ods", "old.xls"].map(open);
+    assert!(!shop.library.is_open().await, "nothing runs before it is needed");
+    for (text, citation, marked) in [
+        ("QUARTZ-2", "latin.pdf p. 2", "[QUARTZ-2]"),
+        ("when do departments submit 提交报表", "cjk.pdf p. 1", "[报表]"),
+        ("会議の記録", "cjk.pdf p. 2", "会議"),
+        ("회의 기록", "cjk.pdf p. 3", "회의"),
+        ("\"Guests are welcome\"", "handbook.docx", "[Guests are welcome]"),
+        ("苹果", "sales.xlsx '销售 2024'!C6:D6", "[苹果]"),
+        ("预算", "deck.pptx slide 2", "[预算]"),
+        ("Speak slowly", "deck.pptx slide 1", "[Speak slowly]"),
+        ("りんご", "open.ods Blatt!A2:B3", "[りんご]"),
+        ("Birnen", "old.xls Alt!A2:B4", "[Birnen]"),
+    ] {
+        let finds = shop.search(all().into(), text).await;
+        let told = first(&finds);
+        assert!(told.starts_with(&format!("{citation}: ")) && told.contains(marked), "{text}: {told}");
+        assert_eq!((finds.searched, finds.broken.len()), (7, 0), "{finds:?}");
+    }
+    // Nobody finds what he was not given, though it is in the index.
+    assert_eq!(shop.search(vec![open("cjk.pdf")], "QUARTZ").await.hits, []);
+    // The same bytes under another name are there once.
+    let finds = shop.search(vec![named(&fixture("latin.pdf"), "other/name.pdf")], "QUARTZ-3").await;
+    assert_eq!(finds.hits[0].citation(), "name.pdf p. 3");
+    assert_eq!(shop.library.stats().await.unwrap().documents, 7);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_and_stops_no_other() {
+    let shop = Shop::new();
+    for _ in 0..2 {
+        let finds =
+            shop.search(["password.pdf", "scanned.pdf", "latin.pdf"].map(open).into(), "\"met on day 1\"").await;
+        assert!(first(&finds).starts_with("latin.pdf p. 1"), "{finds:?}");
+        let why = |name: &str| finds.broken.iter().find(|(broken, _)| broken.ends_with(name)).unwrap().1.clone();
+        assert!(why("password.pdf").contains("password") && why("scanned.pdf").contains("OCR"), "{finds:?}");
+    }
+    let read = shop.library.read(open("password.pdf"), PartRange::default(), CancellationToken::new()).await;
+    let error = read.unwrap_err();
+    assert!(error.kind() == ErrorKind::Rejected && error.hint().unwrap().contains("without one"), "{error}");
+}
+
+#[tokio::test]
+async fn parts_are_read_by_their_numbers() {
+    let shop = Shop::new();
+    let check = async |name: &str, first: u32, count: Option<u32>| {
+        let range = PartRange { first, count };
+        shop.library.read(open(name), range, CancellationToken::new()).await.unwrap()
+    };
+    let reading = check("latin.pdf", 2, Some(1)).await;
+    assert_eq!((reading.parts_are, reading.total, reading.parts.len()), (PartKind::Page, 3, 1));
+    assert!(reading.parts[0].label == "page 2" && reading.parts[0].text.contains("QUARTZ-2"), "{reading:?}");
+    let reading = check("deck.pptx", 3, None).await;
+    assert!(reading.parts_are == PartKind::Slide && reading.parts[0].label == "slide 3", "{reading:?}");
+    let reading = check("sales.xlsx", 2, None).await;
+    assert!(reading.parts[0].label.starts_with("sheet 销售 2024"), "{reading:?}");
+    let reading = check("handbook.docx", 1, None).await;
+    assert!(
+        reading.parts_are == PartKind::Section && reading.parts[0].text.contains("Doors are closed"),
+        "{reading:?}"
+    );
+    assert_eq!(check("latin.pdf", 9, None).await.parts, []);
+    assert!(!shop.library.is_open().await, "reading needs no index");
+}
+
+#[tokio::test]
+async fn a_file_that_was_replaced_is_another_document() {
+    let shop = Shop::new();
+    let path = shop.folder.path().join("report.pdf");
+    std::fs::copy(fixture("latin.pdf"), &path).unwrap();
+    assert!(!shop.search(vec![named(&path, "report.pdf")], "QUARTZ").await.hits.is_empty());
+    std::fs::copy(fixture("columns.pdf"), &path).unwrap();
+    assert_eq!(shop.search(vec![named(&path, "report.pdf")], "QUARTZ").await.hits, []);
+    assert!(
+        first(&shop.search(vec![named(&path, "report.pdf")], "\"Left line 12\"").await).starts_with("report.pdf p. 1")
+    );
+}
+
+#[tokio::test]
+async fn an_index_that_is_deleted_or_cut_short_under_its_readers_is_made_anew() {
+    let shop = Shop::new();
+    let find = async |what: &str| {
+        let finds = shop.search(["latin.pdf", "cjk.pdf"].map(open).into(), "\"met on day 2\"").await;
+        assert!(first(&finds).starts_with("latin.pdf p. 2: "), "{what}: {finds:?}");
+    };
+    find("new").await;
+    std::fs::remove_dir_all(shop.folder.path().join("index")).unwrap();
+    find("deleted").await;
+    for shorter in [0, 2] {
+        for file in shop.files() {
+            let length = std::fs::metadata(&file).unwrap().len();
+            let file = File::options().write(true).open(&file).unwrap();
+            file.set_len(length.checked_div(shorter).unwrap_or_default()).unwrap();
+        }
+        find("cut short").await;
+        find("after that").await;
+    }
+    std::fs::remove_dir_all(shop.folder.path().join("index")).unwrap();
+    assert_eq!(shop.library.states(vec![open("latin.pdf")]).await.unwrap().len(), 1);
+}
+
+/// Parts that were read, of how many.
+type Step = (u32, Option<u32>);
+
+#[tokio::test]
+async fn documents_are_taken_in_with_progress_and_again_when_asked() {
+    let shop = Shop::new();
+    let steps: Arc<Mutex<Vec<Step>>> = Arc::default();
+    let take = async |again: bool, name: &str| {
+        let told = Arc::clone(&steps);
+        let progress = Arc::new(move |step: agentd_core::knowledge::DocumentProgress| {
+            told.lock().unwrap().push((step.parts, step.total));
+        });
+        shop.library.take_in(vec![open(name)], again, progress, CancellationToken::new()).await.unwrap()
+    };
+    assert_eq!(shop.library.states(vec![open("latin.pdf")]).await.unwrap()[0].chunks, None);
+    let states = take(false, "latin.pdf").await;
+    assert_eq!((states[0].format.as_str(), states[0].parts, states[0].problem.as_deref()), ("PDF", 3, None));
+    assert_eq!(states[0].title.as_deref(), Some("Annual report"));
+    assert!(states[0].chunks.unwrap() >= 3, "{states:?}");
+    assert_eq!(*steps.lock().unwrap(), [(0, Some(3)), (1, Some(3)), (2, Some(3)), (3, Some(3))]);
+    // It is there: nothing is read once more, unless that is asked for.
+    take(false, "latin.pdf").await;
+    assert_eq!(steps.lock().unwrap().len(), 4);
+    take(true, "latin.pdf").await;
+    assert_eq!(steps.lock().unwrap().len(), 8);
+    let broken = take(false, "password.pdf").await;
+    assert!(broken[0].chunks.is_none() && broken[0].problem.as_ref().unwrap().contains("password"), "{broken:?}");
+    assert_eq!(shop.library.states(vec![open("latin.pdf")]).await.unwrap(), states);
+}
+
+#[tokio::test]
+async fn the_index_is_put_away_when_nobody_needs_it_and_comes_back() {
+    let shop = Shop::resting_after(Duration::from_millis(50));
+    assert!(!shop.search(vec![open("latin.pdf")], "QUARTZ").await.hits.is_empty());
+    // As long as it takes: the test's own runner ends a wait without an end.
+    while shop.library.is_open().await {
+        tokio::task::yield_now().await;
+    }
+    assert!(first(&shop.search(vec![open("latin.pdf")], "QUARTZ-1").await).starts_with("latin.pdf p. 1"));
+
+    let cancelled = CancellationToken::new();
+    cancelled.cancel();
+    let error = shop.library.search(vec![open("cjk.pdf")], query("x"), cancelled).await.unwrap_err();
+    assert!(error.to_string().contains("cancelled"), "{error}");
+    shop.library.close().await;
+    let error = shop.library.search(vec![open("cjk.pdf")], query("x"), CancellationToken::new()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ShuttingDown);
+}
