@@ -4,10 +4,11 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "audit",
     "context",
     "daemon",
+    "document",
     "error",
     "event",
     "grant",

@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Sessions(cmd::sessions::SessionsArgs),
     /// List, read and write files of a session
     Files(cmd::files::FilesArgs),
+    /// Give documents to a session, and read and search them by the page
+    Docs(cmd::docs::DocsArgs),
     /// Show what fills the model's window, and what would be cut next
     Context(cmd::context::ContextArgs),
     /// Replace the older part of a history by a summary, or take that back

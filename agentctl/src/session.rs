@@ -7,7 +7,7 @@ use agentd_core::{
     ids::SessionId,
     session::{Mount, SessionSettings},
 };
-use agentd_proto::client::{NewSession, SessionChoice as Choice};
+use agentd_proto::client::{ClientError, NewSession, SessionChoice as Choice};
 
 use crate::{args::SessionChoice, daemon::Daemon, failure::Failure, mount::MountArg};
 
@@ -88,8 +88,7 @@ impl Place {
         };
         let mut paths = Vec::new();
         for upload in uploads {
-            let file = tokio::fs::File::from_std(upload.file);
-            paths.push(daemon.client.upload(&id.to_string(), &upload.name, file).await?);
+            paths.push(upload.put(daemon, id).await?);
         }
         Ok((Self::Known(id), paths))
     }
@@ -167,6 +166,15 @@ impl Upload {
         let name = name.ok_or_else(|| Failure::usage(format!("the file {shown} has no name")))?;
         let file = std::fs::File::open(path).map_err(failed)?;
         Ok(Self { name, file })
+    }
+
+    /// Puts it into a session and returns the path that tools open.
+    ///
+    /// # Errors
+    /// When there is no such session, or the file cannot be kept there.
+    pub(crate) async fn put(self, daemon: &Daemon, session: SessionId) -> Result<String, ClientError> {
+        let file = tokio::fs::File::from_std(self.file);
+        daemon.client.upload(&session.to_string(), &self.name, file).await
     }
 }
 

@@ -107,7 +107,7 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
         stop,
     });
     let closing = CancellationToken::new();
-    let router = rpc::router(engine.clone(), audit.clone(), info, control.clone(), closing.clone())
+    let router = rpc::router(engine.clone(), audit.clone(), library.clone(), info, control.clone(), closing.clone())
         .await
         .map_err(|error| Failure::broken("could not describe the services").with_source(error))?;
     let mut server: Server = tokio::spawn(rpc::serve(router, incoming, closing.clone(), CLOSING_GRACE));

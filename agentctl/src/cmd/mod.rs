@@ -9,6 +9,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod daemon;
+pub(crate) mod docs;
 pub(crate) mod doctor;
 pub(crate) mod files;
 pub(crate) mod grants;
@@ -41,6 +42,7 @@ pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Answer(args) => answer::handle(global, args).await,
         Command::Grants(args) => grants::handle(global, args).await,
         Command::Sessions(args) => sessions::handle(global, args).await,
+        Command::Docs(args) => docs::handle(global, args).await,
         Command::Files(args) => files::handle(global, args).await,
         Command::Context(args) => context::handle(global, args).await,
         Command::Compact(args) => compact::handle(global, args).await,

@@ -1,7 +1,7 @@
 //! The services that clients speak to: decode, hand to the engine, encode. Nothing is decided here.
 //!
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
-//! - `sessions`, `upload`: sessions and their files. `interrupts`: what waits for an answer. `grants`: rules that are
+//! - `sessions`, `upload`: sessions and their files; `documents`: what those say that are documents. `interrupts`: what waits for an answer. `grants`: rules that are
 //!   kept. `policy`: what the rules say, and what others would. `audit`: the audit log. `daemon`: the daemon itself.
 //! - `refusal`: how the engine's errors become statuses.
 //!
@@ -11,6 +11,7 @@
 
 mod audit;
 mod daemon;
+mod documents;
 mod feed;
 mod grants;
 mod interrupts;
@@ -28,16 +29,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_core::{audit::AuditLine, ports::AuditReader};
+use agentd_core::{
+    audit::AuditLine,
+    ports::{AuditReader, Knowledge},
+};
 use agentd_engine::{Engine, policy::Policy};
 use agentd_proto::{
     FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
     client::Reloaded,
     socket::Incoming,
     v1::{
-        audit_server::AuditServer, daemon_server::DaemonServer, grants_server::GrantsServer,
-        interrupts_server::InterruptsServer, policy_server::PolicyServer, sessions_server::SessionsServer,
-        turns_server::TurnsServer,
+        audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
+        grants_server::GrantsServer, interrupts_server::InterruptsServer, policy_server::PolicyServer,
+        sessions_server::SessionsServer, turns_server::TurnsServer,
     },
 };
 use agentd_tools::Sandbox;
@@ -98,6 +102,7 @@ pub trait Control: Send + Sync + 'static {
 pub(crate) struct Context {
     engine: Engine,
     audit: Arc<dyn AuditReader>,
+    knowledge: Arc<dyn Knowledge>,
     info: Arc<DaemonInfo>,
     control: Arc<dyn Control>,
     /// Cancelled when streams shall end.
@@ -111,14 +116,16 @@ pub(crate) struct Context {
 pub async fn router(
     engine: Engine,
     audit: Arc<dyn AuditReader>,
+    knowledge: Arc<dyn Knowledge>,
     info: DaemonInfo,
     control: Arc<dyn Control>,
     shutdown: CancellationToken,
 ) -> Result<Router, tonic_reflection::server::Error> {
-    let context = Context { engine, audit, info: Arc::new(info), control, shutdown };
+    let context = Context { engine, audit, knowledge, info: Arc::new(info), control, shutdown };
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<TurnsServer<Context>>().await;
     health.set_serving::<SessionsServer<Context>>().await;
+    health.set_serving::<DocumentsServer<Context>>().await;
     health.set_serving::<InterruptsServer<Context>>().await;
     health.set_serving::<GrantsServer<Context>>().await;
     health.set_serving::<AuditServer<Context>>().await;
@@ -134,6 +141,7 @@ pub async fn router(
         .initial_connection_window_size(4 * RECEIVE_WINDOW)
         .add_service(TurnsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(SessionsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(DocumentsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(InterruptsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(GrantsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(AuditServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))

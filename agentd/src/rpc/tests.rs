@@ -13,6 +13,7 @@ use agentd_core::{
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
 use agentd_engine::{EngineConfig, EngineParts};
+use agentd_index::{Extractor, IndexConfig, Library, Limits};
 use agentd_proto::{
     MAX_CHUNK_BYTES, MAX_PROMPT_BYTES, MAX_UPLOAD_BYTES,
     client::{Client, ClientError, EventStream, NewSession, SessionChoice, StartRequest, TurnStream},
@@ -110,8 +111,11 @@ impl Daemon {
             data_dir: home.path().to_owned(),
             sandbox: None,
         };
+        let worker = Extractor::new("/nonexistent".into(), Limits::default(), 1);
+        let knowledge = Arc::new(Library::new(worker, IndexConfig::new(home.path().join("index"), Arc::new(|| 0))));
         let (control, shutdown) = (Arc::new(FakeControl::default()), CancellationToken::new());
-        let router = router(engine.clone(), audit, info, Arc::clone(&control) as _, shutdown.clone()).await.unwrap();
+        let router =
+            router(engine.clone(), audit, knowledge, info, Arc::clone(&control) as _, shutdown.clone()).await.unwrap();
         let (incoming, _) = bind(&path).await.unwrap();
         let served = tokio::spawn(serve(router, incoming, shutdown.clone(), Duration::from_millis(200)));
         Self { _home: home, path, engine, tools, control, shutdown, served }

@@ -57,7 +57,7 @@ impl Default for PartRange {
 }
 
 /// What was read of a document.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     /// What the document is, in a word or two, such as `PDF`.
     pub format: String,
@@ -74,7 +74,7 @@ pub struct Reading {
 }
 
 /// A part that was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadPart {
     /// Its number, counted from 1.
     pub number: u32,
@@ -100,10 +100,11 @@ pub struct DocumentQuery {
 }
 
 /// How something was looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SearchedBy {
     /// By its words, in the index.
+    #[default]
     Words,
     /// By a phrase, in the index.
     Phrase,
@@ -114,7 +115,7 @@ pub enum SearchedBy {
 }
 
 /// What was found, the best first.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DocumentFinds {
     /// How it was looked for.
     pub by: SearchedBy,

@@ -1,5 +1,7 @@
 //! Ports: what the engine needs of the world. Adapters implement them and never see the engine.
 
+mod knowledge;
+
 use std::{fmt::Debug, path::PathBuf, sync::Arc};
 
 use futures_util::{future::BoxFuture, stream::BoxStream};
@@ -9,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     audit::{AuditEntry, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
     environment::ClientEnvironment,
-    error::{AuditError, ErrorKind, KnowledgeError, ModelError, StoreError, WorkspaceError},
+    error::{AuditError, ErrorKind, ModelError, StoreError, WorkspaceError},
     event::Event,
     files::{FileListing, FilePiece, FileWritten, SessionTree},
     grant::{Grant, HeldGrant},
@@ -17,9 +19,7 @@ use crate::{
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     item::Item,
-    knowledge::{
-        DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartRange, Reading,
-    },
+    knowledge::OpenDocument,
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     search::{Found, SearchQuery},
     session::{Mount, SessionSettings, SessionSummary, StoredSession},
@@ -27,6 +27,8 @@ use crate::{
     tool::{FileChange, Followed, ToolCall, ToolOutput, ToolSpec},
     undo::Undone,
 };
+
+pub use self::knowledge::{Knowledge, OnProgress};
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
@@ -146,50 +148,6 @@ pub trait Toolbox: Send + Sync {
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput>;
 }
 
-/// Reads documents and finds what they say. What a document does to whoever reads it stays its own affair: every failure
-/// comes back as an error, and the next document is read as if nothing had been.
-pub trait Knowledge: Debug + Send + Sync {
-    /// Whether a file is a document that has to be taken apart to be read, by its first bytes and its name. What is text as
-    /// it stands is none.
-    fn is_document(&self, name: &str, head: &[u8]) -> bool;
-
-    /// Reads parts of a document.
-    fn read(
-        &self,
-        document: OpenDocument,
-        range: PartRange,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'_, Result<Reading, KnowledgeError>>;
-
-    /// Looks for something in these documents and in no others. Those that are not in the index yet are brought there
-    /// first.
-    fn search(
-        &self,
-        documents: Vec<OpenDocument>,
-        query: DocumentQuery,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>>;
-
-    /// Brings documents into the index that are not there yet, or all of them `again`, and tells what is known of each
-    /// afterwards. One that cannot be read is told so, and stops no other.
-    fn take_in(
-        &self,
-        documents: Vec<OpenDocument>,
-        again: bool,
-        progress: OnProgress,
-        cancel: CancellationToken,
-    ) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
-
-    /// What is known of these documents; none is read for it.
-    fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
-
-    /// How much is in the index, of all sessions together.
-    fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>>;
-}
-
-/// Told how far documents are. Called often, from a task that must not wait.
-pub type OnProgress = Arc<dyn Fn(DocumentProgress) + Send + Sync>;
-
 /// The files that a session's tools see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workspace {
@@ -282,6 +240,15 @@ pub trait Workspaces: Send + Sync {
         _content: Vec<u8>,
         _now: Timestamp,
     ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
+        no_files(&path)
+    }
+
+    /// The documents that a session sees, open: the file of that path, whatever it is, or those in that folder and below it, by
+    /// their names. Without a path those of the whole session. In the order of their paths, as many as may be open at once.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`].
+    fn open_documents(&self, _: SessionTree, path: String) -> BoxFuture<'_, Result<Vec<OpenDocument>, WorkspaceError>> {
         no_files(&path)
     }
 

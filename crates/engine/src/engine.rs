@@ -13,6 +13,7 @@ use agentd_core::{
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Interrupt},
     item::Item,
+    knowledge::OpenDocument,
     model::SlotInfo,
     ports::{Audit, Clock, Models, Snapshots, Store, Toolbox, Workspaces},
     search::{Found, SearchQuery},
@@ -321,6 +322,15 @@ impl Engine {
     pub async fn list_files(&self, session: SessionId, path: String) -> Result<FileListing, EngineError> {
         let tree = self.tree(session).await?;
         Ok(self.shared.parts.workspaces.list_files(tree, path).await?)
+    }
+
+    /// The documents of a session, open: the file of that path, or those in that folder; all of them where it is empty.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`].
+    pub async fn open_documents(&self, session: SessionId, path: String) -> Result<Vec<OpenDocument>, EngineError> {
+        let tree = self.tree(session).await?;
+        Ok(self.shared.parts.workspaces.open_documents(tree, path).await?)
     }
 
     /// A piece of a file, from that byte on.

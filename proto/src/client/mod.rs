@@ -4,11 +4,12 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `turns`, `interrupts`, `grants`, `audit`: the other calls. `error`: what can go wrong.
+//! - `sessions`, `documents`, `turns`, `interrupts`, `grants`, `audit`: the other calls. `error`: what can go wrong.
 
 mod audit;
 mod connect;
 mod daemon;
+mod documents;
 mod error;
 mod grants;
 mod interrupts;

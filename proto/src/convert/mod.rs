@@ -6,6 +6,7 @@
 mod audit;
 mod context;
 mod daemon;
+mod document;
 mod error;
 mod event;
 mod files;

@@ -58,11 +58,12 @@ fn searches_and_cites(world: &World, path: &str, query: &str) {
     });
 }
 
-/// What the last tool told the model, when a tool spoke last.
+/// What a tool told the model last, where it was a find.
 fn told_last(request: &Recorded) -> Option<String> {
     let messages = request.messages();
-    let last = messages.last()?;
-    (last["role"] == "tool").then(|| last["content"].as_str().unwrap_or_default().to_owned())
+    let texts = messages.iter().filter(|message| message["role"] == "tool");
+    let last = texts.filter_map(|message| message["content"].as_str()).next_back()?;
+    last.contains("1. uploads/").then(|| last.to_owned())
 }
 
 /// The names of the daemon's threads.
@@ -184,4 +185,58 @@ fn docx(paragraphs: &[String]) -> Vec<u8> {
         archive.write_all(content.as_bytes()).unwrap();
     }
     archive.finish().unwrap().into_inner()
+}
+
+#[tokio::test]
+async fn a_person_adds_lists_shows_and_searches_documents() {
+    let world = World::start().await;
+    let files = ["latin.pdf", "cjk.pdf", "password.pdf"].map(fixture);
+    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
+    // There is no session yet: one is made.
+    let added = docs(&["add", &files[0], &files[1], &files[2], "--json"]).await.exits(0).json();
+    assert_eq!(super::keys(&added), ["documents", "session_id"]);
+    let states: Vec<(&str, u64, bool)> = added["documents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|state| (state["name"].as_str().unwrap(), state["parts"].as_u64().unwrap(), state["chunks"].is_u64()))
+        .collect();
+    let expected = [("uploads/latin.pdf", 3, true), ("uploads/cjk.pdf", 3, true), ("uploads/password.pdf", 0, false)];
+    assert_eq!(states, expected);
+    let listed = docs(&["list"]).await.exits(0).says(&["uploads/password.pdf", "opens with a password"]);
+    for shown in ["uploads/latin.pdf", "PDF", "Annual report", "not indexed"] {
+        assert!(listed.stdout.contains(shown), "{shown}: {}", listed.stdout);
+    }
+
+    let found = docs(&["search", "met", "on", "day", "2"]).await.exits(0);
+    assert!(found.stdout.starts_with("uploads/latin.pdf  p. 2\n    "), "{}", found.stdout);
+    let found =
+        docs(&["search", "提交报表", "--in", "uploads/cjk.pdf", "--limit", "1", "--json"]).await.exits(0).json();
+    assert_eq!(super::keys(&found), ["broken", "by", "complete", "hits", "notes", "searched"]);
+    assert_eq!(super::keys(&found["hits"][0]), ["citation", "document", "marks", "place", "score", "snippet"]);
+    assert_eq!((found["hits"][0]["citation"].as_str(), found["searched"].as_u64()), (Some("cjk.pdf p. 1"), Some(1)));
+    docs(&["search", "zebra"]).await.exits(0).says(&["nothing was found in 3 documents", "uploads/password.pdf"]);
+    let found = docs(&["search", "QUARTZ-\\d", "--regex", "--in", "uploads"]).await.exits(0);
+    assert!(found.stdout.contains("p. 3"), "{}", found.stdout);
+
+    let shown = docs(&["show", "uploads/latin.pdf", "--page", "2", "-n", "1"]).await.exits(0);
+    assert!(shown.stdout.contains("page 2\n") && shown.stdout.contains("QUARTZ-2"), "{}", shown.stdout);
+    assert!(!shown.stdout.contains("QUARTZ-3") && shown.stderr.contains("--page 3"), "{}", shown.stderr);
+    docs(&["show", "uploads/password.pdf"]).await.says(&["password", "hint:"]);
+    docs(&["show", "uploads/none.pdf"]).await.exits(2).says(&["none.pdf", "hint:"]);
+    docs(&["add", "/none.pdf"]).await.exits(2).says(&["/none.pdf", "hint:"]);
+
+    let again = docs(&["reindex", "uploads/latin.pdf"]).await.exits(0);
+    assert!(again.stdout.contains("uploads/latin.pdf"), "{}", again.stdout);
+    let stats = docs(&["stats", "--json"]).await.exits(0).json();
+    assert_eq!((stats["documents"].as_u64(), super::keys(&stats).len()), (Some(2), 5));
+    let told = docs(&["stats"]).await.exits(0);
+    assert!(told.stdout.contains("documents  2"), "{}", told.stdout);
+    // Another session was given nothing.
+    world.model.reply(Reply::text("Hello."));
+    let other = world.daemon.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
+    let other = other["session_id"].as_str().unwrap();
+    let none = docs(&["list", "--session", other]).await.exits(0);
+    assert!(format!("{}{}", none.stdout, none.stderr).contains("there is no document"), "{}", none.stdout);
+    docs(&["search", "plan", "--session", other]).await.exits(0).says(&["nothing was found in 0 documents"]);
 }

@@ -78,7 +78,7 @@ async fn what_a_document_says_is_found_with_its_place() {
         ("\"Guests are welcome\"", "handbook.docx", "[Guests are welcome]"),
         ("苹果", "sales.xlsx '销售 2024'!C6:D6", "[苹果]"),
         ("预算", "deck.pptx slide 2", "[预算]"),
-        ("Speak slowly", "deck.pptx slide 1", "[Speak slowly]"),
+        ("Speak slowly", "deck.pptx slide 1", "[Speak] [slowly]"),
         ("りんご", "open.ods Blatt!A2:B3", "[りんご]"),
         ("Birnen", "old.xls Alt!A2:B4", "[Birnen]"),
     ] {

@@ -21,6 +21,7 @@ use crate::{
     text,
     workspace::{
         backend::Backend as _,
+        documents::{MAX_OPEN, has_document_name},
         path::ToolPath,
         walk::{Kind, Left, Walk},
     },
@@ -33,8 +34,6 @@ pub(crate) const DESCRIPTION: &str = "Finds what the documents of this session s
 
 /// Finds where no number is given.
 const USUAL: usize = 10;
-/// Documents that one call searches at the most: each is open until the end.
-const MAX_DOCUMENTS: usize = 300;
 
 pub(crate) fn parameters() -> Value {
     super::object(
@@ -95,7 +94,7 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
                         withheld += 1;
                     }
                 }
-                full = count >= MAX_DOCUMENTS;
+                full = count >= MAX_OPEN;
                 Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
         }
@@ -106,14 +105,6 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
     let cut = if full { Some("there are too many documents") } else { left.cut };
     let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
     Ok(Prepared { documents, query: DocumentQuery { text, regex, limit, neighbours: false }, cut, withheld })
-}
-
-/// Whether a name is worth a look into the file: a project may have a hundred thousand others.
-fn has_document_name(name: &str) -> bool {
-    const ENDINGS: [&str; 12] =
-        ["pdf", "docx", "docm", "dotx", "xlsx", "xlsm", "xltx", "xls", "ods", "pptx", "pptm", "ppsx"];
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
 
 pub(crate) async fn search(

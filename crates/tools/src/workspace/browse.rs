@@ -23,12 +23,12 @@ use crate::failure::Failure;
 /// How many entries of one folder are listed.
 const MAX_ENTRIES: usize = 10_000;
 
-fn open(tree: &SessionTree, now: Timestamp) -> Files {
+pub(super) fn open(tree: &SessionTree, now: Timestamp) -> Files {
     Files::new(Arc::clone(&tree.workspace), &tree.state, now)
 }
 
 /// The path that is meant, with links followed, for what only reads.
-fn located(files: &Files, path: &str) -> Result<ToolPath, Failure> {
+pub(super) fn located(files: &Files, path: &str) -> Result<ToolPath, Failure> {
     files.follow(&files.locate(path)?)
 }
 
@@ -114,7 +114,7 @@ pub(super) fn write(
 }
 
 /// What stands behind the first semicolon of a failure says how to do it right.
-fn refused(failure: Failure) -> WorkspaceError {
+pub(super) fn refused(failure: Failure) -> WorkspaceError {
     let kind = match failure.code {
         ToolErrorCode::Path if failure.text.contains("is not there") => ErrorKind::NotFound,
         ToolErrorCode::Path | ToolErrorCode::InvalidArgs => ErrorKind::InvalidInput,

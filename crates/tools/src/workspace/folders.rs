@@ -15,6 +15,7 @@ use agentd_core::{
     files::{FileListing, FilePiece, FileWritten, SessionTree},
     guide::{GuideLimits, Guides},
     ids::SessionId,
+    knowledge::OpenDocument,
     ports::{KeptArea, KeptText, Workspace, Workspaces},
     session::Mount,
     state_files::StateFiles,
@@ -26,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     AREAS,
     backend::Files,
-    browse, jail, kept,
+    browse, documents, jail, kept,
     path::{Place, ToolPath},
     remove, target,
     walk::{Kind, Left, Walk},
@@ -210,6 +211,22 @@ impl Workspaces for WorkspaceFolders {
 
     fn list_files(&self, tree: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
         self.work("list files", move |_| browse::list(&tree, &path))
+    }
+
+    fn open_documents(
+        &self,
+        tree: SessionTree,
+        path: String,
+    ) -> BoxFuture<'_, Result<Vec<OpenDocument>, WorkspaceError>> {
+        let cancel = CancellationToken::new();
+        let abandoned = cancel.clone().drop_guard();
+        let opened = self.work("open documents", move |_| documents::open(&tree, &path, cancel));
+        async move {
+            let opened = opened.await;
+            drop(abandoned);
+            opened
+        }
+        .boxed()
     }
 
     fn read_file(

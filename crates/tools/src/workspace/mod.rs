@@ -3,6 +3,7 @@
 //! - [`folders`]: [`WorkspaceFolders`] makes, empties and removes `{base}/{session}/`, and takes uploads.
 //! - `backend`: what tools need of a place that keeps files; the disk is one, the session's own state another.
 //! - `browse`: the same files for a person, who lists, reads and writes them by the same paths.
+//! - `documents`: which of them are documents, and those open.
 //! - `path`: what a model wrote as a path, taken apart without touching the disk.
 //! - `exact`: opens a path as it is written, and through no link.
 //! - `links`: where a path leads that goes through links.
@@ -16,6 +17,7 @@
 
 pub(crate) mod backend;
 mod browse;
+pub(crate) mod documents;
 pub(crate) mod exact;
 pub mod folders;
 pub(crate) mod jail;

@@ -1,0 +1,230 @@
+//! `agentctl docs`: documents of a session, indexed, read and searched by the page.
+
+mod show;
+
+use std::path::PathBuf;
+
+use agentd_core::{
+    ids::SessionId,
+    knowledge::{DocumentProgress, DocumentQuery, DocumentState, PartRange},
+};
+use agentd_proto::client::NewSession;
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
+use serde_json::json;
+
+use crate::{
+    args::Global,
+    complete,
+    daemon::{self, Daemon},
+    exit::Exit,
+    render::{look::Look, sanitize::clean_line, spinner::Spinner},
+    report, session,
+    session::Upload,
+};
+
+/// The arguments of `docs`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl docs add report.pdf data.xlsx        into the session that was used last, and into the index
+  agentctl docs list
+  agentctl docs search annual revenue           finds, each with file and page
+  agentctl docs search '\"net income\"' --in uploads/report.pdf --json
+  agentctl docs show uploads/report.pdf --page 12
+  agentctl docs reindex                         read all of them again
+  agentctl docs stats
+
+PDF, Word, Excel, PowerPoint, OpenDocument spreadsheets, and text. A document is named by the path that tools use; a session
+finds only what it was given.")]
+pub(crate) struct DocsArgs {
+    #[command(subcommand)]
+    command: DocsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum DocsCommand {
+    /// Give documents to a session and index them
+    Add {
+        /// The documents
+        #[arg(value_name = "FILE", required = true, value_hint = clap::ValueHint::FilePath)]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List the documents of a session, and which of them are indexed
+    List {
+        /// A file or a folder [default: all of the session]
+        #[arg(value_name = "PATH", default_value = "")]
+        path: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show pages, sheets or slides of a document
+    Show {
+        /// The document
+        #[arg(value_name = "PATH")]
+        path: String,
+        /// The first page, sheet or slide
+        #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        page: u32,
+        /// How many [default: as many as fit]
+        #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        count: Option<u32>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Find what the documents of a session say, with the page
+    Search {
+        /// Words, or "quoted words" together
+        #[arg(value_name = "QUERY", required = true, num_args = 1..)]
+        query: Vec<String>,
+        /// Only in this file or folder; may be given several times
+        #[arg(long = "in", value_name = "PATH")]
+        within: Vec<String>,
+        /// Take the query as a regular expression
+        #[arg(long)]
+        regex: bool,
+        /// How many finds to show
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        limit: usize,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Read documents again and index them anew
+    Reindex {
+        /// Files or folders [default: all of the session]
+        #[arg(value_name = "PATH")]
+        paths: Vec<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show how much is in the index, of all sessions together
+    Stats {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// The session; the start of its id is enough [default: the one that was used last]
+    #[arg(long, value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
+    session: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what was asked.
+pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let named = async |common: &Common| session::named_or_last(&daemon, common.session.as_deref()).await;
+    match args.command {
+        DocsCommand::Add { files, common } => {
+            let uploads = files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
+            let session = session_to_fill(&daemon, &common).await?;
+            let mut paths = Vec::new();
+            for upload in uploads {
+                paths.push(upload.put(&daemon, session).await?);
+            }
+            index(&daemon, session, &paths, false, common.json).await
+        }
+        DocsCommand::List { path, common } => {
+            let session = named(&common).await?;
+            let states = daemon.client.list_documents(&session.to_string(), &path).await?;
+            states_shown(session, &states, common.json)
+        }
+        DocsCommand::Show { path, page, count, common } => {
+            let session = named(&common).await?;
+            let range = PartRange { first: page, count };
+            let reading = daemon.client.read_document(&session.to_string(), &path, range).await?;
+            if common.json {
+                report::json(&reading)?
+            } else {
+                show::reading(&path, page, &reading)?
+            }
+            Ok(Exit::Done)
+        }
+        DocsCommand::Search { query, within, regex, limit, common } => {
+            let session = named(&common).await?;
+            let query = DocumentQuery { text: query.join(" "), regex, limit, neighbours: false };
+            let mut spinner = Spinner::new(Look::detect());
+            spinner.show("searching");
+            let found = daemon.client.search_documents(&session.to_string(), &within, &query).await;
+            spinner.clear();
+            let finds = found?;
+            if common.json {
+                show::finds_as_json(&finds)?
+            } else {
+                show::finds(&finds)?
+            }
+            Ok(Exit::Done)
+        }
+        DocsCommand::Reindex { paths, common } => {
+            let session = named(&common).await?;
+            index(&daemon, session, &paths, true, common.json).await
+        }
+        DocsCommand::Stats { json } => {
+            let stats = daemon.client.document_stats().await?;
+            if json {
+                report::json(&stats)?
+            } else {
+                show::stats(&stats)?
+            }
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// The session that was named or used last; a new one where there is none.
+async fn session_to_fill(daemon: &Daemon, common: &Common) -> anyhow::Result<SessionId> {
+    if common.session.is_none() && daemon.client.sessions(1).await?.is_empty() {
+        return Ok(daemon.client.create_session(&NewSession::default()).await?.session.summary.id);
+    }
+    Ok(session::named_or_last(daemon, common.session.as_deref()).await?)
+}
+
+/// Indexes, and shows how far it is where somebody looks.
+async fn index(daemon: &Daemon, session: SessionId, paths: &[String], again: bool, json: bool) -> anyhow::Result<Exit> {
+    let mut spinner = Spinner::new(Look::detect());
+    spinner.show("indexing");
+    let show = |step: DocumentProgress| spinner.show(&progress(&step));
+    let done = daemon.client.index_documents(&session.to_string(), paths, again, show).await;
+    spinner.clear();
+    states_shown(session, &done?, json)
+}
+
+/// `uploads/report.pdf  12 of 300 (4 %)`.
+fn progress(DocumentProgress { document, parts, total }: &DocumentProgress) -> String {
+    let name = clean_line(document);
+    match total.filter(|total| *total > 0) {
+        Some(total) => {
+            let percent = u64::from(*parts) * 100 / u64::from(total);
+            format!("{name}  {parts} of {total} ({percent} %)")
+        }
+        None => format!("{name}  {parts}"),
+    }
+}
+
+fn states_shown(session: SessionId, states: &[DocumentState], json: bool) -> anyhow::Result<Exit> {
+    if json {
+        report::json(&json!({ "session_id": session, "documents": states }))?;
+    } else {
+        show::states(states)?;
+    }
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_a_share_where_the_whole_is_known() {
+        let step = |parts, total| DocumentProgress { document: "uploads/a\u{1b}[2J.pdf".to_owned(), parts, total };
+        assert_eq!(progress(&step(12, Some(300))), "uploads/a.pdf  12 of 300 (4 %)");
+        assert_eq!(progress(&step(12, None)), "uploads/a.pdf  12");
+        assert_eq!(progress(&step(0, Some(0))), "uploads/a.pdf  0");
+    }
+}

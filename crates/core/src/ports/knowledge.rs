@@ -1,0 +1,57 @@
+//! Documents, read and found by whoever takes them apart.
+
+use std::{fmt::Debug, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::KnowledgeError,
+    knowledge::{
+        DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartRange, Reading,
+    },
+};
+
+/// Reads documents and finds what they say. What a document does to whoever reads it stays its own affair: every failure
+/// comes back as an error, and the next document is read as if nothing had been.
+pub trait Knowledge: Debug + Send + Sync {
+    /// Whether a file is a document that has to be taken apart to be read, by its first bytes and its name. What is text as
+    /// it stands is none.
+    fn is_document(&self, name: &str, head: &[u8]) -> bool;
+
+    /// Reads parts of a document.
+    fn read(
+        &self,
+        document: OpenDocument,
+        range: PartRange,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, Result<Reading, KnowledgeError>>;
+
+    /// Looks for something in these documents and in no others. Those that are not in the index yet are brought there
+    /// first.
+    fn search(
+        &self,
+        documents: Vec<OpenDocument>,
+        query: DocumentQuery,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>>;
+
+    /// Brings documents into the index that are not there yet, or all of them `again`, and tells what is known of each
+    /// afterwards. One that cannot be read is told so, and stops no other.
+    fn take_in(
+        &self,
+        documents: Vec<OpenDocument>,
+        again: bool,
+        progress: OnProgress,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
+
+    /// What is known of these documents; none is read for it.
+    fn states(&self, documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>>;
+
+    /// How much is in the index, of all sessions together.
+    fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>>;
+}
+
+/// Told how far documents are. Called often, from a task that must not wait.
+pub type OnProgress = Arc<dyn Fn(DocumentProgress) + Send + Sync>;

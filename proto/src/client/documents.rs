@@ -1,0 +1,94 @@
+//! Calls about the documents of sessions.
+
+use agentd_core::knowledge::{
+    DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, PartRange, Reading,
+};
+
+use super::{Client, ClientError};
+use crate::{
+    MAX_MESSAGE_BYTES,
+    convert::{self, WireError},
+    v1::{self, documents_client::DocumentsClient, index_documents_response::Part},
+};
+
+impl Client {
+    fn documents(&self) -> DocumentsClient<tonic::transport::Channel> {
+        DocumentsClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    /// Brings documents of a session into the index, all of it where no path is named, and shows how far it is.
+    ///
+    /// # Errors
+    /// When there is no such session or file, the index cannot be used, or the connection fails.
+    pub async fn index_documents(
+        &self,
+        session: &str,
+        paths: &[String],
+        again: bool,
+        mut show: impl FnMut(DocumentProgress),
+    ) -> Result<Vec<DocumentState>, ClientError> {
+        let request = v1::IndexDocumentsRequest { session: session.to_owned(), paths: paths.to_vec(), again };
+        let mut steps = self.documents().index(request).await?.into_inner();
+        while let Some(step) = steps.message().await? {
+            match step.part {
+                Some(Part::Progress(step)) => show(step.try_into()?),
+                Some(Part::Done(done)) => return Ok(convert::all(done.documents)?),
+                // From a newer daemon.
+                None => {}
+            }
+        }
+        Err(WireError::Missing("what came of indexing").into())
+    }
+
+    /// What is known of the documents of a session, below a path where one is given.
+    ///
+    /// # Errors
+    /// As of [`Self::index_documents`].
+    pub async fn list_documents(&self, session: &str, path: &str) -> Result<Vec<DocumentState>, ClientError> {
+        let request = v1::ListDocumentsRequest { session: session.to_owned(), path: path.to_owned() };
+        Ok(convert::all(self.documents().list(request).await?.into_inner().documents)?)
+    }
+
+    /// Pages, sheets or slides of a document.
+    ///
+    /// # Errors
+    /// As of [`Self::index_documents`]; also when the document cannot be read.
+    pub async fn read_document(&self, session: &str, path: &str, range: PartRange) -> Result<Reading, ClientError> {
+        let request = v1::ReadDocumentRequest {
+            session: session.to_owned(),
+            path: path.to_owned(),
+            first: range.first,
+            count: range.count.unwrap_or_default(),
+        };
+        Ok(self.documents().read(request).await?.into_inner().try_into()?)
+    }
+
+    /// Finds what documents of a session say, all of them where no path is named.
+    ///
+    /// # Errors
+    /// As of [`Self::index_documents`].
+    pub async fn search_documents(
+        &self,
+        session: &str,
+        paths: &[String],
+        query: &DocumentQuery,
+    ) -> Result<DocumentFinds, ClientError> {
+        let request = v1::SearchDocumentsRequest {
+            session: session.to_owned(),
+            paths: paths.to_vec(),
+            query: query.text.clone(),
+            regex: query.regex,
+            limit: u32::try_from(query.limit).unwrap_or(u32::MAX),
+            neighbours: query.neighbours,
+        };
+        Ok(self.documents().search(request).await?.into_inner().try_into()?)
+    }
+
+    /// How much is in the index, of all sessions together.
+    ///
+    /// # Errors
+    /// When the index cannot be used, or the connection fails.
+    pub async fn document_stats(&self) -> Result<KnowledgeStats, ClientError> {
+        Ok(self.documents().stats(v1::DocumentStatsRequest {}).await?.into_inner().into())
+    }
+}

@@ -1,0 +1,210 @@
+//! Documents: what they are, what they say, and where.
+
+use agentd_core::knowledge::{
+    DocumentFinds, DocumentHit, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, PartKind, PartRange,
+    ReadPart, Reading, SearchedBy,
+};
+
+use super::{WireError, all, mirrored};
+use crate::v1;
+
+mirrored!(
+    PartKind,
+    v1::PartKind,
+    part_kind_to_wire,
+    part_kind,
+    optional_part_kind,
+    "the kind of a document's parts",
+    [Page, Sheet, Slide, Section]
+);
+
+mirrored!(
+    SearchedBy,
+    v1::SearchedBy,
+    by_to_wire,
+    by,
+    optional_by,
+    "the way of a search",
+    [Words, Phrase, NarrowedRegex, Scan]
+);
+
+/// How many finds there are where nobody says.
+const USUAL: usize = 10;
+
+/// A number for the wire; more than fits is as many as fit.
+fn number(of: usize) -> u32 {
+    u32::try_from(of).unwrap_or(u32::MAX)
+}
+
+fn size(of: u32) -> usize {
+    usize::try_from(of).unwrap_or(usize::MAX)
+}
+
+impl From<&DocumentProgress> for v1::DocumentProgress {
+    fn from(step: &DocumentProgress) -> Self {
+        Self { document: step.document.clone(), parts: step.parts, total: step.total }
+    }
+}
+
+impl TryFrom<v1::DocumentProgress> for DocumentProgress {
+    type Error = WireError;
+
+    fn try_from(step: v1::DocumentProgress) -> Result<Self, WireError> {
+        Ok(Self { document: step.document, parts: step.parts, total: step.total })
+    }
+}
+
+impl From<&DocumentState> for v1::DocumentState {
+    fn from(state: &DocumentState) -> Self {
+        Self {
+            name: state.name.clone(),
+            format: state.format.clone(),
+            title: state.title.clone(),
+            parts: state.parts,
+            chunks: state.chunks,
+            problem: state.problem.clone(),
+        }
+    }
+}
+
+impl TryFrom<v1::DocumentState> for DocumentState {
+    type Error = WireError;
+
+    fn try_from(state: v1::DocumentState) -> Result<Self, WireError> {
+        let v1::DocumentState { name, format, title, parts, chunks, problem } = state;
+        Ok(Self { name, format, title, parts, chunks, problem })
+    }
+}
+
+impl From<&[DocumentState]> for v1::ListDocumentsResponse {
+    fn from(states: &[DocumentState]) -> Self {
+        Self { documents: states.iter().map(Into::into).collect() }
+    }
+}
+
+impl From<&v1::ReadDocumentRequest> for PartRange {
+    fn from(request: &v1::ReadDocumentRequest) -> Self {
+        Self { first: request.first.max(1), count: Some(request.count).filter(|count| *count > 0) }
+    }
+}
+
+impl From<Reading> for v1::ReadDocumentResponse {
+    fn from(reading: Reading) -> Self {
+        let Reading { format, title, parts_are, total, parts, broken } = reading;
+        let part = |ReadPart { number, label, text, cut }| v1::ReadPart { number, label, text, cut };
+        let parts = parts.into_iter().map(part).collect();
+        Self { format, title, parts_are: part_kind_to_wire(parts_are), total, parts, broken }
+    }
+}
+
+impl TryFrom<v1::ReadDocumentResponse> for Reading {
+    type Error = WireError;
+
+    fn try_from(reading: v1::ReadDocumentResponse) -> Result<Self, WireError> {
+        let v1::ReadDocumentResponse { format, title, parts_are, total, parts, broken } = reading;
+        let part = |v1::ReadPart { number, label, text, cut }| ReadPart { number, label, text, cut };
+        let parts = parts.into_iter().map(part).collect();
+        Ok(Self { format, title, parts_are: part_kind(parts_are)?, total, parts, broken })
+    }
+}
+
+impl From<&v1::SearchDocumentsRequest> for DocumentQuery {
+    fn from(request: &v1::SearchDocumentsRequest) -> Self {
+        let limit = if request.limit == 0 { USUAL } else { size(request.limit) };
+        Self { text: request.query.clone(), regex: request.regex, limit, neighbours: request.neighbours }
+    }
+}
+
+impl From<&DocumentFinds> for v1::SearchDocumentsResponse {
+    fn from(finds: &DocumentFinds) -> Self {
+        let broken = |(name, why): &(String, String)| v1::BrokenDocument { name: name.clone(), why: why.clone() };
+        Self {
+            by: by_to_wire(finds.by),
+            hits: finds.hits.iter().map(Into::into).collect(),
+            searched: number(finds.searched),
+            broken: finds.broken.iter().map(broken).collect(),
+            notes: finds.notes.clone(),
+            late: finds.late,
+        }
+    }
+}
+
+impl TryFrom<v1::SearchDocumentsResponse> for DocumentFinds {
+    type Error = WireError;
+
+    fn try_from(finds: v1::SearchDocumentsResponse) -> Result<Self, WireError> {
+        Ok(Self {
+            by: by(finds.by)?,
+            hits: all(finds.hits)?,
+            searched: size(finds.searched),
+            broken: finds.broken.into_iter().map(|broken| (broken.name, broken.why)).collect(),
+            notes: finds.notes,
+            late: finds.late,
+        })
+    }
+}
+
+impl From<&DocumentHit> for v1::DocumentHit {
+    fn from(hit: &DocumentHit) -> Self {
+        let mark =
+            |mark: &std::ops::Range<usize>| v1::document_hit::Mark { start: number(mark.start), end: number(mark.end) };
+        Self {
+            document: hit.document.clone(),
+            place: hit.place.clone(),
+            score: hit.score,
+            snippet: hit.snippet.clone(),
+            marks: hit.marks.iter().map(mark).collect(),
+            before: hit.before.clone(),
+            after: hit.after.clone(),
+        }
+    }
+}
+
+impl TryFrom<v1::DocumentHit> for DocumentHit {
+    type Error = WireError;
+
+    fn try_from(hit: v1::DocumentHit) -> Result<Self, WireError> {
+        let v1::DocumentHit { document, place, score, snippet, marks, before, after } = hit;
+        // What is no place in the snippet marks nothing.
+        let marks = marks.iter().map(|mark| size(mark.start)..size(mark.end));
+        let marks = marks.filter(|mark| snippet.get(mark.clone()).is_some()).collect();
+        Ok(Self { document, place, score, snippet, marks, before, after })
+    }
+}
+
+impl From<&KnowledgeStats> for v1::DocumentStatsResponse {
+    fn from(stats: &KnowledgeStats) -> Self {
+        Self {
+            documents: stats.documents,
+            chunks: stats.chunks,
+            bytes: stats.bytes,
+            stale: stats.stale,
+            folder: stats.folder.display().to_string(),
+        }
+    }
+}
+
+impl From<v1::DocumentStatsResponse> for KnowledgeStats {
+    fn from(stats: v1::DocumentStatsResponse) -> Self {
+        let v1::DocumentStatsResponse { documents, chunks, bytes, stale, folder } = stats;
+        Self { documents, chunks, bytes, stale, folder: folder.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_that_are_no_places_in_the_snippet_mark_nothing() {
+        let mark = |start, end| v1::document_hit::Mark { start, end };
+        let wire = v1::DocumentHit {
+            snippet: "纳税".to_owned(),
+            marks: vec![mark(0, 3), mark(1, 3), mark(3, 99)],
+            ..v1::DocumentHit::default()
+        };
+        #[allow(clippy::single_range_in_vec_init, reason = "one mark is one range")]
+        let expected = [0..3];
+        assert_eq!(DocumentHit::try_from(wire).unwrap().marks, expected);
+    }
+}
