@@ -66,7 +66,7 @@ pub(super) fn finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     let color = Look::detect().out_color;
     let mut out = anstream::stdout().lock();
     for hit in &finds.hits {
-        writeln!(out, "{}\n    {}", paint(color, CODE, &clean_line(&place(hit))), marked(hit, color))?;
+        writeln!(out, "{}\n    {}", paint(color, CODE, &place(hit)), marked(hit, color))?;
     }
     drop(out);
     if finds.hits.is_empty() {
@@ -104,7 +104,8 @@ pub(super) fn finds_as_json(finds: &DocumentFinds) -> anyhow::Result<()> {
 }
 
 fn place(hit: &DocumentHit) -> String {
-    if hit.place.is_empty() { hit.document.clone() } else { format!("{}  {}", hit.document, hit.place) }
+    let (document, place) = (clean_line(&hit.document), clean_line(&hit.place));
+    if place.is_empty() { document } else { format!("{document}  {place}") }
 }
 
 /// The snippet in one line, with what was looked for in bold.
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn finds_are_one_line_without_escapes_and_with_bold_hits() {
         let hit = DocumentHit {
-            document: "uploads/a.pdf".to_owned(),
+            document: "uploads/\u{1b}[2Ja.pdf".to_owned(),
             place: "p. 2".to_owned(),
             score: 1.0,
             snippet: "the\n\u{1b}[31m纳税 is due".to_owned(),
