@@ -111,6 +111,8 @@ pub struct ToolOutput {
     pub text: String,
     /// Why it failed, if it did.
     pub error: Option<ToolErrorCode>,
+    /// What it returned that is no text. No model is shown it: it is kept in files, and the text names them.
+    pub data: Vec<ToolData>,
     /// The files that it changed.
     pub files: Vec<FileChange>,
     /// The exit code of a command that ended by itself, for the audit log.
@@ -137,6 +139,19 @@ impl ToolOutput {
     pub fn error(code: ToolErrorCode, text: impl Into<String>) -> Self {
         Self { text: text.into(), error: Some(code), ..Self::default() }
     }
+}
+
+/// Bytes that a tool returned and that are no text, such as an image.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolData {
+    /// Where in the result they stand, in a word: `stdout`.
+    pub name: String,
+    /// What they are, such as `a PNG image`; empty where nobody knows.
+    pub kind: String,
+    /// How the name of a file with them ends, without the dot; empty where nobody knows.
+    pub ending: String,
+    /// All of them.
+    pub content: Vec<u8>,
 }
 
 /// Stable codes of failed calls. They are data for the model, not errors of the turn.

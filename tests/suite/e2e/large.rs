@@ -134,3 +134,35 @@ async fn where_the_disk_is_full_the_turn_goes_on_and_the_model_is_told() {
     fits_the_window(&world.model);
     world.still_serves().await;
 }
+
+/// Bytes do not come into the prompt, the journal or the audit log; they are all there for the next command.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_a_command_prints_is_kept_and_named() {
+    let world = World::start().await;
+    let image: Vec<u8> = b"\x89PNG\r\n\x1a\n".iter().copied().chain((0..=255).cycle().take(40_000)).collect();
+    world.daemon.write("project/logo.png", &image);
+    let project = world.daemon.path().join("project");
+    let size = image.len();
+    world.model.respond_with(move |request| {
+        let told = tool_texts(request);
+        let Some(start) = told.find("large_tool_results/") else {
+            return Reply::tool_call("run_bash_command", json!({"command": "cat $PROJECT/logo.png"}));
+        };
+        let path = &told[start..start + told[start..].find(".png").unwrap() + 4];
+        if !told.contains("not text") {
+            return Reply::tool_call("read_file", json!({ "path": path }));
+        }
+        if !told.contains("bytes are there") {
+            let command = format!("cmp {path} $PROJECT/logo.png && echo $(stat -c %s {path}) bytes are there");
+            return Reply::tool_call("run_bash_command", json!({ "command": command }));
+        }
+        Reply::text("It is all there.")
+    });
+    let mut events = world.client().await.turn(turn(trusting(&project), "Show me the logo")).await.unwrap();
+    events.to_the_end().await;
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains("[stdout, a PNG image of 40,008 bytes, is not shown: it is in "), "{told}");
+    assert!(told.contains("is a PNG image (39.1 KB), not text"), "{told}");
+    assert!(told.contains(&format!("{size} bytes are there")), "{told}");
+    assert!(!told.contains('\u{fffd}') && told.len() < 2_000, "{told}");
+}

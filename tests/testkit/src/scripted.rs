@@ -20,7 +20,7 @@ use agentd_core::{
     ports::{Clock, KeptArea, KeptText, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
     state_files::StateFileChange,
-    tool::{Effect, FileChange, FileChangeKind, Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{Effect, FileChange, FileChangeKind, Followed, ToolCall, ToolData, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -51,6 +51,8 @@ pub enum Play {
     Hangs(Vec<ModelChunk>),
     /// Nothing until it is notified, then these chunks and the proper end.
     Waits(Arc<Notify>, Vec<ModelChunk>),
+    /// These chunks, then nothing until it is notified, then an error of that kind.
+    Breaks(Arc<Notify>, Vec<ModelChunk>, ErrorKind),
     /// The stream breaks with a panic.
     Panics,
 }
@@ -189,6 +191,12 @@ impl Model for ScriptedModel {
                 .flat_map(move |()| stream::iter(chunks.clone().into_iter().map(Ok)))
                 .chain(stream::iter([Ok(ModelChunk::End(Finish::Stop))]))
                 .boxed(),
+            Some(Play::Breaks(gate, chunks, kind)) => stream::iter(chunks.into_iter().map(Ok))
+                .chain(stream::once(async move {
+                    gate.notified().await;
+                    Err(ModelError::new(kind, "the script says so"))
+                }))
+                .boxed(),
             #[expect(clippy::panic, reason = "the script asks for it")]
             Some(Play::Panics) => stream::once(async { panic!("the script says so") }).boxed(),
             None => stream::iter([Err(ModelError::new(ErrorKind::Internal, "the script is played"))]).boxed(),
@@ -211,7 +219,7 @@ impl Models for OneModel {
 
 /// Tools named after what they do: `look` (reads), `change` (writes a file), `launch` (runs a command), `fail`, and
 /// `hold` (reads, but waits for [`ScriptedTools::release`]), and `linger` (a command that waits for the same).
-/// `look`, `launch` and `fail` with `answer` say that.
+/// `look`, `launch` and `fail` with `answer` say that; with `data`, `look` hands that back as bytes.
 #[derive(Debug)]
 pub struct ScriptedTools {
     ran: Mutex<Vec<String>>,
@@ -351,6 +359,11 @@ impl Toolbox for ScriptedTools {
             lock(&self.environments).push(ClientEnvironment::clone(&context.environment));
             self.began.notify_waiters();
             let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+            if let (Some(text), "look") = (arguments["data"].as_str(), call.name.as_str()) {
+                let (name, kind, ending) = ("picture".to_owned(), "a PNG image".to_owned(), "png".to_owned());
+                let data = ToolData { name, kind, ending, content: text.into() };
+                return ToolOutput { data: vec![data.clone(), data], ..ToolOutput::ok("two pictures") };
+            }
             match (call.name.as_str(), arguments["answer"].as_str()) {
                 ("look" | "launch", Some(answer)) => return ToolOutput::ok(answer),
                 ("fail", Some(answer)) => return ToolOutput::error(ToolErrorCode::Tool, answer),

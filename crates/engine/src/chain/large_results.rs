@@ -86,7 +86,7 @@ async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<St
     Ok(aside(text, move |text| shown(text, limit, &kept)).await.1)
 }
 
-fn reason(error: &WorkspaceError) -> String {
+pub(super) fn reason(error: &WorkspaceError) -> String {
     match error.hint() {
         Some(hint) => format!("{error} ({hint})"),
         None => error.to_string(),

@@ -4,6 +4,7 @@
 
 mod approvals;
 mod audit;
+mod bytes;
 pub(crate) mod compaction;
 mod excerpt;
 mod feedback;

@@ -13,6 +13,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use super::{
     approvals::Approvals,
     audit::{Account, Gate},
+    bytes::Bytes,
     compaction::Compaction,
     feedback::Feedback,
     files::Files,
@@ -144,22 +145,25 @@ impl Chain {
     /// 2. `large_results`: around all that answer calls, links too, so that no result is longer than the window takes.
     /// 3. `feedback`: within it, so that what cannot be reduced, or kept, is still not too long; and around approvals and
     ///    undo, so that what they add to a result is a part of what is kept.
-    /// 4. `approvals`: around all that answer calls, links too, so that no call is answered that was not judged, and what
+    /// 4. `bytes`: within those that count what is text, and around all that answer calls, so that none of them puts bytes
+    ///    before a model.
+    /// 5. `approvals`: around all that answer calls, links too, so that no call is answered that was not judged, and what
     ///    a person is asked about is exactly what runs.
-    /// 5. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
-    /// 6. `compaction`: before all that look at the history, so that they look at what is left of it.
-    /// 7. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
+    /// 6. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
+    /// 7. `compaction`: before all that look at the history, so that they look at what is left of it.
+    /// 8. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
     ///    first, for what people wrote of themselves and the work counts more than what they could use.
-    /// 8. `files`: what is new comes in front of what is to be done, at the end of the request.
-    /// 9. `search`, `todos`, `questions`: they answer their own tools.
-    /// 10. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-    /// 11. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+    /// 9. `files`: what is new comes in front of what is to be done, at the end of the request.
+    /// 10. `search`, `todos`, `questions`: they answer their own tools.
+    /// 11. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+    /// 12. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
     ///     a person did while being asked.
     pub(crate) fn standard() -> Self {
         let links: Vec<Arc<dyn Link>> = vec![
             Arc::new(Account),
             Arc::new(LargeResults),
             Arc::new(Feedback::default()),
+            Arc::new(Bytes),
             Arc::new(Approvals),
             Arc::new(Gate),
             Arc::new(Compaction),

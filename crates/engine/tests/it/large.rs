@@ -264,3 +264,41 @@ async fn where_there_is_no_room_the_rest_is_lost_and_that_is_said() {
     let (_, shown) = call_in(disk, EngineConfig::default(), "launch", json!({"answer": fits})).await;
     assert_eq!((shown.text, shown.warnings.len()), (fits, 0));
 }
+
+#[tokio::test]
+async fn bytes_are_told_by_type_size_and_path() {
+    let shown = call("look", json!({"data": "not really an image"})).await;
+    let id = shown.stored.call_id.clone();
+    let line = |name: &str| {
+        format!(
+            "[picture, a PNG image of 19 bytes, is not shown: it is in large_tool_results/{id}-{name}.png, where commands can \
+             read it]"
+        )
+    };
+    assert_eq!(shown.text, format!("two pictures\n{}\n{}", line("picture"), line("picture2")));
+    assert_eq!(shown.stored.text, shown.text);
+    assert_eq!(shown.kept.unwrap().1, "not really an image");
+
+    // A text that is none, whoever returns it.
+    let noise = "\u{fffd}\u{1}k".repeat(3000);
+    for tool in ["look", "launch", "fail"] {
+        let shown = call(tool, json!({ "answer": noise })).await;
+        assert!(
+            !shown.text.contains('\u{fffd}') && shown.text.contains("result, binary data of 15,000 bytes,"),
+            "{}",
+            shown.text
+        );
+        let (path, content) = shown.kept.unwrap();
+        assert!(path.ends_with("-result.bin") && shown.text.contains(&path) && content == noise, "{path}");
+    }
+
+    // Where there is no room for them they are lost, and that is said.
+    let disk = Arc::new(FullDisk(MemoryWorkspaces::default()));
+    let (_, shown) = call_in(disk, EngineConfig::default(), "look", json!({"data": "x"})).await;
+    assert!(
+        shown.text.contains("is lost, because it could not be kept: the disk is full (make room)"),
+        "{}",
+        shown.text
+    );
+    assert_eq!(shown.warnings.len(), 2, "{:?}", shown.warnings);
+}

@@ -91,6 +91,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "audit",
         "large_results",
         "feedback",
+        "bytes",
         "approvals",
         "audit_gate",
         "compaction",

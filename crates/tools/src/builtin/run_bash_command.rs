@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use agentd_core::{
     ports::ToolContext,
-    tool::{ToolErrorCode, ToolOutput},
+    tool::{ToolData, ToolErrorCode, ToolOutput},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     failure::Failure,
     job::Job,
-    process::{self, Captured, Ended, Finished, RunError, Script},
+    process::{self, Binary, Captured, Ended, Finished, RunError, Script},
     sandbox::{self, Sandbox},
     text,
     workspace::path::ToolPath,
@@ -124,13 +124,14 @@ pub(crate) async fn run(
     };
     let sandbox = settings.sandbox.as_deref().filter(|sandbox| sandbox.is_on());
     let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(refused)?;
-    let mut output = report(&finished, timeout);
     let failed = matches!(finished.ended, Ended::Code(1..));
     // The code is that of the last command only: what went wrong before it is told where that is certain.
     let misnamed = process::misnamed(&finished.stderr.text, &context.workspace);
     let forbidden = sandbox.filter(|_| failed);
     let forbidden = || forbidden.and_then(|sandbox| sandbox::hint(&finished.stderr.text, sandbox.allows_network()));
-    if let Some(hint) = misnamed.or_else(forbidden) {
+    let hint = misnamed.or_else(forbidden);
+    let mut output = report(finished, timeout);
+    if let Some(hint) = hint {
         output.text.push('\n');
         output.text.push_str(hint);
     }
@@ -149,7 +150,7 @@ fn refused(error: RunError) -> Failure {
     }
 }
 
-fn report(finished: &Finished, timeout: Duration) -> ToolOutput {
+fn report(finished: Finished, timeout: Duration) -> ToolOutput {
     let seconds = finished.duration.as_secs_f64();
     let (first, code) = match finished.ended {
         Ended::Code(code) => (format!("exit code {code} after {seconds:.1} s"), None),
@@ -169,21 +170,34 @@ fn report(finished: &Finished, timeout: Duration) -> ToolOutput {
         Ended::Code(code) => Some(code),
         Ended::Signal(_) | Ended::TimedOut | Ended::Cancelled => None,
     };
-    let mut text = first;
+    let mut output = ToolOutput { text: first, error: code, exit_code, ..ToolOutput::default() };
     if finished.strays > 0 && code.is_none() {
         let noun = if finished.strays == 1 { "process" } else { "processes" };
-        text.push_str(&format!("\n[{} background {noun} ended with the command]", finished.strays));
+        output.text.push_str(&format!("\n[{} background {noun} ended with the command]", finished.strays));
     }
-    stream(&mut text, "stdout", &finished.stdout);
-    stream(&mut text, "stderr", &finished.stderr);
-    if finished.stdout.total == 0 && finished.stderr.total == 0 {
-        text.push_str("\n[no output]");
+    let is_silent = finished.stdout.total == 0 && finished.stderr.total == 0;
+    stream(&mut output, "stdout", finished.stdout);
+    stream(&mut output, "stderr", finished.stderr);
+    if is_silent {
+        output.text.push_str("\n[no output]");
     }
-    ToolOutput { text, error: code, exit_code, ..ToolOutput::default() }
+    output
 }
 
-fn stream(text: &mut String, name: &str, captured: &Captured) {
-    if captured.total > 0 {
-        text.push_str(&format!("\n{name}:\n{}", captured.text.trim_end_matches('\n')));
+fn stream(output: &mut ToolOutput, name: &str, captured: Captured) {
+    match captured.binary {
+        None if captured.total == 0 => {}
+        None => output.text.push_str(&format!("\n{name}:\n{}", captured.text.trim_end_matches('\n'))),
+        Some(Binary { what, ending, content: Some(content) }) => output.data.push(ToolData {
+            name: name.to_owned(),
+            kind: what.to_owned(),
+            ending: ending.to_owned(),
+            content,
+        }),
+        Some(Binary { what, content: None, .. }) => output.text.push_str(&format!(
+            "\n[{name}, {what} of {}, is lost: that is more than is kept of what a command prints; have it written to a file, \
+             such as outputs/NAME]",
+            text::size(captured.total)
+        )),
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn detect(bytes: &[u8], whole: bool) -> Result<Charset, &'static str>
             if charset.is_utf16() { bytes[bom..].as_chunks::<2>().0.contains(&[0, 0]) } else { bytes.contains(&0) };
         return if nul { Err(BINARY) } else { Ok(charset) };
     }
-    if let Some((_, what)) = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+    if let Some((_, what, _)) = magic(bytes) {
         return Err(what);
     }
     if bytes.contains(&0) {
@@ -155,18 +155,27 @@ fn has_four_bytes(bytes: &[u8]) -> bool {
     found
 }
 
-/// How well-known formats that are not text begin.
-const MAGIC: [(&[u8], &str); 12] = [
-    (b"%PDF-", "a PDF document"),
-    (b"\x89PNG", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"RIFF", "an image, sound or video"),
-    (b"PK\x03\x04", "a ZIP archive or an Office document"),
-    (b"\xd0\xcf\x11\xe0", "an old Office document"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
-    (b"\x7fELF", "a program"),
-    (b"SQLite format 3\0", "an SQLite database"),
-    (b"\x00\x00\x01\x00", "an icon"),
+/// How the name of a file with these bytes ends; empty where nobody knows.
+pub(crate) fn ending(bytes: &[u8]) -> &'static str {
+    magic(bytes).map_or("", |(_, _, ending)| ending)
+}
+
+fn magic(bytes: &[u8]) -> Option<&'static (&'static [u8], &'static str, &'static str)> {
+    MAGIC.iter().find(|(magic, _, _)| bytes.starts_with(magic))
+}
+
+/// How well-known formats that are not text begin, what they are, and how the names of such files end.
+const MAGIC: [(&[u8], &str, &str); 12] = [
+    (b"%PDF-", "a PDF document", "pdf"),
+    (b"\x89PNG", "a PNG image", "png"),
+    (b"\xff\xd8\xff", "a JPEG image", "jpg"),
+    (b"GIF8", "a GIF image", "gif"),
+    (b"RIFF", "an image, sound or video", ""),
+    (b"PK\x03\x04", "a ZIP archive or an Office document", "zip"),
+    (b"\xd0\xcf\x11\xe0", "an old Office document", ""),
+    (b"\x1f\x8b", "a gzip archive", "gz"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "7z"),
+    (b"\x7fELF", "a program", ""),
+    (b"SQLite format 3\0", "an SQLite database", "db"),
+    (b"\x00\x00\x01\x00", "an icon", "ico"),
 ];

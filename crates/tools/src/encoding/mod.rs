@@ -11,6 +11,6 @@ mod detect;
 mod document;
 mod encode;
 
-pub(crate) use detect::{Charset, detect};
+pub(crate) use detect::{Charset, detect, ending};
 pub(crate) use document::{Document, Edit, Revised};
 pub(crate) use encode::{Unwritable, encode};

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use encoding_rs::{Encoding, UTF_8};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-use crate::text;
+use crate::{encoding, text};
 
 /// What was kept of a stream so far.
 #[derive(Debug)]
@@ -17,12 +18,25 @@ pub(super) struct Capture {
 }
 
 /// What a command wrote to a stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Captured {
-    /// The text, with a note where bytes were left out.
+    /// The text, with a note where bytes were left out; empty where it is none.
     pub(crate) text: String,
+    /// What it is instead of text.
+    pub(crate) binary: Option<Binary>,
     /// How many bytes were written in all.
     pub(crate) total: u64,
+}
+
+/// Output that is no text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Binary {
+    /// What it is, such as `a PNG image`.
+    pub(crate) what: &'static str,
+    /// How the name of a file with it ends; empty where nobody knows.
+    pub(crate) ending: &'static str,
+    /// All of it; none where it is more than is kept.
+    pub(crate) content: Option<Vec<u8>>,
 }
 
 impl Capture {
@@ -52,19 +66,51 @@ impl Capture {
     pub(super) fn finish(self) -> Captured {
         let Self { mut head, tail, total, .. } = self;
         let left_out = total - (head.len() + tail.len()) as u64;
+        let mut tail: Vec<u8> = tail.into();
         if left_out == 0 {
-            head.extend(tail);
-            return Captured { text: String::from_utf8_lossy(&head).into_owned(), total };
+            head.append(&mut tail);
         }
-        let tail: Vec<u8> = tail.into();
-        let text = format!(
-            "{}\n[… {} left out …]\n{}",
-            String::from_utf8_lossy(whole_end(&head)),
-            text::size(left_out),
-            String::from_utf8_lossy(whole_start(&tail)),
-        );
-        Captured { text, total }
+        let charset = match charset(&head, left_out == 0) {
+            Ok(charset) => charset,
+            Err(what) => {
+                let ending = encoding::ending(&head);
+                let binary = Binary { what, ending, content: (left_out == 0).then_some(head) };
+                return Captured { binary: Some(binary), total, ..Captured::default() };
+            }
+        };
+        let text = if left_out == 0 {
+            decoded(charset, &head)
+        } else {
+            let (start, end) = (decoded(charset, whole_end(&head)), decoded(charset, whole_start(&tail)));
+            format!("{start}\n[… {} left out …]\n{end}", text::size(left_out))
+        };
+        Captured { text, total, ..Captured::default() }
     }
+}
+
+/// The encoding of what a command wrote, or what it is instead of text. Programs write UTF-8, and now and then a byte that is
+/// none: only where there are many is it asked what else it could be.
+fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str> {
+    /// So many odd bytes may stand in any text, and in a long one a part of all.
+    const FEW: usize = 16;
+    const PART: usize = 20;
+    let mut odd = 0;
+    for chunk in bytes.utf8_chunks() {
+        let steers = |byte: &&u8| matches!(byte, 0..=6 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
+        odd += chunk.valid().as_bytes().iter().filter(steers).count() + chunk.invalid().len();
+    }
+    let is_known = odd > 0 && !encoding::ending(bytes).is_empty();
+    if !is_known && (odd < FEW || odd * PART < bytes.len()) {
+        return Ok(UTF_8);
+    }
+    encoding::detect(bytes, whole).map(|charset| charset.encoding)
+}
+
+fn decoded(encoding: &'static Encoding, bytes: &[u8]) -> String {
+    if encoding == UTF_8 {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    encoding.decode_with_bom_removal(bytes).0.into_owned()
 }
 
 /// Without a character that was cut at the end.
@@ -102,6 +148,39 @@ mod tests {
     #[test]
     fn no_character_is_cut() {
         assert_eq!(captured(6, &["aäöüäöüz".as_bytes()]).text, "aä\n[… 8 bytes left out …]\nüz");
+    }
+
+    #[test]
+    fn what_is_no_text_is_known_as_what_it_is() {
+        let check = |bytes: &[u8], expected: Result<&str, &str>| {
+            let found = captured(1 << 20, &[bytes]);
+            match expected {
+                Ok(text) => assert_eq!((found.text.as_str(), found.binary), (text, None)),
+                Err(what) => {
+                    let binary = found.binary.unwrap();
+                    assert_eq!((found.text.as_str(), binary.what), ("", what));
+                    assert_eq!(binary.content.as_deref(), Some(bytes));
+                }
+            }
+        };
+        check(b"\x89PNG\r\n\x1a\n\0\0\0", Err("a PNG image"));
+        check(b"%PDF-1.7 \xe2\xe3", Err("a PDF document"));
+        check(b"GIF8 is how such files begin", Ok("GIF8 is how such files begin"));
+        check(&[0, 1, 2, 3].repeat(8), Err("binary data"));
+        check(b"a\xffb\0c", Ok("a\u{fffd}b\0c"));
+        let names = "src/a/file/of/some/length.rs\0".repeat(40);
+        check(names.as_bytes(), Ok(&names));
+        let wide: Vec<u8> = "one line\r\n".repeat(4).encode_utf16().flat_map(u16::to_le_bytes).collect();
+        check(&wide, Ok(&"one line\r\n".repeat(4)));
+        let (latin, _, _) = encoding_rs::WINDOWS_1252.encode("déjà vu à l\u{2019}été, é è ê à ç ô ù î, é è ê à ç ô");
+        assert_eq!(captured(1 << 20, &[&*latin]).binary, None);
+    }
+
+    #[test]
+    fn of_bytes_that_are_too_many_nothing_is_kept() {
+        let found = captured(64, &[b"\x89PNG\r\n", &[0; 100]]);
+        let binary = found.binary.unwrap();
+        assert_eq!((binary.what, binary.ending, binary.content, found.total), ("a PNG image", "png", None, 106));
     }
 
     proptest! {

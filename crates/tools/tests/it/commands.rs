@@ -217,3 +217,21 @@ async fn what_cannot_run_is_refused_before_anyone_is_asked() {
     assert_eq!(shown.unwrap().unwrap(), "$ touch x\n(in the workspace, at most 5 s)");
     assert!(!bench.real("x").exists());
 }
+
+#[tokio::test]
+async fn output_that_is_no_text_is_no_text_of_the_result() {
+    let bench = Bench::with(Project::None, |config| config.limits.output_bytes = 4096).await;
+    let image = "printf '\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\x0d'";
+    let output = bench.call("run_bash_command", json!({ "command": image })).await;
+    assert_eq!(after_seconds(&output.text), "exit code 0");
+    let [data] = &output.data[..] else { panic!("{:?}", output.data) };
+    assert_eq!((data.name.as_str(), data.kind.as_str(), data.ending.as_str()), ("stdout", "a PNG image", "png"));
+    assert_eq!(data.content, b"\x89PNG\r\n\x1a\n\0\0\0\x0d");
+
+    let command = "head -c 100000 /dev/zero; echo but this >&2";
+    let output = bench.call("run_bash_command", json!({ "command": command })).await;
+    assert_eq!(output.data, []);
+    let text = after_seconds(&output.text);
+    assert!(text.starts_with("exit code 0\n[stdout, binary data of 97.7 KB, is lost: "), "{text}");
+    assert!(text.ends_with("outputs/NAME]\nstderr:\nbut this"), "{text}");
+}
