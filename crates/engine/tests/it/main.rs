@@ -13,6 +13,7 @@ mod history_file;
 mod large;
 mod levels;
 mod links;
+mod meeting;
 mod own_tools;
 mod policy;
 mod questions;

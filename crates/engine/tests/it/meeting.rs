@@ -1,0 +1,141 @@
+//! Compaction meets what else can happen in a turn: somebody who has to be asked, and words that are added.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    context::{CompactionCause, CompactionStrategy},
+    error::ErrorKind,
+    event::EventKind,
+    interrupt::Answer,
+    model::{Message, ModelChunk, ModelRequest},
+    turn::{IfBusy, StartTurn, StopReason},
+    usage::Usage,
+};
+use agentd_engine::SessionHandle;
+use agentd_testkit::scripted::{Play, calls, says};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::{
+    compaction::{SUMMARY, compactions, full, talked, texts},
+    world::{World, go_on, input, run, to_end, until},
+};
+
+/// Every call has its result behind it, and every result its call before it.
+fn is_paired(request: &ModelRequest) {
+    let mut open = Vec::new();
+    for message in &request.messages {
+        match message {
+            Message::Assistant { tool_calls, .. } => {
+                assert!(open.is_empty(), "{:#?}", request.messages);
+                open.extend(tool_calls.iter().map(|call| call.call_id.clone()));
+            }
+            Message::Tool { call_id, .. } => {
+                assert!(open.contains(call_id), "{:#?}", request.messages);
+                open.retain(|id| id != call_id);
+            }
+            Message::System { .. } | Message::User { .. } => assert!(open.is_empty(), "{:#?}", request.messages),
+        }
+    }
+    assert!(open.is_empty(), "{:#?}", request.messages);
+}
+
+fn on_request(if_busy: IfBusy) -> StartTurn {
+    StartTurn { compact: Some(CompactionStrategy::Auto), if_busy, ..go_on() }
+}
+
+/// A turn that waits for a person, whose call filled the window.
+async fn waiting(world: &World) -> SessionHandle {
+    let session = world.session().await;
+    talked(world, 0..9, &session).await;
+    let Play::Chunks(mut call) = calls(&[("change", json!({"path": "a"}))]) else { panic!() };
+    call.push(ModelChunk::Usage(Usage { prompt_tokens: 7900, completion_tokens: 10, ..Usage::default() }));
+    world.model.then(Play::Chunks(call));
+    let mut started = session.start_turn(input("Never mind the cat. Change it!")).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    session
+}
+
+#[tokio::test]
+async fn nothing_is_compacted_while_a_person_is_asked_and_all_is_when_they_have_answered() {
+    let world = World::new([]);
+    let session = waiting(&world).await;
+    let refused = session.start_turn(on_request(IfBusy::Refuse)).await.err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert_eq!(session.undo_compaction().await.err().unwrap().kind(), ErrorKind::Conflict);
+    assert_eq!((compactions(&world, &session), world.engine.interrupts(None).await.unwrap().len()), (vec![], 1));
+
+    world.model.then(says(SUMMARY));
+    world.model.then(says("It is changed."));
+    let mut events = session.subscribe(0).await.unwrap();
+    let pending = world.engine.interrupts(None).await.unwrap();
+    world.engine.answer(pending[0].id, Answer::Approve, "test".to_owned()).await.unwrap();
+    let mut result = to_end(&mut events).await.1;
+    while result.text != "It is changed." {
+        result = to_end(&mut events).await.1;
+    }
+    let done = compactions(&world, &session);
+    assert_eq!(done.iter().filter(|done| !done.summary.is_empty()).count(), 1);
+    let last = world.model.requests().pop().unwrap();
+    is_paired(&last);
+    assert!(texts(&last).contains("Never mind the cat."), "{last:#?}");
+}
+
+#[tokio::test]
+async fn a_compaction_that_waits_behind_a_question_outlives_the_daemon() {
+    let world = World::new([]);
+    let session = waiting(&world).await;
+    session.start_turn(on_request(IfBusy::Queue)).await.unwrap();
+
+    let world = world.reborn([says("It is changed."), says(SUMMARY), says("And on.")]);
+    world.engine.recover().await.unwrap();
+    let session = world.engine.session(session.id()).await.unwrap();
+    assert_eq!(compactions(&world, &session), []);
+    let mut events = session.subscribe(0).await.unwrap();
+    let pending = world.engine.interrupts(None).await.unwrap();
+    world.engine.answer(pending[0].id, Answer::Approve, "test".to_owned()).await.unwrap();
+    while !to_end(&mut events).await.1.only_compacted {}
+    let done = compactions(&world, &session);
+    assert_eq!(done.last().unwrap().report.cause, CompactionCause::Person);
+    run(&session, "Well?").await;
+    world.model.requests().iter().for_each(is_paired);
+    assert!(texts(world.model.requests().last().unwrap()).contains("Never mind the cat."));
+}
+
+#[tokio::test]
+async fn what_is_added_before_a_last_answer_overflows_is_told_once_and_behind_it() {
+    let world = World::new([]);
+    let session = full(&world).await;
+    world.model.then(says(SUMMARY));
+    world.model.then(calls(&[("look", json!({}))]));
+    let gate = Arc::new(Notify::new());
+    let half = vec![ModelChunk::Text("Half a".to_owned())];
+    world.model.then(Play::Breaks(Arc::clone(&gate), half, ErrorKind::ContextOverflow));
+    world.model.then(says("What I saw."));
+    let start = StartTurn { max_steps: Some(1), ..input("Look around") };
+    let mut started = session.start_turn(start).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { text, .. } if text == "Half a")).await;
+    session.steer(None, "It must be blue!".to_owned()).await.unwrap();
+    gate.notify_one();
+    let result = to_end(&mut started.events).await.1;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "What I saw."));
+    assert_eq!(compactions(&world, &session).pop().unwrap().report.cause, CompactionCause::Overflow);
+
+    // The next turn tells it, this daemon's and another's.
+    world.model.then(says("Blue it is."));
+    run(&session, "Well?").await;
+    let second = world.restarted([says("Still blue.")]);
+    let again = second.engine.session(session.id()).await.unwrap();
+    run(&again, "Which colour?").await;
+    let added = Message::User { text: "It must be blue!".to_owned() };
+    let (here, there) = (world.model.requests().pop().unwrap(), second.model.requests().pop().unwrap());
+    for request in [&here, &there] {
+        let places: Vec<usize> =
+            request.messages.iter().enumerate().filter(|(_, message)| **message == added).map(|(at, _)| at).collect();
+        let answer = |message: &Message| matches!(message, Message::Assistant { text, .. } if text == "What I saw.");
+        let answer = request.messages.iter().position(answer).unwrap();
+        assert_eq!(places, [answer + 1], "{:#?}", request.messages);
+        is_paired(request);
+    }
+    assert_eq!(there.messages[..here.messages.len()], here.messages);
+}
