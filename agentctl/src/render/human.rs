@@ -44,7 +44,7 @@ pub(crate) struct Human<O, E> {
     /// The calls whose result is not there yet, for the argument in their line.
     calls: HashMap<CallId, ToolCall>,
     /// What runs now, in the order in which it began.
-    running: Vec<(CallId, String)>,
+    running: Vec<Running>,
     /// Whether a turn is under way.
     live: bool,
     /// About how many tokens of its requests repeated the request before.
@@ -53,6 +53,15 @@ pub(crate) struct Human<O, E> {
     last: Last,
     shows_input: bool,
     shows_interrupts: bool,
+}
+
+/// A call that runs.
+#[derive(Debug)]
+struct Running {
+    item: ItemId,
+    call: CallId,
+    /// What is called with what, or how far it says it is.
+    what: String,
 }
 
 /// An item's text as far as it is known.
@@ -158,7 +167,8 @@ impl<O: Write, E: Write> Human<O, E> {
             ItemBody::ToolResult(result) => {
                 let argument = self.calls.get(&result.call_id).map(|call| main_argument(&call.arguments));
                 let what = format!("{} {}", clean_line(&result.name), argument.unwrap_or_default());
-                self.running.push((result.call_id.clone(), what.trim_end().to_owned()));
+                let (call, what) = (result.call_id.clone(), what.trim_end().to_owned());
+                self.running.push(Running { item: item.id, call, what });
                 self.wait();
                 Ok(())
             }
@@ -167,6 +177,12 @@ impl<O: Write, E: Write> Human<O, E> {
     }
 
     fn delta(&mut self, id: ItemId, offset: u64, text: &str) -> io::Result<()> {
+        if let Some(running) = self.running.iter_mut().find(|running| running.item == id) {
+            // How far it is: the last line counts.
+            running.what = text.trim_end().lines().next_back().map(clean_line).unwrap_or_default();
+            self.wait();
+            return Ok(());
+        }
         let Some(item) = self.items.get_mut(&id) else {
             // Its start was not seen, so that nobody knows what it is. The whole item will come.
             return Ok(());
@@ -195,7 +211,7 @@ impl<O: Write, E: Write> Human<O, E> {
             }
             ItemBody::ToolResult(result) => {
                 let call = self.calls.remove(&result.call_id);
-                self.running.retain(|(id, _)| *id != result.call_id);
+                self.running.retain(|running| running.call != result.call_id);
                 let line = tool_line(call.as_ref(), result, self.look.columns(), self.look.err_color);
                 self.painted(&line)?;
                 self.wait();
@@ -249,8 +265,8 @@ impl<O: Write, E: Write> Human<O, E> {
         match self.running.as_slice() {
             _ if self.text.is_open() => {}
             [] => self.spinner.show("waiting for the model"),
-            [(_, what)] => self.spinner.show(what),
-            [(_, what), others @ ..] => self.spinner.show(&format!("{what} and {} more", others.len())),
+            [one] => self.spinner.show(&one.what),
+            [one, others @ ..] => self.spinner.show(&format!("{} and {} more", one.what, others.len())),
         }
     }
 

@@ -264,6 +264,16 @@ fn lost_and_repeated_deltas_change_nothing() {
 }
 
 #[test]
+fn how_far_a_tool_is_never_gets_into_the_answer() {
+    let mut script = Script::new().says(&["before"]);
+    let item = script.item(ItemBody::ToolResult(result("a", "search_file", "", None)));
+    let delta = EventKind::ItemDelta { item_id: item.id, offset: 0, text: "indexing a.pdf: 1 of 9\n".into() };
+    script = script.event(EventKind::ItemStarted { item }).event(delta).returns("a", "search_file", "found", None);
+    let (out, err) = script.says(&["after"]).played(PIPES, |human| human);
+    assert!(!out.text().contains("indexing") && !err.text().contains("indexing"), "{}{}", out.text(), err.text());
+}
+
+#[test]
 fn an_item_that_came_whole_is_shown_whole() {
     let mut script = Script::new();
     let item = script.item(ItemBody::AgentMessage { text: "never **streamed**".into() });

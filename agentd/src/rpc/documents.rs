@@ -98,7 +98,7 @@ impl Documents for Context {
         } else {
             let cancel = self.shutdown.child_token();
             let _guard = cancel.clone().drop_guard();
-            self.knowledge.search(documents, query, cancel).await.map_err(Refusal::from)?
+            self.knowledge.search(documents, query, Arc::new(|_| {}), cancel).await.map_err(Refusal::from)?
         };
         Ok(Response::new((&finds).into()))
     }

@@ -1,6 +1,7 @@
 //! Ports: what the engine needs of the world. Adapters implement them and never see the engine.
 
 mod knowledge;
+mod progress;
 
 use std::{fmt::Debug, path::PathBuf, sync::Arc};
 
@@ -28,7 +29,10 @@ use crate::{
     undo::Undone,
 };
 
-pub use self::knowledge::{Knowledge, OnProgress};
+pub use self::{
+    knowledge::{Knowledge, OnProgress},
+    progress::CallProgress,
+};
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
@@ -81,6 +85,8 @@ pub struct ToolContext {
     pub reading: ReadRules,
     /// What of the client's environment the processes of tools see; empty where the client sent none.
     pub environment: Arc<ClientEnvironment>,
+    /// Where the call tells how far it is.
+    pub progress: CallProgress,
     /// The time.
     pub now: Timestamp,
     /// Set when the turn is cancelled. A tool that holds processes ends them before it returns.

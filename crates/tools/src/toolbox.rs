@@ -165,13 +165,13 @@ impl BuiltinToolbox {
                 let (args, knowledge) = (self.read(tool, call)?, self.knowledge()?);
                 let (by, cancel) = (Arc::clone(knowledge), context.cancel.clone());
                 let opened = self.work_with(context, move |job| search_documents::prepare(job, args, &by)).await?;
-                search_documents::search(&**knowledge, opened, cancel).await
+                search_documents::search(&**knowledge, opened, &context.progress, cancel).await
             }
             Builtin::SearchFile => {
                 let (args, knowledge) = (self.read(tool, call)?, self.knowledge()?);
                 let (by, cancel) = (Arc::clone(knowledge), context.cancel.clone());
                 let opened = self.work_with(context, move |job| search_file::prepare(job, args, &by)).await?;
-                search_file::search(&**knowledge, opened, cancel).await
+                search_file::search(&**knowledge, opened, &context.progress, cancel).await
             }
             Builtin::RunBashCommand => {
                 let prepared = self.work(context, self.read(tool, call)?, run_bash_command::prepare).await?;
@@ -395,6 +395,7 @@ mod tests {
             state_files: Arc::default(),
             reading: Default::default(),
             environment: Arc::default(),
+            progress: Default::default(),
             now: Timestamp::UNIX_EPOCH,
             cancel: CancellationToken::new(),
         }

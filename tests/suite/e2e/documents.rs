@@ -42,13 +42,13 @@ fn the_daemon_knows_how_to_be_the_reader_of_a_document() {
     assert_eq!(frames[5]["piece"]["end"]["parts"], 3);
 }
 
-fn fixture(name: &str) -> String {
+pub(super) fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/index/tests/fixtures").join(name);
     path.display().to_string()
 }
 
 /// A model that searches the file, and then says where it found it: what the first find cites, and what is marked in it.
-fn searches_and_cites(world: &World, path: &str, query: &str) {
+pub(super) fn searches_and_cites(world: &World, path: &str, query: &str) {
     let call = json!({"path": path, "query": query});
     world.model.respond_with(move |request| {
         let Some(told) = told_last(request) else { return Reply::tool_call("search_file", call.clone()) };
@@ -72,7 +72,7 @@ fn threads(world: &World) -> Vec<String> {
     tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok()).collect()
 }
 
-fn is_open(world: &World) -> bool {
+pub(super) fn is_open(world: &World) -> bool {
     threads(world).iter().any(|name| name.trim() == "index-writer")
 }
 
@@ -172,7 +172,7 @@ async fn the_index_can_be_deleted_under_the_daemon() {
 }
 
 /// A Word document of these paragraphs, as small as one can be.
-fn docx(paragraphs: &[String]) -> Vec<u8> {
+pub(super) fn docx(paragraphs: &[String]) -> Vec<u8> {
     const TYPES: &str = r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>"#;
     const RELATIONS: &str = r#"<?xml version="1.0"?><Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/></Relationships>"#;
     let text: String = paragraphs.iter().map(|text| format!("<w:p><w:r><w:t>{text}</w:t></w:r></w:p>")).collect();

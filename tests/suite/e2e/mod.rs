@@ -4,7 +4,8 @@
 //! - [`life`]: how a daemon comes and goes. [`crash`]: killed at every stored event of a turn.
 //! - [`interrupts`]: approvals and questions that outlive everybody. [`grants`]: rules that people keep. [`readers`]: several
 //!   clients, and slow ones.
-//! - [`bad_input`], [`bad_models`]: a clear message with a hint, and nothing lost.
+//! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and nothing lost. [`documents`]: pages,
+//!   cited.
 //! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
 //! - [`files`]: what sessions see besides their own files.
 //! - [`guides`]: what people wrote for models to know, and files handed over.
@@ -19,6 +20,7 @@
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
 mod audit;
+mod bad_documents;
 mod bad_input;
 mod bad_models;
 mod chat;

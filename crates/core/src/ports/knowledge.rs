@@ -28,11 +28,12 @@ pub trait Knowledge: Debug + Send + Sync {
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>>;
 
     /// Looks for something in these documents and in no others. Those that are not in the index yet are brought there
-    /// first.
+    /// first, with word of how far that is.
     fn search(
         &self,
         documents: Vec<OpenDocument>,
         query: DocumentQuery,
+        progress: OnProgress,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>>;
 

@@ -86,6 +86,7 @@ impl Engine {
             state_files: Arc::default(),
             reading: Default::default(),
             environment: Arc::default(),
+            progress: Default::default(),
             now: self.shared.parts.clock.now(),
             cancel: CancellationToken::new(),
         };

@@ -10,6 +10,7 @@ use agentd_core::{
     event::{EventKind, StateChange},
     ids::ItemId,
     item::{Item, ItemBody, ItemStatus},
+    ports::ToolContext,
     session::Todo,
     state_files::StateFileChange,
     tool::{Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
@@ -144,8 +145,9 @@ pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), Stop> {
 /// The innermost end of the chain: the tool itself.
 pub(crate) async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, Stop> {
     begin(invocation).await?;
-    let Invocation { context, call, .. } = invocation;
-    let tool_context = context.tool_context(call);
+    let Invocation { context, call, started, .. } = invocation;
+    let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
+    let tool_context = ToolContext { progress, ..context.tool_context(call) };
     let given_up = async {
         context.cancel.cancelled().await;
         tokio::time::sleep(CANCEL_GRACE).await;

@@ -186,6 +186,7 @@ impl TurnContext {
             state_files: Arc::clone(&self.state_files.borrow()),
             reading: self.read_rules(call),
             environment: Arc::clone(&self.environment),
+            progress: Default::default(),
             now: self.clock.now(),
             cancel: self.cancel.clone(),
         }

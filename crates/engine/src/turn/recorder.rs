@@ -9,6 +9,7 @@ use agentd_core::{
     ids::{CallId, ItemId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask},
     item::{Item, ItemBody, ItemStatus},
+    ports::CallProgress,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -122,6 +123,13 @@ impl Recorder {
     /// Adds text to an item under way.
     pub(crate) async fn delta(&self, item_id: ItemId, text: String) -> Result<(), Stop> {
         self.send(TurnMessage::Delta { item_id, text }).await
+    }
+
+    /// Where the tool tells how far it is whose result is this item under way. What finds no room is not told: the next line
+    /// says more.
+    pub(crate) fn progress(&self, item_id: ItemId) -> CallProgress {
+        let session = self.session.clone();
+        CallProgress::new(move |text| drop(session.try_send(TurnMessage::Delta { item_id, text })))
     }
 
     /// Completes an item that was started.

@@ -130,13 +130,14 @@ impl Library {
         &self,
         Told { known, unreadable }: &Told,
         query: &DocumentQuery,
+        progress: &OnProgress,
         cancel: &CancellationToken,
     ) -> Result<DocumentFinds, IndexError> {
         let visible: Vec<Visible> =
             known.iter().map(|Known { id, name, .. }| Visible { id: id.clone(), name: name.clone() }).collect();
         let index = self.shelf.take().await?;
         let mut unreadable = unreadable.clone();
-        unreadable.extend(self.bring_in(&index, known, None, cancel).await?);
+        unreadable.extend(self.bring_in(&index, known, progress, cancel).await?);
         let flaw = |document: &Visible| Some((document.name.clone(), index.entry(&document.id)?.about.flaw.clone()?));
         unreadable.extend(visible.iter().filter_map(flaw));
         let text = query.text.clone();
@@ -163,7 +164,7 @@ impl Library {
         &self,
         index: &Arc<IndexHandle>,
         known: &[Known],
-        progress: Option<&OnProgress>,
+        progress: &OnProgress,
         cancel: &CancellationToken,
     ) -> Result<Vec<(String, String)>, IndexError> {
         let ids: Vec<DocumentId> = known.iter().map(|known| known.id.clone()).collect();
@@ -177,11 +178,7 @@ impl Library {
             }
         }
         let bringer = Bringer { extractor: &self.extractor, index, broken: &self.broken, cancel };
-        let tell = |step: DocumentProgress| {
-            if let Some(progress) = progress {
-                progress(step);
-            }
-        };
+        let tell = |step: DocumentProgress| progress(step);
         let bring = |known: Known| {
             let (name, bringer, tell) = (known.name.clone(), &bringer, &tell);
             async move { (name, bringer.bring(known, tell).await) }
@@ -213,7 +210,7 @@ impl Library {
                 index.remove(id).await?;
             }
         }
-        let broken = self.bring_in(&index, &known, Some(&progress), cancel).await?;
+        let broken = self.bring_in(&index, &known, &progress, cancel).await?;
         Ok(self.states_of(&index, names, unreadable.into_iter().chain(broken).collect()))
     }
 
@@ -303,15 +300,16 @@ impl Knowledge for Library {
         &self,
         documents: Vec<OpenDocument>,
         query: DocumentQuery,
+        progress: OnProgress,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>> {
         async move {
             let find = async {
                 let told = self.look_at(documents).await?;
-                match self.find(&told, &query, &cancel).await {
+                match self.find(&told, &query, &progress, &cancel).await {
                     Err(IndexError::Lost(why)) => {
                         tracing::warn!(%why, "searching again, as the index was begun anew");
-                        self.find(&told, &query, &cancel).await
+                        self.find(&told, &query, &progress, &cancel).await
                     }
                     found => found,
                 }

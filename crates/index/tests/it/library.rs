@@ -37,7 +37,7 @@ impl Shop {
     }
 
     async fn search(&self, documents: Vec<OpenDocument>, text: &str) -> DocumentFinds {
-        self.library.search(documents, query(text), CancellationToken::new()).await.unwrap()
+        self.library.search(documents, query(text), Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
     }
 
     /// The files of the index.
@@ -211,9 +211,13 @@ async fn the_index_is_put_away_when_nobody_needs_it_and_comes_back() {
 
     let cancelled = CancellationToken::new();
     cancelled.cancel();
-    let error = shop.library.search(vec![open("cjk.pdf")], query("x"), cancelled).await.unwrap_err();
+    let error = shop.library.search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), cancelled).await.unwrap_err();
     assert!(error.to_string().contains("cancelled"), "{error}");
     shop.library.close().await;
-    let error = shop.library.search(vec![open("cjk.pdf")], query("x"), CancellationToken::new()).await.unwrap_err();
+    let error = shop
+        .library
+        .search(vec![open("cjk.pdf")], query("x"), Arc::new(|_| {}), CancellationToken::new())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ShuttingDown);
 }

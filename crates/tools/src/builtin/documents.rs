@@ -1,11 +1,15 @@
 //! What the tools that read and search documents share: which file is one, and how a model is shown what was found.
 
-use std::io::{Read as _, Seek as _};
+use std::{
+    io::{Read as _, Seek as _},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
-    knowledge::{DocumentFinds, OpenDocument, Reading, SearchedBy},
-    ports::Knowledge,
+    knowledge::{DocumentFinds, DocumentProgress, OpenDocument, Reading, SearchedBy},
+    ports::{CallProgress, Knowledge, OnProgress},
     tool::ToolOutput,
 };
 
@@ -37,6 +41,30 @@ pub(super) fn document(
     match opened.content.into_file() {
         Some(file) => Ok(Ok(OpenDocument { name, file })),
         None => Err(Failure::tool(format!("{path} is kept as text and cannot be read as a document"))),
+    }
+}
+
+/// Tells at once that a document is read, and then how far it is: after a second at the earliest, and the more seldom the
+/// longer it takes.
+pub(super) fn telling(progress: &CallProgress) -> OnProgress {
+    const AT_LEAST: Duration = Duration::from_secs(1);
+    let (progress, begun) = (progress.clone(), Instant::now());
+    let last: Mutex<Option<Instant>> = Mutex::default();
+    Arc::new(move |step| {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let pause = AT_LEAST.max(begun.elapsed() / 10);
+        if last.is_none_or(|last| last.elapsed() >= pause) {
+            *last = Some(Instant::now());
+            progress.tell(&step_line(&step));
+        }
+    })
+}
+
+/// `indexing uploads/report.pdf: 12 of 300`.
+fn step_line(DocumentProgress { document, parts, total }: &DocumentProgress) -> String {
+    match total.filter(|total| *total > 0) {
+        Some(total) => format!("indexing {document}: {parts} of {total}"),
+        None => format!("indexing {document}: {parts} so far"),
     }
 }
 

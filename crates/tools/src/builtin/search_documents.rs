@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 use agentd_core::{
     knowledge::{DocumentQuery, OpenDocument},
-    ports::Knowledge,
+    ports::{CallProgress, Knowledge},
     tool::ToolOutput,
 };
 use serde::Deserialize;
@@ -110,6 +110,7 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
 pub(crate) async fn search(
     knowledge: &dyn Knowledge,
     prepared: Prepared,
+    progress: &CallProgress,
     cancel: CancellationToken,
 ) -> Result<ToolOutput, Failure> {
     let Prepared { documents, query, cut, withheld } = prepared;
@@ -118,7 +119,7 @@ pub(crate) async fn search(
         return Ok(ToolOutput::ok(nothing));
     }
     let (asked, count) = (query.text.clone(), documents.len());
-    let finds = knowledge.search(documents, query, cancel).await;
+    let finds = knowledge.search(documents, query, documents::telling(progress), cancel).await;
     let doing = || format!("search {}", text::count(count, "document"));
     let finds = finds.map_err(|error| documents::failed(&doing(), &error))?;
     let mut shown = documents::show_finds(&asked, &finds);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentd_core::{
     knowledge::{DocumentQuery, OpenDocument},
-    ports::Knowledge,
+    ports::{CallProgress, Knowledge},
     search::SearchQuery,
     tool::ToolOutput,
 };
@@ -70,6 +70,7 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
 pub(crate) async fn search(
     knowledge: &dyn Knowledge,
     prepared: Prepared,
+    progress: &CallProgress,
     cancel: CancellationToken,
 ) -> Result<ToolOutput, Failure> {
     let (document, query) = match prepared {
@@ -77,7 +78,7 @@ pub(crate) async fn search(
         Prepared::Document(document, query) => (document, query),
     };
     let (name, asked) = (document.name.clone(), query.text.clone());
-    let finds = knowledge.search(vec![document], query, cancel).await;
+    let finds = knowledge.search(vec![document], query, documents::telling(progress), cancel).await;
     let finds = finds.map_err(|error| documents::failed(&format!("search {name}"), &error))?;
     match (finds.broken.first(), finds.hits.is_empty()) {
         (Some((_, why)), true) => Err(Failure::tool(format!("{name} could not be searched: {why}"))),

@@ -74,6 +74,7 @@ impl Bench {
                 state_files: Arc::default(),
                 reading: Default::default(),
                 environment: Arc::default(),
+                progress: Default::default(),
                 now: "2026-11-21T08:31:05Z".parse().unwrap(),
                 cancel: CancellationToken::new(),
             },

@@ -38,6 +38,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         state_files: Arc::default(),
         reading: Default::default(),
         environment: Arc::default(),
+        progress: Default::default(),
         now: Timestamp::now(),
         cancel: CancellationToken::new(),
     };

@@ -77,6 +77,7 @@ async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
         state_files: Arc::default(),
         reading: Default::default(),
         environment: Arc::default(),
+        progress: Default::default(),
         now: Timestamp::now(),
         cancel: Default::default(),
     })
