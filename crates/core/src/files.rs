@@ -9,7 +9,6 @@ use crate::{
     event::{EventKind, StateChange},
     ports::Workspace,
     state_files::{StateFileChange, StateFiles},
-    turn::StopReason,
 };
 
 /// All files of a session: those on the disk, and those of its own state as they are now.
@@ -31,7 +30,7 @@ pub struct HandedOver {
     /// What no turn began with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<String>,
-    /// What the last turn began with, unless that came to its end: one that was cut short may have told nobody.
+    /// What the last turn began with, until its model has surely been told: one that was cut short may have told nobody.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     taken: Vec<String>,
 }
@@ -40,7 +39,8 @@ impl HandedOver {
     /// What the next turn is to tell, the oldest first.
     #[must_use]
     pub fn next(&self) -> Vec<String> {
-        self.taken.iter().chain(&self.waiting).cloned().collect()
+        let all = self.taken.len() + self.waiting.len();
+        self.taken.iter().chain(&self.waiting).skip(all.saturating_sub(MAX_HANDED_OVER)).cloned().collect()
     }
 
     /// Takes in a fact, and says whether it changed anything.
@@ -51,20 +51,22 @@ impl HandedOver {
                 self.taken.retain(|known| known != path);
                 self.waiting.retain(|known| known != path);
                 self.waiting.push(path.clone());
-                let most = MAX_HANDED_OVER.min(self.waiting.len());
-                self.waiting.drain(..self.waiting.len() - most);
+                self.waiting.drain(..self.waiting.len().saturating_sub(MAX_HANDED_OVER));
                 true
             }
-            // Turns that only compact, or never run, tell nothing.
             EventKind::TurnStarted { handed_over, .. } if !handed_over.is_empty() => {
                 self.waiting.retain(|known| !handed_over.contains(known));
                 self.taken.clone_from(handed_over);
                 true
             }
-            EventKind::TurnEnded { result }
-                if !self.taken.is_empty() && result.stop_reason == StopReason::Completed =>
-            {
-                let told = !result.only_compacted;
+            // One that began with nothing tells nothing, however it ends: what the turn before it took waits again.
+            EventKind::TurnStarted { .. } if !self.taken.is_empty() => {
+                self.waiting = self.next();
+                self.taken.clear();
+                true
+            }
+            EventKind::TurnEnded { result } if !self.taken.is_empty() => {
+                let told = !result.only_compacted && result.stop_reason.has_asked();
                 if told {
                     self.taken.clear();
                 }

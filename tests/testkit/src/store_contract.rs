@@ -468,9 +468,25 @@ async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Stor
     let started = takes(script.turn_started(), &["b", "a", "c"]);
     store.append(vec![started, hand(&mut script, "d"), script.turn_ended(StopReason::Completed)]).await.unwrap();
     assert_eq!(next().await, ["d"]);
+    // A turn that tells nothing tells nothing, however it ends, of what one before it took.
+    store.append(vec![takes(script.turn_started(), &["d"]), script.turn_ended(StopReason::Failed)]).await.unwrap();
+    store.append(vec![script.turn_started(), script.turn_ended(StopReason::Completed)]).await.unwrap();
+    assert_eq!(next().await, ["d"]);
+    // One that reached a limit has told it.
+    let started = takes(script.turn_started(), &["d"]);
+    store.append(vec![started, hand(&mut script, "e"), script.turn_ended(StopReason::MaxSteps)]).await.unwrap();
+    assert_eq!(next().await, ["e"]);
     let many: Vec<_> = (0..150).map(|number| hand(&mut script, &format!("n{number}"))).collect();
     store.append(many).await.unwrap();
     assert_eq!((next().await.len(), next().await.pop().as_deref()), (100, Some("n149")));
+    // However many turns are cut short, and whatever comes meanwhile.
+    let told = next().await;
+    let told: Vec<&str> = told.iter().map(String::as_str).collect();
+    let started = takes(script.turn_started(), &told);
+    store.append(vec![started, script.turn_ended(StopReason::Cancelled)]).await.unwrap();
+    store.append((0..50).map(|number| hand(&mut script, &format!("m{number}"))).collect()).await.unwrap();
+    let next = next().await;
+    assert_eq!((next.len(), next[0].as_str(), next[99].as_str()), (100, "n100", "m49"));
 }
 
 async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {

@@ -130,8 +130,8 @@ impl Actor {
         let input: Vec<Item> =
             told.chain(start.text.map(|text| user_item(turn_id, text, false, typed_bytes))).collect();
         let mut state = self.fresh_state();
-        // A turn that only compacts tells nothing.
-        let handed_over = if start.compact.is_none() { self.state.handed_over.next() } else { Vec::new() };
+        // One that only compacts tells nothing of it, unless something is added to it.
+        let handed_over = self.state.handed_over.next();
         state.uploads.clone_from(&handed_over);
         if let Some(strategy) = start.compact {
             state.compact = Some(Wanted { cause: CompactionCause::Person, strategy });

@@ -1,5 +1,7 @@
 //! What people wrote for models to know: told once, at the end of what was sent before, and again when it changes.
 
+use std::sync::Arc;
+
 use agentd_core::{
     context::{CompactionStrategy, SegmentKind},
     error::ErrorKind,
@@ -12,8 +14,12 @@ use agentd_core::{
 use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
+use tokio::sync::Notify;
 
-use crate::world::{World, go_on, run, to_end};
+use crate::{
+    compaction::talked,
+    world::{World, go_on, run, to_end},
+};
 
 fn guides(words: &str) -> Guides {
     let file = |name: &str, origin, text: String| GuideFile {
@@ -150,6 +156,31 @@ async fn files_handed_over_are_named_until_a_turn_has_come_to_its_end() {
     assert!(said(1).contains("handed over since the last turn: uploads/a.pdf."), "{}", said(1));
     run(&session, "And now?").await;
     assert!(!said(2).contains("handed over"), "{}", said(2));
+}
+
+#[tokio::test]
+async fn files_handed_over_are_named_where_something_is_added_to_a_turn_that_only_compacts() {
+    let world = World::new([]);
+    let session = world.session().await;
+    talked(&world, 0..10, &session).await;
+    world.engine.upload(session.id(), "a.pdf".to_owned(), vec![1]).await.unwrap();
+    world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
+    assert_eq!(run(&session, "What is in it?").await.stop_reason, StopReason::Failed);
+    let gate = Arc::new(Notify::new());
+    world.model.then(Play::Waits(Arc::clone(&gate), vec![ModelChunk::Text("All that was said.".to_owned())]));
+    world.model.then(says("That is in it."));
+    let start = StartTurn { compact: Some(CompactionStrategy::Compact), ..go_on() };
+    let mut started = session.start_turn(start).await.unwrap();
+    world.model.asked(12).await;
+    session.steer(None, "And now?".to_owned()).await.unwrap();
+    gate.notify_one();
+    assert_eq!(to_end(&mut started.events).await.1.text, "That is in it.");
+    world.model.then(says("And then that."));
+    run(&session, "And then?").await;
+    let said = |number: usize| format!("{:?}", world.model.requests()[number].messages);
+    assert!(!said(11).contains("handed over"), "no summary is asked for with it: {}", said(11));
+    assert!(said(12).contains("handed over since the last turn: uploads/a.pdf."), "{}", said(12));
+    assert!(!said(13).contains("handed over"), "{}", said(13));
 }
 
 #[tokio::test]
