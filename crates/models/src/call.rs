@@ -225,9 +225,10 @@ impl Call {
     fn adapt(&mut self, failure: &mut Failure) -> Option<String> {
         let refusal = failure.refusal.take()?;
         let adapted = self.model.dialect.adapt(&refusal, self.names_only());
-        if let NamedTools::Tried(tools) = std::mem::replace(&mut self.named_tools, NamedTools::Sent) {
+        if let NamedTools::Tried(tools) = &mut self.named_tools {
             // It was not the tools, or not they alone.
-            self.request.tools = tools;
+            self.request.tools = std::mem::take(tools);
+            self.named_tools = NamedTools::Sent;
         }
         match adapted? {
             Adapted::Learnt(change) => Some(change),

@@ -208,9 +208,12 @@ async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_reque
     let outcome = ask(&model, last_request()).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len(), outcome.without_tools), ("Fine.", 3, true));
     assert!(!model.can_forbid_calls());
-    // Whoever does not know it yet is told.
+    // Whoever does not know it yet is told, also where the server then refuses something else.
     assert!(ask(&model, last_request()).await.without_tools);
     assert_eq!(server.requests().pop().unwrap().body["tools"], json!(null));
+    server.reply(Reply::refusal(400, "use max_completion_tokens")).reply(Reply::text("Fine."));
+    let outcome = ask(&model, last_request()).await;
+    assert_eq!((outcome.text.as_str(), outcome.retries.len(), outcome.without_tools), ("Fine.", 1, true));
 }
 
 #[tokio::test]
