@@ -150,9 +150,20 @@ pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Resu
     while bytes < MAX_PAGE
         && let Some(row) = read.next()?
     {
-        let payload = text(row, "payload")?;
-        (count, bytes, last) = (count + 1, bytes + payload.len(), row.get("seq")?);
-        let EventKind::ItemCompleted { item, .. } = json_from(payload)? else { continue };
+        (count, last) = (count + 1, row.get("seq")?);
+        // One that cannot be read is never found. All others are, those behind it included.
+        let kind = text(row, "payload").and_then(|payload| {
+            bytes += payload.len();
+            json_from(payload)
+        });
+        let item = match kind {
+            Ok(EventKind::ItemCompleted { item, .. }) => item,
+            Ok(_) => continue,
+            Err(fault) => {
+                tracing::warn!(?fault, session, seq = last, "an event is damaged and cannot be searched");
+                continue;
+            }
+        };
         if let Some((kind, mut words)) = searchable(&item) {
             words.truncate(words.floor_char_boundary(MAX_TEXT));
             rows.push(Row { seq: last, at: row.get("at")?, kind: kind.as_str(), text: words.replace('\0', " ") });

@@ -1,4 +1,6 @@
-//! Searching a journal whose index is far behind.
+//! Searching a journal whose index is far behind, or that is damaged.
+
+use std::path::Path;
 
 use agentd_core::{
     ports::Store,
@@ -6,6 +8,7 @@ use agentd_core::{
     turn::StopReason,
 };
 use agentd_store::SqliteStore;
+use rusqlite::Connection;
 
 use crate::{new_session, open};
 
@@ -24,6 +27,21 @@ async fn searched(store: &SqliteStore, words: &str) -> Found {
     }
 }
 
+/// The journal as an older version left it: nothing was ever searched. Nobody else can write before the transaction that is
+/// open here ends.
+fn with_no_index(folder: &Path) -> Connection {
+    let other = Connection::open(folder.join("journal.db")).unwrap();
+    loop {
+        other.execute_batch("DELETE FROM search_progress; DELETE FROM searched; BEGIN IMMEDIATE").unwrap();
+        let known: i64 = other.query_row("SELECT count(*) FROM search_progress", [], |row| row.get(0)).unwrap();
+        if known == 0 {
+            return other;
+        }
+        // The journal's own writer was not at rest yet, and came between.
+        other.execute_batch("ROLLBACK").unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_index_that_is_far_behind_is_built_meanwhile_and_the_search_says_so() {
     const EVENTS: u64 = 3000;
@@ -39,14 +57,11 @@ async fn an_index_that_is_far_behind_is_built_meanwhile_and_the_search_says_so()
     }
     assert_eq!(searched(&store, "needle").await.hits.len(), 3);
 
-    // As an older version left it: nothing was ever searched. Nobody else can write now.
-    let mut other = rusqlite::Connection::open(folder.path().join("journal.db")).unwrap();
-    other.execute_batch("DELETE FROM search_progress; DELETE FROM searched;").unwrap();
-    let lock = other.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
+    let other = with_no_index(folder.path());
     let early = search(&store, "needle").await;
     assert_eq!((early.hits.len(), early.unsearched), (0, EVENTS), "it waits for nothing, and says what it lacks");
     // Of a session of its own that is small enough, all is searched at once where it can be.
-    drop(lock);
+    other.execute_batch("ROLLBACK").unwrap();
     let one = store.search(SearchQuery::parse("needle").unwrap(), Some(scripts[1].session), 5).await.unwrap();
     assert_eq!((one.hits.len(), one.unsearched), (1, 0));
 
@@ -61,4 +76,26 @@ async fn an_index_that_is_far_behind_is_built_meanwhile_and_the_search_says_so()
     // The next life finds it as it was left.
     let store = open(folder.path());
     assert_eq!(search(&store, "needle").await.hits.len(), 4);
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_is_not_found_and_all_others_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut damaged = new_session(&store).await;
+    let words = ["needle one", "needle two", "needle three", "needle four"].map(|words| damaged.input(words));
+    store.append(words.to_vec()).await.unwrap();
+    let mut whole = new_session(&store).await;
+    store.append(vec![whole.input("needle five")]).await.unwrap();
+
+    let other = with_no_index(folder.path());
+    let half = "UPDATE events SET payload = substr(payload, 1, 20) WHERE payload LIKE '%needle two%'";
+    let no_text = "UPDATE events SET payload = CAST(x'22ff22' AS TEXT) WHERE payload LIKE '%needle three%'";
+    assert_eq!([half, no_text].map(|damage| other.execute(damage, []).unwrap()), [1, 1]);
+    other.execute_batch("COMMIT").unwrap();
+
+    let found = store.search(SearchQuery::parse("needle").unwrap(), None, 9).await.unwrap();
+    let mut said: Vec<String> = found.hits.into_iter().map(|hit| hit.excerpt).collect();
+    said.sort();
+    assert_eq!((said, found.unsearched), (["needle five", "needle four", "needle one"].map(String::from).to_vec(), 0));
 }
