@@ -23,8 +23,10 @@ use crate::prompt::tokens::estimate;
 const MAX_RULES: usize = 200;
 /// What they may take of the window, in percent.
 const MAX_PERCENT: u64 = 15;
-/// Characters of a rule at the most; what is longer is no rule but a text, in which rules may stand.
+/// Characters of a passage that is kept whole for a rule in it; of a longer one the sentences are kept that are rules.
 const MAX_RULE: usize = 600;
+/// Tokens of one sentence, or one entry of a list, at the most: what is longer was hardly typed as a rule.
+const MAX_SENTENCE: u64 = 600;
 
 /// The rules of a history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -125,8 +127,7 @@ fn in_text(text: &str) -> Vec<&str> {
     let mut head: Option<Head<'_>> = None;
     for passage in passages(text) {
         let found = in_passage(passage.text);
-        let fits = passage.text.chars().count() <= MAX_RULE;
-        if fits && head.as_ref().is_some_and(|head| head.covers(&passage)) {
+        if may_be_rule(passage.text) && head.as_ref().is_some_and(|head| head.covers(&passage)) {
             rules.push(passage.text);
             // Of what is no list, only what stands next to its head is meant.
             head = head.filter(|_| passage.entry.is_some()).map(|head| Head { is_next: false, ..head });
@@ -144,10 +145,15 @@ fn in_text(text: &str) -> Vec<&str> {
 
 /// The rules of one passage: all of it where it is short, so that no word is parted from what it speaks of.
 fn in_passage(passage: &str) -> Vec<&str> {
-    let is_short = |text: &str| text.chars().count() <= MAX_RULE;
-    let rules: Vec<&str> =
-        sentences(passage, MAX_RULE).into_iter().filter(|sentence| is_short(sentence) && is_rule(sentence)).collect();
-    if !rules.is_empty() && is_short(passage) { vec![passage] } else { rules }
+    let rules: Vec<&str> = sentences(passage, MAX_RULE)
+        .into_iter()
+        .filter(|sentence| may_be_rule(sentence) && is_rule(sentence))
+        .collect();
+    if !rules.is_empty() && passage.chars().count() <= MAX_RULE { vec![passage] } else { rules }
+}
+
+fn may_be_rule(text: &str) -> bool {
+    estimate(text) <= MAX_SENTENCE
 }
 
 /// What a list stands below.
@@ -233,7 +239,10 @@ mod tests {
         check("Must we do this?", &[]);
         check("The mustard is good.", &[]);
         check("", &[]);
-        check(&format!("You must {}", "x".repeat(1000)), &[]);
+        let long = format!("Never use these words: {}", "and this one, ".repeat(100));
+        check(&long, &[long.trim()]);
+        check(&format!("You must {}", "x".repeat(5000)), &[]);
+        check(&format!("必须{}", "说".repeat(1000)), &[]);
     }
 
     #[test]
