@@ -146,7 +146,9 @@ async fn compact(
                 written = Some(text);
             }
             Err(error) => {
-                windows::learn(context, context.model.info(), &error).await?;
+                let info = context.model.info();
+                // What was to be summed up is a part of it.
+                windows::learn(context, info, prompt::expected(context, state, info), &error).await?;
                 report.strategy = CompactionStrategy::Truncate;
                 note(&mut report, format!("no model summed it up: {error}"));
             }

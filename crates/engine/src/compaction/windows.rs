@@ -19,7 +19,7 @@ pub(crate) struct Windows(watch::Sender<HashMap<String, Known>>);
 struct Known {
     /// What its server said.
     said: Option<u64>,
-    /// The largest request that was answered: it did fit, whatever is said.
+    /// The largest request that was answered: it did fit, whatever is said of larger ones.
     answered: u64,
 }
 
@@ -48,19 +48,26 @@ impl Windows {
         }
     }
 
-    /// Takes in what a server said, and says whether that is believed and less than was thought.
-    fn learn(&self, info: &ModelInfo, said: u64) -> bool {
+    /// Takes in what a server said when it refused a request of about so many tokens, and says whether that is believed and
+    /// less than was thought.
+    fn learn(&self, info: &ModelInfo, refused: u64, said: u64) -> bool {
         let key = key(info);
         let answered = self.0.borrow().get(&key).map_or(0, |known| known.answered);
-        let is_less = said < self.of(info);
-        if is_less && said < LEAST.max(answered) {
+        if said >= self.of(info) {
+            return false;
+        }
+        // What did fit and is refused now says itself that the server has another window since.
+        let fits_no_longer = refused <= answered;
+        if said < LEAST || (said < answered && !fits_no_longer) {
             tracing::info!("not believed: the window of {} has {said} tokens, and {answered} did fit", info.id);
             return false;
         }
-        if is_less {
-            self.0.send_modify(|windows| windows.entry(key).or_default().said = Some(said));
-        }
-        is_less
+        self.0.send_modify(|windows| {
+            let known = windows.entry(key).or_default();
+            known.said = Some(said);
+            known.answered = known.answered.min(said);
+        });
+        true
     }
 }
 
@@ -69,9 +76,14 @@ fn key(info: &ModelInfo) -> String {
     format!("{} {}", info.id, info.base_url.as_deref().unwrap_or_default())
 }
 
-/// Takes in what an error says of the model's window, if it does, and tells it.
-pub(crate) async fn learn(context: &TurnContext, info: &ModelInfo, error: &ModelError) -> Result<(), Stop> {
-    let Some(said) = error.window().filter(|said| context.windows.learn(info, *said)) else { return Ok(()) };
+/// Takes in what an error says of the model's window, if it does, and tells it. The request had about so many tokens.
+pub(crate) async fn learn(
+    context: &TurnContext,
+    info: &ModelInfo,
+    refused: u64,
+    error: &ModelError,
+) -> Result<(), Stop> {
+    let Some(said) = error.window().filter(|said| context.windows.learn(info, refused, *said)) else { return Ok(()) };
     let message = format!(
         "the window of {} has {said} tokens, as its server says, not {}: that holds until the daemon stops; set \
          context_window in models.yaml to keep it",
@@ -97,10 +109,10 @@ mod tests {
         };
         let windows = Windows::default();
         assert_eq!(windows.of(&info("a")), 8192);
-        assert!(!windows.learn(&info("a"), 9000) && !windows.learn(&info("a"), 8192));
-        assert!(windows.learn(&info("a"), 4096) && !windows.learn(&info("a"), 4096));
+        assert!(!windows.learn(&info("a"), 9999, 9000) && !windows.learn(&info("a"), 9999, 8192));
+        assert!(windows.learn(&info("a"), 9999, 4096) && !windows.learn(&info("a"), 9999, 4096));
         assert_eq!((windows.of(&info("a")), windows.of(&info("b"))), (4096, 8192));
-        assert!(windows.learn(&info("a"), 2048));
+        assert!(windows.learn(&info("a"), 9999, 2048));
         assert_eq!(windows.of(&ModelInfo { context_window: 1024, ..info("a") }), 1024);
     }
 
@@ -118,12 +130,40 @@ mod tests {
         let windows = Windows::default();
         windows.answered(&info, 5000);
         windows.answered(&info, 3000);
-        assert!(!windows.learn(&info, 4999));
+        assert!(!windows.learn(&info, 9999, 4999));
         assert_eq!(windows.of(&info), 8192);
-        assert!(windows.learn(&info, 6000));
+        assert!(windows.learn(&info, 9999, 6000));
         windows.answered(&info, 7000);
         assert_eq!(windows.of(&info), 7000, "what was said is refuted");
         let other = ModelInfo { id: "o".to_owned(), ..info };
-        assert!(!windows.learn(&other, 0) && !windows.learn(&other, LEAST - 1) && windows.learn(&other, LEAST));
+        assert!(
+            !windows.learn(&other, 9999, 0)
+                && !windows.learn(&other, 9999, LEAST - 1)
+                && windows.learn(&other, 9999, LEAST)
+        );
+    }
+
+    #[test]
+    fn a_server_that_takes_less_than_it_did_has_another_window_since() {
+        let info = ModelInfo {
+            id: "m".to_owned(),
+            wire: "openai".to_owned(),
+            base_url: None,
+            context_window: 8192,
+            native_tools: true,
+            embedded: false,
+            echo_reasoning: false,
+        };
+        let windows = Windows::default();
+        windows.answered(&info, 7000);
+        assert!(!windows.learn(&info, 7001, 4096), "that may be a word of somebody else");
+        assert!(!windows.learn(&info, 5000, LEAST - 1));
+        assert!(windows.learn(&info, 5000, 4096));
+        assert_eq!(windows.of(&info), 4096);
+        // What did fit before says nothing of the window that it has now.
+        windows.answered(&info, 3000);
+        assert!(windows.learn(&info, 3900, 3500) && !windows.learn(&info, 3900, 2500));
+        windows.answered(&info, 6000);
+        assert_eq!(windows.of(&info), 6000, "what was said is refuted");
     }
 }

@@ -108,7 +108,7 @@ async fn room_or_fail(
     if error.kind() != ErrorKind::ContextOverflow {
         return Err(error.into());
     }
-    compaction::learn(context, model.info(), &error).await?;
+    compaction::learn(context, model.info(), prompt::expected(context, state, model.info()), &error).await?;
     if state.overflowed {
         return Err(too_narrow(context, model, error).into());
     }
