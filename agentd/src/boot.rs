@@ -21,6 +21,7 @@ use agentd_local::{EmbeddedConfig, EmbeddedModel};
 use agentd_models::ModelRouter;
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{BuiltinToolbox, FileSnapshots, Sandbox, SnapshotConfig, ToolboxConfig, WorkspaceFolders};
+use agentd_web::Fetcher;
 use jiff::tz::TimeZone;
 
 use crate::{
@@ -184,6 +185,7 @@ fn toolbox_config(
     toolbox.standing = sandbox::variables(config, env);
     toolbox.sandbox = Some(confined);
     toolbox.knowledge = Some(knowledge);
+    toolbox.web = Some(Arc::new(Fetcher::new(config.web.clone())));
     toolbox
 }
 

@@ -203,6 +203,9 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
     if old.daemon.tools.command_timeout != new.daemon.tools.command_timeout {
         notes.push("tools.command_timeout has changed; commands follow at the next start".to_owned());
     }
+    if old.web != new.web {
+        notes.push("web.yaml has changed; the tools of the web follow at the next start".to_owned());
+    }
     let follows_at_once = SandboxSettings { network: old.daemon.sandbox.network, ..new.daemon.sandbox.clone() };
     if old.daemon.sandbox != follows_at_once {
         notes.push("the sandbox has changed; commands follow at the next start".to_owned());

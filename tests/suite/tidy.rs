@@ -106,7 +106,7 @@ fn modules_open_with_prose() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 11] = [
+const HOUSE: [(&str, &[&str]); 12] = [
     ("crates/core", &[]),
     ("crates/engine", &["agentd-core"]),
     ("crates/models", &["agentd-core"]),
@@ -115,6 +115,7 @@ const HOUSE: [(&str, &[&str]); 11] = [
     ("crates/store", &["agentd-core"]),
     ("crates/audit", &["agentd-core"]),
     ("crates/index", &["agentd-core"]),
+    ("crates/web", &["agentd-core"]),
     ("proto", &["agentd-core"]),
     ("agentctl", &["agentd-core", "agentd-proto"]),
     (
@@ -129,6 +130,7 @@ const HOUSE: [(&str, &[&str]); 11] = [
             "agentd-proto",
             "agentd-store",
             "agentd-tools",
+            "agentd-web",
         ],
     ),
 ];
@@ -138,7 +140,7 @@ const WIRES: [(&str, &[&str]); 13] = [
     ("tonic", &["proto", "agentd"]),
     ("prost", &["proto", "agentd"]),
     ("interprocess", &["proto"]),
-    ("reqwest", &["crates/models"]),
+    ("reqwest", &["crates/models", "crates/web"]),
     ("rusqlite", &["crates/store"]),
     ("candle-core", &["crates/local"]),
     ("tokenizers", &["crates/local"]),

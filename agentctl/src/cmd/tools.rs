@@ -37,6 +37,7 @@ pub(crate) async fn handle(global: &Global, args: ToolsArgs) -> anyhow::Result<E
             Effect::State => "state",
             Effect::Write => "write",
             Effect::Execute => "execute",
+            Effect::Network => "network",
         };
         // The rest of a description is for models.
         let first = tool.description.split(". ").next().unwrap_or_default().trim_end_matches('.').to_owned();

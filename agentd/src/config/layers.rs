@@ -22,6 +22,8 @@ pub enum Subject {
     Models,
     /// `tools.yaml`
     Tools,
+    /// `web.yaml`
+    Web,
     /// `hitl_rules.yaml`
     HitlRules,
     /// `prompts/system.md`
@@ -32,8 +34,8 @@ pub enum Subject {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Daemon, Self::Models, Self::Tools, Self::HitlRules, Self::SystemPrompt, Self::CompactPrompt];
+    pub const ALL: [Self; 7] =
+        [Self::Daemon, Self::Models, Self::Tools, Self::Web, Self::HitlRules, Self::SystemPrompt, Self::CompactPrompt];
 
     /// Its name in each configuration folder.
     #[must_use]
@@ -42,6 +44,7 @@ impl Subject {
             Self::Daemon => "agentd.yaml",
             Self::Models => "models.yaml",
             Self::Tools => "tools.yaml",
+            Self::Web => "web.yaml",
             Self::HitlRules => "hitl_rules.yaml",
             Self::SystemPrompt => "prompts/system.md",
             Self::CompactPrompt => "prompts/compact.md",
@@ -53,6 +56,7 @@ impl Subject {
             Self::Daemon => include_str!("../../../config/agentd.yaml"),
             Self::Models => include_str!("../../../config/models.yaml"),
             Self::Tools => include_str!("../../../config/tools.yaml"),
+            Self::Web => include_str!("../../../config/web.yaml"),
             Self::HitlRules => include_str!("../../../config/hitl_rules.yaml"),
             Self::SystemPrompt => include_str!("../../../config/prompts/system.md"),
             Self::CompactPrompt => include_str!("../../../config/prompts/compact.md"),

@@ -2,8 +2,8 @@
 //! line. Each layer sets only what it names.
 //!
 //! - [`layers`]: the files. Reading them is all the I/O there is, but for keys that a file keeps elsewhere.
-//! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`), [`hitl_rules`]
-//!   (`hitl_rules.yaml`): what they may say, and how the layers add up.
+//! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`), `web` (`web.yaml`),
+//!   [`hitl_rules`] (`hitl_rules.yaml`): what they may say, and how the layers add up.
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
 //! - [`origin`]: where each value came from, for people who wonder.
 //!
@@ -18,6 +18,7 @@ mod models;
 pub mod origin;
 mod tools;
 pub mod value;
+mod web;
 mod yaml;
 
 #[cfg(test)]
@@ -25,6 +26,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use agentd_web::WebConfig;
 use secrecy::{ExposeSecret, SecretString};
 
 pub use self::{
@@ -65,6 +67,8 @@ pub struct Config {
     pub models: ModelSettings,
     /// `tools.yaml`
     pub tools: ToolSettings,
+    /// `web.yaml`
+    pub web: WebConfig,
     /// `hitl_rules.yaml`
     pub rules: RuleSettings,
     /// `prompts/system.md`
@@ -86,11 +90,12 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let daemon = daemon::resolve(sources, &mut origins)?;
     let models = models::resolve(sources, &mut origins)?;
     let tools = tools::resolve(sources, &mut origins)?;
+    let web = web::resolve(sources, &mut origins)?;
     let rules = hitl_rules::resolve(sources, &mut origins)?;
     let system_prompt = prompt(sources, Subject::SystemPrompt, "prompts.system", &mut origins);
     let compact_prompt = prompt(sources, Subject::CompactPrompt, "prompts.compact", &mut origins);
     let files = sources.files.iter().filter(|file| file.origin != Origin::BuiltIn).map(|file| file.origin.path());
-    Ok(Config { daemon, models, tools, rules, system_prompt, compact_prompt, files: files.collect(), origins })
+    Ok(Config { daemon, models, tools, web, rules, system_prompt, compact_prompt, files: files.collect(), origins })
 }
 
 /// The highest layer's text: instructions do not add up.
@@ -124,6 +129,8 @@ impl Config {
             ModelPlace::Server(model) => Some(model),
             ModelPlace::Gguf(_) => None,
         });
-        servers.flat_map(|model| model.api_key.iter().chain(model.headers.values())).map(SecretString::expose_secret)
+        let of_search = self.web.search.iter().filter_map(|search| search.api_key.as_ref());
+        let of_models = servers.flat_map(|model| model.api_key.iter().chain(model.headers.values()));
+        of_models.chain(of_search).map(SecretString::expose_secret)
     }
 }

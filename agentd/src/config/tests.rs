@@ -231,6 +231,39 @@ fn errors_say_where_and_what_instead() {
 }
 
 #[test]
+fn the_web_is_configured_and_what_makes_no_sense_is_named() {
+    let web = |text: &str| resolve(&sources(&[(Subject::Web, text)], &[("WHALE", "hunter2")])).map(|config| config.web);
+    let plain = web("").unwrap();
+    assert_eq!((plain.max_redirects, plain.allow.len(), plain.search.is_none()), (5, 0, true));
+    let set = web("fetch: {allow: ['localhost:8888', 10.0.0.0/8], contact: me@example.org, timeout: 5s}").unwrap();
+    let allowed: Vec<String> = set.allow.iter().map(ToString::to_string).collect();
+    assert_eq!((allowed.join(" ").as_str(), set.timeout.as_secs()), ("localhost:8888 10.0.0.0/8", 5));
+    assert!(set.agent().ends_with(" (+me@example.org)"), "{}", set.agent());
+    let search = web("search: {provider: brave, api_key_env: WHALE}").unwrap().search.unwrap();
+    assert_eq!(search.base_url.host_str(), Some("api.search.brave.com"));
+    assert_eq!(search.api_key.unwrap().expose_secret(), "hunter2");
+    let config = config(&[(Subject::Web, "search: {provider: tavily, api_key_env: WHALE}")], &[("WHALE", "hunter2")]);
+    assert_eq!(config.secrets().collect::<Vec<_>>(), ["hunter2"]);
+    assert!(!format!("{config:?}").contains("hunter2"));
+    for (text, words) in [
+        ("fetch: {timeuot: 3s}", ["web.yaml:1:9", "did you mean `timeout`?"]),
+        ("fetch: {allow: ['http://localhost']}", ["web.yaml:1:17", "neither a host"]),
+        ("fetch: {contact: 'a b'}", ["web.yaml:1:18", "without spaces"]),
+        ("fetch: {max_bytes: 1}", ["web.yaml:1:20", "from 1024"]),
+        ("search: {provider: google}", ["web.yaml:1:20", "google"]),
+        ("search: {provider: searxng}", ["search.base_url", "nothing says where it is"]),
+        ("search: {provider: json, base_url: 'ftp://a:hunter2@b'}", ["search.base_url", "begins with http"]),
+        ("search: {provider: json, base_url: 'http://a:hunter2@b'}", ["search.base_url", "before the @"]),
+        ("search: {provider: brave}", ["search.api_key_env", "without a key"]),
+        ("search: {provider: tavily, api_key_env: tvly-hunter2}", ["search.api_key_env", "no name of an environment"]),
+    ] {
+        let error = web(text).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{text}: {error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
 fn broken_yaml_has_a_line() {
     for text in ["base: [", "base:\n\t- x", "- a\n- b", "base: *nowhere", "base: !!binary x\n: :"] {
         let error = resolve(&sources(&[(Subject::Models, text)], &[])).unwrap_err().to_string();

@@ -131,3 +131,7 @@ port_error!(
     /// A document could not be read or searched.
     KnowledgeError
 );
+port_error!(
+    /// A server of the web could not be asked, or may not be.
+    WebError
+);

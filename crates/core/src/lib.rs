@@ -13,11 +13,12 @@
 //! - [`guide`]: what people wrote for models to know before they begin.
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
 //!   [`files`]: its files as a person sees them.
-//! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say.
+//! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say; [`web`]: what
+//!   servers are asked and answer.
 //! - [`undo`]: what a turn did to files, taken back.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
-//!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Audit`],
-//!   [`ports::Clock`]).
+//!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Web`],
+//!   [`ports::Audit`], [`ports::Clock`]).
 //! - [`error`]: the kinds of failure that cross a port.
 
 pub mod audit;
@@ -42,5 +43,6 @@ pub mod tool;
 pub mod turn;
 pub mod undo;
 pub mod usage;
+pub mod web;
 
 pub use jiff::Timestamp;

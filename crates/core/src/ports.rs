@@ -2,6 +2,7 @@
 
 mod knowledge;
 mod progress;
+mod web;
 
 use std::{fmt::Debug, path::PathBuf, sync::Arc};
 
@@ -32,6 +33,7 @@ use crate::{
 pub use self::{
     knowledge::{Knowledge, OnProgress},
     progress::CallProgress,
+    web::Web,
 };
 
 /// Tells the time.

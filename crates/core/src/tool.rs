@@ -32,6 +32,9 @@ pub enum Effect {
     Write,
     /// Runs a command.
     Execute,
+    /// Asks somebody else over the network. What only fetches runs as what looks does, once it is in the audit log;
+    /// what sends anything asks.
+    Network,
 }
 
 /// A request of the model.

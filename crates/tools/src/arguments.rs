@@ -112,8 +112,23 @@ fn fit(tool: &str, name: &str, value: Value, property: &Value) -> Result<Value, 
             Value::String(word) if word.eq_ignore_ascii_case("false") => Ok(false.into()),
             _ => refused(&value),
         },
+        Some("object") => match value {
+            Value::Object(fields) if fields.values().all(|field| !field.is_array() && !field.is_object()) => {
+                Ok(Value::Object(fields.into_iter().map(|(key, field)| (key, as_text(field))).collect()))
+            }
+            other => refused(&other),
+        },
         _ if value.is_string() => Ok(value),
         _ => refused(&value),
+    }
+}
+
+/// A number or the like as a text.
+fn as_text(value: Value) -> Value {
+    match value {
+        Value::String(_) => value,
+        Value::Null => Value::String(String::new()),
+        other => Value::String(other.to_string()),
     }
 }
 
@@ -135,6 +150,7 @@ fn expected(property: &Value) -> String {
         (Some("integer"), Some(low), None) => format!("an integer of at least {low}"),
         (Some("integer"), ..) => "an integer".to_owned(),
         (Some("boolean"), ..) => "true or false".to_owned(),
+        (Some("object"), ..) => "an object of texts".to_owned(),
         _ => "a string".to_owned(),
     }
 }
@@ -162,7 +178,8 @@ mod tests {
                 "path": {"type": "string"},
                 "offset": {"type": "integer", "minimum": 1},
                 "context": {"type": "integer", "minimum": 0, "maximum": 10},
-                "all": {"type": "boolean"}
+                "all": {"type": "boolean"},
+                "extra": {"type": "object"}
             },
             "required": ["path"],
             "additionalProperties": false
@@ -182,6 +199,7 @@ mod tests {
             (r#"{"path":"a","offset":null,"all":"True"}"#, json!({"path": "a", "all": true})),
             (r#"{"file_path":"a"}"#, json!({"path": "a"})),
             (r#" {"path":"a","path":"b"} "#, json!({"path": "b"})),
+            (r#"{"path":"a","extra":{"x":"y","n":1}}"#, json!({"path": "a", "extra": {"x": "y", "n": "1"}})),
         ] {
             assert_eq!(read(written), Ok(expected), "{written}");
         }
@@ -198,12 +216,17 @@ mod tests {
             (r#"{"path":"a","offset":"ten"}"#, "`offset` of demo must be an integer of at least 1, not \"ten\""),
             (r#"{"path":"a","offset":1.5}"#, "`offset` of demo must be an integer of at least 1, not 1.5"),
             (r#"{"path":"a","context":11}"#, "`context` of demo must be an integer from 0 to 10, not 11"),
+            (r#"{"path":"a","extra":{"x":[]}}"#, "`extra` of demo must be an object of texts, not an object"),
+            (r#"{"path":"a","extra":"x: y"}"#, "`extra` of demo must be an object of texts, not \"x: y\""),
             (r#"{"path":"a","all":1}"#, "`all` of demo must be true or false, not 1"),
             (
                 r#"{"path":"a","ofset":1}"#,
-                "demo has no parameter \"ofset\"; did you mean `offset`? it takes path, offset, context, all",
+                "demo has no parameter \"ofset\"; did you mean `offset`? it takes path, offset, context, all, extra",
             ),
-            (r#"{"file":"a","path":"b"}"#, "demo has no parameter \"file\"; it takes path, offset, context, all"),
+            (
+                r#"{"file":"a","path":"b"}"#,
+                "demo has no parameter \"file\"; it takes path, offset, context, all, extra",
+            ),
             ("[1]", "the arguments of demo must be one JSON object, not a list"),
         ] {
             assert_eq!(read(written), Err(expected.to_owned()), "{written}");

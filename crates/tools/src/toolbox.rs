@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use agentd_core::{
-    ports::{Knowledge, ToolContext, Toolbox},
+    ports::{Knowledge, ToolContext, Toolbox, Web},
     tool::{Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     arguments,
     builtin::{
-        self, Builtin, apply_patch, edit_file, find_files, grep, list_workspace_files, now, read_file,
-        run_bash_command, search_documents, search_file, write_file,
+        self, Builtin, apply_patch, edit_file, find_files, grep, http_fetch, list_workspace_files, now, read_file,
+        read_url, run_bash_command, search_documents, search_file, web_search, write_file,
     },
     failure::Failure,
     job::Job,
@@ -48,6 +48,8 @@ pub struct ToolboxConfig {
     pub sandbox: Option<Arc<Sandbox>>,
     /// Who reads and searches documents; without it only text is read.
     pub knowledge: Option<Arc<dyn Knowledge>>,
+    /// Who asks servers; without it nobody does.
+    pub web: Option<Arc<dyn Web>>,
     /// How many calls work on files at once, in all sessions together.
     pub parallel_file_calls: usize,
     /// How much a call may read, write, visit and return.
@@ -66,6 +68,7 @@ impl ToolboxConfig {
             standing: BTreeMap::new(),
             sandbox: None,
             knowledge: None,
+            web: None,
             parallel_file_calls: 8,
             limits: Limits::default(),
         }
@@ -119,6 +122,7 @@ pub struct BuiltinToolbox {
     commands: run_bash_command::Settings,
     limits: Limits,
     knowledge: Option<Arc<dyn Knowledge>>,
+    web: Option<Arc<dyn Web>>,
     /// Bounds how many threads are busy with files.
     workers: Arc<Semaphore>,
 }
@@ -132,7 +136,7 @@ impl BuiltinToolbox {
     pub fn new(config: ToolboxConfig) -> Self {
         let seconds = (config.command_timeout.as_secs(), config.command_timeout_max.as_secs().max(1));
         Self {
-            specs: builtin::specs(seconds, config.knowledge.is_some()),
+            specs: builtin::specs(seconds, config.knowledge.is_some(), config.web.is_some()),
             time_zone: config.time_zone,
             commands: run_bash_command::Settings {
                 timeout: config.command_timeout,
@@ -143,6 +147,7 @@ impl BuiltinToolbox {
             },
             limits: config.limits,
             knowledge: config.knowledge,
+            web: config.web,
             workers: Arc::new(Semaphore::new(config.parallel_file_calls.max(1))),
         }
     }
@@ -154,12 +159,17 @@ impl BuiltinToolbox {
             Builtin::EditFile => self.write(context, self.read(tool, call)?, edit_file::run).await,
             Builtin::FindFiles => self.work(context, self.read(tool, call)?, find_files::run).await,
             Builtin::Grep => self.work(context, self.read(tool, call)?, grep::run).await,
+            Builtin::HttpFetch => http_fetch::run(&**self.web()?, context, self.read(tool, call)?).await,
             Builtin::ListWorkspaceFiles => self.work(context, self.read(tool, call)?, list_workspace_files::run).await,
             Builtin::Now => now::run(context.now, &(self.time_zone)(), &self.read(tool, call)?),
             Builtin::ReadFile => {
                 let (args, knowledge) = (self.read(tool, call)?, self.knowledge.clone());
                 let opened = self.work_with(context, move |job| read_file::run(job, args, knowledge.as_ref())).await?;
                 read_file::finish(self.knowledge.as_deref(), opened, context.cancel.clone()).await
+            }
+            Builtin::ReadUrl => {
+                let args = self.read(tool, call)?;
+                read_url::run(&**self.web()?, self.knowledge.as_deref(), context, args).await
             }
             Builtin::SearchDocuments => {
                 let (args, knowledge) = (self.read(tool, call)?, self.knowledge()?);
@@ -177,6 +187,7 @@ impl BuiltinToolbox {
                 let prepared = self.work(context, self.read(tool, call)?, run_bash_command::prepare).await?;
                 run_bash_command::run(context, prepared, &self.commands, &context.cancel).await
             }
+            Builtin::WebSearch => web_search::run(&**self.web()?, context, self.read(tool, call)?).await,
             Builtin::WriteFile => self.write(context, self.read(tool, call)?, write_file::run).await,
         }
     }
@@ -192,6 +203,9 @@ impl BuiltinToolbox {
                 let args = self.read(tool, call)?;
                 self.work_with(context, move |job| run_bash_command::preview(job, args, &settings)).await.map(Some)
             }
+            Builtin::HttpFetch => http_fetch::preview(&**self.web()?, self.read(tool, call)?).map(Some),
+            Builtin::ReadUrl => read_url::preview(&**self.web()?, self.read(tool, call)?).map(Some),
+            Builtin::WebSearch => web_search::preview(&self.read(tool, call)?).map(Some),
             Builtin::FindFiles => self.read::<find_files::Args>(tool, call).map(|_| None),
             Builtin::Grep => self.read::<grep::Args>(tool, call).map(|_| None),
             Builtin::ListWorkspaceFiles => self.read::<list_workspace_files::Args>(tool, call).map(|_| None),
@@ -212,9 +226,14 @@ impl BuiltinToolbox {
             | Builtin::ReadFile
             | Builtin::SearchDocuments
             | Builtin::SearchFile => {}
-            Builtin::ApplyPatch | Builtin::EditFile | Builtin::Now | Builtin::RunBashCommand | Builtin::WriteFile => {
-                return Ok(None);
-            }
+            Builtin::ApplyPatch
+            | Builtin::EditFile
+            | Builtin::HttpFetch
+            | Builtin::Now
+            | Builtin::ReadUrl
+            | Builtin::RunBashCommand
+            | Builtin::WebSearch
+            | Builtin::WriteFile => return Ok(None),
         }
         let mut arguments: Map<String, Value> = self.read(tool, call)?;
         let Some(written) = arguments.get(Followed::PATH).and_then(Value::as_str) else { return Ok(None) };
@@ -230,6 +249,10 @@ impl BuiltinToolbox {
 
     fn knowledge(&self) -> Result<&Arc<dyn Knowledge>, Failure> {
         self.knowledge.as_ref().ok_or_else(|| Failure::new(ToolErrorCode::UnknownTool, "documents are not read here"))
+    }
+
+    fn web(&self) -> Result<&Arc<dyn Web>, Failure> {
+        self.web.as_ref().ok_or_else(|| Failure::new(ToolErrorCode::UnknownTool, "servers are not asked here"))
     }
 
     fn find(&self, call: &ToolCall) -> Result<Builtin, Failure> {

@@ -15,7 +15,7 @@ mirrored!(
     effect,
     optional_effect,
     "the effect of a tool",
-    [Read, State, Write, Execute]
+    [Read, State, Write, Execute, Network]
 );
 
 mirrored!(

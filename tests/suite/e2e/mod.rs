@@ -17,6 +17,7 @@
 //!   [`links`]: under every name of a file. [`unread`]: no tool tells of a file that may not be read.
 //! - [`large`]: results that are longer than a window.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
+//! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
 mod audit;
@@ -50,6 +51,7 @@ mod sessions;
 mod skill_scripts;
 mod undo;
 mod unread;
+mod web;
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 

@@ -63,6 +63,7 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> Checked {
             ),
         },
         Effect::Execute => Check { policy, tool, rule }.call(rest, by_command),
+        Effect::Network => Check { policy, tool, rule }.call(rest, None),
         _ if rest.is_empty() => Ok(()),
         _ => {
             unfit(format!("a rule about {name} covers all its calls and names nothing else"), format!("write `{name}`"))
@@ -141,7 +142,7 @@ impl Check<'_> {
                 self.may_hold(&arguments)
             }
             _ => unfit(
-                format!("{name} runs something, and is allowed call by call"),
+                format!("{name} reaches far, and is allowed call by call"),
                 format!("write its arguments: `{name} {{\"…\": \"…\"}}`"),
             ),
         }

@@ -21,7 +21,7 @@ use agentd_core::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    checker::files,
+    checker::{files, web},
     file::Action,
     grants::{Grants, Wanted},
     is_shallow,
@@ -222,7 +222,7 @@ impl<'a> Call<'a> {
             }
             Some(arguments) if self.facts.tool.effect == Effect::Read => self.judge_whole(files::reads(arguments)),
             Some(_) => self.judge_whole(None),
-            None if matches!(self.facts.tool.effect, Effect::Write | Effect::Execute) => {
+            None if matches!(self.facts.tool.effect, Effect::Write | Effect::Execute | Effect::Network) => {
                 self.judge_whole(Some(Opinion::unknown("its arguments are no JSON object")))
             }
             None => self.judge_whole(None),
@@ -236,15 +236,17 @@ impl<'a> Call<'a> {
             .unwrap_or_else(|| self.by_default());
         let name = self.facts.tool.name.as_str();
         let call = match (&self.arguments, self.facts.tool.effect) {
-            (Some(arguments), Effect::Execute) if !arguments.is_empty() => match arguments.get("command") {
-                Some(Value::String(command)) if arguments.len() == 1 => Some(format!("{name}: {command}")),
-                _ => serde_json::to_string(arguments).ok().map(|arguments| format!("{name} {arguments}")),
-            },
+            (Some(arguments), Effect::Execute | Effect::Network) if !arguments.is_empty() => {
+                match arguments.get("command") {
+                    Some(Value::String(command)) if arguments.len() == 1 => Some(format!("{name}: {command}")),
+                    _ => serde_json::to_string(arguments).ok().map(|arguments| format!("{name} {arguments}")),
+                }
+            }
             _ => None,
         };
         let wanted = match (&call, self.facts.tool.effect) {
             (Some(call), _) => Some(Wanted::Call(call)),
-            (None, Effect::Execute) => None,
+            (None, Effect::Execute | Effect::Network) => None,
             (None, _) => Some(Wanted::Tool(name)),
         };
         let judged = self.with_grants(opinion, wanted.as_ref());
@@ -258,6 +260,7 @@ impl<'a> Call<'a> {
             Effect::Read | Effect::State => {
                 return Opinion::by_default(Verdict::Allow, "it changes nothing outside the session");
             }
+            Effect::Network => return self.by_default_of_the_web(),
             Effect::Write
                 if self.arguments.as_ref().is_some_and(|args| {
                     let real = self.facts.roots.iter().copied().chain(self.facts.memories);
@@ -284,6 +287,18 @@ impl<'a> Call<'a> {
             ),
             Action::RequireApproval => Opinion::by_default(Verdict::Allow, format!("the session's {setting} is off")),
         }
+    }
+
+    /// What only fetches changes nothing anywhere, as far as servers keep to what they promise.
+    fn by_default_of_the_web(&self) -> Opinion {
+        let Some(arguments) = &self.arguments else { return Opinion::unknown("its arguments are no JSON object") };
+        let Some(what) = web::sends(arguments) else { return Opinion::by_default(Verdict::Allow, "it only fetches") };
+        let verdict = match self.rules.default_action {
+            Action::Deny => Verdict::Deny { reason: "no rule allows it".to_owned() },
+            Action::Allow => Verdict::Allow,
+            Action::RequireApproval => Verdict::Ask { risk: Risk::Medium, reason: what.clone() },
+        };
+        Opinion::by_default(verdict, what)
     }
 
     /// Asks the kept rules, and the switch for asking at all.

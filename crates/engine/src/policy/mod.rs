@@ -24,6 +24,7 @@ pub mod rules;
 
 use serde_json::Value;
 
+pub(crate) use self::checker::web::only_fetches;
 pub use self::{
     file::RuleFile,
     grant_check::{UnfitGrant, check_grant},

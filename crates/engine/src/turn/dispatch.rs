@@ -23,6 +23,7 @@ use super::{Stop, TurnContext, TurnState};
 use crate::{
     chain::{Invocation, Trail},
     compaction::Wanted,
+    policy::only_fetches,
 };
 
 /// How long a tool has to end its processes after a cancel before it is dropped.
@@ -54,7 +55,13 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
 
 /// How many calls from the front may run at once: all leading ones that only look, or the first alone.
 fn independent(context: &TurnContext, calls: &[ToolCall]) -> usize {
-    let looks = |call: &&ToolCall| context.tool(&call.name).is_some_and(|tool| tool.effect == Effect::Read);
+    let looks = |call: &&ToolCall| {
+        context.tool(&call.name).is_some_and(|tool| match tool.effect {
+            Effect::Read => true,
+            Effect::Network => only_fetches(&call.arguments),
+            Effect::State | Effect::Write | Effect::Execute => false,
+        })
+    };
     calls.iter().take_while(looks).count().max(1)
 }
 

@@ -26,6 +26,7 @@ use agentd_core::{
     ids::{CallId, SessionId, TraceId, TurnId},
     interrupt::Ask,
     model::{ModelInfo, Slot},
+    policy::Verdict,
     ports::{Audit, Clock, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
@@ -154,17 +155,21 @@ impl TurnContext {
     }
 
     /// What the rules say, as they stand now, of files that the call comes upon without naming them, or of which it would
-    /// tell where it goes wrong: of reading them, and of the call itself if it named them.
+    /// tell where it goes wrong: of reading them, and of the call itself if it named them. Of a call over the network, of
+    /// addresses that it is sent on to.
     fn read_rules(&self, call: &ToolCall) -> ReadRules {
         let tool = self.tool(&call.name).or_else(|| self.chain.own(&call.name));
-        let Some(tool) = tool.filter(|tool| matches!(tool.effect, Effect::Read | Effect::Write)).cloned() else {
+        let Some(tool) =
+            tool.filter(|tool| matches!(tool.effect, Effect::Read | Effect::Write | Effect::Network)).cloned()
+        else {
             return ReadRules::default();
         };
         let settings = SessionSettings { grants: self.grants.of_session(), ..self.settings.clone() };
         let (kept, in_force, workspace) = (self.grants.for_good(), self.policy.clone(), Arc::clone(&self.workspace));
-        ReadRules::new(move |path| {
-            let arguments = json!({ "path": path }).to_string();
-            in_force.may_show(&Facts {
+        ReadRules::new(move |named| {
+            let is_address = tool.effect == Effect::Network;
+            let arguments = if is_address { json!({ "url": named }) } else { json!({ "path": named }) }.to_string();
+            let facts = Facts {
                 tool: &tool,
                 arguments: &arguments,
                 followed: None,
@@ -172,7 +177,8 @@ impl TurnContext {
                 roots: &policy::roots(&workspace),
                 memories: workspace.memories.as_deref(),
                 kept: &kept,
-            })
+            };
+            if is_address { in_force.judge(&facts).verdict == Verdict::Allow } else { in_force.may_show(&facts) }
         })
     }
 

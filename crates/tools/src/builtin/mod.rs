@@ -10,12 +10,17 @@ mod documents;
 pub(crate) mod edit_file;
 pub(crate) mod find_files;
 pub(crate) mod grep;
+pub(crate) mod http_fetch;
 pub(crate) mod list_workspace_files;
 pub(crate) mod now;
+mod page;
 pub(crate) mod read_file;
+pub(crate) mod read_url;
 pub(crate) mod run_bash_command;
 pub(crate) mod search_documents;
 pub(crate) mod search_file;
+mod web;
+pub(crate) mod web_search;
 pub(crate) mod write_file;
 
 /// The tools.
@@ -25,28 +30,34 @@ pub(crate) enum Builtin {
     EditFile,
     FindFiles,
     Grep,
+    HttpFetch,
     ListWorkspaceFiles,
     Now,
     ReadFile,
+    ReadUrl,
     RunBashCommand,
     SearchDocuments,
     SearchFile,
+    WebSearch,
     WriteFile,
 }
 
 impl Builtin {
     /// All of them, sorted by name, because prompts repeat this order.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::ApplyPatch,
         Self::EditFile,
         Self::FindFiles,
         Self::Grep,
+        Self::HttpFetch,
         Self::ListWorkspaceFiles,
         Self::Now,
         Self::ReadFile,
+        Self::ReadUrl,
         Self::RunBashCommand,
         Self::SearchDocuments,
         Self::SearchFile,
+        Self::WebSearch,
         Self::WriteFile,
     ];
 
@@ -57,12 +68,15 @@ impl Builtin {
             Self::EditFile => "edit_file",
             Self::FindFiles => "find_files",
             Self::Grep => "grep",
+            Self::HttpFetch => "http_fetch",
             Self::ListWorkspaceFiles => "list_workspace_files",
             Self::Now => "now",
             Self::ReadFile => "read_file",
+            Self::ReadUrl => "read_url",
             Self::RunBashCommand => "run_bash_command",
             Self::SearchDocuments => "search_documents",
             Self::SearchFile => "search_file",
+            Self::WebSearch => "web_search",
             Self::WriteFile => "write_file",
         }
     }
@@ -74,14 +88,17 @@ impl Builtin {
             Self::EditFile => &["edit", "str_replace", "string_replace", "replace_in_file", "search_replace"],
             Self::FindFiles => &["glob", "glob_file_search", "file_search", "find"],
             Self::Grep => &["grep_files", "grep_search", "rg", "ripgrep", "search_files"],
+            Self::HttpFetch => &["curl", "fetch", "http_get", "http_request"],
             Self::ListWorkspaceFiles => &["list_dir", "list_directory", "list_files", "ls"],
             Self::Now => &["current_time", "date", "get_current_time", "get_time"],
             Self::ReadFile => &["cat", "fs_read", "open_file", "read", "view_file"],
+            Self::ReadUrl => &["fetch_web", "jina_reader", "read_webpage", "web_fetch"],
             Self::RunBashCommand => {
                 &["bash", "execute_command", "run_cmd", "run_command", "run_shell", "run_shell_command", "shell"]
             }
             Self::SearchDocuments => &["document_search", "docs_search", "search_docs"],
             Self::SearchFile => &["search_document", "search_in_file"],
+            Self::WebSearch => &["google_search", "internet_search", "search_web"],
             Self::WriteFile => &["create_file", "fs_write", "save_file", "write"],
         }
     }
@@ -93,11 +110,13 @@ impl Builtin {
             Self::EditFile => (edit_file::DESCRIPTION.to_owned(), edit_file::parameters(), Effect::Write),
             Self::FindFiles => (find_files::DESCRIPTION.to_owned(), find_files::parameters(), Effect::Read),
             Self::Grep => (grep::DESCRIPTION.to_owned(), grep::parameters(), Effect::Read),
+            Self::HttpFetch => (http_fetch::DESCRIPTION.to_owned(), http_fetch::parameters(), Effect::Network),
             Self::ListWorkspaceFiles => {
                 (list_workspace_files::DESCRIPTION.to_owned(), list_workspace_files::parameters(), Effect::Read)
             }
             Self::Now => (now::DESCRIPTION.to_owned(), now::parameters(), Effect::Read),
             Self::ReadFile => (read_file::DESCRIPTION.to_owned(), read_file::parameters(), Effect::Read),
+            Self::ReadUrl => (read_url::DESCRIPTION.to_owned(), read_url::parameters(), Effect::Network),
             Self::RunBashCommand => (
                 run_bash_command::description(command_seconds.0),
                 run_bash_command::parameters(command_seconds),
@@ -107,6 +126,7 @@ impl Builtin {
                 (search_documents::DESCRIPTION.to_owned(), search_documents::parameters(), Effect::Read)
             }
             Self::SearchFile => (search_file::DESCRIPTION.to_owned(), search_file::parameters(), Effect::Read),
+            Self::WebSearch => (web_search::DESCRIPTION.to_owned(), web_search::parameters(), Effect::Network),
             Self::WriteFile => (write_file::DESCRIPTION.to_owned(), write_file::parameters(), Effect::Write),
         };
         ToolSpec { name: self.name().to_owned(), description, parameters, effect }
@@ -124,9 +144,14 @@ impl Builtin {
     }
 }
 
-/// The specs of all tools; of those that search documents only where somebody reads documents.
-pub(crate) fn specs(command_seconds: (u64, u64), documents: bool) -> Arc<[ToolSpec]> {
-    let there = |tool: &Builtin| documents || !matches!(tool, Builtin::SearchDocuments | Builtin::SearchFile);
+/// The specs of all tools; of those that search documents only where somebody reads documents, of those that ask servers
+/// only where somebody does.
+pub(crate) fn specs(command_seconds: (u64, u64), documents: bool, web: bool) -> Arc<[ToolSpec]> {
+    let there = |tool: &Builtin| match tool {
+        Builtin::SearchDocuments | Builtin::SearchFile => documents,
+        Builtin::HttpFetch | Builtin::ReadUrl | Builtin::WebSearch => web,
+        _ => true,
+    };
     Builtin::ALL.into_iter().filter(there).map(|tool| tool.spec(command_seconds)).collect()
 }
 

@@ -6,7 +6,7 @@
 //! - `paths`: places that matter, secrets, and where a command may write.
 //! - `reading`: commands that only look, inside the workspace. This is not the first layer but the last: nothing else
 //!   may have an opinion.
-//! - `files`: tools that change files.
+//! - `files`: tools that change files. `web`: tools that ask servers.
 
 mod awk;
 pub(super) mod bash;
@@ -19,6 +19,7 @@ pub(super) mod programs;
 pub(super) mod reading;
 mod sed;
 mod tables;
+pub(super) mod web;
 
 pub(super) use self::{
     interpreters::is_device,

@@ -4,6 +4,7 @@
 //! - `reach`: how far denials, patterns and grants reach.
 //! - `kept`: rules that people write by hand.
 //! - `differential`: what a real bash runs of scripts that can be read in two ways.
+//! - `web`: requests over the network.
 //! - `properties`: what holds for all commands.
 
 mod differential;
@@ -11,6 +12,7 @@ mod kept;
 pub(crate) mod properties;
 mod reach;
 mod rules;
+mod web;
 
 use std::path::Path;
 

@@ -1,0 +1,115 @@
+//! The web: what is asked of it, and what came back. Pure.
+
+/// What a request does, as far as servers keep to what they promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WebMethod {
+    /// Fetches.
+    Get,
+    /// Fetches what is said of a page, without the page.
+    Head,
+    /// Asks what may be asked.
+    Options,
+    /// Sends something.
+    Post,
+    /// Puts something in its place.
+    Put,
+    /// Changes something.
+    Patch,
+    /// Deletes something.
+    Delete,
+}
+
+impl WebMethod {
+    /// All of them.
+    pub const ALL: [Self; 7] = [Self::Get, Self::Head, Self::Options, Self::Post, Self::Put, Self::Patch, Self::Delete];
+
+    /// Its name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Options => "OPTIONS",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    /// The method of that name, whatever the case of its letters.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(name.trim()))
+    }
+
+    /// Whether it only fetches.
+    #[must_use]
+    pub const fn is_fetch(self) -> bool {
+        matches!(self, Self::Get | Self::Head)
+    }
+}
+
+/// Headers that only say what answer is wanted. They tell no secret, and no server takes them for an order.
+pub const HARMLESS_HEADERS: [&str; 5] = ["accept", "accept-language", "if-modified-since", "if-none-match", "range"];
+
+/// Whether a header only says what answer is wanted.
+#[must_use]
+pub fn is_harmless_header(name: &str) -> bool {
+    HARMLESS_HEADERS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name.trim()))
+}
+
+/// A request, as a model wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebRequest {
+    /// What it does.
+    pub method: WebMethod,
+    /// Where.
+    pub url: String,
+    /// Headers besides those that every request has.
+    pub headers: Vec<(String, String)>,
+    /// What is sent.
+    pub body: Option<String>,
+}
+
+impl WebRequest {
+    /// A request that fetches this address.
+    #[must_use]
+    pub fn get(url: impl Into<String>) -> Self {
+        Self { method: WebMethod::Get, url: url.into(), headers: Vec::new(), body: None }
+    }
+}
+
+/// What a server answered. All of it is somebody else's word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebAnswer {
+    /// The address that answered.
+    pub url: String,
+    /// The addresses that led there, the first first; empty where the first one answered.
+    pub passed: Vec<String>,
+    /// The status code.
+    pub status: u16,
+    /// What the code is called, such as `Not Found`.
+    pub reason: String,
+    /// Headers that say something of the content, by lower-case name.
+    pub headers: Vec<(String, String)>,
+    /// What the content is said to be, such as `text/html`; empty where nothing is said.
+    pub media_type: String,
+    /// What came, unpacked.
+    pub body: Vec<u8>,
+    /// The same as text, where it is text.
+    pub text: Option<String>,
+    /// Whether that is only the beginning, because there is more than may be taken.
+    pub cut: bool,
+}
+
+/// A page that a search found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebFind {
+    /// What it is called.
+    pub title: String,
+    /// Where it is.
+    pub url: String,
+    /// What the search engine says of it.
+    pub snippet: String,
+}

@@ -1,0 +1,50 @@
+//! What a person sets of the web. No call of a model changes any of it.
+
+use std::time::Duration;
+
+use crate::{allow::Allowed, search::SearchConfig};
+
+/// How the web is reached.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WebConfig {
+    /// How long a request may take, redirects and the answer included.
+    pub timeout: Duration,
+    /// How long a connection may take to be made.
+    pub connect_timeout: Duration,
+    /// Bytes of an answer that are taken, counted when it is unpacked.
+    pub max_bytes: usize,
+    /// Redirects that are followed.
+    pub max_redirects: usize,
+    /// Whom the people behind a server can ask about agentd: an address of a page or of mail.
+    pub contact: Option<String>,
+    /// What may be reached besides public addresses.
+    pub allow: Vec<Allowed>,
+    /// Who is asked for pages about something; without it nobody is.
+    pub search: Option<SearchConfig>,
+}
+
+impl Default for WebConfig {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(10),
+            max_bytes: 5 << 20,
+            max_redirects: 5,
+            contact: None,
+            allow: Vec::new(),
+            search: None,
+        }
+    }
+}
+
+impl WebConfig {
+    /// The name under which servers know agentd: its version, and whom to ask about it.
+    #[must_use]
+    pub fn agent(&self) -> String {
+        let name = concat!("agentd/", env!("CARGO_PKG_VERSION"));
+        match self.contact.as_deref().map(str::trim).filter(|contact| !contact.is_empty()) {
+            Some(contact) => format!("{name} (+{contact})"),
+            None => name.to_owned(),
+        }
+    }
+}

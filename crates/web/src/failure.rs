@@ -1,0 +1,73 @@
+//! What went wrong on the web, in words that say what to do.
+
+use std::{error::Error as _, net::IpAddr, time::Duration};
+
+use agentd_core::error::{ErrorKind, WebError};
+use reqwest::Url;
+
+use crate::resolve::Refused;
+
+/// An address is not for everybody, and no person has allowed it.
+pub(crate) fn private(host: &str, address: IpAddr, what: &str) -> WebError {
+    let place = if host.trim_matches(['[', ']']) == address.to_string() {
+        format!("{address} is not public ({what})")
+    } else {
+        format!("{} leads to {address}, which is not public ({what})", quoted(host))
+    };
+    WebError::new(ErrorKind::Configuration, format!("it was not asked: {place}"))
+        .with_hint("only a person can allow it, with fetch.allow in web.yaml; do not look for another way there")
+}
+
+/// What was written, short enough to be told, without anything that may be a password.
+pub(crate) fn quoted(text: &str) -> String {
+    let text = match (text.split_once("://"), text.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, behind))) => format!("{scheme}://…@{behind}"),
+        _ => text.to_owned(),
+    };
+    let short: String = text.chars().take(120).collect();
+    format!("{short:?}{}", if short.len() < text.len() { "…" } else { "" })
+}
+
+/// The time is over.
+pub(crate) fn late(limit: Duration) -> WebError {
+    WebError::new(ErrorKind::Timeout, format!("it had not answered in full after {} s", limit.as_secs_f64()))
+        .with_hint("ask for less, or try again later")
+}
+
+/// A request could not be sent, or nothing came back.
+pub(crate) fn unsent(url: &Url, error: reqwest::Error) -> WebError {
+    let host = url.host_str().unwrap_or_default().to_owned();
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
+    let mut innermost = None;
+    while let Some(error) = cause {
+        if let Some(refused) = error.downcast_ref::<Refused>() {
+            return private(&host, refused.address, refused.what);
+        }
+        innermost = Some(error.to_string());
+        cause = error.source();
+    }
+    let why = innermost.unwrap_or_else(|| "nothing answers".to_owned());
+    if error.is_timeout() {
+        return WebError::new(ErrorKind::Timeout, format!("{host} does not answer: {why}"));
+    }
+    let kind = if error.is_connect() { ErrorKind::Unreachable } else { ErrorKind::Protocol };
+    let doing = if error.is_connect() { "could not reach" } else { "could not ask" };
+    WebError::new(kind, format!("{doing} {host}: {why}")).with_hint("look whether the address is right")
+}
+
+/// An answer ended before its end.
+pub(crate) fn cut_off(read: usize, error: &reqwest::Error) -> WebError {
+    let mut cause = error.source();
+    let mut why = String::new();
+    while let Some(error) = cause {
+        why = format!(" ({error})");
+        cause = error.source();
+    }
+    WebError::new(ErrorKind::CutStream, format!("the answer broke off after {read} bytes{why}"))
+        .with_hint("try again; if it stays so, the server is at fault")
+}
+
+/// What came is not what it says it is.
+pub(crate) fn damaged(what: &str) -> WebError {
+    WebError::new(ErrorKind::Protocol, format!("the answer cannot be unpacked: {what}"))
+}

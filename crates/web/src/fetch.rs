@@ -1,0 +1,182 @@
+//! From a request to its answer: hop by hop, each looked at before it is asked.
+
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{
+    error::{ErrorKind, WebError},
+    ports::{ReadRules, Web},
+    web::{WebAnswer, WebFind, WebMethod, WebRequest},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use reqwest::{
+    Method, Response,
+    header::{ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
+};
+
+use crate::{
+    body, charset,
+    client::Clients,
+    config::WebConfig,
+    failure,
+    hop::Hop,
+    redirect,
+    resolve::{Lookup, SystemLookup},
+    search, target,
+};
+
+/// Headers of an answer that say something of its content, or of what to do next.
+const TOLD: [&str; 11] = [
+    "allow",
+    "cache-control",
+    "content-disposition",
+    "content-language",
+    "date",
+    "etag",
+    "last-modified",
+    "link",
+    "location",
+    "retry-after",
+    "www-authenticate",
+];
+/// Characters of one of them.
+const LONGEST_HEADER: usize = 500;
+
+/// The web, as a person configured it.
+#[derive(Debug)]
+pub struct Fetcher {
+    config: WebConfig,
+    clients: Clients,
+}
+
+impl Fetcher {
+    /// The web over the machine's own resolver. Nothing is connected to, and no certificates are read, before it is needed.
+    #[must_use]
+    pub fn new(config: WebConfig) -> Self {
+        Self::with_lookup(config, Arc::new(SystemLookup))
+    }
+
+    /// The same with another resolver.
+    #[must_use]
+    pub fn with_lookup(config: WebConfig, lookup: Arc<dyn Lookup>) -> Self {
+        Self { clients: Clients::new(config.clone(), lookup), config }
+    }
+
+    async fn ask(&self, request: WebRequest, rules: &ReadRules) -> Result<WebAnswer, WebError> {
+        let mut hop = Hop::first(request)?;
+        let mut passed = Vec::new();
+        loop {
+            let response = self.send(&hop).await?;
+            let status = response.status().as_u16();
+            let location = response.headers().get(LOCATION).map(HeaderValue::as_bytes);
+            let Some(next) = redirect::next(&hop, status, location)? else {
+                return self.answer(hop, passed, response).await;
+            };
+            self.may_follow(&next, passed.len(), rules)?;
+            passed.push(String::from(hop.url));
+            hop = next;
+        }
+    }
+
+    fn may_follow(&self, next: &Hop, followed: usize, rules: &ReadRules) -> Result<(), WebError> {
+        let most = self.config.max_redirects;
+        if followed >= most {
+            let error = WebError::new(ErrorKind::Rejected, format!("it redirects more than {most} times"));
+            return Err(error.with_hint(format!("the next address would be {}", next.url)));
+        }
+        if !rules.allow(next.url.as_str()) {
+            let why = format!("it redirects to {}, and the rules do not let that pass unasked", next.url);
+            return Err(WebError::new(ErrorKind::Rejected, why)
+                .with_hint("ask for that address itself, so that they are heard"));
+        }
+        Ok(())
+    }
+
+    async fn send(&self, hop: &Hop) -> Result<Response, WebError> {
+        let client = self.clients.of(target::admit(&hop.url, &self.config.allow)?)?;
+        let mut headers = defaults();
+        for name in hop.headers.keys() {
+            headers.remove(name);
+        }
+        headers.extend(hop.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let mut request = client.request(method(hop.method), hop.url.clone()).headers(headers);
+        if let Some(body) = &hop.body {
+            request = request.body(body.clone());
+        }
+        request.send().await.map_err(|error| failure::unsent(&hop.url, error))
+    }
+
+    async fn answer(&self, hop: Hop, passed: Vec<String>, response: Response) -> Result<WebAnswer, WebError> {
+        let status = response.status();
+        let said = response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let (media_type, charset) = charset::declared(said.as_deref().unwrap_or_default());
+        let headers = told(response.headers());
+        let packings = body::packings(&response)?;
+        let taken = body::receive(response, self.config.max_bytes).await?;
+        let taken = body::unpack(taken, packings, self.config.max_bytes).await?;
+        let text = charset::text(&taken.bytes, &media_type, charset.as_deref());
+        Ok(WebAnswer {
+            url: hop.url.into(),
+            passed,
+            status: status.as_u16(),
+            reason: status.canonical_reason().unwrap_or_default().to_owned(),
+            headers,
+            media_type,
+            body: taken.bytes,
+            text,
+            cut: taken.cut,
+        })
+    }
+}
+
+impl Web for Fetcher {
+    fn check(&self, request: &WebRequest) -> Result<(), WebError> {
+        let hop = Hop::first(request.clone())?;
+        target::admit(&hop.url, &self.config.allow).map(|_| ())
+    }
+
+    fn fetch(&self, request: WebRequest, rules: ReadRules) -> BoxFuture<'_, Result<WebAnswer, WebError>> {
+        async move { within(self.config.timeout, self.ask(request, &rules)).await }.boxed()
+    }
+
+    fn search(&self, query: String, most: usize) -> BoxFuture<'_, Result<Vec<WebFind>, WebError>> {
+        async move {
+            let engine = self.config.search.as_ref().ok_or_else(search::none)?;
+            let finding = search::find(engine, &self.clients, &query, most, self.config.max_bytes);
+            within(self.config.timeout, finding).await
+        }
+        .boxed()
+    }
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, WebError>>) -> Result<T, WebError> {
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(failure::late(limit)))
+}
+
+fn defaults() -> HeaderMap {
+    HeaderMap::from_iter([
+        (ACCEPT, HeaderValue::from_static("text/html, application/xhtml+xml, application/json;q=0.9, */*;q=0.8")),
+        (ACCEPT_LANGUAGE, HeaderValue::from_static("en, *;q=0.5")),
+        (ACCEPT_ENCODING, HeaderValue::from_static(body::ACCEPTED)),
+    ])
+}
+
+fn method(method: WebMethod) -> Method {
+    match method {
+        WebMethod::Get => Method::GET,
+        WebMethod::Head => Method::HEAD,
+        WebMethod::Options => Method::OPTIONS,
+        WebMethod::Post => Method::POST,
+        WebMethod::Put => Method::PUT,
+        WebMethod::Patch => Method::PATCH,
+        WebMethod::Delete => Method::DELETE,
+    }
+}
+
+fn told(headers: &HeaderMap) -> Vec<(String, String)> {
+    let said = headers.iter().filter(|(name, _)| TOLD.contains(&name.as_str()));
+    said.map(|(name, value)| {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        (name.as_str().to_owned(), value.chars().take(LONGEST_HEADER).collect())
+    })
+    .collect()
+}

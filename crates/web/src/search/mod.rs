@@ -1,0 +1,330 @@
+//! Search engines: what each is asked, and where in its answer the finds stand. One file a dialect, all of them pure; the
+//! way of a question to the engine and back is here.
+//!
+//! A person named the engine, so its address may be any, and it is asked over the client for what people named. It is
+//! never followed elsewhere: its key would go along.
+
+mod brave;
+mod json;
+mod searxng;
+mod tavily;
+
+use std::fmt;
+
+use agentd_core::{
+    error::{ErrorKind, WebError},
+    web::WebFind,
+};
+use reqwest::{
+    Method, StatusCode, Url,
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue},
+};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+pub use self::json::JsonFields;
+use crate::{body, client::Clients, failure, target::Trust};
+
+/// How a search engine is asked.
+#[derive(Debug, Clone)]
+pub struct SearchConfig {
+    /// What it speaks.
+    pub dialect: Dialect,
+    /// Where it is.
+    pub base_url: Url,
+    /// What it asks for, where it asks for a key.
+    pub api_key: Option<SecretString>,
+    /// The variable that holds it, where one is named.
+    pub key_variable: Option<String>,
+}
+
+impl PartialEq for SearchConfig {
+    fn eq(&self, other: &Self) -> bool {
+        let key = |config: &Self| config.api_key.as_ref().map(|key| key.expose_secret().to_owned());
+        let told = |config: &Self| (config.dialect.clone(), config.base_url.clone(), config.key_variable.clone());
+        told(self) == told(other) && key(self) == key(other)
+    }
+}
+
+/// What search engines speak.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dialect {
+    /// SearXNG, with its JSON format switched on.
+    Searxng,
+    /// The search of Brave.
+    Brave,
+    /// The search of Tavily.
+    Tavily,
+    /// Any that answers in JSON.
+    Json(JsonFields),
+}
+
+impl Dialect {
+    /// Where an engine of that kind is, where all of it are in one place.
+    #[must_use]
+    pub const fn usual_base_url(&self) -> Option<&'static str> {
+        match self {
+            Self::Searxng | Self::Json(_) => None,
+            Self::Brave => Some("https://api.search.brave.com/res/v1/web/search"),
+            Self::Tavily => Some("https://api.tavily.com/search"),
+        }
+    }
+
+    /// Whether nobody is answered without a key.
+    #[must_use]
+    pub const fn needs_key(&self) -> bool {
+        matches!(self, Self::Brave | Self::Tavily)
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Searxng => "SearXNG",
+            Self::Brave => "Brave",
+            Self::Tavily => "Tavily",
+            Self::Json(_) => "the search engine",
+        })
+    }
+}
+
+/// A question in the words of a dialect.
+#[derive(Debug, PartialEq, Eq)]
+struct Question {
+    method: Method,
+    url: Url,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Option<Value>,
+}
+
+/// Nobody is configured.
+pub(crate) fn none() -> WebError {
+    WebError::new(ErrorKind::Configuration, "no search engine is configured, so nothing can be searched on the web")
+        .with_hint(
+            "tell the person: `search.provider` in web.yaml names one (searxng, brave, tavily or json); where an address \
+             is known, read_url and http_fetch work without it",
+        )
+}
+
+/// Asks, and reads what was found.
+pub(crate) async fn find(
+    config: &SearchConfig,
+    clients: &Clients,
+    query: &str,
+    most: usize,
+    max_bytes: usize,
+) -> Result<Vec<WebFind>, WebError> {
+    let engine = &config.dialect;
+    if let (None, Some(variable)) = (&config.api_key, &config.key_variable) {
+        return Err(WebError::new(ErrorKind::Auth, format!("the key of {engine} is not there: {variable} is not set"))
+            .with_hint("a person has to set it where the daemon is started"));
+    }
+    let Question { method, url, headers, body } = question(config, query, most)?;
+    let mut request = clients.of(Trust::Named)?.request(method, url.clone());
+    request = request.header(ACCEPT, "application/json").header(ACCEPT_ENCODING, body::ACCEPTED);
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    if let Some(body) = body {
+        request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
+    }
+    let response = request.send().await.map_err(|error| failure::unsent(&url, error))?;
+    let status = response.status();
+    let packings = body::packings(&response)?;
+    let taken = body::receive(response, max_bytes).await?;
+    let taken = body::unpack(taken, packings, max_bytes).await?;
+    if !status.is_success() {
+        return Err(refused(engine, status));
+    }
+    let answer: Value = serde_json::from_slice(&taken.bytes).map_err(|_| strange(engine, "is no JSON"))?;
+    let mut finds = read(engine, &answer).ok_or_else(|| strange(engine, "has no list of finds where it should be"))?;
+    finds.retain(|find| !find.url.is_empty());
+    finds.truncate(most);
+    Ok(finds)
+}
+
+fn question(config: &SearchConfig, query: &str, most: usize) -> Result<Question, WebError> {
+    match &config.dialect {
+        Dialect::Searxng => Ok(searxng::question(config, query)),
+        Dialect::Brave => brave::question(config, query, most),
+        Dialect::Tavily => tavily::question(config, query, most),
+        Dialect::Json(fields) => json::question(config, fields, query, most),
+    }
+}
+
+fn read(dialect: &Dialect, answer: &Value) -> Option<Vec<WebFind>> {
+    match dialect {
+        Dialect::Searxng => finds(answer.get("results")?, "title", "url", "content"),
+        // Without a find, there is no list either.
+        Dialect::Brave if answer.get("web").is_none() => answer.get("query").map(|_| Vec::new()),
+        Dialect::Brave => finds(answer.pointer("/web/results")?, "title", "url", "description"),
+        Dialect::Tavily => finds(answer.get("results")?, "title", "url", "content"),
+        Dialect::Json(fields) => finds(answer.pointer(&fields.results)?, &fields.title, &fields.url, &fields.snippet),
+    }
+}
+
+/// The finds of a list. One that has no address is none.
+fn finds(list: &Value, title: &str, url: &str, snippet: &str) -> Option<Vec<WebFind>> {
+    let text = |find: &Value, name: &str| find.get(name).and_then(Value::as_str).map(marked_down).unwrap_or_default();
+    let find = |find: &Value| WebFind {
+        title: text(find, title),
+        url: find.get(url).and_then(Value::as_str).unwrap_or_default().to_owned(),
+        snippet: text(find, snippet),
+    };
+    Some(list.as_array()?.iter().map(find).collect())
+}
+
+/// Some engines mark in HTML what they found.
+fn marked_down(text: &str) -> String {
+    let mut plain = text.to_owned();
+    for mark in ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"] {
+        plain = plain.replace(mark, "");
+    }
+    // The last, so that what it brings forth is not read again.
+    for (entity, letter) in
+        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&#39;", "'"), ("&amp;", "&")]
+    {
+        plain = plain.replace(entity, letter);
+    }
+    plain
+}
+
+/// A header that holds the key. It is marked, so that nothing shows it.
+fn secret(name: HeaderName, text: &str) -> Result<(HeaderName, HeaderValue), WebError> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| {
+        WebError::new(ErrorKind::Configuration, "the key of the search engine has characters that no header can carry")
+            .with_hint("look at the variable that search.api_key_env of web.yaml names")
+    })?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+fn key(config: &SearchConfig) -> &str {
+    config.api_key.as_ref().map(ExposeSecret::expose_secret).unwrap_or_default()
+}
+
+/// What an engine says to explain a refusal is not told: some repeat the key in it.
+fn refused(engine: &Dialect, status: StatusCode) -> WebError {
+    let said = format!("{engine} refused the search: {status}");
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if *engine == Dialect::Searxng => {
+            WebError::new(ErrorKind::Auth, said).with_hint("its settings.yml must list json under search.formats")
+        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => WebError::new(ErrorKind::Auth, said)
+            .with_hint("a person has to look at the key in the variable that search.api_key_env of web.yaml names"),
+        StatusCode::TOO_MANY_REQUESTS => {
+            WebError::new(ErrorKind::RateLimited, said).with_hint("wait before the next search")
+        }
+        _ => WebError::new(ErrorKind::Provider, said),
+    }
+}
+
+fn strange(engine: &Dialect, what: &str) -> WebError {
+    WebError::new(ErrorKind::Protocol, format!("the answer of {engine} {what}"))
+        .with_hint("a person has to look at search.base_url and search.provider in web.yaml")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn config(dialect: Dialect, base_url: &str) -> SearchConfig {
+        SearchConfig {
+            dialect,
+            base_url: base_url.parse().unwrap(),
+            api_key: Some("top-secret".into()),
+            key_variable: None,
+        }
+    }
+
+    fn fields() -> JsonFields {
+        JsonFields {
+            results: "/data/items".into(),
+            title: "name".into(),
+            url: "link".into(),
+            snippet: "summary".into(),
+            key_header: Some("x-key".into()),
+        }
+    }
+
+    #[test]
+    fn every_engine_is_asked_in_its_words() {
+        let asked = |dialect: Dialect, base_url: &str| {
+            let question = question(&config(dialect, base_url), "rust & 锈", 7).unwrap();
+            let headers: Vec<String> = question
+                .headers
+                .iter()
+                .map(|(name, value)| {
+                    assert!(value.is_sensitive());
+                    format!("{name}: {}", value.to_str().unwrap())
+                })
+                .collect();
+            let body = question.body.map(|body| body.to_string()).unwrap_or_default();
+            format!("{} {} [{}] {body}", question.method, question.url, headers.join(", ")).trim().to_owned()
+        };
+        let words = "rust+%26+%E9%94%88";
+        assert_eq!(
+            asked(Dialect::Searxng, "http://localhost:8888"),
+            format!("GET http://localhost:8888/search?q={words}&format=json []")
+        );
+        assert_eq!(
+            asked(Dialect::Searxng, "http://a/searx/search"),
+            format!("GET http://a/searx/search?q={words}&format=json []")
+        );
+        assert_eq!(
+            asked(Dialect::Brave, Dialect::Brave.usual_base_url().unwrap()),
+            format!(
+                "GET https://api.search.brave.com/res/v1/web/search?q={words}&count=7 [x-subscription-token: top-secret]"
+            )
+        );
+        assert_eq!(
+            asked(Dialect::Tavily, Dialect::Tavily.usual_base_url().unwrap()),
+            "POST https://api.tavily.com/search [authorization: Bearer top-secret] \
+             {\"query\":\"rust & 锈\",\"max_results\":7}"
+        );
+        assert_eq!(
+            asked(Dialect::Json(fields()), "http://a/find?words={query}&n={count}&x=1"),
+            "GET http://a/find?words=rust%20%26%20%E9%94%88&n=7&x=1 [x-key: top-secret]"
+        );
+    }
+
+    #[test]
+    fn finds_stand_where_each_engine_puts_them() {
+        let find = |title: &str, url: &str, snippet: &str| WebFind {
+            title: title.into(),
+            url: url.into(),
+            snippet: snippet.into(),
+        };
+        let check = |dialect: Dialect, answer: Value, expected: Option<Vec<WebFind>>| {
+            assert_eq!(read(&dialect, &answer), expected, "{dialect} {answer}");
+        };
+        let one = || Some(vec![find("Rust", "http://r/", "a language")]);
+        let plain = json!({"results": [{"title": "Rust", "url": "http://r/", "content": "a language", "score": 1}]});
+        check(Dialect::Searxng, plain.clone(), one());
+        check(Dialect::Tavily, plain, one());
+        let marked = json!({"web": {"results": [
+            {"title": "Rust", "url": "http://r/", "description": "a <strong>language</strong>"}
+        ]}});
+        check(Dialect::Brave, marked, one());
+        check(Dialect::Brave, json!({"type": "search", "query": {}}), Some(Vec::new()));
+        check(Dialect::Brave, json!({"error": 1}), None);
+        let own = json!({"data": {"items": [{"name": "Rust", "link": "http://r/", "summary": "a language"}]}});
+        check(Dialect::Json(fields()), own, one());
+        check(Dialect::Searxng, json!({"results": {"a": 1}}), None);
+        check(Dialect::Searxng, json!([]), None);
+        check(Dialect::Searxng, json!({"results": [1, {"url": 2}]}), Some(vec![find("", "", ""), find("", "", "")]));
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_look_at() {
+        let check = |dialect: Dialect, status: u16, words: &str| {
+            let error = refused(&dialect, StatusCode::from_u16(status).unwrap());
+            assert!(error.hint().unwrap_or_default().contains(words), "{error:?}");
+        };
+        check(Dialect::Searxng, 403, "search.formats");
+        check(Dialect::Brave, 401, "search.api_key_env");
+        check(Dialect::Tavily, 429, "wait");
+    }
+}

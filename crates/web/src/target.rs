@@ -1,0 +1,127 @@
+//! Whether an address that a model or a page names may be asked, as far as it says so itself. Pure.
+
+use std::net::IpAddr;
+
+use agentd_core::error::{ErrorKind, WebError};
+use reqwest::Url;
+
+use crate::{
+    address::not_public,
+    allow::{self, Allowed},
+    failure,
+};
+
+/// The longest address that is asked, in bytes.
+const LONGEST: usize = 8 * 1024;
+
+/// Whose addresses a connection may lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Those for everybody, and the ranges that a person allows.
+    Public,
+    /// Whatever the host's name stands for, because a person named it.
+    Named,
+}
+
+/// Reads an address.
+pub(crate) fn parse(text: &str) -> Result<Url, WebError> {
+    let refuse = |why: &str| {
+        let error = WebError::new(ErrorKind::InvalidInput, format!("{} cannot be asked: {why}", failure::quoted(text)));
+        error.with_hint("give a whole address such as https://example.org/page")
+    };
+    if text.len() > LONGEST {
+        return Err(refuse("it is longer than 8 KB"));
+    }
+    let url = Url::parse(text.trim()).map_err(|error| refuse(&error.to_string()))?;
+    check_form(&url).map_err(refuse)?;
+    Ok(url)
+}
+
+/// What is wrong with an address whoever it leads to.
+pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("it is neither http nor https");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("it holds a name or a password before the @");
+    }
+    if url.host_str().is_none_or(str::is_empty) || url.port_or_known_default().is_none_or(|port| port == 0) {
+        return Err("it names no host that could be asked");
+    }
+    Ok(())
+}
+
+/// Whose addresses may be connected to for it. An address that is a number is looked at here: nobody resolves it.
+pub(crate) fn admit(url: &Url, list: &[Allowed]) -> Result<Trust, WebError> {
+    let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
+    if allow::names(list, host, port) {
+        return Ok(Trust::Named);
+    }
+    let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() else { return Ok(Trust::Public) };
+    match not_public(address) {
+        Some(what) if !allow::covers(list, address) => Err(failure::private(host, address, what)),
+        _ => Ok(Trust::Public),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(text: &str) -> Result<Trust, String> {
+        let list: Vec<Allowed> = ["searx.lan:8888", "[::1]:9", "10.0.0.0/8"].map(|text| text.parse().unwrap()).to_vec();
+        parse(text).and_then(|url| admit(&url, &list)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn addresses_are_refused_in_whatever_way_they_are_written() {
+        for refused in [
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f000001/",
+            "http://0177.0.0.1/",
+            "http://0/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:7f00:1]/",
+            "http://169.254.169.254/latest/meta-data",
+            "http://①②⑦.⓪.⓪.①/",
+            "http://127.0.0.1./",
+            "https://192.168.0.1:8443/",
+        ] {
+            let why = judged(refused).unwrap_err();
+            assert!(why.contains("is not public"), "{refused}: {why}");
+        }
+        for (malformed, why) in [
+            ("ftp://example.org/", "neither http nor https"),
+            ("file:///etc/passwd", "neither http nor https"),
+            ("gopher://example.org/", "neither http nor https"),
+            ("example.org", "relative URL without a base"),
+            ("http://", "empty host"),
+            ("http://user@example.org/", "before the @"),
+            ("http://user:secret@example.org/", "before the @"),
+            ("http://example.org:0/", "no host"),
+        ] {
+            let told = judged(malformed).unwrap_err();
+            assert!(told.contains(why) && !told.contains("secret"), "{malformed}: {told}");
+        }
+        assert!(judged(&format!("http://example.org/{}", "a".repeat(LONGEST))).unwrap_err().contains("8 KB"));
+    }
+
+    #[test]
+    fn what_is_public_or_named_by_a_person_is_let_through() {
+        for (let_through, trust) in [
+            ("http://example.org/", Trust::Public),
+            ("https://1.1.1.1/", Trust::Public),
+            ("http://10.2.3.4/", Trust::Public),
+            ("http://searx.lan:8888/search", Trust::Named),
+            ("http://SEARX.lan.:8888/", Trust::Named),
+            // Another port is not what the person named: its addresses are looked at.
+            ("http://searx.lan/", Trust::Public),
+            ("http://[::1]:9/", Trust::Named),
+        ] {
+            assert_eq!(judged(let_through), Ok(trust), "{let_through}");
+        }
+    }
+}

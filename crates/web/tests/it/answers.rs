@@ -1,0 +1,170 @@
+//! What servers answer, well or badly: bounded in size and time, read in whatever it is written.
+
+use std::{io::Write as _, sync::Arc, time::Duration};
+
+use agentd_core::{
+    error::ErrorKind,
+    ports::{ReadRules, Web as _},
+    web::{WebMethod, WebRequest},
+};
+use agentd_web::{Fetcher, WebConfig};
+use flate2::{Compression, write::GzEncoder};
+
+use crate::{
+    Names, config, fetch,
+    server::{Reply, Server, answer},
+    web,
+};
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packer = GzEncoder::new(Vec::new(), Compression::best());
+    packer.write_all(bytes).unwrap();
+    packer.finish().unwrap()
+}
+
+#[tokio::test]
+async fn servers_are_told_who_asks_and_nothing_of_the_person() {
+    let server =
+        Server::start(|_| answer("200 OK\r\ncontent-type: text/plain\r\netag: \"1\"\r\nx-own: 1", "words")).await;
+    let contact = Some("https://example.org/bot".to_owned());
+    let web = Fetcher::with_lookup(WebConfig { contact, ..config() }, Arc::new(Names::default()));
+    let answer = fetch(&web, &server.url("/a?b#c")).await.unwrap();
+    assert_eq!((answer.status, answer.reason.as_str(), answer.media_type.as_str()), (200, "OK", "text/plain"));
+    assert_eq!(answer.headers, [("etag".to_owned(), "\"1\"".to_owned())]);
+    let seen = server.seen().pop().unwrap();
+    assert!(seen.starts_with("GET /a?b HTTP/1.1\r\n"), "{seen}");
+    assert!(
+        seen.contains(concat!("user-agent: agentd/", env!("CARGO_PKG_VERSION"), " (+https://example.org/bot)")),
+        "{seen}"
+    );
+    assert!(!seen.contains("referer") && !seen.contains("cookie"), "{seen}");
+}
+
+#[tokio::test]
+async fn an_answer_takes_no_more_room_than_it_may_however_it_is_packed() {
+    let bomb = gzip(&vec![b'a'; 50 << 20]);
+    let twice = gzip(&bomb);
+    let server = Server::start(move |request| match request.split(' ').nth(1) {
+        Some("/gzip") => answer("200 OK\r\ncontent-encoding: gzip", &bomb),
+        Some("/twice") => answer("200 OK\r\ncontent-encoding: gzip, gzip", &twice),
+        Some("/thrice") => answer("200 OK\r\ncontent-encoding: gzip, gzip, gzip", &twice),
+        Some("/zstd") => answer("200 OK\r\ncontent-encoding: zstd", "x"),
+        Some("/broken") => answer("200 OK\r\ncontent-encoding: gzip", "no gzip at all"),
+        Some("/small") => answer("200 OK\r\ncontent-encoding: gzip", gzip(b"words")),
+        Some("/head") => {
+            Reply::Sent(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 99\r\n\r\n".to_vec())
+        }
+        // Its length is not told, and there is no end to it.
+        _ => Reply::Dripped([b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), vec![b'a'; 200_000]].concat()),
+    })
+    .await;
+    let web = web();
+    for path in ["/gzip", "/twice", "/endless"] {
+        let answer = fetch(&web, &server.url(path)).await.unwrap();
+        assert_eq!((answer.body.len(), answer.cut), (100_000, true), "{path}");
+        assert_eq!(answer.text.unwrap().len(), 100_000, "{path}");
+    }
+    for (path, what) in [("/thrice", "3 times over"), ("/zstd", "which was not asked for"), ("/broken", "unpacked")] {
+        let error = fetch(&web, &server.url(path)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{path}");
+        assert!(error.to_string().contains(what), "{path}: {error}");
+    }
+    let small = fetch(&web, &server.url("/small")).await.unwrap();
+    assert_eq!((small.text.as_deref(), small.cut), (Some("words"), false));
+    let head = WebRequest { method: WebMethod::Head, ..WebRequest::get(server.url("/head")) };
+    assert!(web.fetch(head, ReadRules::default()).await.unwrap().body.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_takes_its_time_is_left() {
+    let server = Server::start(|request| match request.split(' ').nth(1) {
+        Some("/silent") => Reply::Nothing,
+        Some("/slow") => Reply::Dripped(b"HTTP/1.1 200 OK\r\ncontent-length: 90000\r\n\r\n".to_vec()),
+        _ => Reply::Dripped(b"HTTP/1.1 200 OK\r\nx-head: ".to_vec()),
+    })
+    .await;
+    let timeout = Duration::from_millis(150);
+    let web = Fetcher::with_lookup(WebConfig { timeout, ..config() }, Arc::new(Names::default()));
+    for path in ["/silent", "/slow", "/slow-head"] {
+        let error = fetch(&web, &server.url(path)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{path}: {error}");
+        server.is_left().await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_no_longer_waits_leaves_nothing_open() {
+    let server = Server::start(|_| Reply::Nothing).await;
+    let (web, url) = (web(), server.url("/"));
+    tokio::select! {
+        answer = fetch(&web, &url) => panic!("{answer:?}"),
+        () = server.is_asked() => {}
+    }
+    server.is_left().await;
+}
+
+#[tokio::test]
+async fn answers_that_are_none_are_said_to_be_so() {
+    let server = Server::start(|request| match request.split(' ').nth(1) {
+        Some("/short") => Reply::Sent(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nonly this".to_vec()),
+        Some("/chunks") => {
+            Reply::Sent(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nwords\r\nnonsense".to_vec())
+        }
+        Some("/none") => Reply::Sent(Vec::new()),
+        Some("/lengths") => {
+            Reply::Sent(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab".to_vec())
+        }
+        Some("/head") => Reply::Sent([b"HTTP/1.1 200 OK\r\nx: ".to_vec(), vec![b'a'; 2 << 20]].concat()),
+        _ => Reply::Sent(b"this is no answer at all\r\n\r\n".to_vec()),
+    })
+    .await;
+    let web = web();
+    for (path, kind) in [
+        ("/short", ErrorKind::CutStream),
+        ("/chunks", ErrorKind::CutStream),
+        ("/none", ErrorKind::Protocol),
+        ("/lengths", ErrorKind::Protocol),
+        ("/head", ErrorKind::Protocol),
+        ("/nonsense", ErrorKind::Protocol),
+    ] {
+        let error = fetch(&web, &server.url(path)).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{path}: {error}");
+    }
+    let address = server.address;
+    drop(server);
+    // Nobody listens any more once the task is gone.
+    let error = loop {
+        match fetch(&web, &format!("http://{address}/")).await {
+            Err(error) if error.kind() == ErrorKind::Unreachable => break error,
+            _ => tokio::task::yield_now().await,
+        }
+    };
+    assert!(error.to_string().contains("could not reach 127.0.0.1"), "{error}");
+}
+
+#[tokio::test]
+async fn pages_are_read_in_whatever_they_are_written() {
+    let server = Server::start(|request| {
+        let page = |head: &str, words: &str| format!("<html><head>{head}</head><body>{words}</body></html>");
+        match request.split(' ').nth(1) {
+            Some("/gbk") => answer(
+                "200 OK\r\ncontent-type: text/html; charset=gbk",
+                encoding_rs::GBK.encode(&page("", "今天天气很好")).0,
+            ),
+            Some("/sjis") => answer(
+                "200 OK\r\ncontent-type: text/html",
+                encoding_rs::SHIFT_JIS.encode(&page("<meta charset=Shift_JIS>", "今日は天気がいい")).0,
+            ),
+            Some("/gif") => answer("200 OK\r\ncontent-type: image/gif", b"GIF89a\x01\x00"),
+            _ => answer("404 Not Found\r\ncontent-type: application/json", "{\"error\":\"é\"}"),
+        }
+    })
+    .await;
+    let web = web();
+    for (path, words) in [("/gbk", "今天天气很好"), ("/sjis", "今日は天気がいい"), ("/json", "é")] {
+        let answer = fetch(&web, &server.url(path)).await.unwrap();
+        assert!(answer.text.as_deref().unwrap().contains(words), "{path}: {:?}", answer.text);
+    }
+    let gif = fetch(&web, &server.url("/gif")).await.unwrap();
+    assert_eq!((gif.text, gif.body.len()), (None, 8));
+}

@@ -1,0 +1,156 @@
+//! No way into private networks, whatever a page or a name server says.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::ErrorKind,
+    ports::{ReadRules, Web as _},
+    web::{WebMethod, WebRequest},
+};
+use agentd_web::{Fetcher, WebConfig};
+
+use crate::{
+    Names, config, fetch,
+    server::{Server, answer, redirect},
+    web,
+};
+
+#[tokio::test]
+async fn addresses_that_are_not_public_are_not_asked() {
+    let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "secret")).await;
+    let port = inside.address.port();
+    let names = Names::of(&[
+        ("inside.test", &[&["127.0.0.2"]]),
+        ("both.test", &[&["127.0.0.1", "127.0.0.2"]]),
+        ("mapped.test", &[&["::ffff:127.0.0.2"]]),
+        ("meta.test", &[&["169.254.169.254"]]),
+        ("nowhere.test", &[&[]]),
+    ]);
+    let web = Fetcher::with_lookup(config(), names);
+    for (url, what) in [
+        (format!("http://127.0.0.2:{port}/"), "127.0.0.2 is not public (this machine)"),
+        (format!("http://inside.test:{port}/"), "\"inside.test\" leads to 127.0.0.2, which is not public"),
+        (format!("http://both.test:{port}/"), "leads to 127.0.0.2"),
+        (format!("http://mapped.test:{port}/"), "is not public (this machine)"),
+        ("http://meta.test/latest/meta-data/".to_owned(), "where clouds keep their metadata"),
+        ("http://nowhere.test/".to_owned(), "the name has no address"),
+        ("http://unknown.test/".to_owned(), "no such name"),
+    ] {
+        let error = fetch(&web, &url).await.unwrap_err();
+        assert!(error.to_string().contains(what), "{url}: {error}");
+        if what.contains("public") {
+            assert_eq!(error.kind(), ErrorKind::Configuration, "{url}");
+            assert!(error.hint().unwrap().contains("fetch.allow"), "{url}");
+        }
+    }
+    assert!(inside.seen().is_empty(), "{:?}", inside.seen());
+}
+
+#[tokio::test]
+async fn redirects_lead_to_no_other_place_than_a_request_may() {
+    let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "secret")).await;
+    let port = inside.address.port();
+    let outside = Server::start(move |request| match request.split(' ').nth(1) {
+        Some("/number") => redirect(302, &format!("http://127.0.0.2:{port}/")),
+        Some("/name") => redirect(307, &format!("http://inside.test:{port}/")),
+        Some("/hidden") => redirect(301, &format!("http://0177.0.0.2:{port}/")),
+        Some("/file") => redirect(302, "file:///etc/passwd"),
+        _ => redirect(302, "/again"),
+    })
+    .await;
+    let web = Fetcher::with_lookup(config(), Names::of(&[("inside.test", &[&["127.0.0.2"]])]));
+    for (path, what) in [
+        ("/number", "is not public"),
+        ("/name", "is not public"),
+        ("/hidden", "is not public"),
+        ("/file", "neither http nor https"),
+        ("/loop", "more than 5 times"),
+    ] {
+        let error = fetch(&web, &outside.url(path)).await.unwrap_err();
+        assert!(error.to_string().contains(what), "{path}: {error}");
+    }
+    assert!(inside.seen().is_empty(), "{:?}", inside.seen());
+    // One request for each of the others, and six of the loop: the first, and five that it led to.
+    assert_eq!(outside.seen().len(), 4 + 6);
+}
+
+#[tokio::test]
+async fn a_name_that_changes_its_mind_is_looked_at_again() {
+    let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "secret")).await;
+    let port = inside.address.port();
+    let outside = Server::at(&format!("127.0.0.1:{port}"), |_| answer("200 OK", "public")).await;
+    // The first answer is what is checked, and what is connected to: there is no second question between the two.
+    let web = Fetcher::with_lookup(config(), Names::of(&[("page.test", &[&["127.0.0.1"], &["127.0.0.2"]])]));
+    let url = format!("http://page.test:{port}/");
+    assert_eq!(fetch(&web, &url).await.unwrap().text.as_deref(), Some("public"));
+    let error = fetch(&web, &url).await.unwrap_err();
+    assert!(error.to_string().contains("leads to 127.0.0.2"), "{error}");
+    assert_eq!((outside.seen().len(), inside.seen().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn what_a_person_names_is_asked_on_that_port_and_no_other() {
+    let inside = Server::at("127.0.0.2:0", |_| answer("200 OK", "for the person")).await;
+    let port = inside.address.port();
+    let names = Names::of(&[("wiki.test", &[&["127.0.0.2"]])]);
+    let allow = vec![format!("wiki.test:{port}").parse().unwrap()];
+    let web = Fetcher::with_lookup(WebConfig { allow, ..config() }, names);
+    let answer = fetch(&web, &format!("http://wiki.test:{port}/")).await.unwrap();
+    assert_eq!(answer.text.as_deref(), Some("for the person"));
+    for other in [format!("http://wiki.test:{}/", port ^ 1), format!("http://127.0.0.2:{port}/")] {
+        let error = fetch(&web, &other).await.unwrap_err();
+        assert!(error.to_string().contains("is not public"), "{other}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_meant_for_one_server_does_not_go_to_another() {
+    let other = Server::start(|_| answer("200 OK", "there")).await;
+    let there = other.url("/there");
+    let first = Server::start(move |request| match request.split(' ').nth(1) {
+        Some("/stay") => redirect(307, "/here"),
+        Some("/go") => redirect(307, &there),
+        _ => answer("200 OK", "here"),
+    })
+    .await;
+    let web = web();
+    let headers = vec![("authorization".into(), "Bearer k".into()), ("accept".into(), "a/b".into())];
+    let ask = |method, path: &str, body: Option<&str>| {
+        let request =
+            WebRequest { method, url: first.url(path), headers: headers.clone(), body: body.map(str::to_owned) };
+        web.fetch(request, ReadRules::default())
+    };
+    let answer = ask(WebMethod::Get, "/go", None).await.unwrap();
+    assert_eq!((answer.url.as_str(), answer.passed), (other.url("/there").as_str(), vec![first.url("/go")]));
+    let seen = other.seen().pop().unwrap();
+    assert!(seen.contains("accept: a/b") && !seen.contains("Bearer"), "{seen}");
+    ask(WebMethod::Post, "/stay", Some("words")).await.unwrap();
+    let seen = first.seen().pop().unwrap();
+    assert!(seen.starts_with("POST /here") && seen.contains("Bearer k") && seen.ends_with("words"), "{seen}");
+    let error = ask(WebMethod::Post, "/go", Some("words")).await.unwrap_err();
+    assert!(error.to_string().contains("does not go to another"), "{error}");
+    assert!(error.hint().unwrap().contains(&other.url("/there")), "{error:?}");
+    assert_eq!(other.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn the_rules_are_asked_about_every_redirect() {
+    let server = Server::start(|request| {
+        if request.starts_with("GET /first ") { redirect(302, "/forbidden") } else { answer("200 OK", "words") }
+    })
+    .await;
+    let rules = ReadRules::new(|url| !url.ends_with("/forbidden"));
+    let error = web().fetch(WebRequest::get(server.url("/first")), rules).await.unwrap_err();
+    assert!(error.to_string().contains("the rules do not let that pass"), "{error}");
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_is_known_before_anybody_is_asked() {
+    let web = Fetcher::with_lookup(config(), Arc::new(Names::default()));
+    let check = |url: &str| web.check(&WebRequest::get(url)).map_err(|error| error.to_string());
+    assert_eq!(check("http://127.0.0.1/"), Ok(()));
+    assert_eq!(check("https://example.org/"), Ok(()));
+    assert!(check("http://[::1]/").unwrap_err().contains("is not public"));
+    assert!(check("https://a:b@example.org/").unwrap_err().contains("before the @"));
+}

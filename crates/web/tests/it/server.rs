@@ -1,0 +1,137 @@
+//! A server that answers as it is told to, well or badly.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    task::JoinHandle,
+};
+
+/// What becomes of a request.
+pub(crate) enum Reply {
+    /// This is sent, and the connection is closed.
+    Sent(Vec<u8>),
+    /// This is sent, and then one byte after the other, without end.
+    Dripped(Vec<u8>),
+    /// Nothing is sent, and the connection stays open.
+    Nothing,
+}
+
+/// An answer with a body.
+pub(crate) fn answer(head: &str, body: impl AsRef<[u8]>) -> Reply {
+    let body = body.as_ref();
+    let head = format!("HTTP/1.1 {head}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+    Reply::Sent([head.as_bytes(), body].concat())
+}
+
+/// A redirect.
+pub(crate) fn redirect(status: u16, location: &str) -> Reply {
+    answer(&format!("{status} Elsewhere\r\nlocation: {location}"), "")
+}
+
+/// Ended with the test.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    seen: Arc<Mutex<Vec<String>>>,
+    asked: Arc<Notify>,
+    left: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Server {
+    pub(crate) async fn start(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
+        Self::at("127.0.0.1:0", reply).await
+    }
+
+    pub(crate) async fn at(address: &str, reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (seen, asked, left) =
+            (Arc::<Mutex<Vec<String>>>::default(), Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (noting, asking, leaving, reply) =
+            (Arc::clone(&seen), Arc::clone(&asked), Arc::clone(&left), Arc::new(reply));
+        let task = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (seen, asked, left) = (Arc::clone(&noting), Arc::clone(&asking), Arc::clone(&leaving));
+                let reply = Arc::clone(&reply);
+                tokio::spawn(async move {
+                    let request = read(&mut stream).await;
+                    let reply = reply(&request);
+                    seen.lock().unwrap().push(request);
+                    asked.notify_one();
+                    send(stream, reply).await;
+                    left.notify_one();
+                });
+            }
+        });
+        Self { address, seen, asked, left, task }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// All requests so far, each as it came.
+    pub(crate) fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Waits for the next request.
+    pub(crate) async fn is_asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// Waits until a connection is over.
+    pub(crate) async fn is_left(&self) {
+        self.left.notified().await;
+    }
+}
+
+/// A request with its body.
+async fn read(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length =
+                head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            if body.len() >= length.unwrap_or(0) {
+                return text;
+            }
+        }
+        match stream.read(&mut piece).await {
+            Ok(0) | Err(_) => return text,
+            Ok(length) => bytes.extend_from_slice(&piece[..length]),
+        }
+    }
+}
+
+async fn send(mut stream: TcpStream, reply: Reply) {
+    match reply {
+        Reply::Sent(bytes) => {
+            let _ = stream.write_all(&bytes).await;
+            let _ = stream.shutdown().await;
+        }
+        Reply::Dripped(bytes) => {
+            let _ = stream.write_all(&bytes).await;
+            while stream.write_all(b"a").await.is_ok() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        }
+        Reply::Nothing => {
+            let _ = stream.read(&mut [0]).await;
+        }
+    }
+}
