@@ -2,7 +2,10 @@
 
 use agentd_core::{ids::CallId, tool::ToolCall};
 use agentd_models::ModelConfig;
-use agentd_testkit::model_server::{MODEL_ID, ModelServer, Reply};
+use agentd_testkit::{
+    model_server::{MODEL_ID, ModelServer, Reply},
+    validator::chat_completions,
+};
 use secrecy::SecretString;
 
 use super::*;
@@ -48,6 +51,48 @@ async fn settings_tools_and_extra_fields_are_sent() {
             "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
         }})
     );
+}
+
+#[tokio::test]
+async fn a_placeholder_stands_only_where_a_conversation_would_be_refused_without_it() {
+    let said = |text: &str| Message::User { text: text.to_owned() };
+    let called = |id: &str| {
+        let call = ToolCall { call_id: CallId::from(id.to_owned()), name: "now".into(), arguments: "{}".into() };
+        Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call] }
+    };
+    let result = |id: &str, text: &str| {
+        let (call_id, name, text) = (CallId::from(id.to_owned()), "now".to_owned(), text.to_owned());
+        Message::Tool { call_id, name, text }
+    };
+    let answered = |text: &str| Message::Assistant { text: text.to_owned(), reasoning: None, tool_calls: Vec::new() };
+    let system = Message::System { text: "Be brief.".to_owned() };
+    for (history, expected) in [
+        (vec![said("a"), answered("b"), said("c")], 0),
+        (vec![said("a"), called("1"), result("1", "x"), answered("b"), said("c"), said("d")], 0),
+        (vec![said("a"), called("1"), result("1", "x"), called("2"), result("2", "y")], 0),
+        (vec![said("a"), called("1"), result("1", "x"), answered(" "), said("b"), said("c")], 1),
+        (vec![said("a"), called("1"), result("1", ""), said("b"), called("2"), result("2", "y"), said("c")], 3),
+        (vec![answered("a"), called("1"), result("1", "x")], 1),
+        (vec![said("a"), answered("b")], 1),
+        (vec![], 1),
+    ] {
+        let messages = [vec![system.clone()], history].concat();
+        let body = body_of(|_| {}, ModelRequest { messages, ..request_with_tools("") }).await;
+        let refused = |body: &serde_json::Value| chat_completions(body.to_string().as_bytes()).is_err();
+        assert!(!refused(&body), "{body:#}");
+        let mut found = 0;
+        for (at, message) in body["messages"].as_array().unwrap().iter().enumerate() {
+            let mut without = body.clone();
+            match message["content"].as_str() {
+                Some("(no answer)" | "(go on)") => drop(without["messages"].as_array_mut().unwrap().remove(at)),
+                Some("(no output)") => without["messages"][at]["content"] = json!(""),
+                _ => continue,
+            }
+            found += 1;
+            assert!(refused(&without), "message {at} is not needed in {body:#}");
+        }
+        assert_eq!(found, expected, "{body:#}");
+    }
 }
 
 #[tokio::test]
