@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use agentd_core::{
+    files::FilesCopied,
     ids::{SessionId, TurnId},
     interrupt::Interrupt,
     item::Item,
@@ -34,6 +35,17 @@ pub struct SessionView {
     pub pending: Vec<Interrupt>,
     /// The turn that runs or waits in the daemon now.
     pub live_turn: Option<TurnId>,
+}
+
+/// A session that goes on from a copy of another's history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Forked {
+    /// The new session.
+    pub session: SessionView,
+    /// The number of the last turn that was copied, from 1.
+    pub turn: u64,
+    /// The files that came along.
+    pub files: FilesCopied,
 }
 
 /// An item and the event that completed it.

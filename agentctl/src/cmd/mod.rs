@@ -12,6 +12,7 @@ pub(crate) mod daemon;
 pub(crate) mod docs;
 pub(crate) mod doctor;
 pub(crate) mod files;
+pub(crate) mod fork;
 pub(crate) mod grants;
 pub(crate) mod interrupts;
 pub(crate) mod models;

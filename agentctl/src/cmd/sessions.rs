@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     args::Global,
-    cmd::search,
+    cmd::{fork, search},
     complete,
     daemon::{self, Daemon},
     exit::Exit,
@@ -31,6 +31,8 @@ const KNOWN: usize = 1000;
   agentctl sessions search tax papers
   agentctl sessions search '\"the blue door\"' --session 0193a5b2
   agentctl sessions rename 0193a5b2 'The tax papers'
+  agentctl sessions fork 0193a5b2           go on from a copy of it, as it is now
+  agentctl sessions fork 0193a5b2 --at-turn 3 --name 'Another way'
   agentctl sessions reset 0193a5b2         forget the history, keep files and settings
   agentctl sessions delete 0193a5b2 --yes
 
@@ -83,6 +85,8 @@ enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Make a session that goes on from a copy of another's history
+    Fork(fork::ForkArgs),
     /// Remove a session with its history and its files, for good
     Delete {
         #[command(flatten)]
@@ -121,6 +125,7 @@ pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Resul
             daemon.client.reset_session(&id).await?;
             done(json, &id, "reset")
         }
+        SessionsCommand::Fork(args) => fork::handle(&daemon, args).await,
         SessionsCommand::Delete { session, yes, json } => delete(&daemon, &session.session, yes, json).await,
     }
 }

@@ -314,6 +314,9 @@ impl<O: Write, E: Write> Human<O, E> {
             StateChange::Queue { length: 1, .. } => self.status(QUIET, "one more turn waits"),
             StateChange::Queue { length, .. } => self.status(QUIET, &format!("{length} more turns wait")),
             StateChange::Reset => self.status(QUIET, "the history was set aside"),
+            StateChange::Forked { from, turn } => {
+                self.status(QUIET, &format!("from here on a fork of session {from}, after its turn {turn}"))
+            }
             // The notice that comes with it says what was done, and so does the tool that wrote a file.
             StateChange::Undone { .. } | StateChange::File(_) => Ok(()),
             StateChange::HandedOver { path } => self.status(QUIET, &format!("handed over: {}", clean_line(path))),

@@ -4,7 +4,7 @@ use agentd_core::item::Item;
 use agentd_engine::SessionHandle;
 use agentd_proto::{
     MAX_CHUNK_BYTES,
-    client::{NumberedItem, SessionView},
+    client::{Forked, NumberedItem, SessionView},
     convert::WireError,
     v1::{self, sessions_server::Sessions},
 };
@@ -75,6 +75,17 @@ impl Sessions for Context {
     ) -> Result<Response<v1::ResetSessionResponse>, Status> {
         self.session(&request.into_inner().session).await?.reset().await.map_err(Refusal::from)?;
         Ok(Response::new(v1::ResetSessionResponse {}))
+    }
+
+    async fn fork(
+        &self,
+        request: Request<v1::ForkSessionRequest>,
+    ) -> Result<Response<v1::ForkSessionResponse>, Status> {
+        let v1::ForkSessionRequest { session, at_turn, title } = request.into_inner();
+        let from = self.session_id(&session).await?;
+        let forked = self.engine.fork_session(from, at_turn, title).await.map_err(Refusal::from)?;
+        let session = view(&forked.session).await?;
+        Ok(Response::new((&Forked { session, turn: forked.turn, files: forked.files }).into()))
     }
 
     async fn delete(
@@ -166,9 +177,12 @@ impl Sessions for Context {
 }
 
 async fn show(session: &SessionHandle) -> Result<v1::Session, Refusal> {
+    Ok((&view(session).await?).into())
+}
+
+async fn view(session: &SessionHandle) -> Result<SessionView, Refusal> {
     let view = session.show().await?;
-    let view = SessionView { session: view.session, pending: view.pending, live_turn: view.live_turn };
-    Ok((&view).into())
+    Ok(SessionView { session: view.session, pending: view.pending, live_turn: view.live_turn })
 }
 
 /// Zero stands for "not said" in the protocol's numbers.

@@ -203,6 +203,13 @@ pub enum StateChange {
         /// Its path, as tools write it.
         path: String,
     },
+    /// The session goes on from a copy: all events before this one are another session's, with their numbers.
+    Forked {
+        /// That session.
+        from: SessionId,
+        /// The number of its last turn that was copied, from 1.
+        turn: u64,
+    },
     /// The window has become fuller, or there is room again.
     TokenLevel {
         /// How full it is.

@@ -133,3 +133,14 @@ pub struct FileWritten {
     /// What is to be stored of it, where it is a file of the session's own state.
     pub state: Option<StateFileChange>,
 }
+
+/// What came along when the files of a session were copied to another.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesCopied {
+    /// How many files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// What was left out: links, what is no regular file, what has several names, and what would have been too much.
+    pub left_out: u64,
+}

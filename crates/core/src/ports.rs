@@ -1,5 +1,6 @@
 //! Ports: what the engine needs of the world. Adapters implement them and never see the engine.
 
+mod audit;
 mod knowledge;
 mod progress;
 mod web;
@@ -11,11 +12,11 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    audit::{AuditEntry, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
+    context::HistoryFile,
     environment::ClientEnvironment,
-    error::{AuditError, ErrorKind, ModelError, StoreError, WorkspaceError},
+    error::{ErrorKind, ModelError, StoreError, WorkspaceError},
     event::Event,
-    files::{FileListing, FilePiece, FileWritten, SessionTree},
+    files::{FileListing, FilePiece, FileWritten, FilesCopied, SessionTree},
     grant::{Grant, HeldGrant},
     guide::{GuideLimits, Guides},
     ids::{CallId, InterruptId, SessionId, TurnId},
@@ -24,13 +25,14 @@ use crate::{
     knowledge::OpenDocument,
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
     search::{Found, SearchQuery},
-    session::{Mount, SessionSettings, SessionSummary, StoredSession},
+    session::{Mount, NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
     tool::{FileChange, Followed, ToolCall, ToolOutput, ToolSpec},
     undo::Undone,
 };
 
 pub use self::{
+    audit::{Audit, AuditReader},
     knowledge::{Knowledge, OnProgress},
     progress::CallProgress,
     web::Web,
@@ -177,6 +179,17 @@ pub trait Workspaces: Send + Sync {
     /// turn that touches no file does not wait for folders.
     fn locate(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         self.open(session, project)
+    }
+
+    /// Copies what a session has in its own tree to another that has nothing yet: `uploads/`, `outputs/`, large results, and
+    /// of its history file as much as is said. Durable when it returns. What cannot be copied safely is left out.
+    fn copy(
+        &self,
+        _from: SessionId,
+        _to: SessionId,
+        _history: Option<HistoryFile>,
+    ) -> BoxFuture<'_, Result<FilesCopied, WorkspaceError>> {
+        Box::pin(std::future::ready(Ok(FilesCopied::default())))
     }
 
     /// Empties its `temp/`.
@@ -398,6 +411,14 @@ pub trait Store: Send + Sync {
         first: Vec<Arc<Event>>,
     ) -> BoxFuture<'_, Result<(), StoreError>>;
 
+    /// Creates a session whose first events are a copy of another's, and then its own: all or nothing. What the copied events
+    /// add up to is what it begins with, but for the turns that waited; no interrupt and nothing that they kept for good
+    /// comes along. The events of the other session are not changed.
+    fn fork_session(&self, fork: NewFork) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// The turns of a session, in the order in which they began.
+    fn turns(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<TurnSpan>, StoreError>>;
+
     /// Appends events of one session, numbered without a gap after the last stored one, all or none. They are
     /// durable, and the projections agree with them, when this returns. Calls of many sessions share one commit.
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>>;
@@ -474,27 +495,4 @@ pub trait Store: Send + Sync {
 
     /// Removes a session with all its events and interrupts. What was kept for good in it stays.
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
-}
-
-/// The audit log: append-only, each line chained to the one before. What it is given is kept in the order in which it
-/// was given, with secrets taken out and what is long cut.
-pub trait Audit: Send + Sync {
-    /// Keeps an entry. It is durable when this returns. A caller that stops waiting does not undo it.
-    fn record(&self, entry: AuditEntry) -> BoxFuture<'_, Result<(), AuditError>>;
-
-    /// Hands an entry over, to be durable soon: for what nothing waits for, such as a call that only looks. What cannot
-    /// be kept is told to the operator.
-    fn note(&self, entry: AuditEntry) -> BoxFuture<'_, ()>;
-}
-
-/// Reads the audit log.
-pub trait AuditReader: Send + Sync {
-    /// The newest lines that fit the query, oldest first; fewer where they would be too large to send at once.
-    fn lines(&self, query: AuditQuery) -> BoxFuture<'_, Result<Vec<AuditLine>, AuditError>>;
-
-    /// The newest records that fit the query, oldest first; fewer where they would be too large to send at once.
-    fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>>;
-
-    /// Whether the whole log holds. With a hash that was noted elsewhere: whether that line is still in it.
-    fn verify(&self, noted: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>>;
 }

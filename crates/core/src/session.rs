@@ -1,12 +1,13 @@
 //! Sessions: durable conversations.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     context::Window,
+    event::Event,
     files::HandedOver,
     grant::Grant,
     ids::{SessionId, TurnId},
@@ -141,4 +142,28 @@ pub struct StoredSession {
     pub window: Window,
     /// What people handed over, as far as a model is still to be told of it.
     pub handed_over: HandedOver,
+}
+
+/// Where a turn stands among the events of its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnSpan {
+    /// The number of its first event.
+    pub began: u64,
+    /// The number of its last event, if it has ended.
+    pub ended: Option<u64>,
+}
+
+/// A session to be, whose first events are a copy of another's.
+#[derive(Debug, Clone)]
+pub struct NewFork {
+    /// Its id.
+    pub id: SessionId,
+    /// When it is made.
+    pub at: Timestamp,
+    /// The session whose events are copied.
+    pub from: SessionId,
+    /// The number of the last one that is. No turn may be open there.
+    pub through: u64,
+    /// The first events of its own. What its settings are is one of them.
+    pub first: Vec<Arc<Event>>,
 }

@@ -1,5 +1,6 @@
 //! The front of the engine: finds and loads sessions.
 
+pub mod forking;
 pub(crate) mod gauges;
 pub(crate) mod grants;
 pub mod judging;

@@ -32,6 +32,7 @@ mod turn;
 pub use config::EngineConfig;
 pub use engine::{
     Engine, EngineParts, EngineStats,
+    forking::ForkedSession,
     judging::{Standpoint, unknown_tool},
 };
 pub use error::EngineError;

@@ -6,9 +6,10 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::SessionId,
     item::Item,
+    session::TurnSpan,
     state_files::StateFileChange,
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::{
     codec::{bound, id_from, id_text, json_from, limit, number, number_from, text, time, time_from},
@@ -38,16 +39,44 @@ pub(crate) fn page(
     let mut rows = statement.query(params![session, bound(after), limit(at_most)])?;
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
-        let turn_id = row.get::<_, Option<String>>("turn")?.map(|turn| id_from(&turn)).transpose()?;
-        events.push(Arc::new(Event {
-            session_id,
-            turn_id,
-            seq: number_from(row.get("seq")?)?,
-            at: time_from(row.get("at")?)?,
-            kind: json_from(text(row, "payload")?)?,
-        }));
+        events.push(Arc::new(read(row, session_id)?));
     }
     Ok(events)
+}
+
+/// An event of a row with `seq`, `at`, `turn` and `payload`.
+pub(crate) fn read(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
+    let turn_id = row.get::<_, Option<String>>("turn")?.map(|turn| id_from(&turn)).transpose()?;
+    Ok(Event {
+        session_id,
+        turn_id,
+        seq: number_from(row.get("seq")?)?,
+        at: time_from(row.get("at")?)?,
+        kind: json_from(text(row, "payload")?)?,
+    })
+}
+
+/// The turns of a session, in the order in which they began.
+pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Vec<TurnSpan>, Fault> {
+    let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, turn, kind FROM events WHERE session = ?1 AND kind IN ('turn_started', 'turn_ended') ORDER BY seq",
+    )?;
+    let mut rows = statement.query([session])?;
+    let mut spans: Vec<TurnSpan> = Vec::new();
+    // Few are open at once: one that runs, and one that is told of though it never ran.
+    let mut open: Vec<(String, usize)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (seq, turn) = (number_from(row.get("seq")?)?, text(row, "turn")?);
+        if text(row, "kind")? == "turn_started" {
+            open.push((turn.to_owned(), spans.len()));
+            spans.push(TurnSpan { began: seq, ended: None });
+        } else if let Some(found) = open.iter().position(|(open, _)| open == turn) {
+            let (_, at) = open.swap_remove(found);
+            spans[at].ended = Some(seq);
+        }
+    }
+    Ok(spans)
 }
 
 pub(crate) fn recent_items(

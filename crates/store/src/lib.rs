@@ -12,6 +12,7 @@
 //! - `sessions`, `events`, `interrupts`, `grants`: one table each, the SQL beside its row mapping; `projection`: what a
 //!   session's events add up to, pure; `append`: one append, checked and applied to all of them; `rows`: what the writer
 //!   knows of the sessions that it wrote to lately.
+//! - `fork`: a session that goes on from a copy of another's events.
 //! - `search`: the full-text index, brought up to date by the writer while nothing waits, and by whoever searches.
 //! - `codec`: ids, times, numbers and JSON in columns; `error`: what failures are called.
 
@@ -20,6 +21,7 @@ mod codec;
 mod config;
 mod error;
 mod events;
+mod fork;
 mod grants;
 mod interrupts;
 mod open;

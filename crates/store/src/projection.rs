@@ -90,6 +90,8 @@ impl Projection {
                 self.interrupted = false;
             }
             EventKind::StateChanged { change: StateChange::Window { window } } => self.window = *window,
+            // What the copied turns took was paid for in the other session.
+            EventKind::StateChanged { change: StateChange::Forked { .. } } => self.usage = Usage::default(),
             EventKind::StateChanged {
                 change:
                     StateChange::Todos { .. }

@@ -188,11 +188,13 @@ pub(crate) fn apply_handed_over(connection: &Connection, key: i64, fact: &EventK
         .prepare_cached("SELECT handed_over FROM session_state WHERE session = ?1")?
         .query_row([key], |row| row.get(0))?;
     let mut handed_over: HandedOver = json_from(&known)?;
-    if handed_over.apply(fact) {
-        connection
-            .prepare_cached("UPDATE session_state SET handed_over = ?2 WHERE session = ?1")?
-            .execute(params![key, json(&handed_over)?])?;
-    }
+    if handed_over.apply(fact) { save_handed_over(connection, key, &handed_over) } else { Ok(()) }
+}
+
+pub(crate) fn save_handed_over(connection: &Connection, key: i64, handed_over: &HandedOver) -> Result<(), Fault> {
+    connection
+        .prepare_cached("UPDATE session_state SET handed_over = ?2 WHERE session = ?1")?
+        .execute(params![key, json(handed_over)?])?;
     Ok(())
 }
 
@@ -282,6 +284,6 @@ fn ids(rows: &mut rusqlite::Rows<'_>) -> Result<Vec<SessionId>, Fault> {
     Ok(ids)
 }
 
-fn unknown(id: SessionId) -> Fault {
+pub(crate) fn unknown(id: SessionId) -> Fault {
     Fault::not_found(format!("there is no session {id}"))
 }

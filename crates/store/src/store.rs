@@ -11,7 +11,7 @@ use agentd_core::{
     item::Item,
     ports::{Store, StoredInterrupt},
     search::{Found, SearchQuery},
-    session::{SessionSettings, SessionSummary, StoredSession},
+    session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
 };
 use futures_util::{FutureExt, future::BoxFuture};
@@ -22,7 +22,9 @@ use crate::{
     StoreConfig, StoreStats,
     append::Append,
     error::Fault,
-    events, grants, interrupts, open,
+    events,
+    fork::Fork,
+    grants, interrupts, open,
     reader::Readers,
     search, sessions, state_files,
     writer::{Change, Writer},
@@ -101,6 +103,18 @@ impl Store for SqliteStore {
             self.writer.write(Change::Create { id, at, settings, first }, &self.path).await
         }
         .boxed()
+    }
+
+    fn fork_session(&self, fork: NewFork) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move {
+            let fork = self.read("read the session", move |connection| Fork::prepare(connection, fork)).await?;
+            self.writer.write(Change::Fork(Box::new(fork)), &self.path).await
+        }
+        .boxed()
+    }
+
+    fn turns(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<TurnSpan>, StoreError>> {
+        self.read("read the turns", move |connection| events::turns(connection, session))
     }
 
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {

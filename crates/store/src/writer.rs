@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     append::Append,
     error::Fault,
+    fork::Fork,
     grants,
     rows::Rows,
     search::{CatchUp, Missing},
@@ -40,6 +41,7 @@ const MAX_UNSEARCHED: u64 = 1000;
 /// What callers ask the writer for.
 pub(crate) enum Change {
     Create { id: SessionId, at: Timestamp, settings: SessionSettings, first: Option<Append> },
+    Fork(Box<Fork>),
     Append(Append),
     Delete(SessionId),
     Keep(Grant),
@@ -52,6 +54,7 @@ impl Change {
     fn action(&self) -> &'static str {
         match self {
             Self::Create { .. } => "create the session",
+            Self::Fork(_) => "fork the session",
             Self::Append(_) => "store events",
             Self::Delete(_) => "delete the session",
             Self::Keep(_) => "keep the rule",
@@ -66,6 +69,7 @@ impl Change {
                 sessions::insert(connection, *id, *at, settings)?;
                 first.as_ref().map_or(Ok(()), |append| append.apply(connection, rows))
             }
+            Self::Fork(fork) => fork.apply(connection, rows),
             Self::Append(append) => append.apply(connection, rows),
             Self::Delete(id) => {
                 rows.forget(*id);
@@ -80,6 +84,7 @@ impl Change {
     fn size(&self) -> usize {
         match self {
             Self::Append(append) | Self::Create { first: Some(append), .. } => append.size(),
+            Self::Fork(fork) => fork.size(),
             Self::Index(missing) => missing.size(),
             Self::Create { first: None, .. } | Self::Delete(_) | Self::Keep(_) | Self::Revoke(_) => 0,
         }
@@ -120,10 +125,13 @@ impl Counters {
         let (mut changed, mut appends, mut events) = (false, 0, 0);
         for change in stored {
             changed = true;
-            if let Change::Append(append) | Change::Create { first: Some(append), .. } = change {
-                appends += 1;
-                events += append.count() as u64;
-            }
+            let count = match change {
+                Change::Append(append) | Change::Create { first: Some(append), .. } => append.count(),
+                Change::Fork(fork) => fork.count(),
+                _ => continue,
+            };
+            appends += 1;
+            events += count as u64;
         }
         self.commits.fetch_add(u64::from(changed), Ordering::Relaxed);
         self.appends.fetch_add(appends, Ordering::Relaxed);

@@ -22,6 +22,6 @@ pub use error::{ClientError, ClientErrorKind};
 pub use turns::{EventStream, SessionChoice, StartRequest, TurnSender, TurnStream};
 
 pub use crate::view::{
-    AuditChange, AuditComparison, Comparison, ConfigView, DaemonStatus, Hello, NewSession, NumberedItem, PolicyCall,
-    RecoveredTurn, Reloaded, RuleText, SandboxState, SessionView,
+    AuditChange, AuditComparison, Comparison, ConfigView, DaemonStatus, Forked, Hello, NewSession, NumberedItem,
+    PolicyCall, RecoveredTurn, Reloaded, RuleText, SandboxState, SessionView,
 };

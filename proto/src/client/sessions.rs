@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Client, ClientError, ClientErrorKind, NewSession, NumberedItem, SessionView};
+use super::{Client, ClientError, ClientErrorKind, Forked, NewSession, NumberedItem, SessionView};
 use crate::{
     MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES, MAX_UPLOAD_BYTES,
     convert::{self, WireError},
@@ -85,6 +85,22 @@ impl Client {
     pub async fn reset_session(&self, session: &str) -> Result<(), ClientError> {
         self.sessions_client().reset(v1::ResetSessionRequest { session: session.to_owned() }).await?;
         Ok(())
+    }
+
+    /// Makes a session that goes on from a copy of another's history: up to the end of that turn, or all that was before a
+    /// turn that is open.
+    ///
+    /// # Errors
+    /// When there is no such session or turn, the turn has not ended, or the connection fails.
+    pub async fn fork_session(
+        &self,
+        session: &str,
+        at_turn: Option<u64>,
+        title: Option<&str>,
+    ) -> Result<Forked, ClientError> {
+        let title = title.map(str::to_owned);
+        let request = v1::ForkSessionRequest { session: session.to_owned(), at_turn, title };
+        Ok(self.sessions_client().fork(request).await?.into_inner().try_into()?)
     }
 
     /// Removes a session for good.

@@ -171,6 +171,9 @@ impl From<&StateChange> for state_changed::Change {
                 Self::File(state_changed::StateFile { path: file.path.clone(), content: file.content.clone() })
             }
             StateChange::HandedOver { path } => Self::HandedOver(path.clone()),
+            StateChange::Forked { from, turn } => {
+                Self::Forked(state_changed::Forked { from: from.to_string(), turn: *turn })
+            }
             StateChange::TokenLevel { level, tokens, window } => Self::TokenLevel(state_changed::TokenLevelChange {
                 level: level_to_wire(*level),
                 tokens: *tokens,
@@ -198,6 +201,7 @@ impl TryFrom<state_changed::Change> for StateChange {
             state_changed::Change::Reset(_) => Self::Reset,
             state_changed::Change::File(file) => Self::File(StateFileChange { path: file.path, content: file.content }),
             state_changed::Change::HandedOver(path) => Self::HandedOver { path },
+            state_changed::Change::Forked(forked) => Self::Forked { from: id(&forked.from)?, turn: forked.turn },
             state_changed::Change::TokenLevel(change) => {
                 Self::TokenLevel { level: level(change.level)?, tokens: change.tokens, window: change.window }
             }

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use agentd_core::session::{
-    Mount, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo, TodoPriority, TodoStatus,
+use agentd_core::{
+    files::FilesCopied,
+    session::{Mount, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo, TodoPriority, TodoStatus},
 };
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{
     v1,
-    view::{NewSession, SessionView},
+    view::{Forked, NewSession, SessionView},
 };
 
 mirrored!(
@@ -166,6 +167,29 @@ impl TryFrom<v1::SessionSummary> for SessionSummary {
             status: status(summary.status)?,
             usage: required(summary.usage, "the usage of a session")?.into(),
         })
+    }
+}
+
+impl From<&Forked> for v1::ForkSessionResponse {
+    fn from(forked: &Forked) -> Self {
+        let Forked { session, turn, files } = forked;
+        Self {
+            session: Some(session.into()),
+            turn: *turn,
+            files_copied: files.files,
+            bytes_copied: files.bytes,
+            files_left_out: files.left_out,
+        }
+    }
+}
+
+impl TryFrom<v1::ForkSessionResponse> for Forked {
+    type Error = WireError;
+
+    fn try_from(wire: v1::ForkSessionResponse) -> Result<Self, WireError> {
+        let session = wire.session.ok_or(WireError::Missing("the new session"))?.try_into()?;
+        let files = FilesCopied { files: wire.files_copied, bytes: wire.bytes_copied, left_out: wire.files_left_out };
+        Ok(Self { session, turn: wire.turn, files })
     }
 }
 

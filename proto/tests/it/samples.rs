@@ -284,6 +284,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         StateChange::File(StateFileChange { path: "notes/plan.md".into(), content: Some("one\n".into()) }),
         StateChange::File(StateFileChange { path: "old.md".into(), content: None }),
         StateChange::HandedOver { path: "uploads/a.pdf".into() },
+        StateChange::Forked { from: SessionId::generate(), turn: 3 },
         StateChange::Undone {
             turn_id: TurnId::generate(),
             redo: true,

@@ -8,6 +8,7 @@
 //!   cited.
 //! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
 //! - [`files`]: what sessions see besides their own files.
+//! - [`forks`]: sessions that go on from a copy of another's history.
 //! - [`guides`]: what people wrote for models to know, and files handed over.
 //! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them. [`limits`]: how much
 //!   they can take, and what they can leave behind.
@@ -32,6 +33,7 @@ mod documents;
 mod embedded;
 mod encodings;
 mod files;
+mod forks;
 mod grants;
 mod guides;
 mod hostile;

@@ -3,6 +3,8 @@
 //! It keeps nothing but the events and works out everything else from them at every question: slow, and so plain
 //! that the contract suite ([`crate::store_contract`]) compares two different ways to the same answers.
 
+mod forking;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -19,7 +21,7 @@ use agentd_core::{
     item::{Item, ItemBody},
     ports::{Store, StoredInterrupt},
     search::{Found, SearchHit, SearchQuery, searchable},
-    session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
+    session::{NewFork, SessionSettings, SessionStatus, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
     turn::StopReason,
     usage::Usage,
@@ -39,6 +41,8 @@ struct State {
     log: Vec<Arc<Event>>,
     /// What is kept for good: it outlives the events of the session in which it was kept.
     grants: Vec<Grant>,
+    /// How many of a session's events are copies of another's.
+    copied: BTreeMap<SessionId, u64>,
     failures: usize,
 }
 
@@ -165,11 +169,11 @@ impl State {
     }
 
     fn interrupt(&self, id: InterruptId) -> Option<StoredInterrupt> {
-        let interrupt = self.log.iter().find_map(|event| match &event.kind {
+        let interrupt = self.originals().find_map(|event| match &event.kind {
             EventKind::InterruptRaised { interrupt } if interrupt.id == id => Some(interrupt.as_ref().clone()),
             _ => None,
         })?;
-        let answer = self.log.iter().find_map(|event| match &event.kind {
+        let answer = self.originals().find_map(|event| match &event.kind {
             EventKind::InterruptResolved { interrupt_id, answer, .. } if *interrupt_id == id => Some(answer.clone()),
             _ => None,
         });
@@ -194,7 +198,7 @@ impl State {
     }
 
     fn pending(&self, session: Option<SessionId>) -> impl Iterator<Item = Interrupt> {
-        let raised = self.log.iter().filter(move |event| session.is_none_or(|id| event.session_id == id));
+        let raised = self.originals().filter(move |event| session.is_none_or(|id| event.session_id == id));
         raised.filter_map(|event| match &event.kind {
             EventKind::InterruptRaised { interrupt } => {
                 self.interrupt(interrupt.id).filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt)
@@ -242,6 +246,7 @@ impl State {
 
     fn delete(&mut self, id: SessionId) -> Result<(), StoreError> {
         self.sessions.remove(&id).ok_or_else(|| unknown(id))?;
+        self.copied.remove(&id);
         self.log.retain(|event| event.session_id != id);
         Ok(())
     }
@@ -296,6 +301,10 @@ fn add(session: &mut StoredSession, event: &Event) {
                     summary.status = SessionStatus::Idle;
                 }
             }
+            StateChange::Forked { .. } => {
+                session.queue.clear();
+                summary.usage = Usage::default();
+            }
         },
         _ => {}
     }
@@ -342,6 +351,14 @@ impl Store for MemoryStore {
         first: Vec<Arc<Event>>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         async move { self.state().create(id, at, settings, first) }.boxed()
+    }
+
+    fn fork_session(&self, fork: NewFork) -> BoxFuture<'_, Result<(), StoreError>> {
+        async move { self.state().fork(fork) }.boxed()
+    }
+
+    fn turns(&self, session: SessionId) -> BoxFuture<'_, Result<Vec<TurnSpan>, StoreError>> {
+        ready(Ok(self.state().turns(session)))
     }
 
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -17,14 +17,14 @@ use agentd_core::{
     policy::Risk,
     ports::{Store, StoredInterrupt},
     search::{SearchKind, SearchQuery},
-    session::{SessionSettings, SessionStatus, Todo, TodoPriority, TodoStatus},
+    session::{NewFork, SessionSettings, SessionStatus, Todo, TodoPriority, TodoStatus},
     state_files::StateFileChange,
     tool::ToolCall,
     turn::{IfBusy, OnInterrupt, QueuedTurn, StartTurn, StopReason, TurnResult},
     usage::Usage,
 };
 use futures_util::future::join_all;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Runs the whole suite, every case on a store of its own.
 ///
@@ -68,6 +68,8 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         sessions_are_found_by_prefix
         a_deleted_session_leaves_nothing
         sessions_do_not_disturb_each_other
+        turns_are_told_with_their_first_and_last_events
+        a_fork_goes_on_from_a_copy
     }
 }
 
@@ -1013,4 +1015,130 @@ async fn sessions_do_not_disturb_each_other(store: &impl Store) {
         assert_eq!(stored, expected);
         assert_eq!(store.session(script.session).await.unwrap().unwrap().summary.last_seq, expected.len() as u64);
     }
+}
+
+async fn turns_are_told_with_their_first_and_last_events(store: &impl Store) {
+    let script = session(store).await;
+    let spans = async || {
+        let turns = store.turns(script.session).await.unwrap();
+        turns.iter().map(|turn| (turn.began, turn.ended)).collect::<Vec<_>>()
+    };
+    assert_eq!(spans().await, []);
+    let mut script = script.clone();
+    let events = vec![script.turn_started(), script.input("a"), script.turn_ended(StopReason::Completed)];
+    store.append(events).await.unwrap();
+    let mut running = vec![script.warning(), script.turn_started()];
+    let open = script.turn;
+    // One that never ran stands inside of the one that runs.
+    running.extend([script.turn_started(), script.turn_ended(StopReason::Cancelled)]);
+    script.turn = open;
+    store.append(running).await.unwrap();
+    assert_eq!(spans().await, [(1, Some(3)), (5, None), (6, Some(7))]);
+    store.append(vec![script.turn_ended(StopReason::Failed)]).await.unwrap();
+    assert_eq!(spans().await, [(1, Some(3)), (5, Some(8)), (6, Some(7))]);
+    assert_eq!(store.turns(SessionId::generate()).await.unwrap(), []);
+}
+
+async fn a_fork_goes_on_from_a_copy(store: &impl Store) {
+    let mut script = session(store).await;
+    let from = script.session;
+    let write = |path: &str, content: &str| {
+        StateChange::File(StateFileChange { path: path.into(), content: Some(content.into()) })
+    };
+    let asked = InterruptId::generate();
+    let todo =
+        Todo { id: "1".into(), content: "Dig".into(), status: TodoStatus::Pending, priority: TodoPriority::Medium };
+    let granted = SessionSettings {
+        grants: vec![Grant { rule: "write_file".into(), at: None, by: None }],
+        ..SessionSettings::default()
+    };
+    let first = vec![
+        script.turn_started(),
+        script.input("the old house"),
+        script.approval(asked, json!({"path": "a"})),
+        script.answered(asked, Answer::Always { scope: GrantScope::ForGood }),
+        script.paid(Usage { prompt_tokens: 7, ..Usage::default() }),
+        script.changed(StateChange::Todos { todos: vec![todo.clone()] }),
+        script.changed(write("plan.md", "one")),
+        script.changed(write("gone.md", "gone")),
+        script.changed(StateChange::File(StateFileChange { path: "gone.md".into(), content: None })),
+        script.changed(StateChange::Settings { settings: granted }),
+        script.changed(StateChange::HandedOver { path: "uploads/a.pdf".into() }),
+        script.turn_ended(StopReason::Interrupted),
+    ];
+    let through = first.len() as u64;
+    store.append(first).await.unwrap();
+    let second = vec![
+        script.turn_started(),
+        script.input("the new house"),
+        script.changed(StateChange::Todos { todos: Vec::new() }),
+        script.changed(write("plan.md", "two")),
+        script.turn_ended(StopReason::Completed),
+    ];
+    store.append(second).await.unwrap();
+    let origin = store.session(from).await.unwrap().unwrap();
+
+    let id = SessionId::generate();
+    let mut own = EventScript::new(id, start());
+    own.seq = through;
+    let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
+    let begins = vec![
+        own.changed(StateChange::Forked { from, turn: 1 }),
+        own.changed(StateChange::Settings { settings: settings.clone() }),
+    ];
+    let fork = |id, through, first| NewFork { id, at: start(), from, through, first };
+    store.fork_session(fork(id, through, begins.clone())).await.unwrap();
+    let stored = store.session(id).await.unwrap().unwrap();
+    let summary = &stored.summary;
+    assert_eq!((summary.title.as_str(), summary.turns, summary.last_seq), ("the old house", 1, through + 2));
+    assert_eq!((summary.status, summary.usage), (SessionStatus::Interrupted, Usage::default()));
+    assert_eq!((&stored.settings, &stored.todos), (&settings, &vec![todo]));
+    assert_eq!((stored.handed_over.next(), stored.open_turn), (vec!["uploads/a.pdf".to_owned()], None));
+    let files = store.state_files(id).await.unwrap();
+    assert_eq!(
+        files.iter().map(|(path, file)| (path, file.content.as_str())).collect::<Vec<_>>(),
+        [("plan.md", "one")]
+    );
+    assert_eq!(texts(store, id, 0, 10).await, [(2, "the old house".to_owned())]);
+    assert_eq!(store.state_file_changes(id, 100, 10).await.unwrap().len(), 3);
+    // The events are those of the origin, but for what names the session.
+    let (copies, originals) = (store.events(id, 0, 100).await.unwrap(), store.events(from, 0, 100).await.unwrap());
+    assert_eq!(copies[through as usize..], begins);
+    for (copy, original) in copies.iter().zip(&originals[..through as usize]) {
+        assert_eq!(
+            (copy.seq, copy.at, copy.turn_id, copy.session_id),
+            (original.seq, original.at, original.turn_id, id)
+        );
+        match &copy.kind {
+            EventKind::InterruptRaised { interrupt } => assert_eq!((interrupt.id, interrupt.session_id), (asked, id)),
+            kind => assert_eq!(kind, &original.kind),
+        }
+    }
+    // The question is the origin's, and what was kept for good with its answer is kept once.
+    assert_eq!(store.interrupt(asked).await.unwrap().unwrap().interrupt.session_id, from);
+    assert_eq!(store.grants().await.unwrap().len(), 2);
+    assert_eq!(store.session_grants().await.unwrap().len(), 1);
+    assert_eq!(found(store, "house", Some(id)).await, [2]);
+
+    // Both go on by themselves.
+    store
+        .append(vec![own.changed(write("plan.md", "three")), own.turn_started(), own.input("the fork")])
+        .await
+        .unwrap();
+    store.append(vec![script.input("the origin")]).await.unwrap();
+    let plan = async |id| store.state_files(id).await.unwrap().get("plan.md").unwrap().content.clone();
+    assert_eq!((plan(id).await.as_str(), plan(from).await.as_str()), ("three", "two"));
+    assert_eq!(store.session(id).await.unwrap().unwrap().open_turn, Some((own.turn, through + 4)));
+    assert_eq!(store.session(from).await.unwrap().unwrap().summary.turns, origin.summary.turns);
+
+    // What cannot be leaves nothing behind.
+    let other = SessionId::generate();
+    refused(store.fork_session(fork(other, 3, Vec::new())).await, ErrorKind::Conflict);
+    refused(store.fork_session(fork(other, 100, Vec::new())).await, ErrorKind::NotFound);
+    refused(store.fork_session(fork(other, through, begins)).await, ErrorKind::InvalidInput);
+    refused(store.fork_session(fork(id, through, Vec::new())).await, ErrorKind::Conflict);
+    assert_eq!(store.session(other).await.unwrap(), None);
+    store.delete_session(from).await.unwrap();
+    refused(store.fork_session(fork(other, through, Vec::new())).await, ErrorKind::NotFound);
+    assert_eq!(texts(store, id, 0, 10).await.len(), 2);
 }

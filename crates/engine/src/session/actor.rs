@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Command, QUEUE, SessionHandle, SessionView, drain::Drain, interrupts::Interrupts, journal::Journal, load,
-    state::SessionState,
+    plain_title, state::SessionState,
 };
 use crate::{
     engine::{Shared, gauges::Share},
@@ -310,11 +310,7 @@ impl Actor {
     }
 
     async fn rename(&mut self, title: String) -> Result<(), Fault> {
-        let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
-        if title.is_empty() {
-            return Err(EngineError::new(ErrorKind::InvalidInput, "a session's name cannot be empty").into());
-        }
-        self.change(StateChange::Title { title }).await
+        self.change(StateChange::Title { title: plain_title(&title)? }).await
     }
 
     /// Takes in new settings. A turn keeps those that it began with, also where it is taken up again after a restart:

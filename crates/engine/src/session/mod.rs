@@ -28,6 +28,7 @@ use std::{
 
 use agentd_core::{
     context::{CompactionReport, ContextView, Window},
+    error::ErrorKind,
     files::SessionTree,
     grant::Grant,
     ids::{InterruptId, SessionId, TurnId},
@@ -274,4 +275,16 @@ impl SessionHandle {
         self.commands.send(command(reply)).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
+}
+
+/// A session's name in one line, and not too long.
+///
+/// # Errors
+/// When nothing is left of it.
+pub(crate) fn plain_title(title: &str) -> Result<String, EngineError> {
+    let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
+    if title.is_empty() {
+        return Err(EngineError::new(ErrorKind::InvalidInput, "a session's name cannot be empty"));
+    }
+    Ok(title)
 }

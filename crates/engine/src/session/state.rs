@@ -129,6 +129,8 @@ impl SessionState {
                 | StateChange::Queue { .. }
                 | StateChange::HandedOver { .. }
                 | StateChange::TokenLevel { .. }
+                // The first of a session's own facts: what it begins with was read from the journal.
+                | StateChange::Forked { .. }
                 | StateChange::Undone { .. } => {}
             },
             _ => {}

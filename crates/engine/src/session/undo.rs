@@ -8,7 +8,7 @@ use agentd_core::{
     audit::{AuditEntry, AuditFact},
     error::ErrorKind,
     event::{EventKind, StateChange},
-    ids::{ItemId, TurnId},
+    ids::{ItemId, SessionId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     tool::{FileChange, FileChangeKind, ToolErrorCode, ToolResult},
     undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest, UndoneFile, folded},
@@ -207,6 +207,8 @@ struct Ledger {
     turns: Vec<Past>,
     /// The turns that were taken back and not brought back since, the last one last.
     undone: Vec<TurnId>,
+    /// The session whose turns the first ones are, and how many: what they did to files is that session's to undo.
+    copied: Option<(SessionId, usize)>,
 }
 
 /// What one turn did to files.
@@ -243,12 +245,22 @@ impl Ledger {
                     if *redo { past.undone.clear() } else { past.undone.extend(files.iter().cloned()) }
                 }
             }
+            EventKind::StateChanged { change: StateChange::Forked { from, .. } } => {
+                self.copied = Some((*from, self.turns.len()));
+                self.undone.clear();
+                self.turns.iter_mut().for_each(|past| past.changes.clear());
+            }
             _ => {}
         }
     }
 
     fn past(&mut self, turn_id: TurnId) -> Option<&mut Past> {
         self.turns.iter_mut().rev().find(|past| past.turn_id == turn_id)
+    }
+
+    /// The session that ran a turn, where that is another one.
+    fn came_from(&self, past: &Past) -> Option<SessionId> {
+        self.copied.filter(|(_, turns)| past.number <= *turns as u64).map(|(from, _)| from)
     }
 
     /// The turn that is meant.
@@ -273,6 +285,14 @@ impl Ledger {
         };
         let is_undone = |past: &Past| self.undone.contains(&past.turn_id);
         match (named, request.redo) {
+            (Some(past), _) if self.came_from(past).is_some() => {
+                let from = self.came_from(past).map(|from| from.to_string()).unwrap_or_default();
+                Err(EngineError::new(
+                    ErrorKind::NotFound,
+                    format!("turn {} is a copy: another session ran it", past.number),
+                )
+                .with_hint(format!("agentctl undo {from} --turn {} undoes it there", past.number)))
+            }
             (Some(past), true) if !is_undone(past) => Err(nothing(format!("turn {} was not undone", past.number))),
             (Some(past), true) if past.undone.is_empty() => {
                 Err(nothing(format!("undoing turn {} changed no files: there is nothing to bring back", past.number)))
@@ -391,5 +411,13 @@ mod tests {
         undo(&mut ledger, ids[0], true, change("a", "b"));
         check(&ledger, None, true, Ok(3));
         check(&ledger, None, false, Ok(1));
+
+        // From here on all of that is another session's.
+        let change = StateChange::Forked { from: SessionId::generate(), turn: 5 };
+        ledger.note(None, &EventKind::StateChanged { change });
+        check(&ledger, None, true, Err("nothing of this session is undone"));
+        check(&ledger, None, false, Err("no turn of this session changed files that are not undone yet"));
+        check(&ledger, Some(1), false, Err("turn 1 is a copy"));
+        check(&ledger, Some(3), true, Err("turn 3 is a copy"));
     }
 }

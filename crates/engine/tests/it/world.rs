@@ -201,6 +201,7 @@ fn line(event: &Event) -> String {
             StateChange::TokenLevel { level, tokens, window } => format!("{} ({tokens} of {window})", level.as_str()),
             StateChange::Window { window } => format!("window: {window:?}"),
             StateChange::Reset => "reset".to_owned(),
+            StateChange::Forked { turn, .. } => format!("forked after turn {turn}"),
             StateChange::File(file) => match &file.content {
                 Some(content) => format!("state file {}: {content:?}", file.path),
                 None => format!("state file {} is gone", file.path),

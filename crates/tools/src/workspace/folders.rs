@@ -11,8 +11,9 @@ use std::{
 
 use agentd_core::{
     Timestamp,
+    context::HistoryFile,
     error::{ErrorKind, WorkspaceError},
-    files::{FileListing, FilePiece, FileWritten, SessionTree},
+    files::{FileListing, FilePiece, FileWritten, FilesCopied, SessionTree},
     guide::{GuideLimits, Guides},
     ids::SessionId,
     knowledge::OpenDocument,
@@ -27,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     AREAS,
     backend::Files,
-    browse, documents, jail, kept,
+    browse, copy, documents, jail, kept,
     path::{Place, ToolPath},
     remove, target,
     walk::{Kind, Left, Walk},
@@ -138,6 +139,24 @@ impl Workspaces for WorkspaceFolders {
             let found = Self::shared(base, memories.as_ref())?;
             let project = project.map(|mount| check_mount(&private, mount)).transpose()?;
             Ok(known.get_or_init(|| found).workspace(session, project))
+        })
+    }
+
+    fn copy(
+        &self,
+        from: SessionId,
+        to: SessionId,
+        history: Option<HistoryFile>,
+    ) -> BoxFuture<'_, Result<FilesCopied, WorkspaceError>> {
+        self.work("copy the session's files", move |base| {
+            let source = match jail::own_root(&base.join(from.to_string())) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FilesCopied::default()),
+                opened => opened,
+            };
+            source
+                .and_then(|source| Ok((source, jail::own_root(&make(base, to)?)?)))
+                .and_then(|(source, target)| copy::copy(&source, &target, history.as_ref()))
+                .map_err(|error| storage("copy the session's files", error))
         })
     }
 

@@ -12,11 +12,13 @@
 //! - `target`: a file about to be written: replaced whole or not at all.
 //! - `walk`: visits files below a folder, through the jail, within bounds.
 //! - `kept`: what the daemon keeps in a session's tree for tools to read.
+//! - `copy`: a session's own files, for another session.
 //! - `remove`: empties a folder whatever it holds.
 //! - [`snapshots`]: records what calls change, and takes it back.
 
 pub(crate) mod backend;
 mod browse;
+mod copy;
 pub(crate) mod documents;
 pub(crate) mod exact;
 pub mod folders;

@@ -5,7 +5,9 @@ use std::{
     os::unix::fs::{PermissionsExt as _, symlink},
 };
 
-use agentd_core::{error::ErrorKind, ids::SessionId, ports::Workspaces as _, session::Mount};
+use agentd_core::{
+    context::HistoryFile, error::ErrorKind, files::FilesCopied, ids::SessionId, ports::Workspaces as _, session::Mount,
+};
 use agentd_tools::WorkspaceFolders;
 use serde_json::{Value, json};
 
@@ -90,6 +92,47 @@ async fn temp_is_emptied_whatever_it_holds() {
     assert_eq!(bench.content("outputs/kept.txt"), b"kept");
     assert!(secret.exists());
     bench.folders.clear_temp(SessionId::generate()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_session_made_is_copied_and_nothing_that_leads_elsewhere() {
+    let bench = Bench::new().await;
+    let secret = bench.secret();
+    let from = bench.context.session_id;
+    for (path, content) in [
+        ("uploads/a.pdf", "a"),
+        ("outputs/deep/er/b.txt", "bb"),
+        ("temp/c.txt", "c"),
+        ("large_tool_results/call_1.txt", "dddd"),
+        ("conversation_history/one.md", "then and now"),
+        ("conversation_history/two.md", "e"),
+    ] {
+        bench.put(path, content);
+    }
+    symlink(&secret, bench.real("outputs/link")).unwrap();
+    symlink(bench.outside.path(), bench.real("outputs/folder")).unwrap();
+    fs::hard_link(&secret, bench.real("outputs/hard")).unwrap();
+    bench.ok("run_bash_command", json!({"command": "mkfifo outputs/pipe; chmod +x outputs/deep/er/b.txt"})).await;
+    let to = SessionId::generate();
+    let history = HistoryFile { name: "one.md".to_owned(), bytes: Some(4), missing_after: None };
+    let copied = bench.folders.copy(from, to, Some(history)).await.unwrap();
+    assert_eq!(copied, FilesCopied { files: 4, bytes: 11, left_out: 4 });
+    let root = bench.folders.open(to, None).await.unwrap().root;
+    let read = |path: &str| fs::read_to_string(root.join(path)).ok();
+    assert_eq!(read("uploads/a.pdf").as_deref(), Some("a"));
+    assert_eq!(read("outputs/deep/er/b.txt").as_deref(), Some("bb"));
+    assert_eq!(fs::metadata(root.join("outputs/deep/er/b.txt")).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(read("large_tool_results/call_1.txt").as_deref(), Some("dddd"));
+    assert_eq!(read("conversation_history/one.md").as_deref(), Some("then"), "as long as it was then");
+    for gone in ["temp/c.txt", "conversation_history/two.md", "outputs/link", "outputs/folder", "outputs/hard"] {
+        assert!(fs::symlink_metadata(root.join(gone)).is_err(), "{gone}");
+    }
+    // The two have nothing in common.
+    fs::write(root.join("uploads/a.pdf"), "b").unwrap();
+    assert_eq!(bench.content("uploads/a.pdf"), b"a");
+    // One that never had a file has nothing to copy.
+    let nothing = bench.folders.copy(SessionId::generate(), SessionId::generate(), None).await.unwrap();
+    assert_eq!(nothing, FilesCopied::default());
 }
 
 #[tokio::test]

@@ -1,0 +1,202 @@
+//! Sessions that go on from a copy of another's history.
+
+use agentd_testkit::{daemon::until, model_server::Reply};
+use serde_json::{Value, json};
+
+use super::{World, keys};
+
+impl World {
+    /// One turn, in a session that is there or in a new one. Says which session it was.
+    async fn goes_on(&self, session: Option<&str>, text: &str, replies: &[Reply]) -> String {
+        for reply in replies {
+            self.model.reply(reply.clone());
+        }
+        let in_session = session.map(|id| ["--session", id]);
+        let args = ["run", text, "--output", "json", "--on-interrupt", "approve"];
+        let result = self.daemon.agentctl(args.iter().chain(in_session.iter().flatten())).await.exits(0).json();
+        result["session_id"].as_str().unwrap().to_owned()
+    }
+
+    /// The id of a fork.
+    async fn fork(&self, session: &str, options: &[&str]) -> String {
+        let output = self.daemon.agentctl(["sessions", "fork", session].iter().chain(options)).await.exits(0);
+        output.stdout.trim().to_owned()
+    }
+
+    async fn content_of(&self, session: &str, path: &str) -> Option<String> {
+        let output = self.daemon.agentctl(["files", "get", session, path]).await;
+        (output.code == Some(0)).then_some(output.stdout)
+    }
+
+    async fn show(&self, session: &str) -> Value {
+        self.daemon.agentctl(["sessions", "show", session, "--json"]).await.exits(0).json()
+    }
+
+    /// What the model was sent last.
+    fn last_request(&self) -> String {
+        self.model.requests().last().unwrap().body["messages"].to_string()
+    }
+}
+
+fn writes(path: &str, content: &str) -> Reply {
+    Reply::tool_call("write_file", json!({"path": path, "content": content}))
+}
+
+#[tokio::test]
+async fn a_fork_and_its_origin_go_on_without_each_other() {
+    let mut world = World::start().await;
+    let todo = json!({"todos": [{"content": "Paint the fence", "status": "pending"}]});
+    let first = [writes("/state/plan.md", "dig\n"), Reply::tool_call("todo_write", todo), Reply::text("Noted.")];
+    let origin = world.goes_on(None, "Plan the garden", &first).await;
+    let second =
+        [writes("/state/plan.md", "dig, then sow\n"), writes("outputs/list.txt", "seeds\n"), Reply::text("Done.")];
+    world.goes_on(Some(&origin), "Now the secret of the shed", &second).await;
+    world.daemon.agentctl(["grants", "add", "write_file", "--session", &origin]).await.exits(0);
+
+    // As it is now, and as it was after the first turn.
+    let now = world.fork(&origin, &[]).await;
+    let told =
+        world.daemon.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--name", "Another  way", "--json"]);
+    let told = told.await.exits(0).json();
+    assert_eq!(keys(&told), ["files", "forked_from", "session_id", "title", "turn"]);
+    assert_eq!(
+        (&told["forked_from"], &told["turn"], &told["title"]),
+        (&json!(origin), &json!(1), &json!("Another way"))
+    );
+    let early = told["session_id"].as_str().unwrap().to_owned();
+    let shown = world.show(&now).await;
+    assert_eq!((&shown["title"], &shown["turns"]), (&json!("Plan the garden (fork)"), &json!(2)));
+    assert_eq!((&shown["usage"]["prompt_tokens"], &shown["status"]), (&json!(0), &json!("idle")), "{shown:#}");
+    assert_eq!(shown["todos"][0]["content"], "Paint the fence");
+    let granted = |shown: &Value| shown["settings"]["grants"].as_array().map_or(0, Vec::len);
+    assert_eq!((granted(&world.show(&origin).await), granted(&shown)), (1, 0), "what was granted stays where it was");
+    assert_eq!(world.content_of(&now, "/state/plan.md").await.as_deref(), Some("dig, then sow\n"));
+    assert_eq!(world.content_of(&now, "outputs/list.txt").await.as_deref(), Some("seeds\n"));
+    assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
+
+    // Each goes on by itself, also behind a kill.
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let sows =
+        [writes("/state/plan.md", "dig, then rest\n"), writes("outputs/list.txt", "a chair\n"), Reply::text("Rest.")];
+    world.goes_on(Some(&early), "Let us rest instead", &sows).await;
+    let asked = world.last_request();
+    assert!(asked.contains("Plan the garden") && !asked.contains("secret of the shed"), "{asked}");
+    assert!(asked.contains("This session is a fork"), "{asked}");
+    world.goes_on(Some(&now), "And water", &[Reply::text("Water.")]).await;
+    let asked = world.last_request();
+    assert!(asked.contains("secret of the shed") && !asked.contains("rest instead"), "{asked}");
+    world.goes_on(Some(&origin), "And the path?", &[Reply::text("Gravel.")]).await;
+    let asked = world.last_request();
+    assert!(!asked.contains("rest instead") && !asked.contains("And water") && !asked.contains("is a fork"), "{asked}");
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    for (id, plan, list) in [
+        (&origin, "dig, then sow\n", "seeds\n"),
+        (&now, "dig, then sow\n", "seeds\n"),
+        (&early, "dig, then rest\n", "a chair\n"),
+    ] {
+        assert_eq!(world.content_of(id, "/state/plan.md").await.as_deref(), Some(plan));
+        assert_eq!(world.content_of(id, "outputs/list.txt").await.as_deref(), Some(list));
+    }
+
+    // What the other session did is undone there.
+    let undo = world.daemon.agentctl(["undo", &now]).await;
+    undo.exits(2).says(&["not undone yet"]);
+    world.daemon.agentctl(["undo", &now, "--turn", "2"]).await.exits(2).says(&["turn 2 is a copy", "hint:", &origin]);
+    world.daemon.agentctl(["undo", &early]).await.exits(0);
+    assert_eq!(world.content_of(&early, "/state/plan.md").await.as_deref(), Some("dig\n"));
+    assert_eq!(world.content_of(&origin, "/state/plan.md").await.as_deref(), Some("dig, then sow\n"));
+
+    // A fork outlives what it was made of, and is found by what was said before it.
+    world.daemon.agentctl(["sessions", "delete", &origin, "--yes"]).await.exits(0);
+    let found = world.daemon.agentctl(["sessions", "search", "secret shed", "--json"]).await.exits(0).json();
+    assert_eq!(found.as_array().unwrap().iter().map(|hit| &hit["session_id"]).collect::<Vec<_>>(), [&json!(now)]);
+    world.goes_on(Some(&now), "Still there?", &[Reply::text("Yes.")]).await;
+    assert!(world.last_request().contains("secret of the shed"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_forked_is_said_with_what_to_do() {
+    let world = World::start().await;
+    let origin = world.goes_on(None, "Hello", &[Reply::text("Hello.")]).await;
+    let fork = async |args: &[&str]| world.daemon.agentctl(["sessions", "fork"].iter().chain(args)).await;
+    fork(&["ffffffff"]).await.exits(2).says(&["there is no session", "hint:"]);
+    for turn in ["0", "2"] {
+        fork(&[&origin, "--at-turn", turn]).await.exits(2).says(&[&format!("no turn {turn}; it has 1"), "hint:"]);
+    }
+    fork(&[&origin, "--at-turn", "-1"]).await.exits(2);
+    fork(&[&origin, "--name", " "]).await.exits(2).says(&["cannot be empty"]);
+    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "what was refused left nothing behind");
+}
+
+#[tokio::test]
+async fn a_fork_takes_nothing_of_a_turn_that_is_open() {
+    let mut world = World::start().await;
+    let origin = world.goes_on(None, "Hello", &[Reply::text("Hello.")]).await;
+    world.model.reply(writes("outputs/a.txt", "a\n"));
+    let waiting = world.daemon.spawn_agentctl(["run", "Write it", "--session", &origin, "--on-interrupt", "wait"]);
+    let asks = || async {
+        let pending = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+        pending.as_array().unwrap().first().cloned()
+    };
+    let pending = until("the question", asks).await;
+    let output = world.daemon.agentctl(["sessions", "fork", &origin, "--at-turn", "2"]).await;
+    output.exits(1).says(&["turn 2 of this session has not ended", "hint:"]);
+    let fork = world.fork(&origin, &[]).await;
+    drop(waiting);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+
+    let shown = world.show(&fork).await;
+    assert_eq!((&shown["turns"], &shown["status"], &shown["interrupts"]), (&json!(1), &json!("idle"), &json!([])));
+    world.goes_on(Some(&fork), "How are you?", &[Reply::text("Well.")]).await;
+    assert!(!world.last_request().contains("Write it"), "{}", world.last_request());
+    // The origin still waits, and goes on with its answer.
+    let still = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    assert_eq!(still.as_array().unwrap().len(), 1);
+    world.model.reply(Reply::text("Written."));
+    world.daemon.agentctl(["answer", pending["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    let done = || async { (world.show(&origin).await["status"] == "idle").then_some(()) };
+    until("the origin's turn to end", done).await;
+    assert_eq!(world.content_of(&origin, "outputs/a.txt").await.as_deref(), Some("a\n"));
+    assert_eq!(world.content_of(&fork, "outputs/a.txt").await, None);
+}
+
+#[tokio::test]
+async fn a_fork_of_a_compacted_session_finds_what_was_compacted() {
+    let world = World::start().await;
+    let mut origin = None;
+    for number in 0..10 {
+        let text = format!("Piece of work {number}: the number is 47{number}1");
+        origin = Some(world.goes_on(origin.as_deref(), &text, &[Reply::text("Done.")]).await);
+    }
+    let origin = origin.unwrap();
+    let before = world.fork(&origin, &[]).await;
+    world.model.reply(Reply::text("## What the person wants\nPieces of work."));
+    world.daemon.agentctl(["compact", &origin]).await.exits(0);
+    let behind = world.fork(&origin, &[]).await;
+    let early = world.fork(&origin, &["--at-turn", "9"]).await;
+
+    // The file of what was replaced stands where the summary says, and holds no more than the fork's own past.
+    let file = format!("/conversation_history/{origin}.md");
+    assert!(world.content_of(&behind, &file).await.unwrap().contains("the number is 4701"));
+    for fork in [&before, &early] {
+        assert_eq!(world.content_of(fork, &file).await, None);
+    }
+    let search = Reply::tool_call("grep", json!({"path": file, "pattern": "number is 4701"}));
+    world.goes_on(Some(&behind), "Which number had the first piece?", &[search, Reply::text("4701.")]).await;
+    let requests = world.model.requests();
+    let (asked, found) = (&requests[requests.len() - 2], &requests[requests.len() - 1]);
+    let asked = asked.body["messages"].to_string();
+    assert!(asked.contains("Pieces of work.") && !asked.contains("4701"), "{asked}");
+    assert!(super::tool_texts(found).contains("the number is 4701"), "{}", super::tool_texts(found));
+
+    // A compaction is taken back in the fork alone.
+    world.daemon.agentctl(["compact", &behind, "--undo"]).await.exits(0);
+    world.goes_on(Some(&behind), "And now?", &[Reply::text("All of it.")]).await;
+    assert!(world.last_request().contains("the number is 4701"));
+    world.goes_on(Some(&origin), "And here?", &[Reply::text("A summary.")]).await;
+    assert!(!world.last_request().contains("the number is 4701"));
+}
