@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use agentd_core::{
     error::ErrorKind,
+    files::Uploaded,
     ids::SessionId,
     session::{Mount, SessionSettings},
 };
 use agentd_proto::client::{ClientError, NewSession, SessionChoice as Choice};
 
-use crate::{args::SessionChoice, daemon::Daemon, failure::Failure, mount::MountArg};
+use crate::{args::SessionChoice, daemon::Daemon, failure::Failure, mount::MountArg, render::sanitize::clean_line};
 
 /// A session to be, or one that is.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,25 +73,29 @@ impl Place {
         if uploads.is_empty() {
             return Ok((self, prompt));
         }
-        let (place, paths) = self.take(daemon, uploads).await?;
+        let (place, taken) = self.take(daemon, uploads).await?;
+        for problem in taken.iter().filter_map(|file| file.problem.as_deref()) {
+            crate::note(&clean_line(problem));
+        }
+        let paths: Vec<String> = taken.into_iter().map(|file| file.path).collect();
         Ok((place, prompt.map(|prompt| name_files(&prompt, &paths))))
     }
 
-    /// Puts files into the session, and tells under which names they are there. A new session is made for them.
+    /// Puts files into the session, and tells what came of each. A new session is made for them.
     ///
     /// # Errors
     /// When a file cannot be taken.
-    pub(crate) async fn take(self, daemon: &Daemon, uploads: Vec<Upload>) -> Result<(Self, Vec<String>), Failure> {
+    pub(crate) async fn take(self, daemon: &Daemon, uploads: Vec<Upload>) -> Result<(Self, Vec<Uploaded>), Failure> {
         let id = match self {
             Self::New(new) => daemon.client.create_session(&new).await?.session.summary.id,
             Self::Named(name) => daemon.client.find_session(&name).await?,
             Self::Known(id) => id,
         };
-        let mut paths = Vec::new();
+        let mut taken = Vec::new();
         for upload in uploads {
-            paths.push(upload.put(daemon, id).await?);
+            taken.push(upload.put(daemon, id).await?);
         }
-        Ok((Self::Known(id), paths))
+        Ok((Self::Known(id), taken))
     }
 
     /// The session's id, where it is known.
@@ -168,11 +173,11 @@ impl Upload {
         Ok(Self { name, file })
     }
 
-    /// Puts it into a session and returns the path that tools open.
+    /// Puts it into a session and returns the path that tools open, and what models are shown of it.
     ///
     /// # Errors
     /// When there is no such session, or the file cannot be kept there.
-    pub(crate) async fn put(self, daemon: &Daemon, session: SessionId) -> Result<String, ClientError> {
+    pub(crate) async fn put(self, daemon: &Daemon, session: SessionId) -> Result<Uploaded, ClientError> {
         let file = tokio::fs::File::from_std(self.file);
         daemon.client.upload(&session.to_string(), &self.name, file).await
     }

@@ -16,7 +16,7 @@ use agentd_core::{
     session::SessionSettings,
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
-use agentd_index::{Extractor, IndexConfig, Library, Limits};
+use agentd_index::{Extractor, IndexConfig, Library, Limits, PictureReader};
 use agentd_local::{EmbeddedConfig, EmbeddedModel};
 use agentd_models::ModelRouter;
 use agentd_store::{SqliteStore, StoreConfig};
@@ -94,6 +94,7 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
                 .keeping_private(&[&paths.data, &paths.config])
                 .guided_by(&paths.config, env.path("HOME").as_deref()),
         ),
+        pictures: Some(Arc::new(PictureReader::new(OWN_PROGRAM.into()))),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
         audit: audit.clone(),
         clock: Arc::clone(&clock),

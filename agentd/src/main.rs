@@ -3,7 +3,7 @@
 use std::{env, io::Write, process::ExitCode};
 
 use agentd::{args::Args, environment::Environment, failure::Failure, service, service::Supervisor, start};
-use agentd_index::{WORKER_ARGUMENT, run_worker};
+use agentd_index::{PICTURE_WORKER_ARGUMENT, WORKER_ARGUMENT, run_picture_worker, run_worker};
 use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
 use clap::Parser;
 
@@ -11,7 +11,7 @@ use clap::Parser;
 const THREAD_LIMITS: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 fn main() -> ExitCode {
-    // Before anything else: the sandbox's helper and the reader of documents have one thread and know nothing of a daemon.
+    // Before anything else: the sandbox's helper and the readers of documents and pictures have one thread and know nothing of a daemon.
     let mut arguments = env::args_os().skip(1);
     if let Some(first) = arguments.next() {
         if first == HELPER_ARGUMENT {
@@ -19,6 +19,9 @@ fn main() -> ExitCode {
         }
         if first == WORKER_ARGUMENT {
             return run_worker(&arguments.collect::<Vec<_>>());
+        }
+        if first == PICTURE_WORKER_ARGUMENT {
+            return run_picture_worker(&arguments.collect::<Vec<_>>());
         }
     }
     let args = Args::parse();

@@ -126,7 +126,7 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
             let session = session_to_fill(&daemon, &common).await?;
             let mut paths = Vec::new();
             for upload in uploads {
-                paths.push(upload.put(&daemon, session).await?);
+                paths.push(upload.put(&daemon, session).await?.path);
             }
             index(&daemon, session, &paths, false, common.json).await
         }

@@ -217,7 +217,7 @@ fn told(body: &ItemBody) -> (&'static str, String) {
         ItemBody::ToolCall(call) => ("call", format!("{} {}", call.name, call.arguments)),
         ItemBody::ToolResult(result) => ("result", result.text.clone()),
         ItemBody::Compaction(compaction) => ("summary", compaction.summary.clone()),
-        ItemBody::Notice { text, topic, sources } => ("notice", notice_line(text, *topic, sources)),
+        ItemBody::Notice { text, topic, sources, .. } => ("notice", notice_line(text, *topic, sources)),
     }
 }
 

@@ -225,7 +225,7 @@ impl<O: Write, E: Write> Human<O, E> {
                 }
             }
             ItemBody::Compaction(compaction) => self.status(QUIET, &compaction_line(&compaction.report)),
-            ItemBody::Notice { text, topic, sources } => {
+            ItemBody::Notice { text, topic, sources, .. } => {
                 self.status(QUIET, &clean_line(&notice_line(text, *topic, sources)))
             }
         }?;
@@ -319,7 +319,7 @@ impl<O: Write, E: Write> Human<O, E> {
             }
             // The notice that comes with it says what was done, and so does the tool that wrote a file.
             StateChange::Undone { .. } | StateChange::File(_) => Ok(()),
-            StateChange::HandedOver { path } => self.status(QUIET, &format!("handed over: {}", clean_line(path))),
+            StateChange::HandedOver { path, .. } => self.status(QUIET, &format!("handed over: {}", clean_line(path))),
         }
     }
 

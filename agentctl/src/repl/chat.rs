@@ -1,13 +1,14 @@
 //! A conversation over the daemon's socket.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{PoisonError, atomic::Ordering},
 };
 
 use agentd_core::{
     context::{CompactionStrategy, TokenLevel},
     error::ErrorKind,
+    files::Uploaded,
     ids::SessionId,
     interrupt::Answer,
     model::{Slot, SlotInfo},
@@ -23,6 +24,7 @@ use super::{
     TerminalAsker,
     conversation::Desk,
     editor::Known,
+    mentions::{self, Handed, Mention},
     slash::{self, Slash},
 };
 use crate::{
@@ -55,6 +57,8 @@ pub(crate) struct Chat {
     asker: Box<dyn Asker>,
     ctrl_c: CtrlC,
     known: Known,
+    /// What was handed over by a mention.
+    handed: Handed,
 }
 
 impl Chat {
@@ -76,7 +80,8 @@ impl Chat {
             if present { Box::new(TerminalAsker::new().leaving()) } else { Box::new(AskNobody) };
         let renderer = SayBuiltin::new(Human::stdio(), told);
         let ctrl_c = CtrlC::listen()?;
-        let mut chat = Self { daemon, place, slot, slots, present, renderer, asker, ctrl_c, known };
+        let mut chat =
+            Self { daemon, place, slot, slots, present, renderer, asker, ctrl_c, known, handed: Handed::default() };
         let view = chat.resolve().await?;
         if present {
             chat.greet(view.as_ref());
@@ -260,7 +265,7 @@ impl Chat {
                 self.slot = Some(slot);
                 self.note(&format!("the next turns use the slot {slot}"));
             }
-            Slash::Upload(path) => self.upload(&path).await?,
+            Slash::Upload(path) => self.upload(&typed_path(&path)).await?,
             Slash::Rename(title) => {
                 let id = self.session()?;
                 self.daemon.client.rename_session(&id.to_string(), &title).await?;
@@ -326,13 +331,39 @@ impl Chat {
     }
 
     /// The next turn is told of it. A session that has not begun begins with it.
-    async fn upload(&mut self, path: &str) -> Result<(), Failure> {
-        let upload = Upload::open(&typed_path(path))?;
+    async fn upload(&mut self, path: &Path) -> Result<(), Failure> {
+        let upload = Upload::open(path)?;
         // Made first, so that a file that is refused leaves no session behind for each attempt.
         self.place = self.place.clone().take(&self.daemon, Vec::new()).await?.0;
-        let (place, paths) = self.place.clone().take(&self.daemon, vec![upload]).await?;
+        let (place, taken) = self.place.clone().take(&self.daemon, vec![upload]).await?;
         self.place = place;
-        self.note(&format!("uploaded as {}; the model is told with what you say next", paths.join(", ")));
+        for Uploaded { path, picture, problem } in taken {
+            let told = if picture.is_some() { "is shown it" } else { "is told" };
+            self.note(&format!("uploaded as {path}; the model {told} with what you say next"));
+            if let Some(problem) = problem {
+                self.note(&problem);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over the files that a text mentions. One that cannot be read stops the turn: the person counts on it.
+    async fn hand_over(&mut self, text: &str) -> Result<(), Failure> {
+        for mention in mentions::find(text) {
+            match mention {
+                Mention::File(path) if self.handed.has(self.place.id(), &path) => {}
+                Mention::File(path) => {
+                    self.upload(&path).await?;
+                    if let Some(session) = self.place.id() {
+                        self.handed.note(session, path);
+                    }
+                }
+                Mention::Hidden(path) => {
+                    let path = clean_line(&path.display().to_string());
+                    self.note(&format!("#{path} is hidden and stays here; /upload {path} hands it over all the same"));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -385,7 +416,10 @@ impl Chat {
 
 impl Desk for Chat {
     fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>> {
-        Box::pin(self.turn(Some(text)))
+        Box::pin(async move {
+            self.hand_over(&text).await?;
+            self.turn(Some(text)).await
+        })
     }
 
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>> {
@@ -403,7 +437,7 @@ impl Desk for Chat {
 }
 
 /// A path as a person types it: the shell that would have put the home folder in front is not here.
-fn typed_path(path: &str) -> PathBuf {
+pub(super) fn typed_path(path: &str) -> PathBuf {
     let path = path.trim_matches(['"', '\'']);
     match (path.strip_prefix("~/"), std::env::home_dir()) {
         (Some(below), Some(home)) => home.join(below),

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     conversation::{Input, Lines},
-    slash,
+    mentions, slash,
 };
 use crate::failure::Failure;
 
@@ -106,6 +106,8 @@ fn reedline(history: Option<FileBackedHistory>, known: Known, color: bool, any: 
         .with_validator(Box::new(WholeInput))
         .with_hinter(Box::new(DefaultHinter::default().with_min_chars(2)))
         .with_completer(Box::new(Names(known)))
+        .with_quick_completions(true)
+        .with_partial_completions(true)
         .with_menu(ReedlineMenu::EngineCompleter(Box::new(
             ColumnarMenu::default().with_name(MENU).with_marker("› ").with_columns(1),
         )))
@@ -192,7 +194,7 @@ impl Completer for Names {
             .into_iter()
             .map(|(start, value, description)| Suggestion {
                 value,
-                description: Some(description),
+                description: Some(description).filter(|description| !description.is_empty()),
                 span: Span::new(start, pos),
                 append_whitespace: false,
                 ..Suggestion::default()
@@ -204,6 +206,9 @@ impl Completer for Names {
 
 /// What what was typed can become: where the word starts, the word, and what it means.
 fn names(typed: &str, sessions: &[(String, String)]) -> Vec<(usize, String, String)> {
+    if let Some((start, paths)) = mentions::complete(typed).filter(|_| !typed.starts_with('/')) {
+        return paths.into_iter().map(|path| (start, path, String::new())).collect();
+    }
     if let Some(argument) = typed.strip_prefix("/load ") {
         return sessions
             .iter()

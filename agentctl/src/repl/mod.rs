@@ -3,6 +3,7 @@
 //! - [`conversation`]: the loop, which knows neither terminal nor daemon. Lines come from [`editor`] where a
 //!   person sits and from [`stdin`] elsewhere; [`slash`] tells commands from text.
 //! - [`chat`]: what the loop does over the daemon's socket: turns, commands, moving between sessions.
+//! - [`mentions`]: files that a text names with `#`, handed over with it.
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what,
 //!   [`console`] where keys come from.
 
@@ -11,6 +12,7 @@ mod chat;
 mod console;
 mod conversation;
 mod editor;
+mod mentions;
 mod question;
 mod slash;
 mod stdin;

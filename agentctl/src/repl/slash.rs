@@ -51,7 +51,7 @@ pub(crate) const TABLE: [Entry; 19] = [
     entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
     entry("context", "", "show what fills the model's window"),
     entry("compact", "[HOW]", "replace the older part by a summary (auto, compact, summarize); undo takes it back"),
-    entry("upload", "PATH", "give the session a copy of a file"),
+    entry("upload", "PATH", "give the session a copy of a file; #PATH in what you say does, too"),
     entry("interrupts", "", "answer what waits for an answer"),
     entry("grants", "", "list the rules that hold here; agentctl grants takes them back"),
     entry("model", "[SLOT]", "show the models, or choose the slot for the next turns"),

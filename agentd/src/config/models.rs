@@ -60,6 +60,7 @@ struct SlotFile {
     context_window: Option<Spanned<u64>>,
     native_tools: Option<bool>,
     echo_reasoning: Option<bool>,
+    sees_pictures: Option<bool>,
     prices: Option<Spanned<Prices>>,
     timeouts: Option<TimeoutsFile>,
     retries: Option<Spanned<u32>>,
@@ -89,6 +90,7 @@ struct SlotLayer {
     context_window: Option<u64>,
     native_tools: Option<bool>,
     echo_reasoning: Option<bool>,
+    sees_pictures: Option<bool>,
     prices: Option<Prices>,
     connect: Option<Span>,
     first_byte: Option<Span>,
@@ -153,7 +155,7 @@ impl SlotLayer {
             )*};
         }
         take!(base_url, api_key, id, gguf, wire, temperature, max_tokens, context_window, native_tools, echo_reasoning);
-        take!(prices, connect, first_byte, idle, retries, headers, body, chat_template);
+        take!(sees_pictures, prices, connect, first_byte, idle, retries, headers, body, chat_template);
     }
 
     /// A key belongs to the address that it was written with: another layer's address must never get it. And a slot is
@@ -199,6 +201,8 @@ impl SlotLayer {
         model.context_window = self.context_window.unwrap_or(model.context_window);
         model.native_tools = self.native_tools.or(server.native_tools);
         model.echo_reasoning = self.echo_reasoning.or(server.echo_reasoning).unwrap_or_default();
+        // A model that is named for pictures sees them, unless somebody knows better.
+        model.sees_pictures = self.sees_pictures.unwrap_or(slot == Slot::Vision);
         model.prices = self.prices;
         let millis = |own: Option<Span>, shared: Option<Span>, default| own.or(shared).map_or(default, Span::as_millis);
         model.connect_timeout_ms = millis(self.connect, server.connect, model.connect_timeout_ms);
@@ -253,6 +257,7 @@ impl Reader<'_> {
             context_window: self.checked(slot.context_window, |n| *n >= 256, "context_window is at least 256")?,
             native_tools: slot.native_tools,
             echo_reasoning: slot.echo_reasoning,
+            sees_pictures: slot.sees_pictures,
             prices: self.checked(slot.prices, |p| p.input >= 0.0 && p.output >= 0.0, "prices are not negative")?,
             connect: timeouts.connect,
             first_byte: timeouts.first_byte,

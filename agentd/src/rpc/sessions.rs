@@ -1,6 +1,6 @@
 //! Sessions.
 
-use agentd_core::item::Item;
+use agentd_core::{files::Uploaded, item::Item};
 use agentd_engine::SessionHandle;
 use agentd_proto::{
     MAX_CHUNK_BYTES,
@@ -151,11 +151,14 @@ impl Sessions for Context {
     ) -> Result<Response<v1::UploadResponse>, Status> {
         let upload = super::upload::receive(request.into_inner()).await?;
         let session = self.session_id(&upload.session).await?;
-        let path = match upload.path {
-            Some(path) => self.engine.write_file(session, path, upload.content).await,
+        let uploaded = match upload.path {
+            Some(path) => {
+                let written = self.engine.write_file(session, path, upload.content).await;
+                written.map(|path| Uploaded { path, ..Uploaded::default() })
+            }
             None => self.engine.upload(session, upload.name, upload.content).await,
         };
-        Ok(Response::new(v1::UploadResponse { path: path.map_err(Refusal::from)? }))
+        Ok(Response::new((&uploaded.map_err(Refusal::from)?).into()))
     }
 
     async fn list_files(

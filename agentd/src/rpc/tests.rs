@@ -100,6 +100,7 @@ impl Daemon {
             toolbox: Arc::clone(&tools) as _,
             store: Arc::new(MemoryStore::new()),
             workspaces: Arc::new(NoWorkspaces),
+            pictures: None,
             snapshots: Arc::new(MemoryDisk::default()),
             audit: Arc::clone(&audit) as _,
             clock: Arc::new(StoppedClock::default()),
@@ -399,8 +400,8 @@ async fn uploads_come_whole_or_not_at_all() {
     let client = daemon.client().await;
     let id = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
     let content = vec![7_u8; 2 * MAX_CHUNK_BYTES + 1];
-    assert_eq!(client.upload(&id, "a.bin", &content[..]).await.as_deref(), Ok("uploads/a.bin"));
-    assert_eq!(client.upload(&id, "empty", &[][..]).await.as_deref(), Ok("uploads/empty"));
+    assert_eq!(client.upload(&id, "a.bin", &content[..]).await.unwrap().path, "uploads/a.bin");
+    assert_eq!(client.upload(&id, "empty", &[][..]).await.unwrap().path, "uploads/empty");
     let endless = client.upload(&id, "zero", tokio::io::repeat(0)).await.unwrap_err();
     assert!(endless.message.contains("64 MiB"), "{endless:?}");
 

@@ -208,6 +208,7 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
         toolbox: ScriptedTools::on(Arc::clone(&disk)),
         store: journal(session, turns).await,
         workspaces: Arc::new(NoWorkspaces),
+        pictures: None,
         snapshots: disk,
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     context::{PromptReport, TokenLevel, Window},
     environment::ClientEnvironment,
+    files::Picture,
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy, Interrupt},
     item::{Item, ItemStatus},
@@ -202,6 +203,9 @@ pub enum StateChange {
     HandedOver {
         /// Its path, as tools write it.
         path: String,
+        /// What is shown of it, where it is a picture.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        picture: Option<Picture>,
     },
     /// The session goes on from a copy: all events before this one are another session's, with their numbers.
     Forked {

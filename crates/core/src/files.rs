@@ -1,6 +1,6 @@
 //! The files of a session as a person lists, reads and writes them, by the paths that tools use.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,57 +20,104 @@ pub struct SessionTree {
     pub state: Arc<StateFiles>,
 }
 
+/// What came of handing a file over.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Uploaded {
+    /// Its path, as tools write it.
+    pub path: String,
+    /// What models are shown of it, where it is a picture.
+    pub picture: Option<Picture>,
+    /// Why none can be shown, where it calls itself a picture: a sentence with what to do.
+    pub problem: Option<String>,
+}
+
+/// A picture as models are shown it: upright, and no larger than they make use of. It stays as it is, whatever becomes of
+/// the file that it was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Picture {
+    /// Its path, as tools write it. Another picture never has the same.
+    pub path: String,
+    /// Its type, such as `image/png`.
+    pub media_type: String,
+    /// Its width in pixels.
+    pub width: u32,
+    /// Its height in pixels.
+    pub height: u32,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// A picture that was made fit to be shown to models.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreparedPicture {
+    /// Its type, such as `image/png`.
+    pub media_type: String,
+    /// Its width in pixels.
+    pub width: u32,
+    /// Its height in pixels.
+    pub height: u32,
+    /// A name for it that says what it holds: the same for the same bytes.
+    pub name: String,
+    /// Its bytes.
+    pub content: Vec<u8>,
+}
+
 /// Files handed over that a model is still to be told of, at the most: of more the oldest are not named.
 const MAX_HANDED_OVER: usize = 100;
 
-/// What people handed over, as far as a model is still to be told of it. Pure: the sum of a session's events.
+/// What people handed over, as far as no turn has begun with it. Pure: the sum of a session's events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HandedOver {
-    /// What no turn began with.
+    /// Their paths, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<String>,
-    /// What the last turn began with, until its model has surely been told: one that was cut short may have told nobody.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    taken: Vec<String>,
+    /// What is shown of those that are pictures.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pictures: BTreeMap<String, Picture>,
 }
 
 impl HandedOver {
     /// What the next turn is to tell, the oldest first.
     #[must_use]
     pub fn next(&self) -> Vec<String> {
-        let all = self.taken.len() + self.waiting.len();
-        self.taken.iter().chain(&self.waiting).skip(all.saturating_sub(MAX_HANDED_OVER)).cloned().collect()
+        self.waiting.clone()
+    }
+
+    /// Whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// What is shown of a file that waits, where it is a picture.
+    #[must_use]
+    pub fn picture(&self, path: &str) -> Option<&Picture> {
+        self.pictures.get(path)
     }
 
     /// Takes in a fact, and says whether it changed anything.
     pub fn apply(&mut self, kind: &EventKind) -> bool {
         match kind {
-            EventKind::StateChanged { change: StateChange::HandedOver { path } } => {
+            EventKind::StateChanged { change: StateChange::HandedOver { path, picture } } => {
                 // One that is written again is told once.
-                self.taken.retain(|known| known != path);
                 self.waiting.retain(|known| known != path);
                 self.waiting.push(path.clone());
-                self.waiting.drain(..self.waiting.len().saturating_sub(MAX_HANDED_OVER));
+                match picture {
+                    Some(picture) => drop(self.pictures.insert(path.clone(), picture.clone())),
+                    None => drop(self.pictures.remove(path)),
+                }
+                let most = MAX_HANDED_OVER.min(self.waiting.len());
+                for forgotten in self.waiting.drain(..self.waiting.len() - most) {
+                    self.pictures.remove(&forgotten);
+                }
                 true
             }
+            // What is told of them is stored with the turn's input. Turns that only compact, or never run, tell nothing.
             EventKind::TurnStarted { handed_over, .. } if !handed_over.is_empty() => {
                 self.waiting.retain(|known| !handed_over.contains(known));
-                self.taken.clone_from(handed_over);
+                self.pictures.retain(|known, _| !handed_over.contains(known));
                 true
-            }
-            // One that began with nothing tells nothing, however it ends: what the turn before it took waits again.
-            EventKind::TurnStarted { .. } if !self.taken.is_empty() => {
-                self.waiting = self.next();
-                self.taken.clear();
-                true
-            }
-            EventKind::TurnEnded { result } if !self.taken.is_empty() => {
-                let told = !result.only_compacted && result.stop_reason.has_asked();
-                if told {
-                    self.taken.clear();
-                }
-                told
             }
             _ => false,
         }

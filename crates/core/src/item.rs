@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     context::Compaction,
+    files::Picture,
     ids::{ItemId, TurnId},
     tool::{ToolCall, ToolResult},
 };
@@ -61,6 +62,9 @@ pub enum ItemBody {
         /// The files whose words these are.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sources: Vec<NoticeSource>,
+        /// What is shown beside the words to models that see.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pictures: Vec<Picture>,
     },
 }
 
@@ -102,13 +106,15 @@ pub enum NoticeTopic {
     Memory,
     /// The catalogue of skills. A later one takes the place of those before it.
     Skills,
+    /// What people handed over with what they said next.
+    Files,
 }
 
 impl ItemBody {
     /// A fact about what happened.
     #[must_use]
     pub fn notice(text: impl Into<String>) -> Self {
-        Self::Notice { text: text.into(), topic: NoticeTopic::General, sources: Vec::new() }
+        Self::Notice { text: text.into(), topic: NoticeTopic::General, sources: Vec::new(), pictures: Vec::new() }
     }
 }
 

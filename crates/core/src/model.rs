@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    files::Picture,
     ids::SessionId,
     tool::{ToolCall, ToolSpec},
     usage::Usage,
@@ -85,6 +86,9 @@ pub struct ModelInfo {
     /// Whether its earlier reasoning is sent back to it, and so takes room in each request.
     #[serde(default)]
     pub echo_reasoning: bool,
+    /// Whether it can be shown pictures.
+    #[serde(default)]
+    pub sees_pictures: bool,
 }
 
 impl ModelInfo {
@@ -121,6 +125,14 @@ pub enum Message {
         /// The words.
         text: String,
     },
+    /// The same, with pictures that belong to the words. Only models that see are sent one
+    /// ([`ModelInfo::sees_pictures`]).
+    Pictures {
+        /// The words.
+        text: String,
+        /// The pictures.
+        pictures: Vec<ShownPicture>,
+    },
     /// The model's own earlier words and calls.
     Assistant {
         /// The words; may be empty beside calls.
@@ -141,6 +153,16 @@ pub enum Message {
         /// The result, as the model shall read it.
         text: String,
     },
+}
+
+/// A picture in a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShownPicture {
+    /// Which it is.
+    pub picture: Picture,
+    /// Its bytes; none while they are still to be read, and where they are gone. It is left out of a request then.
+    #[serde(skip)]
+    pub content: Option<Arc<[u8]>>,
 }
 
 /// One request to a model.

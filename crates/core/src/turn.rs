@@ -138,15 +138,6 @@ impl StopReason {
     pub fn can_continue(self) -> bool {
         !matches!(self, Self::Completed)
     }
-
-    /// Whether a model was surely asked, and has answered: a turn that reached a limit was given its last answer, too.
-    #[must_use]
-    pub fn has_asked(self) -> bool {
-        match self {
-            Self::Completed | Self::MaxSteps | Self::TimeLimit | Self::Budget => true,
-            Self::Cancelled | Self::Denied | Self::Failed | Self::Interrupted | Self::Suspended => false,
-        }
-    }
 }
 
 /// What went wrong in a turn.

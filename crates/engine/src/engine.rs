@@ -10,13 +10,13 @@ use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
     error::ErrorKind,
-    files::{FileListing, FilePiece, SessionTree},
+    files::{FileListing, FilePiece, SessionTree, Uploaded},
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Interrupt},
     item::Item,
     knowledge::OpenDocument,
     model::SlotInfo,
-    ports::{Audit, Clock, Models, Snapshots, Store, Toolbox, Workspaces},
+    ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspaces},
     search::{Found, SearchQuery},
     session::{SessionSettings, SessionSummary},
     tool::ToolSpec,
@@ -30,6 +30,7 @@ use crate::{
     compaction::Windows,
     config::{EngineConfig, PolicyInForce},
     error::EngineError,
+    handing,
     prompt::{ToolSet, tokens::Scales},
     recovery::RecoveredTurn,
     session::{SessionHandle, StartedTurn},
@@ -45,6 +46,8 @@ pub struct EngineParts {
     pub store: Arc<dyn Store>,
     /// The sessions' files.
     pub workspaces: Arc<dyn Workspaces>,
+    /// Makes pictures fit for models. Without it none is shown.
+    pub pictures: Option<Arc<dyn Pictures>>,
     /// What calls change in those files.
     pub snapshots: Arc<dyn Snapshots>,
     /// Who asked for what, what was decided and what came of it.
@@ -77,6 +80,7 @@ pub(crate) struct Ports {
     pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) workspaces: Arc<dyn Workspaces>,
+    pub(crate) pictures: Option<Arc<dyn Pictures>>,
     pub(crate) snapshots: Arc<dyn Snapshots>,
     pub(crate) audit: Arc<dyn Audit>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -120,14 +124,14 @@ impl Engine {
     /// An engine on these parts. Must be called inside a tokio runtime.
     #[must_use]
     pub fn new(parts: EngineParts) -> Self {
-        let EngineParts { models, toolbox, store, workspaces, snapshots, audit, clock, config } = parts;
+        let EngineParts { models, toolbox, store, workspaces, pictures, snapshots, audit, clock, config } = parts;
         let chain = Arc::new(Chain::standard());
         let mut tools = toolbox.specs().to_vec();
         tools.extend(chain.tools());
         let (sender, receiver) = watch::channel(Arc::new(config));
         let kept = KeptHandle::spawn(Arc::clone(&store));
         let shared = Arc::new(Shared {
-            parts: Ports { models, toolbox, store, workspaces, snapshots, audit, clock },
+            parts: Ports { models, toolbox, store, workspaces, pictures, snapshots, audit, clock },
             tools: ToolSet::new(tools),
             scales: Arc::default(),
             windows: Arc::default(),
@@ -300,20 +304,22 @@ impl Engine {
         self.session(stored.interrupt.session_id).await?.answer(id, answer, client).await
     }
 
-    /// Puts a file into a session's `uploads/` and returns the path under which tools find it.
+    /// Puts a file into a session's `uploads/`, and a copy that models are shown beside it where it is a picture. The next
+    /// turn tells its model of it.
     ///
     /// # Errors
     /// When there is no such session or the file cannot be written.
-    pub async fn upload(&self, session: SessionId, name: String, content: Vec<u8>) -> Result<String, EngineError> {
+    pub async fn upload(&self, session: SessionId, name: String, content: Vec<u8>) -> Result<Uploaded, EngineError> {
         let handle = self.session(session).await?;
         let view = handle.show().await?;
-        self.shared.parts.workspaces.open(session, view.session.settings.project).await?;
-        let path = self.shared.parts.workspaces.add_upload(session, name, content).await?;
+        let Ports { workspaces, pictures, .. } = &self.shared.parts;
+        workspaces.open(session, view.session.settings.project).await?;
+        let uploaded = handing::take(&**workspaces, pictures.as_deref(), session, name, content).await?;
         // It is there, whether the session can be told or not.
-        if let Err(error) = handle.uploaded(path.clone()).await {
-            tracing::warn!(session = %session, "the next turn is not told of {path}: {error}");
+        if let Err(error) = handle.uploaded(uploaded.path.clone(), uploaded.picture.clone()).await {
+            tracing::warn!(session = %session, "the next turn is not told of {}: {error}", uploaded.path);
         }
-        Ok(path)
+        Ok(uploaded)
     }
 
     /// What a folder of a session's files holds, or one file, by the paths that tools use.

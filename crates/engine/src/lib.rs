@@ -13,6 +13,7 @@
 //! - `prompt/`: what the model sees, one fragment a file; `compaction/`: what makes room in it;
 //!   `guides/`: what people wrote for models to know, told in the history.
 //! - [`policy`]: whether a call may run, pure.
+//! - `handing`: files that people hand over, made fit for models and told with what is said next.
 //! - `state_changes`: what calls change in the session's own state, told and taken back like changes of files.
 //! - `recovery`: what a crash left behind, and the facts that say so, pure.
 
@@ -22,6 +23,7 @@ pub mod config;
 pub mod engine;
 pub mod error;
 mod guides;
+mod handing;
 pub mod policy;
 mod prompt;
 pub mod recovery;

@@ -16,6 +16,9 @@ fn main() -> ExitCode {
         Some(first) if first == agentd_index::WORKER_ARGUMENT => {
             agentd_index::run_worker(&arguments.collect::<Vec<_>>())
         }
+        Some(first) if first == agentd_index::PICTURE_WORKER_ARGUMENT => {
+            agentd_index::run_picture_worker(&arguments.collect::<Vec<_>>())
+        }
         Some(first) if first == "probe" => probe(),
         _ => ExitCode::FAILURE,
     }

@@ -13,6 +13,7 @@
 //! - [`analyze`]: text as the terms by which it is found, in English, Chinese, Japanese and Korean; pure.
 //! - [`index`]: the files in which chunks are found again: [`IndexHandle`], whose thread alone writes them.
 //! - [`library`]: all of it as one thing, [`Library`]: what the daemon's tools ask, through the core's port.
+//! - `picture`: [`PictureReader`], which makes pictures fit for models in a worker of the same kind.
 //! - [`search`]: from a query, whatever it is, to [`Hit`]s with their citations.
 //!
 //! Everything that takes a document takes an open file, so that what is read is what was meant, whatever happens to paths.
@@ -27,6 +28,7 @@ pub mod kind;
 pub mod library;
 pub mod limits;
 mod memory;
+mod picture;
 pub mod search;
 pub mod worker;
 
@@ -37,5 +39,8 @@ pub use index::{About, ContentHash, DocumentId, Entry, IndexConfig, IndexError, 
 pub use kind::Kind;
 pub use library::Library;
 pub use limits::Limits;
+pub use picture::PictureReader;
 pub use search::{Answer, Hit, How, Query, Request, Snippet, Visible};
-pub use worker::{Extraction, Extractor, Piece, Summary, WORKER_ARGUMENT, run_worker};
+pub use worker::{
+    Extraction, Extractor, PICTURE_WORKER_ARGUMENT, Piece, Summary, WORKER_ARGUMENT, run_picture_worker, run_worker,
+};

@@ -52,6 +52,7 @@ impl EmbeddedModel {
             native_tools: true,
             embedded: true,
             echo_reasoning: false,
+            sees_pictures: false,
         };
         let counters = Arc::new(Counters::default());
         let jobs = worker::start(config, Arc::clone(&counters)).map_err(Arc::new);

@@ -100,6 +100,7 @@ impl HttpModel {
             native_tools: config.uses_native_tools(),
             embedded: false,
             echo_reasoning: config.echo_reasoning,
+            sees_pictures: config.sees_pictures && config.wire == crate::config::Wire::OpenAi,
         };
         let text_tools = !info.native_tools;
         Self { info, inner: Arc::new(Inner { dialect, target, config, text_tools }) }

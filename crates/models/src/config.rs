@@ -62,6 +62,9 @@ pub struct ModelConfig {
     /// Whether earlier reasoning is sent back: some providers demand it, others refuse it.
     #[serde(default)]
     pub echo_reasoning: bool,
+    /// Whether it can be shown pictures; `llamacpp` never is.
+    #[serde(default)]
+    pub sees_pictures: bool,
     /// What tokens cost.
     #[serde(default)]
     pub prices: Option<Prices>,
@@ -108,6 +111,7 @@ impl ModelConfig {
             context_window: default_context_window(),
             native_tools: None,
             echo_reasoning: false,
+            sees_pictures: false,
             prices: None,
             connect_timeout_ms: default_connect_timeout_ms(),
             first_byte_timeout_ms: default_first_byte_timeout_ms(),

@@ -177,8 +177,8 @@ pub(crate) fn save_todos(connection: &Connection, key: i64, todos: &[Todo]) -> R
 /// Keeps what people handed over current. Only facts that may change it read the row.
 pub(crate) fn apply_handed_over(connection: &Connection, key: i64, fact: &EventKind) -> Result<(), Fault> {
     let may_change = match fact {
+        EventKind::TurnStarted { handed_over, .. } => !handed_over.is_empty(),
         EventKind::StateChanged { change } => matches!(change, StateChange::HandedOver { .. }),
-        EventKind::TurnStarted { .. } | EventKind::TurnEnded { .. } => true,
         _ => false,
     };
     if !may_change {

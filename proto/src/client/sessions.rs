@@ -3,7 +3,7 @@
 use agentd_core::{
     context::{CompactionReport, ContextView, Window},
     error::ErrorKind,
-    files::{FileListing, FilePiece},
+    files::{FileListing, FilePiece, Uploaded},
     ids::SessionId,
     search::Found,
     session::{Mount, SessionSettings, SessionSummary},
@@ -172,7 +172,7 @@ impl Client {
         Ok(convert::all(self.sessions_client().items(request).await?.into_inner().items)?)
     }
 
-    /// Puts a file into the session's `uploads/` and returns the path that tools open.
+    /// Puts a file into the session's `uploads/` and returns the path that tools open, and what models are shown of it.
     ///
     /// # Errors
     /// When there is no such session, the file is larger than [`MAX_UPLOAD_BYTES`], reading it fails, or the
@@ -182,7 +182,7 @@ impl Client {
         session: &str,
         name: &str,
         content: impl AsyncRead + Send,
-    ) -> Result<String, ClientError> {
+    ) -> Result<Uploaded, ClientError> {
         let header = v1::UploadHeader { session: session.to_owned(), name: name.to_owned(), path: None };
         self.send_file(header, name, content).await
     }
@@ -198,7 +198,7 @@ impl Client {
         content: impl AsyncRead + Send,
     ) -> Result<String, ClientError> {
         let header = v1::UploadHeader { session: session.to_owned(), name: String::new(), path: Some(path.to_owned()) };
-        self.send_file(header, path, content).await
+        Ok(self.send_file(header, path, content).await?.path)
     }
 
     /// What a folder of a session's files holds, or one file, by the paths that tools use.
@@ -224,7 +224,7 @@ impl Client {
         header: v1::UploadHeader,
         name: &str,
         content: impl AsyncRead + Send,
-    ) -> Result<String, ClientError> {
+    ) -> Result<Uploaded, ClientError> {
         let first = v1::UploadChunk { part: Some(Part::Header(header)) };
         let (chunks, queue) = mpsc::channel(UPLOAD_QUEUE);
         let frames = stream::iter([first]).chain(ReceiverStream::new(queue));
@@ -232,7 +232,7 @@ impl Client {
         let (read, answer) = tokio::join!(send_content(content, name, chunks), client.upload(frames));
         // An unreadable file is the cause where both failed, and the daemon's refusal only says that we gave up.
         read?;
-        Ok(answer?.into_inner().path)
+        Ok(answer?.into_inner().into())
     }
 }
 

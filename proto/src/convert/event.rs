@@ -170,7 +170,7 @@ impl From<&StateChange> for state_changed::Change {
             StateChange::File(file) => {
                 Self::File(state_changed::StateFile { path: file.path.clone(), content: file.content.clone() })
             }
-            StateChange::HandedOver { path } => Self::HandedOver(path.clone()),
+            StateChange::HandedOver { path, .. } => Self::HandedOver(path.clone()),
             StateChange::Forked { from, turn } => {
                 Self::Forked(state_changed::Forked { from: from.to_string(), turn: *turn })
             }
@@ -200,7 +200,8 @@ impl TryFrom<state_changed::Change> for StateChange {
             state_changed::Change::Queue(queue) => Self::Queue { length: queue.length, added: None },
             state_changed::Change::Reset(_) => Self::Reset,
             state_changed::Change::File(file) => Self::File(StateFileChange { path: file.path, content: file.content }),
-            state_changed::Change::HandedOver(path) => Self::HandedOver { path },
+            // What is shown of it is for the daemon to know.
+            state_changed::Change::HandedOver(path) => Self::HandedOver { path, picture: None },
             state_changed::Change::Forked(forked) => Self::Forked { from: id(&forked.from)?, turn: forked.turn },
             state_changed::Change::TokenLevel(change) => {
                 Self::TokenLevel { level: level(change.level)?, tokens: change.tokens, window: change.window }

@@ -1,6 +1,6 @@
 //! Files of a session.
 
-use agentd_core::files::{EntryKind, FileEntry, FileListing, FilePiece};
+use agentd_core::files::{EntryKind, FileEntry, FileListing, FilePiece, Picture, Uploaded};
 
 use super::{WireError, all, mirrored, optional_moment, to_moment};
 use crate::v1;
@@ -26,6 +26,36 @@ impl TryFrom<v1::ListFilesResponse> for FileListing {
 
     fn try_from(listing: v1::ListFilesResponse) -> Result<Self, WireError> {
         Ok(Self { entries: all(listing.entries)?, cut: listing.cut })
+    }
+}
+
+impl From<&Picture> for v1::Picture {
+    fn from(picture: &Picture) -> Self {
+        let Picture { path, media_type, width, height, bytes } = picture.clone();
+        Self { path, media_type, width, height, bytes }
+    }
+}
+
+impl From<v1::Picture> for Picture {
+    fn from(picture: v1::Picture) -> Self {
+        let v1::Picture { path, media_type, width, height, bytes } = picture;
+        Self { path, media_type, width, height, bytes }
+    }
+}
+
+impl From<&Uploaded> for v1::UploadResponse {
+    fn from(uploaded: &Uploaded) -> Self {
+        Self {
+            path: uploaded.path.clone(),
+            picture: uploaded.picture.as_ref().map(Into::into),
+            problem: uploaded.problem.clone(),
+        }
+    }
+}
+
+impl From<v1::UploadResponse> for Uploaded {
+    fn from(uploaded: v1::UploadResponse) -> Self {
+        Self { path: uploaded.path, picture: uploaded.picture.map(Into::into), problem: uploaded.problem }
     }
 }
 

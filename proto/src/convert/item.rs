@@ -28,7 +28,7 @@ mirrored!(
     topic,
     optional_topic,
     "the topic of a notice",
-    [General, Memory, Skills]
+    [General, Memory, Skills, Files]
 );
 
 impl From<&Item> for v1::Item {
@@ -64,10 +64,11 @@ impl From<&ItemBody> for item::Body {
                 before: Some((&compaction.before).into()),
                 report: Some((&compaction.report).into()),
             }),
-            ItemBody::Notice { text, topic, sources } => Self::Notice(item::Notice {
+            ItemBody::Notice { text, topic, sources, pictures } => Self::Notice(item::Notice {
                 text: text.clone(),
                 topic: topic_to_wire(*topic),
                 sources: sources.iter().map(Into::into).collect(),
+                pictures: pictures.iter().map(Into::into).collect(),
             }),
         }
     }
@@ -98,6 +99,7 @@ impl TryFrom<item::Body> for ItemBody {
                 text: notice.text,
                 topic: optional_topic(notice.topic)?.unwrap_or_default(),
                 sources: notice.sources.into_iter().map(Into::into).collect(),
+                pictures: notice.pictures.into_iter().map(Into::into).collect(),
             },
         })
     }

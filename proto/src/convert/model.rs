@@ -21,6 +21,7 @@ impl From<&ModelInfo> for v1::ModelInfo {
             context_window: info.context_window,
             native_tools: info.native_tools,
             embedded: info.embedded,
+            sees_pictures: info.sees_pictures,
         }
     }
 }
@@ -34,6 +35,7 @@ impl From<v1::ModelInfo> for ModelInfo {
             context_window: info.context_window,
             native_tools: info.native_tools,
             embedded: info.embedded,
+            sees_pictures: info.sees_pictures,
             // What the engine measures by; clients are not told.
             echo_reasoning: false,
         }

@@ -111,6 +111,7 @@ fn models_and_tools_survive() {
         native_tools: true,
         embedded: false,
         echo_reasoning: false,
+        sees_pictures: true,
     };
     check::<v1::SlotInfo, _>(&SlotInfo { slot: Slot::Base, falls_back_to: None, model: model(None) });
     check::<v1::SlotInfo, _>(&SlotInfo {

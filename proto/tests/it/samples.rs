@@ -5,6 +5,7 @@ use agentd_core::{
     context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy, PromptReport, TokenLevel, Window},
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
+    files::Picture,
     grant::GrantScope,
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
@@ -18,6 +19,11 @@ use agentd_core::{
     usage::Usage,
 };
 use serde_json::json;
+
+pub(crate) fn picture() -> Picture {
+    let (path, media_type) = ("large_tool_results/picture-0a.png".into(), "image/png".into());
+    Picture { path, media_type, width: 640, height: 480, bytes: 70_000 }
+}
 
 pub(crate) fn usage() -> Usage {
     Usage {
@@ -137,8 +143,10 @@ pub(crate) fn items() -> Vec<Item> {
             text: text(),
             topic: NoticeTopic::Memory,
             sources: vec![NoticeSource { name: text(), bytes: 7, digest: text() }],
+            pictures: Vec::new(),
         },
-        ItemBody::Notice { text: text(), topic: NoticeTopic::Skills, sources: Vec::new() },
+        ItemBody::Notice { text: text(), topic: NoticeTopic::Skills, sources: Vec::new(), pictures: Vec::new() },
+        ItemBody::Notice { text: text(), topic: NoticeTopic::Files, sources: Vec::new(), pictures: vec![picture()] },
         result(None),
     ];
     bodies.extend(codes.into_iter().map(|code| result(Some(code))));
@@ -283,7 +291,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         StateChange::Reset,
         StateChange::File(StateFileChange { path: "notes/plan.md".into(), content: Some("one\n".into()) }),
         StateChange::File(StateFileChange { path: "old.md".into(), content: None }),
-        StateChange::HandedOver { path: "uploads/a.pdf".into() },
+        StateChange::HandedOver { path: "uploads/a.pdf".into(), picture: None },
         StateChange::Forked { from: SessionId::generate(), turn: 3 },
         StateChange::Undone {
             turn_id: TurnId::generate(),

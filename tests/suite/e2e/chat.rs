@@ -355,3 +355,24 @@ async fn undo_shows_what_it_would_do_and_waits_for_a_yes() {
     }
     terminal.leaves();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_completed_and_handed_over_by_its_mention() {
+    let world = World::start().await;
+    world.daemon.write("desk/my notes.txt", "the cat is out\n");
+    world.daemon.write("desk/.secret", "hunter2\n");
+    let desk = world.daemon.path().join("desk").display().to_string();
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world.model.reply(Reply::text("It is out."));
+    terminal.presses(&format!("Where is it? #{desk}/\t"));
+    // What is hidden is not offered, so there is one only.
+    terminal.sees("my notes.txt");
+    terminal.presses("\r");
+    terminal.sees("uploaded as uploads/my notes.txt; the model is told with what you say next");
+    terminal.sees("It is out.");
+    terminal.prompt();
+    terminal.leaves();
+    let told = world.model.requests()[0].body["messages"].to_string();
+    assert!(told.contains("the cat is out") && !told.contains("hunter2"), "{told}");
+}

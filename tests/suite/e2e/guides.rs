@@ -1,4 +1,4 @@
-//! What people wrote for models to know, told by a real daemon from real files, and files handed over.
+//! What people wrote for models to know, told by a real daemon from real files.
 
 use std::fs;
 

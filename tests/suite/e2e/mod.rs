@@ -9,7 +9,7 @@
 //! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
 //! - [`files`]: what sessions see besides their own files.
 //! - [`forks`]: sessions that go on from a copy of another's history.
-//! - [`guides`]: what people wrote for models to know, and files handed over.
+//! - [`guides`]: what people wrote for models to know. [`uploads`]: what they hand over.
 //! - [`sandbox`]: what commands cannot reach, whose environment they see, and what is left of them. [`limits`]: how much
 //!   they can take, and what they can leave behind.
 //! - [`hostile`]: all commands and paths of the corpora that try to get where they may not.
@@ -53,6 +53,7 @@ mod sessions;
 mod skill_scripts;
 mod undo;
 mod unread;
+mod uploads;
 mod web;
 
 use std::{collections::HashMap, path::Path, sync::Arc};

@@ -9,5 +9,6 @@ pub mod memory_workspaces;
 pub mod model_server;
 pub mod scripted;
 pub mod store_contract;
+pub mod test_pictures;
 pub mod validator;
 pub mod workspace_contract;

@@ -10,6 +10,7 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
+    files::{FilePiece, SessionTree},
     guide::{GuideLimits, Guides},
     ids::SessionId,
     ports::{KeptArea, KeptText, Workspace, Workspaces},
@@ -23,6 +24,8 @@ use crate::scripted::NoWorkspaces;
 #[derive(Debug, Default)]
 pub struct MemoryWorkspaces {
     kept: Mutex<BTreeMap<(SessionId, String), Vec<u8>>>,
+    /// What was handed over, by path.
+    uploads: Mutex<BTreeMap<String, Vec<u8>>>,
     guides: Mutex<Guides>,
     stuck: AtomicBool,
     full: AtomicBool,
@@ -46,6 +49,11 @@ impl MemoryWorkspaces {
     /// From now on the disk is full: of a piece that is added only the first half is written, and an error tells it.
     pub fn get_full(&self, full: bool) {
         self.full.store(full, Ordering::Relaxed);
+    }
+
+    /// Loses what is kept under a path.
+    pub fn lose(&self, path: &str) {
+        self.texts().retain(|(_, known), _| known != path);
     }
 
     /// What is kept under a path that [`Workspaces::keep`] returned.
@@ -75,8 +83,38 @@ impl Workspaces for MemoryWorkspaces {
         std::future::ready(Ok(())).boxed()
     }
 
-    fn add_upload(&self, _: SessionId, name: String, _: Vec<u8>) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        std::future::ready(Ok(format!("uploads/{name}"))).boxed()
+    fn add_upload(
+        &self,
+        _: SessionId,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        let path = format!("uploads/{name}");
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone(), content);
+        std::future::ready(Ok(path)).boxed()
+    }
+
+    fn read_file(
+        &self,
+        _: SessionTree,
+        path: String,
+        offset: u64,
+        most: usize,
+    ) -> BoxFuture<'_, Result<FilePiece, WorkspaceError>> {
+        let kept = self.texts().iter().find(|((_, known), _)| *known == path).map(|(_, content)| content.clone());
+        let piece = kept.ok_or_else(|| WorkspaceError::new(ErrorKind::NotFound, format!("there is no {path}")));
+        let piece = piece.map(|whole| {
+            let from = usize::try_from(offset).unwrap_or(usize::MAX);
+            let content = whole.iter().copied().skip(from).take(most).collect();
+            FilePiece { content, size: whole.len() as u64, modified: None }
+        });
+        std::future::ready(piece).boxed()
+    }
+
+    fn read_text(&self, _: SessionTree, path: String, most: usize) -> BoxFuture<'_, Option<String>> {
+        let uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        let content = uploads.get(&path).filter(|content| content.len() < most).cloned();
+        std::future::ready(content.and_then(|content| String::from_utf8(content).ok())).boxed()
     }
 
     fn keep(

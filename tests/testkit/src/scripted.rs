@@ -118,6 +118,7 @@ impl ScriptedModel {
                 native_tools: true,
                 embedded: false,
                 echo_reasoning: false,
+                sees_pictures: false,
             },
             script: Mutex::new(script.into_iter().collect()),
             requests: Mutex::default(),
@@ -129,7 +130,10 @@ impl ScriptedModel {
     /// Whether a server with this window would take the request: four bytes make a token.
     fn takes(&self, request: &ModelRequest) -> bool {
         let words = |message: &Message| match message {
-            Message::System { text } | Message::User { text } | Message::Tool { text, .. } => text.len(),
+            Message::System { text }
+            | Message::User { text }
+            | Message::Pictures { text, .. }
+            | Message::Tool { text, .. } => text.len(),
             Message::Assistant { text, tool_calls, .. } => {
                 text.len() + tool_calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
             }

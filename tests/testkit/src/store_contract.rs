@@ -9,6 +9,7 @@ use agentd_core::{
     context::{Compaction, Window},
     error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
+    files::Picture,
     grant::{Grant, GrantScope, HeldGrant},
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
@@ -447,7 +448,8 @@ async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Stor
     let id = script.session;
     let next = async || store.session(id).await.unwrap().unwrap().handed_over.next();
     let hand = |script: &mut EventScript, path: &str| {
-        script.next(EventKind::StateChanged { change: StateChange::HandedOver { path: path.to_owned() } })
+        script
+            .next(EventKind::StateChanged { change: StateChange::HandedOver { path: path.to_owned(), picture: None } })
     };
     let takes = |event: Arc<Event>, files: &[&str]| {
         let mut event = Event::clone(&event);
@@ -462,33 +464,34 @@ async fn what_was_handed_over_is_kept_until_a_turn_has_told_it(store: &impl Stor
     // A turn that tells nothing takes nothing.
     store.append(vec![script.turn_started(), script.turn_ended(StopReason::Completed)]).await.unwrap();
     assert_eq!(next().await, ["b", "a"]);
-    // One that was cut short may have told nobody; what comes meanwhile waits for the next one.
+    // What is told of them is stored with the start of the turn, so it counts also where that is cut short; what comes
+    // meanwhile waits for the next one.
     let started = takes(script.turn_started(), &["b", "a"]);
     store.append(vec![started, hand(&mut script, "c")]).await.unwrap();
     store.append(vec![script.turn_ended(StopReason::Interrupted)]).await.unwrap();
-    assert_eq!(next().await, ["b", "a", "c"]);
-    let started = takes(script.turn_started(), &["b", "a", "c"]);
+    assert_eq!(next().await, ["c"]);
+    let started = takes(script.turn_started(), &["c"]);
     store.append(vec![started, hand(&mut script, "d"), script.turn_ended(StopReason::Completed)]).await.unwrap();
     assert_eq!(next().await, ["d"]);
-    // A turn that tells nothing tells nothing, however it ends, of what one before it took.
-    store.append(vec![takes(script.turn_started(), &["d"]), script.turn_ended(StopReason::Failed)]).await.unwrap();
-    store.append(vec![script.turn_started(), script.turn_ended(StopReason::Completed)]).await.unwrap();
-    assert_eq!(next().await, ["d"]);
-    // One that reached a limit has told it.
-    let started = takes(script.turn_started(), &["d"]);
-    store.append(vec![started, hand(&mut script, "e"), script.turn_ended(StopReason::MaxSteps)]).await.unwrap();
-    assert_eq!(next().await, ["e"]);
+    // What is shown of a picture goes with it.
+    let picture = Picture { path: "k/p.png".into(), media_type: "image/png".into(), width: 2, height: 1, bytes: 9 };
+    let change = StateChange::HandedOver { path: "p".to_owned(), picture: Some(picture.clone()) };
+    store.append(vec![script.next(EventKind::StateChanged { change })]).await.unwrap();
+    let handed_over = async || store.session(id).await.unwrap().unwrap().handed_over;
+    assert_eq!(handed_over().await.picture("p"), Some(&picture));
+    store.append(vec![takes(script.turn_started(), &["d", "p"])]).await.unwrap();
+    assert_eq!((handed_over().await.picture("p"), next().await.len()), (None, 0));
     let many: Vec<_> = (0..150).map(|number| hand(&mut script, &format!("n{number}"))).collect();
     store.append(many).await.unwrap();
     assert_eq!((next().await.len(), next().await.pop().as_deref()), (100, Some("n149")));
-    // However many turns are cut short, and whatever comes meanwhile.
+    // What a turn began with is told, however that ended.
     let told = next().await;
     let told: Vec<&str> = told.iter().map(String::as_str).collect();
     let started = takes(script.turn_started(), &told);
     store.append(vec![started, script.turn_ended(StopReason::Cancelled)]).await.unwrap();
     store.append((0..50).map(|number| hand(&mut script, &format!("m{number}"))).collect()).await.unwrap();
     let next = next().await;
-    assert_eq!((next.len(), next[0].as_str(), next[99].as_str()), (100, "n100", "m49"));
+    assert_eq!((next.len(), next[0].as_str(), next[49].as_str()), (50, "m0", "m49"));
 }
 
 async fn the_files_of_the_state_follow_their_changes(store: &impl Store) {
@@ -1063,7 +1066,7 @@ async fn a_fork_goes_on_from_a_copy(store: &impl Store) {
         script.changed(write("gone.md", "gone")),
         script.changed(StateChange::File(StateFileChange { path: "gone.md".into(), content: None })),
         script.changed(StateChange::Settings { settings: granted }),
-        script.changed(StateChange::HandedOver { path: "uploads/a.pdf".into() }),
+        script.changed(StateChange::HandedOver { path: "uploads/a.pdf".into(), picture: None }),
         script.turn_ended(StopReason::Interrupted),
     ];
     let through = first.len() as u64;

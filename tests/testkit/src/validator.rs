@@ -4,10 +4,12 @@
 //! - [`chat_completions`]: the body of a request to `…/chat/completions`, by OpenAI's rules and by those of the chat
 //!   templates behind compatible servers (one system message at the front, something said in every message, arguments
 //!   that are an object).
+//! - `parts`: words and pictures.
 //! - `anthropic`: the same conversation as gateways hand it on to Anthropic's messages, by the rules there.
 
 mod anthropic;
 mod chat;
+mod parts;
 mod tools;
 
 use std::fmt;

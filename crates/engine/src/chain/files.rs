@@ -1,14 +1,33 @@
-//! Files that the person handed over since the session's last turn.
+//! Files that the person handed over: told with what is said next, and shown where they are pictures.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    event::EventKind,
+    files::{Picture, SessionTree},
+    item::ItemBody,
+    model::Message,
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::Link;
 use crate::{
-    guides::frame::one_line,
+    guides::Opening,
+    handing,
     prompt::Draft,
-    turn::{TurnContext, TurnState},
+    turn::{Stop, TurnContext, TurnState},
 };
 
-/// Names that are told at the most.
-const MAX_NAMES: usize = 20;
+/// Pictures that one request shows at the most, the newest: what providers take, and far below what a window holds.
+const MAX_SHOWN: usize = 10;
+
+/// Bytes of one picture. The daemon makes them far smaller; whatever else stands in that file now is none.
+const MAX_BYTES: usize = 16 << 20;
+
+/// What a model reads in place of a picture.
+const UNSEEN: &str = "(You cannot see pictures. Where it matters what one shows, say so.)";
+/// The same, where the picture is there and was shown before.
+const NO_LONGER_SHOWN: &str = "(Not all of these pictures are shown any more.)";
 
 pub(crate) struct Files;
 
@@ -18,62 +37,95 @@ impl Link for Files {
     }
 
     fn about(&self) -> &'static str {
-        "which files a person handed over since they were last told"
+        "files that a person handed over: named, short texts whole, pictures for models that see"
+    }
+
+    fn before_input(&self, opening: &Opening<'_>) -> Option<ItemBody> {
+        handing::notice(opening.handed, opening.tools, opening.window)
+    }
+
+    fn before_turn<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), Stop>> {
+        // One that goes on after a restart has said so.
+        let begins = state.steps == 0 && !state.only_compact;
+        let of_this_turn = state.history.iter().filter(|item| item.turn_id == context.turn_id).cloned();
+        if !begins || sees(context) || handing::pictures(&of_this_turn.collect::<Vec<_>>()).next().is_none() {
+            return std::future::ready(Ok(())).boxed();
+        }
+        let message = format!(
+            "the model {} is not shown the pictures: it cannot see any. Name one that can in the slot `vision` of \
+             models.yaml or in MODEL_MULTIMODAL_*, or set `sees_pictures: true` where it can",
+            context.model.info().id
+        );
+        context.recorder.fact(EventKind::Warning { code: "pictures_not_shown".to_owned(), message }).boxed()
+    }
+
+    fn before_step<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), Stop>> {
+        if !sees(context) || handing::pictures(&state.history).next().is_none() {
+            return std::future::ready(Ok(())).boxed();
+        }
+        load(context, state).boxed()
     }
 
     fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
-        let can = |tool| context.tool(tool).is_some();
-        if let Some(reminder) = reminder(&state.uploads, can(READ), can(SEARCH)) {
-            draft.remind(reminder);
+        let sees = context.next_model(state).sees_pictures;
+        for message in &mut draft.messages {
+            if matches!(message, Message::Pictures { .. }) {
+                show(message, state, sees);
+            }
         }
     }
 }
 
-/// What opens them.
-const READ: &str = "read_file";
-/// What finds places in documents, with what to cite them by.
-const SEARCH: &str = "search_file";
-/// Names of what has pages, sheets or slides and is better searched than read.
-const DOCUMENTS: [&str; 6] = [".pdf", ".docx", ".xlsx", ".xls", ".ods", ".pptx"];
-
-fn reminder(uploads: &[String], can_read: bool, can_search: bool) -> Option<String> {
-    let (last, named) = (uploads.last()?, uploads.iter().rev().take(MAX_NAMES).rev());
-    let names: Vec<String> = named.map(|name| one_line(name)).collect();
-    let more = match uploads.len() - names.len() {
-        0 => String::new(),
-        more => format!(", and {more} before them"),
-    };
-    let opens = if can_read { format!(" {READ} opens them, as {}.", one_line(last)) } else { String::new() };
-    let is_document = |name: &&String| DOCUMENTS.iter().any(|ending| name.to_ascii_lowercase().ends_with(ending));
-    let finds = match names.iter().rfind(is_document) {
-        Some(name) if can_search => {
-            format!(" {SEARCH} finds what one says about something and the place to cite, as {name}.")
-        }
-        _ => String::new(),
-    };
-    Some(format!("The person has handed over since the last turn: {}{more}.{opens}{finds}", names.join(", ")))
+/// Whether any model that the turn may ask sees pictures.
+fn sees(context: &TurnContext) -> bool {
+    context.model.info().sees_pictures || context.chat.info().sees_pictures
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_names_are_told() {
-        let check = |uploads: &[&str], expected: Option<&str>| {
-            let uploads: Vec<String> = uploads.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(reminder(&uploads, true, true).as_deref(), expected);
+/// Reads the newest pictures that were not read yet. One that is gone is left out: the turn goes on without it.
+async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+    let newest: Vec<Picture> = handing::pictures(&state.history).rev().take(MAX_SHOWN).cloned().collect();
+    state.pictures.retain(|path, _| newest.iter().any(|picture| picture.path == *path));
+    for Picture { path, .. } in newest {
+        if state.pictures.contains_key(&path) {
+            continue;
+        }
+        let tree =
+            SessionTree { workspace: Arc::clone(&context.workspace), state: Arc::clone(&context.state_files.borrow()) };
+        let read = context.files.workspaces().read_file(tree, path.clone(), 0, MAX_BYTES);
+        let content = match context.or_cancelled(read).await? {
+            Ok(piece) => Some(Arc::from(piece.content)),
+            Err(error) => {
+                tracing::warn!("the model is not shown {path}: {error}");
+                None
+            }
         };
-        check(&[], None);
-        check(
-            &["uploads/a.pdf", "uploads/b.txt"],
-            Some(
-                "The person has handed over since the last turn: uploads/a.pdf, uploads/b.txt. read_file opens them, as \
-                 uploads/b.txt. search_file finds what one says about something and the place to cite, as uploads/a.pdf.",
-            ),
-        );
-        let many: Vec<String> = (0..100).map(|n| format!("uploads/{n}")).collect();
-        let told = reminder(&many, false, false).unwrap();
-        assert!(told.ends_with("uploads/99, and 80 before them."), "{told}");
+        state.pictures.insert(path, content);
+    }
+    Ok(())
+}
+
+/// Puts what was read into the message; says in words what is missing.
+fn show(message: &mut Message, state: &TurnState, sees: bool) {
+    let Message::Pictures { text, pictures } = message else { return };
+    let named = pictures.len();
+    pictures.retain_mut(|shown| {
+        shown.content = state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| sees);
+        shown.content.is_some()
+    });
+    if !sees {
+        text.push_str(&format!("\n{UNSEEN}"));
+    } else if pictures.len() < named {
+        text.push_str(&format!("\n{NO_LONGER_SHOWN}"));
+    }
+    if pictures.is_empty() {
+        *message = Message::User { text: std::mem::take(text) };
     }
 }

@@ -50,7 +50,8 @@ pub(super) fn tell_again<'a>(
             return Ok(());
         };
         let window = context.smallest_window();
-        let opening = Opening { guides: &guides, limits, window, history: &state.history };
+        let (history, tools) = (&state.history, &context.tools);
+        let opening = Opening { guides: &guides, limits, window, history, handed: &[], tools };
         if let Some(body) = notice(&opening) {
             let item = context.recorder.whole(body).await?;
             state.note(item);

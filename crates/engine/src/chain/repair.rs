@@ -122,7 +122,7 @@ fn ids(message: &mut Message) -> Vec<&mut CallId> {
     match message {
         Message::Assistant { tool_calls, .. } => tool_calls.iter_mut().map(|call| &mut call.call_id).collect(),
         Message::Tool { call_id, .. } => vec![call_id],
-        Message::System { .. } | Message::User { .. } => Vec::new(),
+        Message::System { .. } | Message::User { .. } | Message::Pictures { .. } => Vec::new(),
     }
 }
 
@@ -191,6 +191,7 @@ mod tests {
             Message::Assistant { text, tool_calls, .. } => {
                 !is_blank(text) || (text.is_empty() && !tool_calls.is_empty())
             }
+            Message::Pictures { text, pictures } => !is_blank(text) || !pictures.is_empty(),
             Message::System { text } | Message::User { text } | Message::Tool { text, .. } => !is_blank(text),
         }
     }

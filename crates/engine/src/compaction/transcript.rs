@@ -80,8 +80,11 @@ fn parts(item: &Item) -> Option<(String, &str, bool)> {
         ItemBody::Compaction(compaction) if compaction.summary.is_empty() => return None,
         ItemBody::Compaction(compaction) => ("Summary of what came before".to_owned(), &compaction.summary, false),
         ItemBody::Notice { text, topic: NoticeTopic::General, .. } => ("Notice".to_owned(), text, false),
-        // What files say is told anew, from the files.
-        ItemBody::Notice { .. } | ItemBody::Reasoning { .. } => return None,
+        ItemBody::Notice { text, topic: NoticeTopic::Files, .. } => ("Files handed over".to_owned(), text, false),
+        // What files say that people wrote for models is told anew, from the files.
+        ItemBody::Notice { topic: NoticeTopic::Memory | NoticeTopic::Skills, .. } | ItemBody::Reasoning { .. } => {
+            return None;
+        }
     })
 }
 

@@ -106,6 +106,7 @@ mod tests {
             native_tools: true,
             embedded: false,
             echo_reasoning: false,
+            sees_pictures: false,
         };
         let windows = Windows::default();
         assert_eq!(windows.of(&info("a")), 8192);
@@ -126,6 +127,7 @@ mod tests {
             native_tools: true,
             embedded: false,
             echo_reasoning: false,
+            sees_pictures: false,
         };
         let windows = Windows::default();
         windows.answered(&info, 5000);
@@ -153,6 +155,7 @@ mod tests {
             native_tools: true,
             embedded: false,
             echo_reasoning: false,
+            sees_pictures: false,
         };
         let windows = Windows::default();
         windows.answered(&info, 7000);

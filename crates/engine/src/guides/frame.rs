@@ -2,8 +2,8 @@
 
 /// The names of what the daemon says in angle brackets, and whatever begins like them.
 const OWN: [&str; 5] = ["memory", "memories", "skills", "system_reminder", "conversation_summary"];
-/// What stands around one file. Many other names begin so.
-const FILE: &str = "file";
+/// What stands around one file, and around files. Many other names begin so.
+const FILES: [&str; 2] = ["file", "files"];
 
 /// The text without what would look like the daemon's own words to a model.
 pub(crate) fn harmless(text: &str) -> String {
@@ -24,7 +24,7 @@ fn opens_own(tag: &str) -> bool {
     let begins = |own: &str| name.get(..own.len()).is_some_and(|start| start.eq_ignore_ascii_case(own));
     let ends_behind =
         |own: &str| !name[own.len()..].starts_with(|next: char| next.is_alphanumeric() || "_-".contains(next));
-    OWN.into_iter().any(begins) || (begins(FILE) && ends_behind(FILE))
+    OWN.into_iter().any(begins) || FILES.into_iter().any(|own| begins(own) && ends_behind(own))
 }
 
 /// The same on one line, without characters that only steer a terminal.

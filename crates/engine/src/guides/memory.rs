@@ -33,7 +33,12 @@ pub(crate) fn notice(opening: &Opening<'_>) -> Option<ItemBody> {
     let mut parts = vec![if guides.files.is_empty() && guides.memories.is_empty() { GONE } else { PREFACE }.to_owned()];
     parts.extend(guides.files.iter().zip(&rooms).map(|(file, room)| part(file, *room)));
     parts.extend(memories(opening));
-    Some(ItemBody::Notice { text: parts.join("\n\n"), topic: NoticeTopic::Memory, sources: sources.collect() })
+    Some(ItemBody::Notice {
+        text: parts.join("\n\n"),
+        topic: NoticeTopic::Memory,
+        sources: sources.collect(),
+        pictures: Vec::new(),
+    })
 }
 
 /// Bytes for all files: an eighth of the window at the most, of which a token has about four.

@@ -20,6 +20,8 @@ use agentd_core::{
 };
 use tokio::time::timeout;
 
+use crate::{handing::Handed, prompt::ToolSet};
+
 /// What is there, and what there is room for.
 #[derive(Clone, Copy)]
 pub(crate) struct Opening<'a> {
@@ -29,6 +31,10 @@ pub(crate) struct Opening<'a> {
     pub(crate) window: u64,
     /// What the model sees so far.
     pub(crate) history: &'a [Arc<Item>],
+    /// What people handed over for this turn.
+    pub(crate) handed: &'a [Handed],
+    /// The tools that the model may call.
+    pub(crate) tools: &'a ToolSet,
 }
 
 /// How long a turn waits for what people wrote. The files are few and small: only a disk that hangs takes longer, and no
@@ -69,6 +75,8 @@ fn is_told<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use agentd_core::{
         guide::{GuideFile, GuideOrigin, Skill},
         ids::{ItemId, TurnId},
@@ -86,7 +94,9 @@ mod tests {
     }
 
     fn opening<'a>(guides: &'a Guides, history: &'a [Arc<Item>]) -> Opening<'a> {
-        Opening { guides, limits: GuideLimits::default(), window: 100_000, history }
+        static NO_TOOLS: LazyLock<ToolSet> = LazyLock::new(ToolSet::none);
+        let limits = GuideLimits::default();
+        Opening { guides, limits, window: 100_000, history, handed: &[], tools: &NO_TOOLS }
     }
 
     fn text(body: &ItemBody) -> &str {

@@ -36,5 +36,5 @@ pub(crate) fn notice(opening: &Opening<'_>) -> Option<ItemBody> {
     if left_out > 0 {
         text.push_str(&format!("\n({left_out} more are left out: there is no room)"));
     }
-    Some(ItemBody::Notice { text, topic: NoticeTopic::Skills, sources })
+    Some(ItemBody::Notice { text, topic: NoticeTopic::Skills, sources, pictures: Vec::new() })
 }

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use agentd_core::{
     context::{PromptReport, SegmentKind},
+    files::Picture,
     model::Message,
 };
 
@@ -37,10 +38,14 @@ impl Print {
 
 /// What one message takes of a request.
 pub(crate) fn print(message: &Message) -> Print {
+    if let Message::Pictures { text, pictures } = message {
+        let words = Print::of(&["user", text], tokens::estimate("user") + tokens::estimate(text));
+        return pictures.iter().map(|shown| picture(&shown.picture)).fold(words, Print::and);
+    }
     let mut texts = Vec::new();
     match message {
         Message::System { text } => texts.extend(["system", text]),
-        Message::User { text } => texts.extend(["user", text]),
+        Message::User { text } | Message::Pictures { text, .. } => texts.extend(["user", text]),
         Message::Assistant { text, reasoning, tool_calls } => {
             texts.extend(["assistant", text]);
             texts.extend(reasoning.as_deref());
@@ -51,6 +56,12 @@ pub(crate) fn print(message: &Message) -> Print {
         Message::Tool { call_id, name, text } => texts.extend(["tool", call_id.as_str(), name, text]),
     }
     Print::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum())
+}
+
+/// What a picture takes. No two have the same path.
+pub(crate) fn picture(picture: &Picture) -> Print {
+    let tokens = tokens::of_picture(picture.width, picture.height);
+    Print { bytes: picture.bytes, ..Print::of(&["picture", &picture.path], tokens) }
 }
 
 /// What is remembered of a request.

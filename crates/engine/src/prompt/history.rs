@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use agentd_core::{
     context::SegmentKind,
+    files::Picture,
     item::{Item, ItemBody, NoticeTopic},
-    model::Message,
+    model::{Message, ShownPicture},
     tool::{ToolCall, ToolResult},
 };
 
@@ -17,6 +18,8 @@ const SUMMARY: &str = "<conversation_summary>";
 const MEMORY: &str = "<memory>";
 /// How the catalogue of skills begins.
 const SKILLS: &str = "<skills>";
+/// How a notice of files that were handed over begins.
+const FILES: &str = "<files>";
 
 /// Whether an item counts as a message. What belongs to the answer beside it does not.
 pub(crate) fn counts(item: &Item) -> bool {
@@ -39,7 +42,7 @@ pub(crate) fn kind(message: &Message) -> SegmentKind {
         Message::User { text } if text.starts_with(SUMMARY) => SegmentKind::Summary,
         Message::User { text } if text.starts_with(MEMORY) => SegmentKind::Memory,
         Message::User { text } if text.starts_with(SKILLS) => SegmentKind::Skills,
-        Message::User { .. } | Message::Assistant { .. } => SegmentKind::History,
+        Message::User { .. } | Message::Pictures { .. } | Message::Assistant { .. } => SegmentKind::History,
     }
 }
 
@@ -67,13 +70,14 @@ pub(crate) fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message
                 answer.finish(&mut messages);
                 messages.push(said_by_daemon(SUMMARY, "</conversation_summary>", &compaction.summary));
             }
-            ItemBody::Notice { text, topic, .. } => {
+            ItemBody::Notice { text, topic, pictures, .. } => {
                 answer.finish(&mut messages);
                 messages.push(match topic {
                     // It names files and tools, which others named, in one line.
                     NoticeTopic::General => said_by_daemon("<system_reminder>", "</system_reminder>", &one_line(text)),
                     NoticeTopic::Memory => said_by_daemon(MEMORY, "</memory>", text),
                     NoticeTopic::Skills => said_by_daemon(SKILLS, "</skills>", text),
+                    NoticeTopic::Files => with_pictures(said_by_daemon(FILES, "</files>", text), pictures),
                 });
             }
         }
@@ -84,6 +88,17 @@ pub(crate) fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message
 
 fn said_by_daemon(open: &str, close: &str, text: &str) -> Message {
     Message::User { text: format!("{open}\n{text}\n{close}") }
+}
+
+/// Their bytes are put in later, where the model sees.
+fn with_pictures(message: Message, pictures: &[Picture]) -> Message {
+    match message {
+        Message::User { text } if !pictures.is_empty() => {
+            let shown = |picture: &Picture| ShownPicture { picture: picture.clone(), content: None };
+            Message::Pictures { text, pictures: pictures.iter().map(shown).collect() }
+        }
+        other => other,
+    }
 }
 
 fn tool_message(result: &ToolResult) -> Message {

@@ -190,9 +190,11 @@ fn sent_again(answer: Came, usage: Usage, scales: &Scales, model: &ModelInfo) ->
 /// About how many tokens an item takes of a request; thoughts only where they are sent back.
 pub(crate) fn guess(item: &Item, echo_reasoning: bool) -> u64 {
     let texts: [&str; 2] = match &item.body {
-        ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } | ItemBody::Notice { text, .. } => {
-            [text, ""]
+        ItemBody::Notice { text, pictures, .. } => {
+            let shown = pictures.iter().map(|picture| tokens::of_picture(picture.width, picture.height));
+            return tokens::estimate(text) + shown.sum::<u64>();
         }
+        ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } => [text, ""],
         ItemBody::Reasoning { text } => [if echo_reasoning { text } else { "" }, ""],
         ItemBody::ToolCall(call) => [&call.name, &call.arguments],
         ItemBody::ToolResult(result) => [&result.name, &result.text],

@@ -21,6 +21,11 @@ pub(crate) fn estimate(text: &str) -> u64 {
     ascii.div_ceil(4) + two.div_ceil(2) + wide
 }
 
+/// About how many tokens a picture has: providers count one for a square of 27 or 28 pixels.
+pub(crate) fn of_picture(width: u32, height: u32) -> u64 {
+    (u64::from(width) * u64::from(height)).div_ceil(750)
+}
+
 /// How far a ratio may be from the guess before it is taken for a mistake of the server.
 const LIMITS: (f64, f64) = (0.2, 5.0);
 

@@ -258,8 +258,8 @@ impl Actor {
                 let live_turn = self.open.as_ref().map(|open| open.turn_id);
                 reply_to(reply, Ok(self.journal.subscribe(after, live_turn)))?;
             }
-            Command::Uploaded { path, reply } => {
-                reply_to(reply, self.change(StateChange::HandedOver { path }).await)?;
+            Command::Uploaded { path, picture, reply } => {
+                reply_to(reply, self.change(StateChange::HandedOver { path, picture }).await)?;
             }
             Command::Show { reply } => reply_to(reply, self.show().await)?,
             Command::Rename { title, reply } => reply_to(reply, self.rename(title).await)?,

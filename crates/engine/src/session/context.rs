@@ -6,6 +6,7 @@ use agentd_core::{
     context::{Compaction, CompactionReport, ContextView, Window},
     error::ErrorKind,
     event::{EventKind, StateChange},
+    guide::GuideLimits,
     ids::{ItemId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
@@ -21,6 +22,7 @@ use super::{
 use crate::{
     error::EngineError,
     guides::{self, Opening},
+    handing::Handed,
     prompt::{self, view::Standing},
     turn::route::route,
 };
@@ -30,7 +32,7 @@ impl Actor {
     pub(super) async fn context(&mut self) -> Result<ContextView, Fault> {
         let workspace = self.workspace().await?;
         let config = self.shared.config();
-        let (slot, _) = route(None, self.state.settings.slot);
+        let (slot, _) = route(None, self.state.settings.slot, self.sight(&[]));
         let model = self.shared.parts.models.get(slot);
         let instructions = prompt::system(&config.system_prompt, &workspace, self.state.created_at);
         Ok(prompt::view::view(&Standing {
@@ -47,17 +49,24 @@ impl Actor {
     }
 
     /// What people wrote for the model to know, where the history does not say it.
-    pub(super) async fn told_first(&mut self, slot: Slot, model: &dyn Model) -> Result<Vec<ItemBody>, Fault> {
+    pub(super) async fn told_first(
+        &mut self,
+        slot: Slot,
+        model: &dyn Model,
+        handed: &[Handed],
+    ) -> Result<Vec<ItemBody>, Fault> {
         let workspace = self.workspace().await?;
         let (shared, limits) = (&self.shared, self.shared.config().guides);
-        let Some(guides) = guides::look(&*shared.parts.workspaces, &workspace, limits).await else {
-            return Ok(Vec::new());
-        };
+        let looked = guides::look(&*shared.parts.workspaces, &workspace, limits).await;
+        // What could not be found out is left as it was told before.
+        let limits = if looked.is_some() { limits } else { GuideLimits { memory: false, skills: false, ..limits } };
+        let guides = looked.unwrap_or_default();
         // The last answer may be written by another model, which reads the same.
         let chat = shared.parts.models.get(chat_slot(slot));
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let history = self.state.seen();
-        Ok(shared.chain.before_input(&Opening { guides: &guides, limits, window, history: &history }))
+        let tools = &shared.tools;
+        Ok(shared.chain.before_input(&Opening { guides: &guides, limits, window, history: &history, handed, tools }))
     }
 
     /// Takes the last compaction back. Nothing was removed from the journal, so all of it is there. It is not done again by

@@ -29,7 +29,7 @@ use std::{
 use agentd_core::{
     context::{CompactionReport, ContextView, Window},
     error::ErrorKind,
-    files::SessionTree,
+    files::{Picture, SessionTree},
     grant::Grant,
     ids::{InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
@@ -56,7 +56,7 @@ enum Command {
     Cancel { turn: Option<TurnId>, reply: Reply<()> },
     Answer { id: InterruptId, answer: Answer, client: String, reply: Reply<()> },
     Subscribe { after: u64, reply: Reply<Subscription> },
-    Uploaded { path: String, reply: Reply<()> },
+    Uploaded { path: String, picture: Option<Picture>, reply: Reply<()> },
     Show { reply: Reply<SessionView> },
     Rename { title: String, reply: Reply<()> },
     Grant { grant: Grant, reply: Reply<()> },
@@ -171,8 +171,8 @@ impl SessionHandle {
     }
 
     /// Tells the model of a file with its next turn.
-    pub(crate) async fn uploaded(&self, path: String) -> Result<(), EngineError> {
-        self.ask(|reply| Command::Uploaded { path, reply }).await
+    pub(crate) async fn uploaded(&self, path: String, picture: Option<Picture>) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Uploaded { path, picture, reply }).await
     }
 
     /// What there is to see.

@@ -6,6 +6,7 @@ use agentd_core::{
     context::CompactionCause,
     error::ErrorKind,
     event::EventKind,
+    files::SessionTree,
     ids::{ItemId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
@@ -24,12 +25,13 @@ use crate::{
     compaction::Wanted,
     engine::grants::LiveGrants,
     error::EngineError,
+    handing::{self, Handed},
     prompt,
     turn::{
         Limits, TurnContext, TurnOutcome, TurnState,
         files::SessionFiles,
         recorder::{EndVerdict, Recorder, TurnMessage},
-        route::route,
+        route::{Sight, route},
         run::run,
         stopwatch::Stopwatch,
     },
@@ -106,9 +108,12 @@ impl Actor {
         start: StartTurn,
         waited: bool,
     ) -> Result<StartedTurn, Fault> {
-        let (slot, reason) = route(start.slot, self.state.settings.slot);
+        // A turn that only compacts tells nothing.
+        let tells = start.compact.is_none();
+        let handed = if tells { self.handed().await? } else { Vec::new() };
+        let (slot, reason) = route(start.slot, self.state.settings.slot, self.sight(&handed));
         let model = self.shared.parts.models.get(slot);
-        let told = if start.compact.is_none() { self.told_first(slot, &*model).await? } else { Vec::new() };
+        let told = if tells { self.told_first(slot, &*model, &handed).await? } else { Vec::new() };
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
         self.open = Some(OpenTurn {
@@ -130,9 +135,7 @@ impl Actor {
         let input: Vec<Item> =
             told.chain(start.text.map(|text| user_item(turn_id, text, false, typed_bytes))).collect();
         let mut state = self.fresh_state();
-        // One that only compacts tells nothing of it, unless something is added to it.
-        let handed_over = self.state.handed_over.next();
-        state.uploads.clone_from(&handed_over);
+        let handed_over = handed.into_iter().map(|file| file.path).collect();
         if let Some(strategy) = start.compact {
             state.compact = Some(Wanted { cause: CompactionCause::Person, strategy });
         }
@@ -162,6 +165,23 @@ impl Actor {
         let first = self.first_words().await;
         self.take(turn_id, facts, first).await?;
         Ok(StartedTurn { turn_id, events })
+    }
+
+    /// What the turn is to tell of files that were handed over.
+    async fn handed(&mut self) -> Result<Vec<Handed>, Fault> {
+        if self.state.handed_over.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tree = SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) };
+        Ok(handing::read(&*self.shared.parts.workspaces, &tree, &self.state.handed_over).await)
+    }
+
+    /// What pictures mean for the choice of the model.
+    pub(super) fn sight(&self, handed: &[Handed]) -> Sight {
+        let there =
+            handed.iter().any(|file| file.picture.is_some()) || handing::pictures(&self.state.seen()).next().is_some();
+        let sees = |slot| self.shared.parts.models.get(slot).info().sees_pictures;
+        Sight { pictures: there, base: there && sees(Slot::Base), vision: there && sees(Slot::Vision) }
     }
 
     /// What the turn has to tell at once, so that it is stored together with the turn's start: one wait for the disk

@@ -1,6 +1,9 @@
 //! What a turn has come to so far. Rebuilt from the journal when a turn goes on after a restart.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use agentd_core::{
     event::{Event, EventKind},
@@ -48,8 +51,8 @@ pub(crate) struct TurnState {
     pub(crate) is_last: bool,
     /// Whether the model's last answer called where nothing may be called.
     pub(crate) called_in_vain: bool,
-    /// The paths of files that were handed over since the last turn.
-    pub(crate) uploads: Vec<String>,
+    /// The pictures that were read for models that see, by their paths; none where one is gone.
+    pub(crate) pictures: HashMap<String, Option<Arc<[u8]>>>,
     /// How full the window is, and what was sent last.
     pub(crate) meter: Meter,
     /// The compaction that is wanted before the next step.
@@ -98,10 +101,8 @@ impl TurnState {
     /// Takes note of what an item means for the turn.
     fn consider(&mut self, item: &Item) {
         match &item.body {
-            ItemBody::UserMessage { text, .. } => {
+            ItemBody::UserMessage { .. } => {
                 self.answer = None;
-                // Whoever names a file need not be told of it.
-                self.uploads.retain(|path| !text.contains(path.as_str()));
                 // There is something to answer now.
                 self.only_compact = false;
                 // Something new was said: it is no longer the same that the model had no words for.
@@ -164,7 +165,6 @@ impl TurnState {
                 }
                 self.consider(item);
             }
-            EventKind::TurnStarted { handed_over, .. } => self.uploads.clone_from(handed_over),
             EventKind::UsageUpdated { step, turn, .. } => {
                 self.steps = *step;
                 self.usage = *turn;

@@ -30,7 +30,10 @@ pub(crate) const SUMMARY: &str =
 
 pub(crate) fn texts(request: &ModelRequest) -> String {
     let text = |message: &Message| match message {
-        Message::System { text } | Message::User { text } | Message::Assistant { text, .. } => text.clone(),
+        Message::System { text }
+        | Message::User { text }
+        | Message::Pictures { text, .. }
+        | Message::Assistant { text, .. } => text.clone(),
         Message::Tool { text, .. } => text.clone(),
     };
     request.messages.iter().map(text).collect::<Vec<_>>().join("\n")

@@ -267,6 +267,7 @@ fn engine_on(
         toolbox,
         store: Arc::clone(store) as _,
         workspaces,
+        pictures: None,
         snapshots: Arc::new(MemoryDisk::default()),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),

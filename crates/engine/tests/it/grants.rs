@@ -416,6 +416,7 @@ async fn no_way_to_write_a_denied_command_gets_in_by_an_edit_or_a_rule() {
         toolbox: Arc::clone(&shell) as _,
         store: Arc::new(MemoryStore::new()),
         workspaces: Arc::new(NoWorkspaces),
+        pictures: None,
         snapshots: Arc::new(MemoryDisk::default()),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),

@@ -69,6 +69,7 @@ async fn call_in(
         toolbox: ScriptedTools::new(),
         store: Arc::clone(&store) as _,
         workspaces,
+        pictures: None,
         snapshots: Arc::new(MemoryDisk::default()),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),

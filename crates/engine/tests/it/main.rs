@@ -9,6 +9,7 @@ mod crash;
 mod edges;
 mod grants;
 mod guides;
+mod handing;
 mod history_file;
 mod large;
 mod levels;

@@ -34,7 +34,9 @@ fn is_paired(request: &ModelRequest) {
                 assert!(open.contains(call_id), "{:#?}", request.messages);
                 open.retain(|id| id != call_id);
             }
-            Message::System { .. } | Message::User { .. } => assert!(open.is_empty(), "{:#?}", request.messages),
+            Message::System { .. } | Message::User { .. } | Message::Pictures { .. } => {
+                assert!(open.is_empty(), "{:#?}", request.messages)
+            }
         }
     }
     assert!(open.is_empty(), "{:#?}", request.messages);

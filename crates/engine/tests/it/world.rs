@@ -16,6 +16,7 @@ use agentd_testkit::{
     memory_store::MemoryStore,
     memory_workspaces::MemoryWorkspaces,
     scripted::{OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock},
+    test_pictures::TestPictures,
 };
 
 pub(crate) struct World {
@@ -94,6 +95,7 @@ impl World {
             toolbox: Arc::clone(&tools) as _,
             store: Arc::clone(&store) as _,
             workspaces: Arc::clone(&workspaces) as _,
+            pictures: Some(Arc::new(TestPictures)),
             snapshots: Arc::clone(&disk) as _,
             audit: Arc::clone(&audit) as _,
             clock: Arc::clone(&clock) as _,
@@ -206,7 +208,7 @@ fn line(event: &Event) -> String {
                 Some(content) => format!("state file {}: {content:?}", file.path),
                 None => format!("state file {} is gone", file.path),
             },
-            StateChange::HandedOver { path } => format!("handed over: {path}"),
+            StateChange::HandedOver { path, .. } => format!("handed over: {path}"),
             StateChange::Undone { redo, files, .. } => {
                 let names: Vec<String> = files.iter().map(|file| format!("{} {:?}", file.path, file.change)).collect();
                 format!("{}: {}", if *redo { "redone" } else { "undone" }, names.join(", "))

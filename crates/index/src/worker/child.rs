@@ -23,7 +23,7 @@ use super::{
 use crate::{extract, failure::Failure, kind::Kind, limits::Limits};
 
 /// Documents may nest; what reads them recurses. A stack that is used up ends the worker and nothing else.
-const STACK_BYTES: usize = 64 * 1024 * 1024;
+pub(super) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Reads the document on standard input as the arguments say, and tells of it on standard output. This is all that a process
 /// does whose first argument is [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT); `arguments` are those after it.
@@ -43,20 +43,26 @@ fn work(arguments: &[OsString]) -> io::Result<()> {
         return Err(io::Error::other("this is started by the daemon, to read a document"));
     };
     let job: Job = serde_json::from_slice(job.as_encoded_bytes())?;
-    let mut out = take_stdout()?;
-    let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let leash = OwnedFd::from(out.try_clone()?);
-    confine::limit(&job.limits)?;
-    confine::give_up_rights()?;
-    hold_leash(leash)?;
-    // A panic is an answer as well, and nobody is there to read about it.
-    std::panic::set_hook(Box::new(|_| {}));
+    let (file, mut out) = enter(&job.limits)?;
     thread::Builder::new()
         .name("extract".to_owned())
         .stack_size(STACK_BYTES)
         .spawn(move || tell(&mut out, file, &job))?
         .join()
         .map_err(|_| io::Error::other("the reader gave up"))?
+}
+
+/// Gives up all rights and returns what is left: the stream to read and the one to tell by. Nothing was read before.
+pub(super) fn enter(limits: &Limits) -> io::Result<(File, File)> {
+    let out = take_stdout()?;
+    let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let leash = OwnedFd::from(out.try_clone()?);
+    confine::limit(limits)?;
+    confine::give_up_rights()?;
+    hold_leash(leash)?;
+    // A panic is an answer as well, and nobody is there to read about it.
+    std::panic::set_hook(Box::new(|_| {}));
+    Ok((file, out))
 }
 
 /// The stream of the frames. What a library prints goes nowhere, so that it cannot get between them.
@@ -105,7 +111,7 @@ fn tell(out: &mut File, file: File, job: &Job) -> io::Result<()> {
     }
 }
 
-fn read_all(mut file: File, limits: &Limits) -> Result<Vec<u8>, Failure> {
+pub(super) fn read_all(mut file: File, limits: &Limits) -> Result<Vec<u8>, Failure> {
     let no_memory = || Failure::OutOfMemory { limit: limits.memory, parts: 0 };
     let most = limits.bytes_in.saturating_add(1);
     let size = file.metadata().map_or(0, |metadata| metadata.len()).min(most);

@@ -7,18 +7,22 @@
 //! - [`frame`]: what a worker is told, and what it tells.
 //! - `child`: the worker's side, [`run_worker`]; [`confine`](mod@confine) is how it gives up its rights.
 //! - `extraction`: the daemon's side: [`Extractor`] starts workers, [`Extraction`] reads and checks one.
+//! - `picture`: the same for pictures, [`run_picture_worker`].
 //! - `post_mortem`: what the end of a worker says about the document that it read.
 
 mod child;
 pub mod confine;
 mod extraction;
 pub mod frame;
+mod picture;
 mod post_mortem;
 
 pub use child::run_worker;
 pub(crate) use extraction::too_many_parts;
 pub use extraction::{Extraction, Extractor};
 pub use frame::{Piece, Summary};
+pub(crate) use picture::Told;
+pub use picture::{PICTURE_WORKER_ARGUMENT, run_picture_worker};
 
 /// The first argument by which a program knows that it is to be the worker.
 pub const WORKER_ARGUMENT: &str = "extract-worker";

@@ -25,7 +25,7 @@ const EARLIER_CHARACTERS: usize = 800;
 
 /// How messages begin that the daemon makes for larger models: this one takes them for the person's words, and has no use
 /// for what is long.
-const OTHERS: [&str; 3] = ["<memory>\n", "<skills>\n", "<conversation_summary>\n"];
+const OTHERS: [&str; 4] = ["<memory>\n", "<skills>\n", "<files>\n", "<conversation_summary>\n"];
 
 /// What came of the turn's call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Conversation {
         let mut calls: Vec<&ToolCall> = Vec::new();
         for message in messages {
             match message {
-                Message::System { .. } => {}
+                Message::System { .. } | Message::Pictures { .. } => {}
                 Message::User { text } => {
                     if OTHERS.iter().any(|tag| text.starts_with(tag)) {
                         continue;

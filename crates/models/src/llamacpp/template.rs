@@ -14,7 +14,9 @@ pub(super) fn prompt(template: &ChatTemplate, messages: &[Message]) -> String {
         let (frame, text) = match message {
             Message::System { text } => (&template.system, text),
             // Results have become the person's words before a conversation gets here.
-            Message::User { text } | Message::Tool { text, .. } => (&template.user, text),
+            Message::User { text } | Message::Pictures { text, .. } | Message::Tool { text, .. } => {
+                (&template.user, text)
+            }
             Message::Assistant { text, .. } => (&template.assistant, text),
         };
         prompt.push_str(&frame.before);

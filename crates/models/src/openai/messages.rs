@@ -3,7 +3,11 @@
 
 use std::borrow::Cow;
 
-use agentd_core::{model::Message, tool::ToolCall};
+use agentd_core::{
+    model::{Message, ShownPicture},
+    tool::ToolCall,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use serde_json::json;
 
@@ -16,6 +20,7 @@ const MAX_NAME: usize = 64;
 const GO_ON: &str = "(go on)";
 const NO_ANSWER: &str = "(no answer)";
 const NO_OUTPUT: &str = "(no output)";
+const PICTURES: &str = "(pictures)";
 
 #[derive(Debug, Serialize, PartialEq)]
 #[serde(tag = "role", rename_all = "lowercase")]
@@ -24,7 +29,7 @@ pub(super) enum WireMessage<'a> {
         content: Cow<'a, str>,
     },
     User {
-        content: Cow<'a, str>,
+        content: UserContent<'a>,
     },
     Assistant {
         /// Null beside calls that came without words.
@@ -38,6 +43,52 @@ pub(super) enum WireMessage<'a> {
         tool_call_id: &'a str,
         content: &'a str,
     },
+}
+
+/// Words alone, which every server takes, or words and pictures.
+#[derive(Debug, Serialize, PartialEq)]
+#[serde(untagged)]
+pub(super) enum UserContent<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Debug, Serialize, PartialEq)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Part<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Debug, Serialize, PartialEq)]
+pub(super) struct ImageUrl {
+    url: String,
+}
+
+impl<'a> UserContent<'a> {
+    fn add(&mut self, text: &'a str) {
+        match self {
+            Self::Text(content) => join(content, text),
+            Self::Parts(parts) => match parts.last_mut() {
+                Some(Part::Text { text: content }) => join(content, text),
+                _ => parts.push(Part::Text { text: text.into() }),
+            },
+        }
+    }
+
+    /// Adds the pictures whose bytes are there.
+    fn show(&mut self, pictures: &[ShownPicture]) {
+        for shown in pictures {
+            let Some(content) = &shown.content else { continue };
+            if let Self::Text(text) = self {
+                *self = Self::Parts(vec![Part::Text { text: std::mem::take(text) }]);
+            }
+            let url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
+            if let Self::Parts(parts) = self {
+                parts.push(Part::ImageUrl { image_url: ImageUrl { url } });
+            }
+        }
+    }
 }
 
 #[derive(Debug, Serialize, PartialEq)]
@@ -60,6 +111,12 @@ pub(super) fn wire_messages(messages: &[Message], echo_reasoning: bool) -> Vec<W
         match message {
             Message::System { text } => add_system(&mut wire, text),
             Message::User { text } => add_user(&mut wire, text),
+            Message::Pictures { text, pictures } => {
+                add_user(&mut wire, if is_blank(text) { PICTURES } else { text });
+                if let Some(WireMessage::User { content }) = wire.last_mut() {
+                    content.show(pictures);
+                }
+            }
             Message::Assistant { text, reasoning, tool_calls } => {
                 let reasoning = reasoning.as_deref().filter(|_| echo_reasoning);
                 add_assistant(&mut wire, text, reasoning, tool_calls);
@@ -96,7 +153,7 @@ fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
         return;
     }
     match wire.last_mut() {
-        Some(WireMessage::User { content }) => return join(content, text),
+        Some(WireMessage::User { content }) => return content.add(text),
         // A turn that was stopped behind its tools: templates want the model's words between.
         Some(WireMessage::Tool { .. }) => wire.push(WireMessage::Assistant {
             content: Some(NO_ANSWER.into()),
@@ -105,7 +162,7 @@ fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
         }),
         _ => {}
     }
-    wire.push(WireMessage::User { content: text.into() });
+    wire.push(WireMessage::User { content: UserContent::Text(text.into()) });
 }
 
 fn add_assistant<'a>(
@@ -119,7 +176,9 @@ fn add_assistant<'a>(
         return;
     }
     match wire.last_mut() {
-        None | Some(WireMessage::System { .. }) => wire.push(WireMessage::User { content: GO_ON.into() }),
+        None | Some(WireMessage::System { .. }) => {
+            wire.push(WireMessage::User { content: UserContent::Text(GO_ON.into()) })
+        }
         Some(WireMessage::Assistant { content, reasoning_content, tool_calls }) => {
             match content {
                 Some(content) => join(content, text),

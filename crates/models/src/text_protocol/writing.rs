@@ -19,6 +19,7 @@ pub(crate) fn conversation(messages: &[Message], tools: &[ToolSpec]) -> Vec<Mess
         match message {
             Message::System { text } if plain.is_empty() => plain.push(Message::System { text: text.clone() }),
             Message::System { text } | Message::User { text } => add_user(&mut plain, text),
+            Message::Pictures { .. } => plain.push(message.clone()),
             Message::Tool { name, text, .. } => add_user(&mut plain, &format!("{RESULT}{name}:\n{text}")),
             Message::Assistant { text, tool_calls, .. } => add_assistant(&mut plain, &with_calls(text, tool_calls)),
         }

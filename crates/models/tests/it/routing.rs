@@ -32,6 +32,7 @@ fn embedded() -> Arc<dyn Model> {
         native_tools: false,
         embedded: true,
         echo_reasoning: false,
+        sees_pictures: false,
     }))
 }
 

@@ -18,7 +18,7 @@ use super::{
     backend::{Backend as _, Entry, Files, Kind, Listed},
     path::{Place, ToolPath},
 };
-use crate::failure::Failure;
+use crate::{encoding::Document, failure::Failure};
 
 /// How many entries of one folder are listed.
 const MAX_ENTRIES: usize = 10_000;
@@ -98,6 +98,15 @@ fn piece(files: &Files, path: &str, offset: u64, most: usize) -> Result<FilePiec
         .and_then(|_| opened.content.take(most as u64).read_to_end(&mut content))
         .map_err(|error| Failure::io(&format!("read {path}"), &error))?;
     Ok(FilePiece { content, size: opened.size, modified: opened.modified.and_then(timestamp) })
+}
+
+/// The text of a file that is shorter than so many bytes, and text.
+pub(super) fn text(tree: &SessionTree, path: &str, most: usize) -> Option<String> {
+    let piece = read(tree, path, 0, most).ok()?;
+    // What is longer fills the piece.
+    let whole = piece.content.len() < most && piece.content.len() as u64 == piece.size;
+    let document = Document::read(piece.content).ok().filter(|_| whole)?;
+    Some(document.text().to_owned())
 }
 
 /// Writes a whole file, making it and its folders where they are missing, wherever tools may write.

@@ -258,6 +258,11 @@ impl Workspaces for WorkspaceFolders {
         self.work("read a file", move |_| browse::read(&tree, &path, offset, most))
     }
 
+    fn read_text(&self, tree: SessionTree, path: String, most: usize) -> BoxFuture<'_, Option<String>> {
+        let read = self.work("read a text", move |_| Ok(browse::text(&tree, &path, most)));
+        async move { read.await.ok().flatten() }.boxed()
+    }
+
     fn write_file(
         &self,
         tree: SessionTree,

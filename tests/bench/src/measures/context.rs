@@ -107,12 +107,14 @@ async fn assembling() -> anyhow::Result<Row> {
         native_tools: true,
         embedded: false,
         echo_reasoning: false,
+        sees_pictures: false,
     };
     let engine = Engine::new(EngineParts {
         models: Arc::new(OneModel(Arc::new(Stopwatch { info, asked: sender }))),
         toolbox: ScriptedTools::new(),
         store: Arc::clone(&store) as _,
         workspaces: Arc::new(NoWorkspaces),
+        pictures: None,
         snapshots: Arc::new(MemoryDisk::default()),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),

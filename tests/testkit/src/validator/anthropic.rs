@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{Checked, MAX_NAME, broken, check_name, check_said};
+use super::{Checked, MAX_NAME, broken, check_name, check_said, parts};
 
 /// A message there: a role and its blocks.
 struct Message {
@@ -56,7 +56,7 @@ fn translate(body: &Value) -> Vec<Message> {
                 let (id, content) = (&message["tool_call_id"], &message["content"]);
                 ("user", vec![json!({"type": "tool_result", "tool_use_id": id, "content": [{"text": content}]})])
             }
-            _ => ("user", vec![text()]),
+            _ => ("user", parts::blocks(&message["content"])),
         };
         match messages.last_mut() {
             Some(last) if last.role == role => last.blocks.extend(blocks),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_said, tools};
+use super::{Checked, MAX_ID, MAX_NAME, broken, check_name, check_said, parts, tools};
 
 /// What a message may hold, by its role.
 const FIELDS: [(&str, &[&str]); 4] = [
@@ -96,6 +96,7 @@ impl<'a> Conversation<'a> {
         match role {
             "assistant" => self.add_answer(at, message)?,
             "tool" => self.add_result(at, message)?,
+            "user" => parts::check(&place("content"), &message["content"])?,
             _ => check_said(&place("content"), &message["content"])?,
         }
         self.last_role = role;

@@ -1,0 +1,245 @@
+//! Files that a person mentions: `#report.pdf`, `#notes/my plan.md`, `#"odd name?.txt"`. What names no file is only text.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Component, Path, PathBuf},
+    time::SystemTime,
+};
+
+use agentd_core::ids::SessionId;
+
+use super::chat::typed_path;
+
+/// How much text behind a `#` is looked at for a path, in bytes.
+const MAX_PATH: usize = 1024;
+/// Files of one folder that are offered for completion.
+const MAX_OFFERED: usize = 50;
+/// Entries of one folder that are looked at for it.
+const MAX_ENTRIES: usize = 2000;
+
+/// What one `#` stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Mention {
+    /// A file to hand over.
+    File(PathBuf),
+    /// One whose name begins with a dot, or that lies in such a folder: those hold secrets, so a mention is not enough.
+    Hidden(PathBuf),
+}
+
+/// What was handed over to which session, so that a file that is mentioned again is not copied again as it was.
+#[derive(Debug, Default)]
+pub(super) struct Handed(HashMap<(SessionId, PathBuf), Stamp>);
+
+/// What changes with a file.
+type Stamp = (SystemTime, u64);
+
+impl Handed {
+    /// Takes note of a file that was handed over.
+    pub(super) fn note(&mut self, session: SessionId, path: PathBuf) {
+        if let Some(stamp) = stamp(&path) {
+            self.0.insert((session, path), stamp);
+        }
+    }
+
+    /// Whether the session has the file as it is now.
+    pub(super) fn has(&self, session: Option<SessionId>, path: &Path) -> bool {
+        let known = session.and_then(|session| self.0.get(&(session, path.to_owned())));
+        known.is_some_and(|known| stamp(path).as_ref() == Some(known))
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// The files that a text mentions, each once, in order. In code nothing is a mention.
+pub(super) fn find(text: &str) -> Vec<Mention> {
+    let mut found: Vec<Mention> = Vec::new();
+    let mut in_fence = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_fence = !in_fence;
+        } else if !in_fence {
+            for mention in starts(line).filter_map(|start| at(&line[start..])) {
+                if !found.contains(&mention) {
+                    found.push(mention);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Where what stands behind a `#` begins: at the start of a word, outside of code.
+fn starts(line: &str) -> impl Iterator<Item = usize> {
+    let mut in_code = false;
+    let mut before = ' ';
+    line.char_indices().filter_map(move |(index, letter)| {
+        in_code ^= letter == '`';
+        // Not every script puts spaces between words.
+        let starts_word = before.is_whitespace() || !before.is_ascii() || "([{\"'".contains(before);
+        let begins = letter == '#' && !in_code && starts_word;
+        before = letter;
+        begins.then_some(index + 1)
+    })
+}
+
+/// The file that the beginning of a text names: the longest that there is, for names may have spaces.
+fn at(text: &str) -> Option<Mention> {
+    if let Some(quote) = text.chars().next().filter(|first| matches!(first, '"' | '\'')) {
+        let quoted = text[1..].split_once(quote)?.0;
+        return file(quoted);
+    }
+    let text = &text[..text.floor_char_boundary(MAX_PATH)];
+    let mut candidate = text.trim_end();
+    while !candidate.is_empty() && !candidate.starts_with(char::is_whitespace) {
+        if let Some(mention) = file(candidate) {
+            return Some(mention);
+        }
+        candidate = shorter(candidate);
+    }
+    None
+}
+
+/// Without what ends a sentence, else without the last word.
+fn shorter(candidate: &str) -> &str {
+    let bare = candidate.trim_end_matches(|letter: char| ".,;:!?)]}\"'…。，；：！？）」".contains(letter));
+    if bare.len() < candidate.len() {
+        return bare;
+    }
+    // The last word may be glued to the name by punctuation, as in `#a.txt,b`.
+    let cut =
+        candidate.char_indices().rev().find(|(_, letter)| letter.is_whitespace() || ",;:，；：。".contains(*letter));
+    cut.map_or("", |(index, _)| candidate[..index].trim_end())
+}
+
+fn file(written: &str) -> Option<Mention> {
+    let path = typed_path(written);
+    if !fs::metadata(&path).is_ok_and(|metadata| metadata.is_file()) {
+        return None;
+    }
+    Some(if is_hidden(&path) { Mention::Hidden(path) } else { Mention::File(path) })
+}
+
+/// Also where a link leads to such a file.
+fn is_hidden(path: &Path) -> bool {
+    let written_hidden = has_hidden(path);
+    let meant = fs::canonicalize(path).ok();
+    // Where everything lies in a hidden folder, that is no reason: only what is below the folder where the person is.
+    let here = std::env::current_dir().ok().and_then(|here| fs::canonicalize(here).ok());
+    let leads_hidden =
+        meant.is_some_and(|meant| match here.as_deref().and_then(|here| meant.strip_prefix(here).ok()) {
+            Some(below) => has_hidden(below),
+            None => has_hidden(&meant),
+        });
+    written_hidden || leads_hidden
+}
+
+fn has_hidden(path: &Path) -> bool {
+    path.components().any(|part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b".")))
+}
+
+/// What the mention at the end of what was typed can become: where its path starts, and the paths.
+pub(super) fn complete(typed: &str) -> Option<(usize, Vec<String>)> {
+    let line_start = typed.rfind('\n').map_or(0, |index| index + 1);
+    let start = starts(&typed[line_start..]).last()? + line_start;
+    let written = &typed[start..];
+    let (folder, name) = match written.rfind('/') {
+        Some(slash) => written.split_at(slash + 1),
+        None => ("", written),
+    };
+    let place = if folder.is_empty() { PathBuf::from(".") } else { typed_path(folder) };
+    let mut offered: Vec<String> = fs::read_dir(place)
+        .ok()?
+        .take(MAX_ENTRIES)
+        .filter_map(|entry| offer(&entry.ok()?, name))
+        .map(|name| format!("{folder}{name}"))
+        .collect();
+    offered.sort();
+    offered.truncate(MAX_OFFERED);
+    Some((start, offered))
+}
+
+fn offer(entry: &fs::DirEntry, begun: &str) -> Option<String> {
+    let name = entry.file_name().into_string().ok()?;
+    let fits = name.starts_with(begun) && !name.starts_with('.') && !name.contains(char::is_control);
+    let kind = fits.then(|| fs::metadata(entry.path()).ok()).flatten()?;
+    if kind.is_dir() { Some(format!("{name}/")) } else { kind.is_file().then_some(name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn with(names: &[&str]) -> Self {
+            let folder = tempfile::Builder::new().prefix("mentions").tempdir().unwrap();
+            for name in names {
+                let path = folder.path().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, "x").unwrap();
+            }
+            Self(folder)
+        }
+
+        /// The text with `@` for the folder.
+        fn text(&self, text: &str) -> String {
+            text.replace('@', &self.0.path().display().to_string())
+        }
+
+        fn found(&self, text: &str) -> Vec<String> {
+            let below = |path: PathBuf| path.strip_prefix(self.0.path()).unwrap().display().to_string();
+            let found = find(&self.text(text)).into_iter().map(|mention| match mention {
+                Mention::File(path) => below(path),
+                Mention::Hidden(path) => format!("hidden {}", below(path)),
+            });
+            found.collect()
+        }
+    }
+
+    #[test]
+    fn files_are_found_by_their_names_whatever_stands_around_them() {
+        let folder = Folder::with(&["a.txt", "my plan.md", "deep/er/b c.pdf", "报告.pdf", "odd?.txt", "a"]);
+        let check = |text: &str, expected: &[&str]| assert_eq!(folder.found(text), expected, "{text}");
+        check("Read #@/a.txt.", &["a.txt"]);
+        check("#@/a.txt, #@/my plan.md and more", &["a.txt", "my plan.md"]);
+        check("what is in #@/deep/er/b c.pdf?", &["deep/er/b c.pdf"]);
+        check("请看#@/报告.pdf。", &["报告.pdf"]);
+        check("请看 #@/报告.pdf。谢谢", &["报告.pdf"]);
+        check("#\"@/odd?.txt\" and (#@/a.txt)", &["odd?.txt", "a.txt"]);
+        check("#@/a.txt #@/a.txt", &["a.txt"]);
+        check("two\nlines with #@/a.txt", &["a.txt"]);
+        // What names no file is text.
+        check("# @/a.txt", &[]);
+        check("issue #12, C#@/a.txt, #@/deep", &[]);
+        check("`#@/a.txt`", &[]);
+        check("```\n#@/a.txt\n```", &[]);
+    }
+
+    #[test]
+    fn hidden_files_are_not_handed_over_by_a_mention() {
+        let folder = Folder::with(&[".env", ".ssh/key", "plain"]);
+        std::os::unix::fs::symlink(".env", folder.0.path().join("link")).unwrap();
+        assert_eq!(folder.found("#@/.env #@/.ssh/key #@/plain"), ["hidden .env", "hidden .ssh/key", "plain"]);
+        assert_eq!(folder.found("#@/link"), ["hidden link"]);
+    }
+
+    #[test]
+    fn paths_are_completed_from_what_is_there() {
+        let folder = Folder::with(&["report.pdf", "rest/x", ".rc", "other"]);
+        let check = |typed: &str, expected: &[&str]| {
+            let (_, offered) = complete(&folder.text(typed)).unwrap();
+            let expected: Vec<String> = expected.iter().map(|path| folder.text(path)).collect();
+            assert_eq!(offered, expected, "{typed}");
+        };
+        check("see #@/re", &["@/report.pdf", "@/rest/"]);
+        check("see #@/rest/", &["@/rest/x"]);
+        check("#@/.", &[]);
+        assert_eq!(complete("no mention"), None);
+        assert_eq!(complete(&folder.text("#@/re")).unwrap().0, 1);
+    }
+}

@@ -1,0 +1,206 @@
+//! The files of sessions.
+
+use std::path::PathBuf;
+
+use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+
+use crate::{
+    context::HistoryFile,
+    error::{ErrorKind, WorkspaceError},
+    files::{FileListing, FilePiece, FileWritten, FilesCopied, SessionTree},
+    guide::{GuideLimits, Guides},
+    ids::SessionId,
+    knowledge::OpenDocument,
+    session::Mount,
+};
+
+/// The files that a session's tools see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// The absolute path of the session's own tree.
+    pub root: PathBuf,
+    /// What is seen as `/project`.
+    pub project: Option<Mount>,
+    /// The absolute path of what all sessions see as `/memories`: kept when a session goes, read by any, written by tools
+    /// that a person has allowed to.
+    pub memories: Option<PathBuf>,
+}
+
+/// Makes, cleans and removes workspaces.
+pub trait Workspaces: Send + Sync {
+    /// Opens a session's workspace, making it where it is missing.
+    fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>>;
+
+    /// Says where a session's workspace is, and refuses a project as [`Self::open`] does. It need not be there yet: a
+    /// turn that touches no file does not wait for folders.
+    fn locate(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        self.open(session, project)
+    }
+
+    /// Copies what a session has in its own tree to another that has nothing yet: `uploads/`, `outputs/`, large results, and
+    /// of its history file as much as is said. Durable when it returns. What cannot be copied safely is left out.
+    fn copy(
+        &self,
+        _from: SessionId,
+        _to: SessionId,
+        _history: Option<HistoryFile>,
+    ) -> BoxFuture<'_, Result<FilesCopied, WorkspaceError>> {
+        Box::pin(std::future::ready(Ok(FilesCopied::default())))
+    }
+
+    /// Empties its `temp/`.
+    fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+
+    /// Removes it.
+    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+
+    /// Puts a file into its `uploads/` and returns the path that tools can open. A name that is taken gets a number.
+    fn add_upload(
+        &self,
+        session: SessionId,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
+
+    /// Keeps a text of the daemon's own where tools can read and not change it, and returns the path under which they
+    /// find it. A name that is taken is replaced. Durable when it returns. The name is that of a visible file, without folders; others are refused.
+    fn keep(
+        &self,
+        session: SessionId,
+        area: KeptArea,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
+
+    /// Adds to a text that is kept in pieces, as [`Self::keep`] keeps one whole. What stands behind the first `from` bytes
+    /// goes: it is a piece of which nobody knows. None leaves all of it.
+    fn keep_on(
+        &self,
+        session: SessionId,
+        area: KeptArea,
+        name: String,
+        from: Option<u64>,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>>;
+
+    /// What a folder holds, by the paths that tools use, or one file.
+    ///
+    /// # Errors
+    /// Of kind `NotFound` or `InvalidInput`, in the words of the tools, where there is none that tools could read.
+    fn list_files(&self, _: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
+        no_files(&path)
+    }
+
+    /// A piece of a file that tools could read, from that byte on, of at most that many bytes.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`].
+    fn read_file(
+        &self,
+        _: SessionTree,
+        path: String,
+        _offset: u64,
+        _most: usize,
+    ) -> BoxFuture<'_, Result<FilePiece, WorkspaceError>> {
+        no_files(&path)
+    }
+
+    /// The text of a file that tools could read, whatever its encoding. None where it is longer than so many bytes, no text,
+    /// or not to be read at all.
+    fn read_text(&self, _: SessionTree, _path: String, _most: usize) -> BoxFuture<'_, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    /// Writes a whole file that tools could write, making its folders. On the disk it is durable when this returns; a file of
+    /// the session's own state is for the caller to store.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`]; of kind `Storage` where the disk does not take it.
+    fn write_file(
+        &self,
+        _: SessionTree,
+        path: String,
+        _content: Vec<u8>,
+        _now: Timestamp,
+    ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
+        no_files(&path)
+    }
+
+    /// The documents that a session sees, open: the file of that path, whatever it is, or those in that folder and below it, by
+    /// their names. Without a path those of the whole session. In the order of their paths, as many as may be open at once.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`].
+    fn open_documents(&self, _: SessionTree, path: String) -> BoxFuture<'_, Result<Vec<OpenDocument>, WorkspaceError>> {
+        no_files(&path)
+    }
+
+    /// What people wrote for models to know in a session that works there. Files that are as they were are not read
+    /// again; what cannot be read is left out.
+    fn guides<'a>(&'a self, _: &'a Workspace, _: GuideLimits) -> BoxFuture<'a, Guides> {
+        Box::pin(std::future::ready(Guides::default()))
+    }
+
+    /// Paths of files that tools could open, relative to the workspace, newest first, at most `limit`. What the daemon
+    /// keeps for itself is not among them.
+    fn paths<'a>(
+        &'a self,
+        workspace: &'a Workspace,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>>;
+}
+
+/// What workspaces say that have no files to show.
+fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, WorkspaceError>> {
+    let error = WorkspaceError::new(ErrorKind::NotFound, format!("there is no file {path:?} to be shown here"));
+    Box::pin(std::future::ready(Err(error)))
+}
+
+/// A folder of a workspace in which the daemon keeps what tools can read and not change. It goes with the session, stays
+/// when that is reset, and is no part of what can be undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeptArea {
+    /// Results too large for the window, each whole.
+    LargeToolResults,
+    /// What compactions replaced, one behind the other.
+    ConversationHistory,
+}
+
+/// A text that the daemon keeps in pieces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptText {
+    /// The path under which tools find it.
+    pub path: String,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl KeptArea {
+    /// The name of the folder.
+    #[must_use]
+    pub const fn folder(self) -> &'static str {
+        match self {
+            Self::LargeToolResults => "large_tool_results",
+            Self::ConversationHistory => "conversation_history",
+        }
+    }
+
+    /// Refuses what is not the name of a visible file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for an empty name, one above 200 bytes, one that begins with a dot, and one with slashes,
+    /// backslashes or control characters.
+    pub fn check_name(name: &str) -> Result<(), WorkspaceError> {
+        const MAX_NAME: usize = 200;
+        let is_sound = !name.is_empty()
+            && name.len() <= MAX_NAME
+            && !name.starts_with('.')
+            && !name.contains(|letter: char| matches!(letter, '/' | '\\') || letter.is_control());
+        if is_sound {
+            return Ok(());
+        }
+        Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("could not keep {name:?}: it is no plain file name"))
+            .with_hint(format!("give a name of at most {MAX_NAME} bytes, without slashes, that begins with no dot")))
+    }
+}

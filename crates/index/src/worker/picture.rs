@@ -1,0 +1,175 @@
+//! The worker's side for pictures: one is decoded, turned upright, made small and written anew, without whatever else its
+//! file held, such as the place where it was taken.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Cursor, Write as _},
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::ExitCode,
+    thread,
+};
+
+use image::{
+    DynamicImage, ExtendedColorType, ImageDecoder as _, ImageEncoder as _, ImageError, ImageFormat, ImageReader, Rgb,
+    RgbImage,
+    codecs::{jpeg::JpegEncoder, png::PngEncoder},
+    error::LimitErrorKind,
+    imageops::FilterType,
+};
+use serde::{Deserialize, Serialize};
+
+use super::child;
+use crate::limits::Limits;
+
+/// The first argument by which a program knows that it is to be the worker for pictures.
+pub const PICTURE_WORKER_ARGUMENT: &str = "picture-worker";
+
+/// The longer side of what models are shown, in pixels: beyond it providers make a picture smaller themselves.
+const SIDE: u32 = 1568;
+/// The longer side of what is read, in pixels.
+const MAX_SIDE: u32 = 30_000;
+/// What decoding may take, in bytes: about a hundred million pixels.
+const MAX_DECODED: u64 = 420 << 20;
+/// What stays a PNG, in bytes. Larger ones are photographs, which a JPEG holds better.
+const MAX_PNG: usize = 1 << 20;
+/// How good the JPEG is, of 100.
+const QUALITY: u8 = 85;
+
+/// What the worker tells of a picture, in front of its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Told {
+    /// It is ready: as many bytes follow.
+    Ready {
+        /// Its type.
+        media_type: String,
+        /// Its width in pixels.
+        width: u32,
+        /// Its height in pixels.
+        height: u32,
+        /// How many bytes follow.
+        bytes: u64,
+    },
+    /// Why it is not, as the end of a sentence.
+    Failed(String),
+}
+
+/// Reads the picture on standard input and writes what models are shown of it to standard output. This is all that a
+/// process does whose first argument is [`PICTURE_WORKER_ARGUMENT`]; `arguments` are those after it.
+#[must_use]
+pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
+    match work(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("agentd {PICTURE_WORKER_ARGUMENT}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(arguments: &[OsString]) -> io::Result<()> {
+    let [limits] = arguments else {
+        return Err(io::Error::other("this is started by the daemon, to read a picture"));
+    };
+    let limits: Limits = serde_json::from_slice(limits.as_encoded_bytes())?;
+    let (file, mut out) = child::enter(&limits)?;
+    thread::Builder::new()
+        .name("picture".to_owned())
+        .stack_size(child::STACK_BYTES)
+        .spawn(move || tell(&mut out, file, &limits))?
+        .join()
+        .map_err(|_| io::Error::other("the reader gave up"))?
+}
+
+fn tell(out: &mut File, file: File, limits: &Limits) -> io::Result<()> {
+    let read = child::read_all(file, limits).map_err(|failure| failure.to_string());
+    let made = read.and_then(|bytes| {
+        let made = catch_unwind(AssertUnwindSafe(|| prepare(&bytes)));
+        made.unwrap_or_else(|_| Err("it is damaged (its reader gave up)".to_owned()))
+    });
+    let (told, content) = match made {
+        Ok((media_type, image, content)) => {
+            let (width, height) = (image.width(), image.height());
+            let bytes = content.len() as u64;
+            (Told::Ready { media_type: media_type.to_owned(), width, height, bytes }, content)
+        }
+        Err(why) => (Told::Failed(why), Vec::new()),
+    };
+    let head = serde_json::to_vec(&told)?;
+    out.write_all(&u32::try_from(head.len()).map_err(io::Error::other)?.to_le_bytes())?;
+    out.write_all(&head)?;
+    out.write_all(&content)?;
+    out.flush()
+}
+
+/// The picture as models are shown it, with its type and its bytes.
+fn prepare(bytes: &[u8]) -> Result<(&'static str, DynamicImage, Vec<u8>), String> {
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|error| error.to_string())?;
+    let is_photograph = reader.format() == Some(ImageFormat::Jpeg);
+    let mut most = image::Limits::default();
+    most.max_image_width = Some(MAX_SIDE);
+    most.max_image_height = Some(MAX_SIDE);
+    most.max_alloc = Some(MAX_DECODED);
+    reader.limits(most);
+    let mut decoder = reader.into_decoder().map_err(|error| why(&error))?;
+    // One whose file says nonsense about it is shown as it lies.
+    let orientation = decoder.orientation().ok();
+    let mut image = DynamicImage::from_decoder(decoder).map_err(|error| why(&error))?;
+    if image.width().max(image.height()) > SIDE {
+        image = image.resize(SIDE, SIDE, FilterType::Triangle);
+    }
+    if let Some(orientation) = orientation {
+        image.apply_orientation(orientation);
+    }
+    let encoded = encode(&image, is_photograph).map_err(|error| why(&error))?;
+    Ok((encoded.0, image, encoded.1))
+}
+
+fn encode(image: &DynamicImage, is_photograph: bool) -> Result<(&'static str, Vec<u8>), ImageError> {
+    let (width, height) = (image.width(), image.height());
+    if !is_photograph {
+        let mut content = Vec::new();
+        let encoder = PngEncoder::new(&mut content);
+        if image.color().has_alpha() {
+            encoder.write_image(&image.to_rgba8(), width, height, ExtendedColorType::Rgba8)?;
+        } else {
+            encoder.write_image(&image.to_rgb8(), width, height, ExtendedColorType::Rgb8)?;
+        }
+        if content.len() <= MAX_PNG {
+            return Ok(("image/png", content));
+        }
+    }
+    let mut content = Vec::new();
+    let encoder = JpegEncoder::new_with_quality(&mut content, QUALITY);
+    encoder.write_image(&on_white(image), width, height, ExtendedColorType::Rgb8)?;
+    Ok(("image/jpeg", content))
+}
+
+/// What can be seen through stands before white, as on a page.
+fn on_white(image: &DynamicImage) -> RgbImage {
+    if !image.color().has_alpha() {
+        return image.to_rgb8();
+    }
+    let through = image.to_rgba8();
+    RgbImage::from_fn(through.width(), through.height(), |x, y| {
+        let [r, g, b, alpha] = through.get_pixel(x, y).0;
+        let over = |colour: u8| {
+            let mixed = (u32::from(colour) * u32::from(alpha) + 255 * (255 - u32::from(alpha))) / 255;
+            u8::try_from(mixed).unwrap_or(u8::MAX)
+        };
+        Rgb([over(r), over(g), over(b)])
+    })
+}
+
+/// In words for people.
+fn why(error: &ImageError) -> String {
+    match error {
+        ImageError::Limits(limit) => match limit.kind() {
+            LimitErrorKind::DimensionError => format!("it is wider or higher than {MAX_SIDE} pixels"),
+            _ => "it has more than about a hundred million pixels".to_owned(),
+        },
+        ImageError::Unsupported(_) => format!("its form is not known here ({error})"),
+        _ => format!("it is damaged ({error})"),
+    }
+}

@@ -1,0 +1,158 @@
+//! What people hand over: short texts told whole, pictures shown to a model that sees, through the real daemon and client.
+
+use agentd_core::{event::EventKind, files::Uploaded};
+use agentd_proto::client::{NewSession, SessionChoice};
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::Value;
+
+use super::{Events as _, World, turn};
+
+/// 40 × 20 pixels.
+const RED: &[u8] = include_bytes!("fixtures/red.png");
+/// 2000 × 1000 pixels that are to be turned by a quarter; the file names its camera.
+const TURNED: &[u8] = include_bytes!("fixtures/turned.jpg");
+
+/// A daemon whose slot `vision` has a model of its own.
+async fn with_eyes() -> World {
+    let model = ModelServer::start().await;
+    let mut home = TempHome::with_model(&model.base_url());
+    home.set("MODEL_MULTIMODAL_ID", "eyes");
+    let daemon = TempDaemon::start_in(home).await;
+    World { model, daemon }
+}
+
+/// The types and the bytes of the pictures that a request shows.
+fn shown(request: &Recorded) -> Vec<(String, Vec<u8>)> {
+    let parts = request.messages().iter().flat_map(|message| message["content"].as_array().into_iter().flatten());
+    let urls = parts.filter_map(|part| part["image_url"]["url"].as_str());
+    let picture = |url: &str| {
+        let (kind, data) = url.strip_prefix("data:").unwrap().split_once(";base64,").unwrap();
+        (kind.to_owned(), BASE64_STANDARD.decode(data).unwrap())
+    };
+    urls.map(picture).collect()
+}
+
+fn body(request: &Recorded) -> String {
+    request.body["messages"].to_string()
+}
+
+async fn upload(world: &World, session: &str, name: &str, content: &[u8]) -> Uploaded {
+    world.client().await.upload(session, name, content).await.unwrap()
+}
+
+/// A session that has not begun.
+async fn session(world: &World) -> String {
+    world.client().await.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string()
+}
+
+#[tokio::test]
+async fn a_picture_is_turned_made_small_and_shown_to_the_model_that_sees() {
+    let mut world = with_eyes().await;
+    world.model.default_reply(Reply::text("Blue."));
+    let session = session(&world).await;
+    let small = upload(&world, &session, "red.png", RED).await.picture.unwrap();
+    assert_eq!((small.media_type.as_str(), small.width, small.height), ("image/png", 40, 20));
+    let large = upload(&world, &session, "turned.jpg", TURNED).await.picture.unwrap();
+    assert_eq!((large.media_type.as_str(), large.width, large.height), ("image/jpeg", 784, 1568));
+    // It outlives the daemon.
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let args = ["run", "Which colour?", "--session", &session, "--output", "stream-json"];
+    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let started = lines.iter().find(|line| line["type"] == "turn_started").unwrap();
+    assert_eq!((&started["slot"], &started["reason"]), (&"vision".into(), &"there are pictures".into()));
+    let first = world.model.requests().pop().unwrap();
+    assert_eq!(first.body["model"], "eyes");
+    let pictures = shown(&first);
+    assert_eq!(pictures.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["image/png", "image/jpeg"]);
+    assert_eq!(pictures[1].1.len() as u64, large.bytes);
+    assert!(!pictures[1].1.windows(12).any(|bytes| bytes == b"CameraSecret"), "what else the file held stays here");
+    // The next turn repeats it to the byte, and the picture stays where it was.
+    let args = ["run", "Sure?", "--session", &session, "--output", "stream-json"];
+    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let report = lines.iter().find(|line| line["type"] == "usage_updated").unwrap();
+    assert_eq!(report["prompt"]["broken_by"], Value::Null);
+    let before = first.messages();
+    assert_eq!(&world.model.requests().pop().unwrap().messages()[..before.len()], before);
+}
+
+#[tokio::test]
+async fn where_no_model_sees_the_person_and_the_model_are_told() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("I cannot tell."));
+    let red = world.daemon.write("red.png", RED);
+    let output = world.daemon.agentctl(["run", "Which colour?", "--file", red.to_str().unwrap()]).await.exits(0);
+    assert!(output.stderr.contains("is not shown the pictures"), "{}", output.stderr);
+    let request = &world.model.requests()[0];
+    assert!(shown(request).is_empty() && body(request).contains("You cannot see pictures"), "{}", body(request));
+}
+
+#[tokio::test]
+async fn short_texts_stand_in_the_request_whatever_their_encoding() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("Two."));
+    let gbk = world.daemon.write(
+        "注.txt",
+        b"\xbd\xf1\xcc\xec\xcc\xec\xc6\xf8\xba\xdc\xba\xc3\xa1\xa3\xce\xd2\xc3\xc7\xc8\xa5\xb9\xab\xd4\xb0\xa1\xa3\n",
+    );
+    let long = world.daemon.write("long.txt", "word ".repeat(4000));
+    let binary = world.daemon.write("a.bin", [0, 159, 146, 150, 0]);
+    let mut args = vec!["run", "Look"];
+    for path in [&gbk, &long, &binary] {
+        args.extend(["--file", path.to_str().unwrap()]);
+    }
+    world.daemon.agentctl(args).await.exits(0);
+    let told = body(&world.model.requests()[0]);
+    assert!(told.contains("[File: uploads/注.txt]") && told.contains("今天天气很好"), "{told}");
+    assert!(told.contains("- uploads/long.txt: read_file opens it") && !told.contains("word word"), "{told}");
+    assert!(told.contains("- uploads/a.bin: read_file opens it"), "{told}");
+}
+
+#[tokio::test]
+async fn what_calls_itself_a_picture_hurts_nobody() {
+    let world = with_eyes().await;
+    world.model.default_reply(Reply::text("Fine."));
+    let session = session(&world).await;
+    // A picture of 60,000 × 60,000 pixels in a few bytes, one that is cut short, and one that is only called so.
+    let huge = [&RED[..16], &60_000u32.to_be_bytes(), &60_000u32.to_be_bytes(), &RED[24..]].concat();
+    for (name, content, says) in [
+        ("huge.png", huge.as_slice(), Some("save it again")),
+        ("cut.jpg", &TURNED[..400], Some("save it again")),
+        ("none.png", b"not a picture", None),
+    ] {
+        let uploaded = upload(&world, &session, name, content).await;
+        assert_eq!((uploaded.path, uploaded.picture), (format!("uploads/{name}"), None));
+        assert_eq!(uploaded.problem.is_some(), says.is_some(), "{name}: {:?}", uploaded.problem);
+        assert!(uploaded.problem.unwrap_or_default().contains(says.unwrap_or_default()), "{name}");
+    }
+    let mut events = world.client().await.turn(turn(SessionChoice::Existing(session), "Which colour?")).await.unwrap();
+    let events = events.to_the_end().await;
+    let warned = events.iter().any(|event| matches!(&event.kind, EventKind::Warning { .. }));
+    assert!(!warned && shown(&world.model.requests()[0]).is_empty(), "{events:#?}");
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_mention_in_the_chat_hands_the_file_over() {
+    let world = with_eyes().await;
+    world.model.default_reply(Reply::text("Seen."));
+    world.daemon.write("red one.png", RED);
+    world.daemon.write("notes.txt", "the cat is out\n");
+    world.daemon.write(".env", "KEY=hunter2\n");
+    let here = world.daemon.path().display().to_string();
+    let lines = format!(
+        "What is in #{here}/red one.png, and what does #{here}/notes.txt say?\nAgain: #{here}/notes.txt and #{here}/.env!\n"
+    );
+    let output = world.daemon.agentctl_with(["chat"], lines.as_bytes()).await.exits(0);
+    assert!(output.stderr.contains("is hidden and stays here"), "{}", output.stderr);
+    let requests = world.model.requests();
+    assert_eq!(shown(&requests[0]).len(), 1);
+    assert!(body(&requests[0]).contains("the cat is out"), "{}", body(&requests[0]));
+    // What is as it was is not handed over again, and what is hidden not at all.
+    assert_eq!(body(&requests[1]).matches("the cat is out").count(), 1);
+    assert!(!body(&requests[1]).contains("hunter2"));
+}

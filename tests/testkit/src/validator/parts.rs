@@ -1,0 +1,78 @@
+//! What a person says where it is more than words: texts and pictures, one behind the other.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+use super::{Checked, broken, check_said};
+
+/// Types of pictures that all providers take, and how their bytes begin.
+const SEEN: [(&str, &[u8]); 4] =
+    [("image/png", b"\x89PNG"), ("image/jpeg", b"\xff\xd8\xff"), ("image/gif", b"GIF8"), ("image/webp", b"RIFF")];
+/// Bytes of one picture at the most.
+const MAX_PICTURE: usize = 5 << 20;
+
+/// Words, or an array of parts that are texts or pictures as data.
+pub(super) fn check(place: &str, content: &Value) -> Checked {
+    let Some(parts) = content.as_array() else { return check_said(place, content) };
+    if parts.is_empty() {
+        return broken(place, "it has no parts");
+    }
+    for (at, part) in parts.iter().enumerate() {
+        let place = format!("{place}[{at}]");
+        match part["type"].as_str() {
+            Some("text") => check_said(&format!("{place}.text"), &part["text"])?,
+            Some("image_url") => check_picture(&format!("{place}.image_url.url"), &part["image_url"]["url"])?,
+            _ => return broken(place, format!("{} is no type of a part", part["type"])),
+        }
+    }
+    Ok(())
+}
+
+fn check_picture(place: &str, url: &Value) -> Checked {
+    let data = url.as_str().and_then(|url| url.strip_prefix("data:")).and_then(|data| data.split_once(";base64,"));
+    let Some((kind, data)) = data else { return broken(place, "a picture must come as data, in base64") };
+    let Ok(bytes) = BASE64_STANDARD.decode(data) else { return broken(place, "its base64 is damaged") };
+    let Some((_, begins)) = SEEN.iter().find(|(seen, _)| *seen == kind) else {
+        return broken(place, format!("{kind:?} is no type of a picture that is taken"));
+    };
+    if !bytes.starts_with(begins) {
+        return broken(place, format!("it is no {kind}"));
+    }
+    if bytes.len() > MAX_PICTURE {
+        return broken(place, format!("it has {} bytes; {MAX_PICTURE} are allowed", bytes.len()));
+    }
+    Ok(())
+}
+
+/// The same as blocks of Anthropic's messages.
+pub(super) fn blocks(content: &Value) -> Vec<Value> {
+    match content.as_array() {
+        None => vec![json!({"type": "text", "text": content})],
+        Some(parts) => parts
+            .iter()
+            .map(|part| match part["type"].as_str() {
+                Some("image_url") => json!({"type": "image"}),
+                _ => part.clone(),
+            })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_texts_and_pictures_as_data_are_taken() {
+        let picture = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
+        let png = format!("data:image/png;base64,{}", BASE64_STANDARD.encode(b"\x89PNG..."));
+        let fine = |content: &Value| check("content", content).is_ok();
+        assert!(fine(&json!("words")) && fine(&json!([{"type": "text", "text": "words"}, picture(&png)])));
+        assert!(!fine(&json!([])) && !fine(&json!([{"type": "text", "text": " "}])));
+        for url in
+            ["https://h/a.png", "data:image/png;base64,!", "data:image/png;base64,AAAA", "data:text/plain;base64,"]
+        {
+            assert!(!fine(&json!([picture(url)])), "{url}");
+        }
+    }
+}
