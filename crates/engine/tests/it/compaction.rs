@@ -697,6 +697,21 @@ async fn no_word_of_a_server_makes_a_window_smaller_than_what_did_fit() {
 }
 
 #[tokio::test]
+async fn a_server_that_was_started_anew_with_less_is_believed() {
+    let world = World::new([]);
+    let session = filled(&world, 4).await;
+    world.model.then(counted("Yes.", 5000));
+    run(&session, "Does that fit?").await;
+    // What is refused now is far smaller than what was taken.
+    let other = world.session().await;
+    world.model.then(Play::Overflows(3000));
+    world.model.then(says("There."));
+    assert_eq!(run(&other, "And now?").await.text, "There.");
+    assert_eq!(other.context().await.unwrap().window, 3000);
+    assert_eq!(world.log(&other).matches("window_learned").count(), 1, "{}", world.log(&other));
+}
+
+#[tokio::test]
 async fn rules_are_kept_whole_however_they_are_wrapped() {
     let world = World::new([]);
     let session = world.session().await;
