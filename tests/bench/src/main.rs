@@ -13,14 +13,11 @@ mod measures;
 mod report;
 mod world;
 
-use std::{io::Write as _, time::Duration};
+use std::io::Write as _;
 
 use clap::Parser;
 
 use crate::{measures::Subject, report::Row};
-
-/// How long one subject may take before it is given up, so that the whole run stays below three minutes.
-const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The first argument of a process that is our model server.
 const MODEL_SERVER: &str = "model-server";
@@ -58,9 +55,10 @@ async fn main() -> anyhow::Result<()> {
 /// What a subject comes to; a subject that breaks is a row that says so.
 async fn measure(subject: Subject) -> Vec<Row> {
     let _ = writeln!(std::io::stderr(), "measuring {}…", subject.name());
-    match tokio::time::timeout(PATIENCE, subject.measure()).await {
+    let patience = subject.patience();
+    match tokio::time::timeout(patience, subject.measure()).await {
         Ok(Ok(rows)) => rows,
         Ok(Err(error)) => vec![Row::broken(subject.name(), format!("{error:#}"))],
-        Err(_) => vec![Row::broken(subject.name(), format!("it took more than {PATIENCE:?}"))],
+        Err(_) => vec![Row::broken(subject.name(), format!("it took more than {patience:?}"))],
     }
 }

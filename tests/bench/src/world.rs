@@ -120,8 +120,13 @@ impl Home {
         self
     }
 
+    /// The daemon's data.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.data.path().join("data")
+    }
+
     pub(crate) fn journal(&self) -> PathBuf {
-        self.data.path().join("data/agentd.db")
+        self.data().join("agentd.db")
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -177,6 +182,11 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The memory that it holds now, and the most that it ever held, in bytes.
     pub(crate) fn memory(&self) -> io::Result<Memory> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;

@@ -1,7 +1,7 @@
 //! What may happen to documents and to their index while somebody searches: full disks, deleted folders, files that are
 //! replaced, names that are no names. Each ends in a clear word, and the next search is answered.
 
-use std::{fs, os::unix::ffi::OsStrExt as _, path::PathBuf};
+use std::{fs, io::Write as _, os::unix::ffi::OsStrExt as _, path::PathBuf};
 
 use agentd_testkit::{
     daemon::{TempDaemon, TempHome, until},
@@ -157,6 +157,83 @@ async fn names_with_newlines_and_escapes_forge_no_lines() {
     let (told, _) = world.call_all(calls, &["--session", &id]).await;
     assert!(told[0].contains("1. uploads/report[31m p. 9.pdf p. 3\n") && !told[0].contains('\u{1b}'), "{}", told[0]);
     assert!(told[1].contains("control character"), "{}", told[1]);
+}
+
+/// The same archive with other content of one part.
+fn with_part(archive: &str, part: &str, content: &[u8]) -> Vec<u8> {
+    let mut old = zip::ZipArchive::new(fs::File::open(fixture(archive)).unwrap()).unwrap();
+    let mut new = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for index in 0..old.len() {
+        let file = old.by_index_raw(index).unwrap();
+        if file.name().unwrap() != part {
+            new.raw_copy_file(file).unwrap();
+        }
+    }
+    new.start_file(part, zip::write::SimpleFileOptions::default()).unwrap();
+    new.write_all(content).unwrap();
+    new.finish().unwrap().into_inner()
+}
+
+/// A text of the older Word format's markup, with entities that multiply by ten thirty times.
+fn laughs() -> Vec<u8> {
+    let levels: String =
+        (1..30).map(|level| format!("<!ENTITY e{level} \"{}\">", format!("&e{};", level - 1).repeat(10))).collect();
+    format!(
+        "<?xml version=\"1.0\"?><!DOCTYPE x [<!ENTITY e0 \"ha\">{levels}]>\
+         <w:document xmlns:w=\"http://schemas.openxmlformats.org/wordprocessingml/2006/main\"><w:body><w:p><w:r>\
+         <w:t>&e29;</w:t></w:r></w:p></w:body></w:document>"
+    )
+    .into_bytes()
+}
+
+const CLAIMS: &str = "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\">\
+    <dimension ref=\"A1:XFD1048576\"/><sheetData>\
+    <row r=\"1\"><c r=\"A1\" t=\"inlineStr\"><is><t>first</t></is></c></row>\
+    <row r=\"1048576\"><c r=\"XFD1048576\"><v>7</v></c></row></sheetData></worksheet>";
+
+const IN_A_RING: &str = "%PDF-1.4\n1 0 obj << /Type /Catalog /Pages 2 0 R >> endobj\n\
+    2 0 obj << /Type /Pages /Kids [2 0 R 2 0 R] /Count 99 /Parent 2 0 R >> endobj\n\
+    trailer << /Root 1 0 R /Size 9 >>\n%%EOF\n";
+
+#[tokio::test]
+async fn files_made_to_do_harm_are_told_one_by_one_and_the_daemon_answers_on() {
+    let world = World::start().await;
+    let latin = fs::read(fixture("latin.pdf")).unwrap();
+    let spaces = vec![b' '; 300 << 20];
+    let harmful: Vec<(&str, Vec<u8>)> = vec![
+        ("bomb.docx", with_part("handbook.docx", "word/document.xml", &spaces)),
+        ("bomb.xlsx", with_part("cached.xlsx", "xl/sharedStrings.xml", &spaces)),
+        ("laughs.docx", with_part("handbook.docx", "word/document.xml", &laughs())),
+        ("ring.pdf", IN_A_RING.as_bytes().to_vec()),
+        ("half.pdf", latin[..latin.len() / 2].to_vec()),
+        ("noise.pptx", (0..4000_u32).map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect()),
+        ("empty.pdf", Vec::new()),
+        ("other.xlsx", latin.clone()),
+        ("password.pdf", fs::read(fixture("password.pdf")).unwrap()),
+        ("password.xlsx", fs::read(fixture("password.xlsx")).unwrap()),
+        ("scanned.pdf", fs::read(fixture("scanned.pdf")).unwrap()),
+    ];
+    drop(spaces);
+    let claims = with_part("cached.xlsx", "xl/worksheets/sheet1.xml", CLAIMS.as_bytes());
+    let all = harmful.iter().map(|(name, content)| (*name, content)).chain([("claims.xlsx", &claims)]);
+    let paths: Vec<PathBuf> = all.map(|(name, content)| world.daemon.write(name, content)).collect();
+    let names = paths.iter().map(|path| path.to_str().unwrap());
+    let args: Vec<&str> = ["docs", "add", "--json"].into_iter().chain(names).collect();
+    let told = world.daemon.agentctl(args).await.exits(0).json();
+    let states = told["documents"].as_array().unwrap();
+    assert_eq!(states.len(), harmful.len() + 1, "{told}");
+    for state in states {
+        let (name, problem) = (state["name"].as_str().unwrap(), state["problem"].as_str());
+        if name.ends_with("claims.xlsx") {
+            // What it has is little, whatever it says.
+            assert_eq!((problem, state["chunks"].is_u64()), (None, true), "{state}");
+            continue;
+        }
+        let problem = problem.unwrap_or_else(|| panic!("{name} was taken: {state}"));
+        assert!(problem.starts_with("could not read the file") && problem.contains("; "), "{name}: {problem}");
+        assert!(!problem.contains(char::is_control) && !problem.contains("its reader"), "{name}: {problem}");
+    }
+    finds(&world).await;
 }
 
 #[tokio::test]

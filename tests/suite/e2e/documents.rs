@@ -88,8 +88,18 @@ async fn whoever_asks_about_a_document_hears_the_page() {
         ("handbook.docx", "\"Guests are welcome\"", "(handbook.docx)"),
         ("sales.xlsx", "苹果", "sales.xlsx '销售 2024'!C6:D6"),
         ("deck.pptx", "预算", "deck.pptx slide 2"),
+        // By a browser, by LaTeX, by LibreOffice.
+        ("programs/browser.pdf", "\"neighbouring municipality\"", "browser.pdf p. 1"),
+        ("programs/browser.pdf", "什么时候提交排放报告", "browser.pdf p. 3"),
+        ("programs/latex.pdf", "infrastructure of the harbour", "latex.pdf p. 1"),
+        ("programs/latex-zh.pdf", "游客服务中心", "latex-zh.pdf p. 2"),
+        ("programs/office.pdf", "delayed containers from Valparaíso", "office.pdf p. 2"),
+        ("programs/office.docx", "灯塔的维护工作", "(office.docx)"),
+        ("programs/office.ods", "dredging and fog", "office.ods cargo!A2:D4"),
+        ("programs/office.pptx", "Speak slowly", "office.pptx slide 1"),
     ] {
-        searches_and_cites(&world, &format!("uploads/{name}"), query);
+        let file = name.rsplit('/').next().unwrap();
+        searches_and_cites(&world, &format!("uploads/{file}"), query);
         let output = world.daemon.agentctl(["run", "--file", &fixture(name), "What does it say?"]).await.exits(0);
         assert!(output.stdout.contains(answer) && !output.stdout.contains("nothing"), "{name}: {}", output.stdout);
     }

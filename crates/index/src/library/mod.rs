@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// What text and chunks are made by. Whoever changes what comes of a document counts it up, so that documents are read again.
-const READING: u32 = 1;
+const READING: u32 = 2;
 /// Documents that one search brings into the index at the same time.
 const AT_ONCE: usize = 2;
 /// How long a search may read through texts.

@@ -6,5 +6,6 @@ mod bench;
 mod documents;
 mod hostile;
 mod library;
+mod programs;
 mod search;
 mod worker;

@@ -3,6 +3,7 @@
 //! - [`turn`]: how a turn is timed from outside, which several of them need.
 
 mod context;
+mod documents;
 mod first_token;
 mod journal;
 mod many_turns;
@@ -14,6 +15,8 @@ mod search;
 mod snapshot;
 mod start_up;
 mod turn;
+
+use std::time::Duration;
 
 use clap::ValueEnum;
 
@@ -44,6 +47,8 @@ pub(crate) enum Subject {
     Search,
     /// What a request costs before it is sent, and how much of it is new
     Context,
+    /// Indexing and searching documents, beside another stack
+    Documents,
 }
 
 impl Subject {
@@ -53,6 +58,15 @@ impl Subject {
 
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// How long it may take before it is given up. The other subjects together take less than three minutes.
+    pub(crate) const fn patience(self) -> Duration {
+        match self {
+            // Most of it is the other stack, and the first time what it needs.
+            Self::Documents => Duration::from_secs(1500),
+            _ => Duration::from_secs(40),
+        }
     }
 
     pub(crate) async fn measure(self) -> anyhow::Result<Vec<Row>> {
@@ -68,6 +82,7 @@ impl Subject {
             Self::Journal => journal::measure().await,
             Self::Search => search::measure().await,
             Self::Context => context::measure().await,
+            Self::Documents => documents::measure().await,
         }
     }
 }

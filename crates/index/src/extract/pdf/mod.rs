@@ -1,6 +1,20 @@
 //! PDF: page by page, in reading order, with headings and tables.
+//!
+//! The library finds the letters of a page with their places. What they make is told here:
+//!
+//! - [`letter`]: the letters, and which pages are not read from left to right and from top to bottom.
+//! - [`line`](mod@line): pieces of lines, with [`accent`]s on their letters. [`column`](mod@column): in which order they are read.
+//! - [`field`]: what was filled in. [`ruled`]: tables that are drawn with lines. [`text`]: paragraphs, headings, lists and listings.
 
-use pdf_oxide::{PdfDocument, converters::ConversionOptions, object::Object};
+mod accent;
+mod column;
+mod field;
+mod letter;
+mod line;
+mod ruled;
+mod text;
+
+use pdf_oxide::{PdfDocument, object::Object};
 
 use super::{Teller, broken};
 use crate::{document::Place, failure::Failure, kind::Kind};
@@ -64,45 +78,27 @@ fn tell_pages(document: &PdfDocument, pages: usize, teller: &mut Teller<'_>) -> 
     Ok(read)
 }
 
+/// The text of a page. The library's own way of putting letters together is asked only where ours does not know how.
 fn markdown(document: &PdfDocument, page: usize) -> pdf_oxide::Result<String> {
-    let options = ConversionOptions { include_images: false, extract_tables: true, ..ConversionOptions::default() };
-    let text = document.to_markdown(page, &options)?;
-    match tables(&text) {
-        Tables::None => Ok(text),
-        Tables::Dense if is_ruled(document, page) => Ok(text),
-        _ => document.extract_text(page),
-    }
-}
-
-/// What looks like tables to the library. Running text whose words happen to stand below each other does as well.
-#[derive(Debug, PartialEq, Eq)]
-enum Tables {
-    None,
-    Dense,
-    /// Tables that people draw have gaps, but not in a third of their cells.
-    Sparse,
-}
-
-fn tables(text: &str) -> Tables {
-    let (mut cells, mut empty) = (0, 0);
-    for line in text.lines().filter(|line| line.starts_with('|') && line.ends_with('|') && !line.starts_with("|--")) {
-        for cell in line.trim_matches('|').split('|') {
-            cells += 1;
-            empty += usize::from(cell.trim().is_empty());
+    let Some(mut letters) = letter::letters(document, page)? else {
+        return document.extract_text(page);
+    };
+    let mut pieces = line::pieces(letters.clone());
+    if has_cells(&pieces) {
+        let tables = ruled::tables(&mut letters, &ruled::strokes(document, page));
+        if !tables.is_empty() {
+            pieces = line::pieces(letters);
+            pieces.extend(tables);
         }
     }
-    match cells {
-        0 => Tables::None,
-        cells if empty * 3 > cells => Tables::Sparse,
-        _ => Tables::Dense,
-    }
+    pieces.extend(field::pieces(document, page));
+    Ok(text::markdown(&column::regions(pieces)))
 }
 
-/// Whether enough lines are drawn on a page for a table, and not only to set off its foot.
-fn is_ruled(document: &PdfDocument, page: usize) -> bool {
-    const LINES: usize = 4;
-    let lines = document.extract_lines(page).map_or(0, |lines| lines.len());
-    lines >= LINES || lines + document.extract_rects(page).map_or(0, |rects| rects.len()) >= LINES
+/// Whether some lines have gaps as between cells, so that it is worth while to look for a table.
+fn has_cells(pieces: &[line::Piece]) -> bool {
+    let has_gap = |row: &&Vec<line::Piece>| row.windows(2).any(|pair| pair[0].is_far_from(&pair[1]));
+    line::rows(pieces.to_vec()).iter().filter(has_gap).count() > 1
 }
 
 fn shows_picture(document: &PdfDocument, page: usize) -> bool {

@@ -1,0 +1,266 @@
+//! Letters that stand beside each other as pieces of lines; pure.
+
+use super::{
+    accent,
+    letter::{Letter, is_wide},
+};
+
+/// How far a letter may stand above or below its line, as a part of its size: notes and indexes do.
+const OFF_LINE: f32 = 0.4;
+/// From this gap on there is a space between letters, as a part of their size.
+const WORD_GAP: f32 = 0.16;
+/// From this gap on what follows may belong to another column.
+const GUTTER_GAP: f32 = 0.6;
+/// From this gap on what follows is likely to belong to something else, such as another cell.
+const WIDE_GAP: f32 = 1.2;
+
+/// A part of a line in which no gap is large.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Piece {
+    pub(super) text: String,
+    pub(super) left: f32,
+    pub(super) right: f32,
+    pub(super) base: f32,
+    /// Of most of its letters.
+    pub(super) size: f32,
+    pub(super) is_bold: bool,
+    pub(super) is_mono: bool,
+    /// Whether it is a table, ready as it is.
+    pub(super) is_table: bool,
+}
+
+impl Piece {
+    /// Whether there is a wide gap between this one and the next one in its line.
+    pub(super) fn is_far_from(&self, next: &Self) -> bool {
+        next.left - self.right > WIDE_GAP * self.size.max(next.size)
+    }
+
+    /// How much there is to read; letters of scripts without spaces say more.
+    pub(super) fn weight(&self) -> usize {
+        self.text.chars().map(|letter| if is_wide(letter) { 2 } else { 1 }).sum()
+    }
+}
+
+/// Lines from top to bottom, each from left to right.
+pub(super) type Rows = Vec<Vec<Piece>>;
+
+/// The pieces of a page.
+pub(super) fn pieces(letters: Vec<Letter>) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for row in rows_of_letters(letters) {
+        cut(row, &mut pieces);
+    }
+    pieces
+}
+
+/// Letters that stand on the same line, lines from top to bottom.
+fn rows_of_letters(mut letters: Vec<Letter>) -> Vec<Vec<Letter>> {
+    letters.retain(|letter| letter.size > 0.0);
+    letters.sort_by(|one, other| other.base.total_cmp(&one.base));
+    let mut rows: Vec<(f32, f32, Vec<Letter>)> = Vec::new();
+    for letter in letters {
+        match rows.last_mut() {
+            Some((base, size, row)) if *base - letter.base <= OFF_LINE * size.max(letter.size) => {
+                // The largest letters tell where the line is.
+                if letter.is_ink() && letter.size > *size {
+                    (*base, *size) = (letter.base, letter.size);
+                }
+                row.push(letter);
+            }
+            _ => rows.push((letter.base, letter.size, vec![letter])),
+        }
+    }
+    rows.into_iter().map(|(_, _, row)| row).collect()
+}
+
+/// Cuts a line at its large gaps.
+fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
+    row.sort_by(|one, other| one.left.total_cmp(&other.left));
+    let mut open: Option<Open> = None;
+    let mut has_space = false;
+    for letter in accent::joined(row) {
+        if !letter.is_ink() {
+            has_space = true;
+            continue;
+        }
+        if let Some(current) = &mut open {
+            if current.has_just_had(&letter) {
+                continue;
+            }
+            let size = current.last.size.max(letter.size);
+            let gap = letter.left - current.last.right;
+            if gap <= GUTTER_GAP * size {
+                let is_wide_pair = is_wide(current.last.letter) && is_wide(letter.letter);
+                let is_gap = gap > WORD_GAP * size;
+                // Chinese is set with small gaps here and there, which mean nothing.
+                current.push(letter, if is_wide_pair { has_space && is_gap } else { has_space || is_gap });
+                has_space = false;
+                continue;
+            }
+        }
+        pieces.extend(open.take().map(Open::done));
+        open = Some(Open::new(letter));
+        has_space = false;
+    }
+    pieces.extend(open.map(Open::done));
+}
+
+/// A piece to which letters are added.
+struct Open {
+    text: String,
+    left: f32,
+    last: Letter,
+    right: f32,
+    base: f32,
+    count: usize,
+    bold: usize,
+    mono: usize,
+    /// Sizes with how many letters have them.
+    sizes: Vec<(f32, usize)>,
+}
+
+impl Open {
+    fn new(letter: Letter) -> Self {
+        let mut open = Self {
+            text: String::new(),
+            left: letter.left,
+            last: letter,
+            right: letter.right,
+            base: letter.base,
+            count: 0,
+            bold: 0,
+            mono: 0,
+            sizes: Vec::new(),
+        };
+        open.push(letter, false);
+        open
+    }
+
+    /// Fat letters are drawn twice by some programs, a little apart.
+    fn has_just_had(&self, letter: &Letter) -> bool {
+        self.last.letter == letter.letter
+            && (letter.left - self.last.left).abs() < 0.15 * letter.size
+            && (letter.base - self.last.base).abs() < 0.15 * letter.size
+            && letter.right - letter.left > 0.2 * letter.size
+    }
+
+    fn push(&mut self, letter: Letter, is_apart: bool) {
+        if is_apart {
+            self.text.push(' ');
+        }
+        match plain(letter.letter) {
+            Some(letters) => self.text.push_str(letters),
+            None => self.text.push(letter.letter),
+        }
+        self.right = self.right.max(letter.right);
+        self.count += 1;
+        self.bold += usize::from(letter.is_bold);
+        self.mono += usize::from(letter.is_mono);
+        match self.sizes.iter_mut().find(|(size, _)| (*size - letter.size).abs() < 0.1) {
+            Some((_, count)) => {
+                *count += 1;
+            }
+            None => self.sizes.push((letter.size, 1)),
+        }
+        // Of a base and its indexes the larger one tells where the line is.
+        if letter.size > self.last.size {
+            self.base = letter.base;
+        }
+        self.last = letter;
+    }
+
+    fn done(self) -> Piece {
+        let size = self.sizes.iter().max_by_key(|(_, count)| *count).map_or(self.last.size, |(size, _)| *size);
+        Piece {
+            text: self.text,
+            left: self.left,
+            right: self.right,
+            base: self.base,
+            size,
+            is_bold: self.bold * 2 > self.count,
+            is_mono: self.mono * 2 > self.count,
+            is_table: false,
+        }
+    }
+}
+
+/// Letters that printers join.
+const fn plain(letter: char) -> Option<&'static str> {
+    Some(match letter {
+        '\u{fb00}' => "ff",
+        '\u{fb01}' => "fi",
+        '\u{fb02}' => "fl",
+        '\u{fb03}' => "ffi",
+        '\u{fb04}' => "ffl",
+        '\u{fb05}' | '\u{fb06}' => "st",
+        _ => return None,
+    })
+}
+
+/// Pieces as lines, from top to bottom.
+pub(super) fn rows(mut pieces: Vec<Piece>) -> Rows {
+    pieces.sort_by(|one, other| other.base.total_cmp(&one.base));
+    let mut rows: Rows = Vec::new();
+    for piece in pieces {
+        match rows.last_mut() {
+            Some(row)
+                if row.first().is_some_and(|first: &Piece| {
+                    first.base - piece.base <= OFF_LINE * first.size.max(piece.size)
+                        && !first.is_table
+                        && !piece.is_table
+                }) =>
+            {
+                row.push(piece);
+            }
+            _ => rows.push(vec![piece]),
+        }
+    }
+    for row in &mut rows {
+        row.sort_by(|one, other| one.left.total_cmp(&other.left));
+    }
+    rows
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Letters of a text that begins there, each half as wide as it is high.
+    pub(crate) fn set(text: &str, left: f32, base: f32, size: f32) -> Vec<Letter> {
+        let mut at = left;
+        text.chars()
+            .map(|letter| {
+                let width = if is_wide(letter) { size } else { size * 0.5 };
+                at += width;
+                Letter { letter, left: at - width, right: at, base, size, is_bold: false, is_mono: false }
+            })
+            .collect()
+    }
+
+    fn check(letters: Vec<Letter>, expected: &[&str]) {
+        let told: Vec<String> = pieces(letters).into_iter().map(|piece| piece.text).collect();
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn letters_make_words_and_pieces() {
+        check(set("one two", 0.0, 0.0, 10.0), &["one two"]);
+        // Without a space between, but with a gap.
+        check([set("one", 0.0, 0.0, 10.0), set("two", 18.0, 0.0, 10.0)].concat(), &["one two"]);
+        check([set("kern", 0.0, 0.0, 10.0), set("ed", 20.5, 0.0, 10.0)].concat(), &["kerned"]);
+        check([set("left", 0.0, 0.0, 10.0), set("right", 60.0, 0.0, 10.0)].concat(), &["left", "right"]);
+        check([set("below", 0.0, -14.0, 10.0), set("above", 0.0, 0.0, 10.0)].concat(), &["above", "below"]);
+        // A note above the line, and an index below.
+        check([set("word", 0.0, 0.0, 10.0), set("1", 20.0, 3.5, 7.0)].concat(), &["word1"]);
+        check([set("x", 0.0, 0.0, 10.0), set("i", 5.0, -1.5, 7.0), set("y", 12.0, 0.0, 10.0)].concat(), &["xi y"]);
+        check([set("fat", 0.0, 0.0, 10.0), set("fat", 0.3, 0.0, 10.0)].concat(), &["fat"]);
+        check(set("oﬃce ﬂoor", 0.0, 0.0, 10.0), &["office floor"]);
+    }
+
+    #[test]
+    fn there_are_no_spaces_within_chinese_but_those_that_were_written() {
+        check([set("港口", 0.0, 0.0, 10.0), set("管理", 23.0, 0.0, 10.0)].concat(), &["港口管理"]);
+        check(set("港口 PDF 文件", 0.0, 0.0, 10.0), &["港口 PDF 文件"]);
+        check(set("第一章 总则", 0.0, 0.0, 10.0), &["第一章 总则"]);
+    }
+}

@@ -1,0 +1,272 @@
+//! Tables that are drawn with lines, as Markdown; pure but for [`strokes`].
+
+use std::fmt::Write as _;
+
+use pdf_oxide::{PdfDocument, elements::PathOperation};
+
+use super::{
+    letter::Letter,
+    line::{Piece, pieces, rows},
+    text,
+};
+
+/// Lines that are looked at; drawings have more.
+const MOST_STROKES: usize = 2000;
+/// How far apart lines may be that are meant to touch.
+const NEAR: f32 = 3.0;
+/// Cells that a table has at most.
+const MOST_CELLS: usize = 4000;
+
+/// A drawn line from one corner to the other. Its y axis goes up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Stroke {
+    left: f32,
+    right: f32,
+    bottom: f32,
+    top: f32,
+}
+
+impl Stroke {
+    /// The line between two points, where it is level or upright.
+    fn between(one: (f32, f32), other: (f32, f32)) -> Option<Self> {
+        let stroke = Self {
+            left: one.0.min(other.0),
+            right: one.0.max(other.0),
+            bottom: one.1.min(other.1),
+            top: one.1.max(other.1),
+        };
+        (stroke.is_level() || stroke.is_upright()).then_some(stroke)
+    }
+
+    fn is_level(&self) -> bool {
+        self.top - self.bottom < NEAR && self.right - self.left >= NEAR
+    }
+
+    fn is_upright(&self) -> bool {
+        self.right - self.left < NEAR && self.top - self.bottom >= NEAR
+    }
+
+    fn touches(&self, other: &Self) -> bool {
+        self.left <= other.right + NEAR
+            && other.left <= self.right + NEAR
+            && self.bottom <= other.top + NEAR
+            && other.bottom <= self.top + NEAR
+    }
+
+    fn around(self, other: &Self) -> Self {
+        Self {
+            left: self.left.min(other.left),
+            right: self.right.max(other.right),
+            bottom: self.bottom.min(other.bottom),
+            top: self.top.max(other.top),
+        }
+    }
+
+    fn has(&self, letter: &Letter) -> bool {
+        let (x, y) = middle(letter);
+        (self.left..=self.right).contains(&x) && (self.bottom..=self.top).contains(&y)
+    }
+}
+
+fn middle(letter: &Letter) -> (f32, f32) {
+    ((letter.left + letter.right) / 2.0, letter.base + letter.size * 0.3)
+}
+
+/// The lines that are drawn on a page, level and upright ones; a box is four.
+pub(super) fn strokes(document: &PdfDocument, page: usize) -> Vec<Stroke> {
+    let Ok(paths) = document.extract_paths(page) else { return Vec::new() };
+    let mut strokes = Vec::new();
+    for path in paths {
+        trace(&path.operations, &mut strokes);
+        if strokes.len() > MOST_STROKES {
+            return Vec::new();
+        }
+    }
+    strokes
+}
+
+/// The straight lines of a path.
+fn trace(path: &[PathOperation], strokes: &mut Vec<Stroke>) {
+    let (mut start, mut pen) = ((0.0, 0.0), (0.0, 0.0));
+    for step in path {
+        match *step {
+            PathOperation::MoveTo(x, y) => (start, pen) = ((x, y), (x, y)),
+            PathOperation::LineTo(x, y) => {
+                strokes.extend(Stroke::between(pen, (x, y)));
+                pen = (x, y);
+            }
+            PathOperation::CurveTo(_, _, _, _, x, y) => pen = (x, y),
+            PathOperation::Rectangle(x, y, width, height) => {
+                let (far_x, far_y) = (x + width, y + height);
+                strokes.extend(Stroke::between((x, y), (far_x, y)));
+                strokes.extend(Stroke::between((x, far_y), (far_x, far_y)));
+                strokes.extend(Stroke::between((x, y), (x, far_y)));
+                strokes.extend(Stroke::between((far_x, y), (far_x, far_y)));
+            }
+            PathOperation::ClosePath => {
+                strokes.extend(Stroke::between(pen, start));
+                pen = start;
+            }
+        }
+    }
+}
+
+/// Takes the letters of tables out, and gives each table as one piece.
+pub(super) fn tables(letters: &mut Vec<Letter>, strokes: &[Stroke]) -> Vec<Piece> {
+    let mut tables = Vec::new();
+    for grid in grids(strokes) {
+        let (inside, outside): (Vec<Letter>, Vec<Letter>) =
+            letters.iter().copied().partition(|letter| grid.edge.has(letter));
+        if let Some(table) = grid.table(inside) {
+            tables.push(table);
+            *letters = outside;
+        }
+    }
+    tables
+}
+
+/// Where the columns and rows of a table begin and end.
+#[derive(Debug)]
+struct Grid {
+    edge: Stroke,
+    /// From left to right.
+    columns: Vec<f32>,
+    /// From bottom to top.
+    rows: Vec<f32>,
+}
+
+/// Lines that touch each other, where they make at least two columns and two rows.
+fn grids(strokes: &[Stroke]) -> Vec<Grid> {
+    let mut groups: Vec<(Stroke, Vec<Stroke>)> = Vec::new();
+    for stroke in strokes {
+        let (touching, mut apart): (Vec<_>, Vec<_>) = groups
+            .into_iter()
+            .partition(|(edge, members)| edge.touches(stroke) && members.iter().any(|member| member.touches(stroke)));
+        let mut joined = (*stroke, vec![*stroke]);
+        for (edge, members) in touching {
+            joined.0 = joined.0.around(&edge);
+            joined.1.extend(members);
+        }
+        apart.push(joined);
+        groups = apart;
+    }
+    let grid = |(edge, members): (Stroke, Vec<Stroke>)| {
+        // Many tables have no lines at their sides.
+        let uprights = members.iter().filter(|stroke| stroke.is_upright()).map(|stroke| stroke.left);
+        let levels = members.iter().filter(|stroke| stroke.is_level()).map(|stroke| stroke.bottom);
+        let is_drawn = uprights.clone().count() > 1 && levels.clone().count() > 1;
+        let columns = places(uprights.chain([edge.left, edge.right]).collect());
+        let rows = places(levels.chain([edge.bottom, edge.top]).collect());
+        let is_table = is_drawn && columns.len() > 2 && rows.len() > 2 && columns.len() * rows.len() <= MOST_CELLS;
+        is_table.then_some(Grid { edge, columns, rows })
+    };
+    let mut grids: Vec<Grid> = groups.into_iter().filter_map(grid).collect();
+    grids.sort_by(|one, other| other.edge.top.total_cmp(&one.edge.top));
+    grids
+}
+
+/// In order, those that are near each other as one.
+fn places(mut places: Vec<f32>) -> Vec<f32> {
+    places.sort_by(f32::total_cmp);
+    places.dedup_by(|next, before| *next - *before < NEAR);
+    places
+}
+
+/// Whether a letter is of the same word as the one before.
+fn goes_on(before: &Letter, letter: &Letter) -> bool {
+    const NO_GAP: f32 = 0.1;
+    (before.base - letter.base).abs() < NO_GAP * letter.size
+        && (letter.left - before.right).abs() < NO_GAP * letter.size
+        && letter.letter.is_ascii_alphanumeric()
+        && before.letter.is_ascii_alphanumeric()
+}
+
+/// Between which two of the places a point is.
+fn between(places: &[f32], at: f32) -> usize {
+    places.partition_point(|place| *place <= at).saturating_sub(1).min(places.len().saturating_sub(2))
+}
+
+impl Grid {
+    /// None where there is too little in it for a table: boxes and drawings have lines as well.
+    fn table(&self, mut letters: Vec<Letter>) -> Option<Piece> {
+        let (width, height) = (self.columns.len() - 1, self.rows.len() - 1);
+        let size = letters.first()?.size;
+        let mut cells: Vec<Vec<Letter>> = vec![Vec::new(); width * height];
+        letters.sort_by(|one, other| other.base.total_cmp(&one.base).then(one.left.total_cmp(&other.left)));
+        let mut last: Option<(Letter, usize)> = None;
+        for letter in letters {
+            let (x, y) = middle(&letter);
+            let own = (height - 1 - between(&self.rows, y)) * width + between(&self.columns, x);
+            // Words that are too long for their cell stay whole.
+            let place = last.filter(|(before, _)| goes_on(before, &letter)).map_or(own, |(_, place)| place);
+            if let Some(cell) = cells.get_mut(place) {
+                cell.push(letter);
+            }
+            last = Some((letter, place));
+        }
+        let cells: Vec<String> = cells.into_iter().map(|letters| text::joined(&rows(pieces(letters)))).collect();
+        // A row whose cells were joined to one says as little of the others.
+        let filled: Vec<&[String]> =
+            cells.chunks(width).filter(|row| row.iter().any(|cell| !cell.is_empty())).collect();
+        let told = filled.iter().copied().flatten().filter(|cell| !cell.is_empty()).count();
+        if filled.len() < 2 || told * 3 < filled.len() * width || told < 4 {
+            return None;
+        }
+        let mut table = String::new();
+        for (number, row) in filled.into_iter().enumerate() {
+            for cell in row {
+                // Writing to a string cannot fail.
+                let _ = write!(table, "| {} ", cell.replace('|', "\\|"));
+            }
+            table.push_str("|\n");
+            if number == 0 {
+                table.push_str(&"| --- ".repeat(width));
+                table.push_str("|\n");
+            }
+        }
+        let Stroke { left, right, top, .. } = self.edge;
+        table.truncate(table.trim_end().len());
+        // It is read where its first line stands.
+        let base = top - size;
+        Some(Piece { text: table, left, right, base, size, is_bold: false, is_mono: false, is_table: true })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::line::tests::set, *};
+
+    fn level(y: f32) -> Stroke {
+        Stroke { left: 0.0, right: 200.0, bottom: y, top: y }
+    }
+
+    fn upright(x: f32) -> Stroke {
+        Stroke { left: x, right: x, bottom: 0.0, top: 60.0 }
+    }
+
+    #[test]
+    fn lines_make_cells() {
+        let strokes: Vec<Stroke> =
+            [0.0, 20.0, 40.0, 60.0].map(level).into_iter().chain([0.0, 100.0, 200.0].map(upright)).collect();
+        let mut letters = [
+            set("above", 0.0, 80.0, 10.0),
+            set("Name", 5.0, 45.0, 10.0),
+            set("Tonnes | net", 105.0, 45.0, 10.0),
+            set("Anna", 5.0, 25.0, 10.0),
+            set("12", 105.0, 25.0, 10.0),
+            set("北京", 5.0, 5.0, 10.0),
+        ]
+        .concat();
+        let tables = tables(&mut letters, &strokes);
+        let expected = "| Name | Tonnes \\| net |\n| --- | --- |\n| Anna | 12 |\n| 北京 |  |";
+        assert_eq!(tables.iter().map(|table| table.text.as_str()).collect::<Vec<_>>(), [expected]);
+        assert_eq!(pieces(letters).first().map(|piece| piece.text.clone()).as_deref(), Some("above"));
+    }
+
+    #[test]
+    fn a_box_around_a_text_is_no_table() {
+        let strokes = [level(0.0), level(60.0), upright(0.0), upright(200.0)];
+        let mut letters = set("just a box", 5.0, 30.0, 10.0);
+        assert_eq!((tables(&mut letters, &strokes).len(), letters.len()), (0, 10));
+    }
+}

@@ -1,0 +1,290 @@
+//! Lines as Markdown: paragraphs, headings, lists and listings; pure.
+
+use super::{
+    letter::is_wide,
+    line::{Piece, Rows},
+};
+
+/// A line with all its pieces.
+#[derive(Debug)]
+struct Line {
+    text: String,
+    left: f32,
+    right: f32,
+    base: f32,
+    size: f32,
+    is_bold: bool,
+    is_mono: bool,
+    is_table: bool,
+    /// Where its parts begin behind wide gaps: cells, or what a narrow column was stretched to.
+    cells: Vec<f32>,
+    /// Whether they are cells.
+    is_parted: bool,
+}
+
+impl Line {
+    fn of(row: &[Piece]) -> Option<Self> {
+        let (first, last) = (row.first()?, row.last()?);
+        let mut text = String::new();
+        let mut cells = Vec::new();
+        for (number, piece) in row.iter().enumerate() {
+            let before = number.checked_sub(1).and_then(|before| row.get(before));
+            let is_mark = number == 1 && bullet(&text).is_some_and(str::is_empty);
+            let is_far = before.is_some_and(|before| before.is_far_from(piece)) && !is_mark;
+            if is_far {
+                cells.push(piece.left);
+            }
+            text.push_str(if before.is_none() {
+                ""
+            } else if is_far {
+                "  "
+            } else {
+                " "
+            });
+            text.push_str(&piece.text);
+        }
+        Some(Self {
+            text,
+            left: first.left,
+            right: last.right,
+            base: first.base,
+            size: row.iter().map(|piece| piece.size).fold(0.0, f32::max),
+            is_bold: row.iter().all(|piece| piece.is_bold),
+            is_mono: row.iter().all(|piece| piece.is_mono),
+            is_table: first.is_table,
+            cells,
+            is_parted: false,
+        })
+    }
+}
+
+/// What follows the mark of an item of a list; nothing where there is no mark.
+fn bullet(text: &str) -> Option<&str> {
+    const MARKS: [char; 12] = ['•', '◦', '▪', '▫', '‣', '●', '○', '■', '□', '–', '\u{f0b7}', '\u{f0a7}'];
+    let rest = text.trim_start().strip_prefix(MARKS)?;
+    (rest.is_empty() || rest.starts_with(' ')).then_some(rest.trim_start())
+}
+
+/// The lines of a cell as one text.
+pub(super) fn joined(rows: &Rows) -> String {
+    let mut text = String::new();
+    for line in rows.iter().filter_map(|row| Line::of(row)) {
+        join(&mut text, &line.text);
+    }
+    text
+}
+
+/// The regions of a page as Markdown.
+pub(super) fn markdown(regions: &[Rows]) -> String {
+    let body = body_size(regions);
+    let blocks: Vec<String> = regions.iter().flat_map(|rows| blocks(rows, body)).collect();
+    blocks.join("\n\n")
+}
+
+/// The size that most letters have.
+fn body_size(regions: &[Rows]) -> f32 {
+    let mut sizes: Vec<(f32, usize)> = Vec::new();
+    for piece in regions.iter().flatten().flatten() {
+        let count = piece.text.len();
+        match sizes.iter_mut().find(|(size, _)| (*size - piece.size).abs() < 0.3) {
+            Some((_, letters)) => *letters += count,
+            None => sizes.push((piece.size, count)),
+        }
+    }
+    sizes.into_iter().max_by_key(|(_, count)| *count).map_or(1.0, |(size, _)| size.max(0.1))
+}
+
+/// The paragraphs of a region, as Markdown.
+fn blocks(rows: &Rows, body: f32) -> Vec<String> {
+    let mut lines: Vec<Line> = rows.iter().filter_map(|row| Line::of(row)).collect();
+    tell_cells(&mut lines);
+    let usual = usual_distance(&lines);
+    let mut blocks = Vec::new();
+    let mut start = 0;
+    for at in 1..=lines.len() {
+        let ends = match (lines.get(at - 1), lines.get(at)) {
+            (Some(before), Some(line)) => begins(before, line, usual, right_of(&lines, at)),
+            _ => true,
+        };
+        if ends && let Some(paragraph) = lines.get(start..at).filter(|lines| !lines.is_empty()) {
+            blocks.push(block(paragraph, body));
+            start = at;
+        }
+    }
+    blocks
+}
+
+/// Cells stand below each other. Gaps that do not are those of words.
+fn tell_cells(lines: &mut [Line]) {
+    let are_below = |one: &Line, other: &Line| {
+        let near = 0.8 * one.size;
+        one.cells.iter().any(|cell| other.cells.iter().any(|below| (cell - below).abs() < near))
+    };
+    for at in 1..lines.len() {
+        if let Some([one, other]) = lines.get_mut(at - 1..=at)
+            && are_below(one, other)
+        {
+            (one.is_parted, other.is_parted) = (true, true);
+        }
+    }
+    for line in lines.iter_mut().filter(|line| !line.is_parted && !line.is_table) {
+        line.text = line.text.replace("  ", " ");
+    }
+}
+
+/// How far lines of a paragraph are from each other.
+fn usual_distance(lines: &[Line]) -> f32 {
+    let distance = |pair: &[Line]| match pair {
+        [one, other] if one.base - other.base < 2.2 * one.size.max(other.size) => Some(one.base - other.base),
+        _ => None,
+    };
+    let mut distances: Vec<f32> = lines.windows(2).filter_map(distance).collect();
+    distances.sort_by(f32::total_cmp);
+    // Where there are as many gaps between paragraphs as within them, those within are the smaller ones.
+    distances.get(distances.len() / 3).copied().unwrap_or(f32::INFINITY)
+}
+
+/// How far lines reach to the right, around this one.
+fn right_of(lines: &[Line], at: usize) -> f32 {
+    const AROUND: usize = 4;
+    let near = lines.get(at.saturating_sub(AROUND)..(at + AROUND).min(lines.len())).unwrap_or_default();
+    let size = lines.get(at).map_or(0.0, |line| line.size);
+    let like = near.iter().filter(|line| (line.size - size).abs() < 0.12 * size && !line.is_table);
+    like.map(|line| line.right).fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// How much room the first word of a line takes, or its first letter where there are no spaces.
+fn first_word(line: &Line) -> f32 {
+    let letters = line.text.chars().count().max(1) as f32;
+    let first = line.text.chars().next().is_none_or(is_wide);
+    let word = if first { 1 } else { line.text.split(' ').next().unwrap_or_default().chars().count() };
+    (line.right - line.left) * word as f32 / letters
+}
+
+/// Whether a line begins something new.
+fn begins(before: &Line, line: &Line, usual: f32, right: f32) -> bool {
+    let distance = before.base - line.base;
+    let size = before.size.max(line.size);
+    if before.is_table || line.is_table {
+        return true;
+    }
+    let is_far = distance > 1.3 * usual.max(0.8 * size) || distance > 2.2 * size;
+    let is_other = (before.size - line.size).abs() > 0.12 * size || before.is_bold != line.is_bold;
+    let is_cut = before.text.ends_with(['-', '\u{2010}', '\u{ad}']);
+    if is_far || is_other || bullet(&line.text).is_some() || before.is_parted != line.is_parted {
+        return true;
+    }
+    // What would have had room in the line before was put into a line of its own.
+    let had_room = !is_cut && before.right + first_word(line) + 0.8 * size < right;
+    let is_indented = line.left > before.left + 0.8 * size;
+    let says_its_end = before.text.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '：', '；', '"', '”', '」']);
+    (had_room || (says_its_end && is_indented)) && !line.is_mono && !line.is_parted
+}
+
+fn block(lines: &[Line], body: f32) -> String {
+    let keeps_lines = lines.iter().all(|line| line.is_mono || line.is_parted || line.is_table);
+    if keeps_lines {
+        return lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
+    }
+    let mut text = String::new();
+    for line in lines {
+        join(&mut text, &line.text);
+    }
+    if let Some(item) = bullet(&text) {
+        return format!("- {item}");
+    }
+    match level(lines, &text, body) {
+        Some(level) => format!("{} {text}", "#".repeat(level)),
+        None => text,
+    }
+}
+
+/// Which level of heading it is.
+fn level(lines: &[Line], text: &str, body: f32) -> Option<usize> {
+    const LONGEST: usize = 160;
+    let size = lines.iter().map(|line| line.size).fold(f32::INFINITY, f32::min);
+    let letters = text.chars().filter(|letter| letter.is_alphabetic()).count();
+    if lines.len() > 3 || text.len() > LONGEST || letters < 2 {
+        return None;
+    }
+    let is_bold = lines.iter().all(|line| line.is_bold);
+    match size / body {
+        times if times >= 1.5 => Some(1),
+        times if times >= 1.15 => Some(2),
+        times if times > 0.95 && is_bold && lines.len() == 1 && !text.ends_with(['.', '。', ',', ';', ':']) => Some(3),
+        _ => None,
+    }
+}
+
+/// Adds the next line of a paragraph: without a space between letters of scripts that have none, and without the hyphen that
+/// only the end of the line made.
+fn join(text: &mut String, line: &str) {
+    let mut ends = text.chars().rev();
+    let (last, before) = (ends.next(), ends.next());
+    let Some((last, first)) = last.zip(line.chars().next()) else {
+        return text.push_str(line);
+    };
+    let is_hyphen = matches!(last, '-' | '\u{2010}' | '\u{ad}');
+    if is_hyphen && before.is_some_and(char::is_lowercase) && first.is_lowercase() {
+        text.pop();
+    } else if !(is_wide(last) && is_wide(first)) && !(is_hyphen && before.is_some_and(char::is_alphanumeric)) {
+        text.push(' ');
+    }
+    text.push_str(line);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::line::{pieces, rows, tests::set},
+        *,
+    };
+
+    fn check(lines: &[(&str, f32, f32, f32)], expected: &str) {
+        let letters = lines.iter().flat_map(|(text, left, base, size)| set(text, *left, *base, *size)).collect();
+        assert_eq!(markdown(&[rows(pieces(letters))]), expected);
+    }
+
+    #[test]
+    fn lines_make_paragraphs() {
+        check(
+            &[
+                ("A heading", 0.0, 100.0, 18.0),
+                ("The first line of what comes", 0.0, 70.0, 10.0),
+                ("below the infrastruc-", 0.0, 58.0, 10.0),
+                ("ture of the north-", 0.0, 46.0, 10.0),
+                ("East harbour.", 0.0, 34.0, 10.0),
+                ("Another one after a gap.", 0.0, 12.0, 10.0),
+            ],
+            "# A heading\n\nThe first line of what comes below the infrastructure of the north-East harbour.\n\n\
+             Another one after a gap.",
+        );
+        check(
+            &[("港口管理委员会决定提高停泊费，并由相邻的市", 0.0, 24.0, 10.0), ("政府负责维护。", 0.0, 10.0, 10.0)],
+            "港口管理委员会决定提高停泊费，并由相邻的市政府负责维护。",
+        );
+    }
+
+    #[test]
+    fn items_and_rows_keep_their_lines() {
+        check(
+            &[
+                ("Two things:", 0.0, 60.0, 10.0),
+                ("•", 0.0, 46.0, 10.0),
+                ("the first", 20.0, 46.0, 10.0),
+                ("•", 0.0, 32.0, 10.0),
+                ("the second", 20.0, 32.0, 10.0),
+            ],
+            "Two things:\n\n- the first\n\n- the second",
+        );
+        check(
+            &[
+                ("Item one", 0.0, 30.0, 10.0),
+                ("1.50", 100.0, 30.0, 10.0),
+                ("Item two", 0.0, 16.0, 10.0),
+                ("2.50", 100.0, 16.0, 10.0),
+            ],
+            "Item one  1.50\nItem two  2.50",
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! Documents: how fast they are indexed and found, and how often the right page is, beside another stack in the same run.
+//!
+//! - [`corpus`]: the documents and the questions, and the Python that makes them. [`peer`]: the other stack.
+//! - [`ours`]: the daemon, and its library by itself. [`memory`]: what the daemon and its workers take.
+//!
+//! What the registries do not give cannot be compared: then a row says so, and nothing else of the bench is lost.
+
+mod corpus;
+mod memory;
+mod ours;
+mod peer;
+
+use self::{
+    corpus::{Corpus, Environment, Question},
+    memory::Peaks,
+    ours::{Given, Ours},
+    peer::{Indexed, Peer, Searched},
+};
+use crate::{
+    figures::{Figure, Samples, as_f64, millis, rate},
+    report::Row,
+    world,
+};
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let environment = match Environment::prepared().await {
+        Ok(environment) => environment,
+        Err(why) => return Ok(vec![Row::new("documents", Vec::new()).with_note(format!("not measured: {why:#}"))]),
+    };
+    let corpus = environment.corpus()?;
+    let folder = world::folder()?;
+    let peer = Peer::new(&environment, &corpus, folder.path());
+    // In turn, so that both have the machine as it is at about the same time.
+    let theirs = peer.index("documents").await?;
+    let daemon = Ours::start().await?;
+    let given = daemon.add(&corpus, &corpus.documents).await?;
+    let mut rows = indexing(&corpus, &given, &theirs);
+    rows.push(cold(&corpus, &peer).await?);
+    let more = daemon.add(&corpus, &corpus.filler).await?;
+    let more_of_theirs = peer.index("filler").await?;
+    let found = peer.search().await?;
+    let (by_socket, answered) = daemon.search(&corpus.questions).await?;
+    let within = daemon.search_within(&corpus.questions).await?;
+    let chunks = (given.chunks + more.chunks, theirs.chunks + more_of_theirs.chunks);
+    rows.extend(searching(&within, &by_socket, &found, chunks));
+    rows.push(recall(&corpus.questions, &answered, &found.answered(&corpus.questions)));
+    Ok(rows)
+}
+
+fn indexing(corpus: &Corpus, given: &Given, theirs: &Indexed) -> Vec<Row> {
+    let pages = corpus.pages();
+    let speed = rate(pages, given.took);
+    let their_speed = as_f64(pages) / theirs.seconds;
+    let figures =
+        vec![Figure::per_second("pages", speed), Figure::times("the other stack", speed / their_speed).at_least(3.0)];
+    let what = format!("indexing {} documents of {pages} pages", corpus.documents.len());
+    let problems = match given.problems.as_slice() {
+        [] => String::new(),
+        some => format!("; not read, or not to the end: {}", some.join("; ")),
+    };
+    let note = format!(
+        "`agentctl docs add`, from files to answers; {} of the documents are real; {} chunks, {} of the other stack{problems}",
+        corpus.real, given.chunks, theirs.chunks,
+    );
+    let Peaks { daemon, worker, together } = given.peaks;
+    let most = vec![
+        Figure::megabytes("daemon", daemon).at_most(150.0),
+        Figure::megabytes("largest worker", worker),
+        Figure::megabytes("all at one moment", together),
+    ];
+    vec![
+        Row::new(what, figures).over(Figure::per_second("the other stack", their_speed)).with_note(note),
+        Row::new("resident memory while indexing", most)
+            .over(Figure::megabytes("the other stack", theirs.peak))
+            .with_note("the most that was seen, every 5 ms; each document has a worker of its own, two at a time"),
+    ]
+}
+
+/// A daemon that has done nothing yet, and a document that nobody has searched.
+async fn cold(corpus: &Corpus, peer: &Peer<'_>) -> anyhow::Result<Row> {
+    let path = corpus.folder.join(&corpus.long.document);
+    let took = Ours::start().await?.first(&path, &corpus.long.query).await?;
+    let theirs = peer.first().await?;
+    Ok(Row::new(
+        "first search of a PDF of 300 pages, from cold",
+        vec![Figure::millis("", millis(took)).at_most(2000.0)],
+    )
+    .over(Figure::millis("the other stack", theirs.seconds * 1e3))
+    .with_note(
+        "through the socket of a daemon that has done nothing yet; the other stack's libraries were loaded before",
+    ))
+}
+
+fn searching(within: &Samples, by_socket: &Samples, theirs: &Searched, chunks: (u64, u64)) -> Vec<Row> {
+    let their_times = Samples::of(&theirs.millis);
+    let figures = vec![
+        Figure::millis("p50", within.median()).at_most(1.0),
+        Figure::millis("p99", within.quantile(99)).at_most(10.0),
+        Figure::times("as fast", their_times.median() / within.median()).at_least(5.0),
+    ];
+    let note = format!(
+        "among {} chunks, {} of the other stack, whose p99 is {:.1} ms; the five best finds with their snippets",
+        chunks.0,
+        chunks.1,
+        their_times.quantile(99)
+    );
+    let wire = vec![Figure::millis("p50", by_socket.median()), Figure::millis("p99", by_socket.quantile(99))];
+    vec![
+        Row::new("a search in all of them", figures)
+            .over(Figure::millis("the other stack", their_times.median()))
+            .with_note(note),
+        Row::new("the same through the socket", wire).with_note("opens all files of the session first"),
+    ]
+}
+
+fn recall(questions: &[Question], ours: &[bool], theirs: &[bool]) -> Row {
+    let share = |answered: &[bool], which: &dyn Fn(&Question) -> bool| {
+        let of: Vec<bool> =
+            questions.iter().zip(answered).filter(|(question, _)| which(question)).map(|(_, yes)| *yes).collect();
+        100.0 * as_f64(of.iter().filter(|yes| **yes).count() as u64) / as_f64(of.len() as u64)
+    };
+    let all = |_: &Question| true;
+    let least = share(theirs, &all);
+    let languages = [("English", false), ("Chinese", true)].map(|(name, is_chinese)| {
+        let which = move |question: &Question| question.is_chinese() == is_chinese;
+        format!("{name} {:.1} % and {:.1} %", share(ours, &which), share(theirs, &which))
+    });
+    let missed = questions.iter().zip(ours).zip(theirs).filter(|((_, ours), theirs)| !**ours && **theirs);
+    let missed: Vec<&str> = missed.map(|((question, _), _)| question.query.as_str()).take(5).collect();
+    let only =
+        if missed.is_empty() { String::new() } else { format!("; found by the other only: {}", missed.join(" | ")) };
+    // As it is shown, so that what is equal does not fail.
+    let limit = (10.0 * least).floor() / 10.0;
+    Row::new(
+        format!("right page among the first five, of {} questions", questions.len()),
+        vec![Figure::percent("", share(ours, &all)).at_least(limit)],
+    )
+    .over(Figure::percent("the other stack", least))
+    .with_note(format!("{}{only}", languages.join(", ")))
+}

@@ -1,0 +1,151 @@
+//! The daemon with documents: given, indexed and searched through its socket, and then its library by itself.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agentd_core::{
+    knowledge::{DocumentFinds, DocumentQuery, OpenDocument},
+    ports::Knowledge as _,
+};
+use agentd_index::{Extractor, IndexConfig, Library, Limits};
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    corpus::{Corpus, Document, Question},
+    memory::{Peaks, Watch},
+};
+use crate::{
+    figures::Samples,
+    world::{self, Daemon, Home},
+};
+
+/// Finds that are asked for, and among which the right page has to be.
+const FINDS: usize = 5;
+/// How often each question is asked on time.
+const ROUNDS: usize = 5;
+
+/// A daemon that was given documents.
+pub(super) struct Ours {
+    home: Home,
+    daemon: Daemon,
+    session: String,
+}
+
+/// What giving documents to the daemon came to.
+pub(super) struct Given {
+    pub(super) took: Duration,
+    pub(super) chunks: u64,
+    pub(super) peaks: Peaks,
+    /// What could not be read, and why.
+    pub(super) problems: Vec<String>,
+}
+
+impl Ours {
+    pub(super) async fn start() -> anyhow::Result<Self> {
+        let home = Home::empty()?;
+        let daemon = home.start().await?;
+        let session = daemon.client.create_session(&Default::default()).await?.session.summary.id.to_string();
+        Ok(Self { home, daemon, session })
+    }
+
+    /// `agentctl docs add`, as a person would.
+    pub(super) async fn add(&self, corpus: &Corpus, documents: &[Document]) -> anyhow::Result<Given> {
+        let mut command = self.home.command("agentctl")?;
+        command.args(["docs", "add", "--json", "--session", &self.session]).args(corpus.paths(documents));
+        let watch = Watch::of(self.daemon.id());
+        let begun = Instant::now();
+        let output = tokio::process::Command::from(command).kill_on_drop(true).output().await?;
+        let took = begun.elapsed();
+        let peaks = watch.peaks();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success(), "docs add ended with {}: {said}", output.status);
+        let told: Value = serde_json::from_slice(&output.stdout)?;
+        let states = told["documents"].as_array().context("docs add tells of no documents")?;
+        ensure!(states.len() == documents.len(), "{} of {} documents were taken", states.len(), documents.len());
+        let problem = |state: &Value| Some(format!("{}: {}", state["name"].as_str()?, state["problem"].as_str()?));
+        Ok(Given {
+            took,
+            chunks: states.iter().filter_map(|state| state["chunks"].as_u64()).sum(),
+            peaks,
+            problems: states.iter().filter_map(problem).collect(),
+        })
+    }
+
+    /// The first search of all in a document that was only handed over.
+    pub(super) async fn first(&self, path: &Path, query: &str) -> anyhow::Result<Duration> {
+        let name = path.file_name().context("the document has no name")?.to_string_lossy().into_owned();
+        let uploaded = self.daemon.client.upload(&self.session, &name, tokio::fs::File::open(path).await?).await?;
+        let begun = Instant::now();
+        let finds = self.daemon.client.search_documents(&self.session, &[uploaded], &asked(query)).await?;
+        let took = begun.elapsed();
+        ensure!(!finds.hits.is_empty(), "{query:?} was not found in {name}: {:?}", finds.broken);
+        Ok(took)
+    }
+
+    /// Asks all questions through the socket, in all documents. Says how long each took, and which were answered.
+    pub(super) async fn search(&self, questions: &[Question]) -> anyhow::Result<(Samples, Vec<bool>)> {
+        let (mut samples, mut answered) = (Samples::default(), Vec::new());
+        for question in questions {
+            let finds = self.daemon.client.search_documents(&self.session, &[], &asked(&question.query)).await?;
+            answered.push(is_answered(question, &finds));
+        }
+        for question in questions {
+            let query = asked(&question.query);
+            let begun = Instant::now();
+            self.daemon.client.search_documents(&self.session, &[], &query).await?;
+            samples.add(begun.elapsed());
+        }
+        Ok((samples, answered))
+    }
+
+    /// Ends the daemon, and asks its library by itself, on the same index and the same files: what a search costs without
+    /// the socket and without opening the files.
+    pub(super) async fn search_within(self, questions: &[Question]) -> anyhow::Result<Samples> {
+        let Self { home, daemon, session } = self;
+        drop(daemon);
+        let uploads = home.data().join("workspace").join(session).join("uploads");
+        let now = || std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+        let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 1);
+        let library = Library::new(extractor, IndexConfig::new(home.data().join("index"), Arc::new(now)));
+        let mut samples = Samples::default();
+        for round in 0..=ROUNDS {
+            for question in questions {
+                let documents = opened(&uploads)?;
+                let (query, cancel) = (asked(&question.query), CancellationToken::new());
+                let begun = Instant::now();
+                library.search(documents, query, Arc::new(|_| {}), cancel).await?;
+                // In the first round things are read that then stay.
+                if round > 0 {
+                    samples.add(begun.elapsed());
+                }
+            }
+        }
+        library.close().await;
+        Ok(samples)
+    }
+}
+
+fn asked(query: &str) -> DocumentQuery {
+    DocumentQuery { text: query.to_owned(), regex: false, limit: FINDS, neighbours: false }
+}
+
+fn is_answered(question: &Question, finds: &DocumentFinds) -> bool {
+    finds.hits.iter().take(FINDS).any(|hit| question.is_answered(&hit.document, &hit.place))
+}
+
+fn opened(folder: &Path) -> anyhow::Result<Vec<OpenDocument>> {
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    paths.sort();
+    let open = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(OpenDocument { name: format!("uploads/{name}"), file: File::open(path)? })
+    };
+    paths.into_iter().map(open).collect()
+}

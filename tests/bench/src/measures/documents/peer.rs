@@ -1,0 +1,75 @@
+//! The other stack, through its script.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::corpus::{Corpus, Environment, Question, answer};
+
+/// What indexing came to.
+#[derive(Debug, Deserialize)]
+pub(super) struct Indexed {
+    pub(super) seconds: f64,
+    pub(super) chunks: u64,
+    /// The most memory of its process, in bytes.
+    pub(super) peak: u64,
+}
+
+/// What searching came to.
+#[derive(Debug, Deserialize)]
+pub(super) struct Searched {
+    /// Of each query of each round.
+    pub(super) millis: Vec<f64>,
+    /// The finds of each question.
+    found: Vec<Vec<Find>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Find {
+    document: String,
+    page: Option<String>,
+}
+
+impl Searched {
+    /// Which questions are answered by one of the finds.
+    pub(super) fn answered(&self, questions: &[Question]) -> Vec<bool> {
+        let is_answered = |(question, finds): (&Question, &Vec<Find>)| {
+            finds.iter().any(|find| question.is_answered(&find.document, find.page.as_deref().unwrap_or_default()))
+        };
+        questions.iter().zip(&self.found).map(is_answered).collect()
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct First {
+    pub(super) seconds: f64,
+}
+
+/// The other stack with its database.
+pub(super) struct Peer<'a> {
+    environment: &'a Environment,
+    database: PathBuf,
+    folder: &'a Path,
+}
+
+impl<'a> Peer<'a> {
+    pub(super) fn new(environment: &'a Environment, corpus: &'a Corpus, folder: &Path) -> Self {
+        Self { environment, database: folder.join("peer.db"), folder: &corpus.folder }
+    }
+
+    /// Indexes `documents` or `filler`.
+    pub(super) async fn index(&self, which: &str) -> anyhow::Result<Indexed> {
+        let mut script = self.environment.script("peer.py");
+        answer(script.arg("index").arg(&self.database).arg(self.folder).arg(which)).await
+    }
+
+    pub(super) async fn search(&self) -> anyhow::Result<Searched> {
+        let mut script = self.environment.script("peer.py");
+        answer(script.arg("search").arg(&self.database).arg(self.folder)).await
+    }
+
+    pub(super) async fn first(&self) -> anyhow::Result<First> {
+        let mut script = self.environment.script("peer.py");
+        answer(script.arg("first").arg(self.folder)).await
+    }
+}
