@@ -225,9 +225,10 @@ fn join(text: &mut String, line: &str) {
         return text.push_str(line);
     };
     let is_hyphen = matches!(last, '-' | '\u{2010}' | '\u{ad}');
+    let has_none = (is_wide(last) && is_wide(first)) || (is_hyphen && before.is_some_and(char::is_alphanumeric));
     if is_hyphen && before.is_some_and(char::is_lowercase) && first.is_lowercase() {
         text.pop();
-    } else if !(is_wide(last) && is_wide(first)) && !(is_hyphen && before.is_some_and(char::is_alphanumeric)) {
+    } else if !has_none {
         text.push(' ');
     }
     text.push_str(line);

@@ -82,7 +82,7 @@ impl Ours {
         let name = path.file_name().context("the document has no name")?.to_string_lossy().into_owned();
         let uploaded = self.daemon.client.upload(&self.session, &name, tokio::fs::File::open(path).await?).await?;
         let begun = Instant::now();
-        let finds = self.daemon.client.search_documents(&self.session, &[uploaded], &asked(query)).await?;
+        let finds = self.daemon.client.search_documents(&self.session, &[uploaded.path], &asked(query)).await?;
         let took = begun.elapsed();
         ensure!(!finds.hits.is_empty(), "{query:?} was not found in {name}: {:?}", finds.broken);
         Ok(took)
