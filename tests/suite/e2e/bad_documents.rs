@@ -227,7 +227,7 @@ async fn files_made_to_do_harm_are_told_one_by_one_and_the_daemon_answers_on() {
             continue;
         }
         let problem = problem.unwrap_or_else(|| panic!("{name} was taken: {state}"));
-        assert!(problem.starts_with("could not read the file") && problem.contains("; "), "{name}: {problem}");
+        assert!(problem.starts_with("could not read ") && problem.contains("; "), "{name}: {problem}");
         assert!(!problem.contains(char::is_control) && !problem.contains("its reader"), "{name}: {problem}");
     }
     finds(&world).await;
