@@ -92,9 +92,11 @@ async fn a_torn_tail_of_the_log_loses_only_what_was_not_acknowledged() {
     store.append(vec![script.input("torn")]).await.unwrap();
     std::fs::copy(log_of(folder.path()), log_of(copy.path())).unwrap();
     let whole = std::fs::metadata(log_of(copy.path())).unwrap().len();
-    assert!(whole > acknowledged);
+    // In the first page behind what was acknowledged: the index of the search may have been written at the end since.
+    let torn = acknowledged + 100;
+    assert!(whole > torn);
     let log = std::fs::OpenOptions::new().write(true).open(log_of(copy.path())).unwrap();
-    log.set_len(whole - 100).unwrap();
+    log.set_len(torn).unwrap();
 
     let copied = open(copy.path());
     assert_eq!(stored(&copied, script.session).await, 2);
