@@ -67,9 +67,11 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
         "edit_file",
         "find_files",
         "grep",
+        "http_fetch",
         "list_workspace_files",
         "now",
         "read_file",
+        "read_url",
         "run_bash_command",
         "search_documents",
         "search_file",
@@ -77,6 +79,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
         "todo_read",
         "todo_write",
         "undo_patch",
+        "web_search",
         "write_file",
     ];
     assert_eq!(names, expected);
