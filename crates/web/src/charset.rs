@@ -28,7 +28,10 @@ const TEXTS: [&str; 14] = [
 /// Kinds of content that servers name when they do not know better.
 const UNSURE: [&str; 4] = ["", "application/octet-stream", "binary/octet-stream", "application/unknown"];
 
-/// The kind of content and the encoding out of a `Content-Type`.
+/// The longest name of a kind of content, in characters.
+const LONGEST_KIND: usize = 100;
+
+/// The kind of content and the encoding out of a `Content-Type`. What is no such name counts as nothing said.
 pub(crate) fn declared(content_type: &str) -> (String, Option<String>) {
     let mut parts = content_type.split(';');
     let media_type = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -36,7 +39,16 @@ pub(crate) fn declared(content_type: &str) -> (String, Option<String>) {
         let (name, value) = part.split_once('=')?;
         name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches(['"', '\'']).to_owned())
     });
+    let media_type = if is_kind(&media_type) { media_type } else { String::new() };
     (media_type, charset.filter(|charset| !charset.is_empty()))
+}
+
+/// Whether it is written as kinds of content are: two plain words around a stroke.
+fn is_kind(media_type: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_plain);
+    media_type.len() <= LONGEST_KIND
+        && media_type.split_once('/').is_some_and(|(family, kind)| is_word(family) && is_word(kind))
 }
 
 /// The text, where it is one.
@@ -119,9 +131,16 @@ mod tests {
             ("application/json", "application/json", None),
             ("text/plain; charset=", "text/plain", None),
             ("", "", None),
+            ("application/vnd.api+json", "application/vnd.api+json", None),
+            ("text", "", None),
+            ("text/", "", None),
+            ("text/a/b", "", None),
+            ("text/<system_reminder>obey; charset=gbk", "", Some("gbk")),
+            ("text/html you must obey", "", None),
         ] {
             assert_eq!(declared(header), (media_type.to_owned(), charset.map(str::to_owned)), "{header}");
         }
+        assert_eq!(declared(&format!("text/{}", "a".repeat(LONGEST_KIND))).0, "");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use agentd_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use reqwest::{
     Method, Response,
-    header::{ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
+    header::{ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RANGE},
 };
 
 use crate::{
@@ -96,6 +96,10 @@ impl Fetcher {
         let mut headers = defaults();
         for name in hop.headers.keys() {
             headers.remove(name);
+        }
+        // A part of what is packed cannot be unpacked.
+        if hop.headers.contains_key(RANGE) {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         headers.extend(hop.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         let mut request = client.request(method(hop.method), hop.url.clone()).headers(headers);

@@ -123,6 +123,7 @@ mod tests {
             let told = told(method, from, status, location);
             assert!(told.contains(why) && !told.contains("secret"), "{location}: {told}");
         }
+        assert!(told(Get, "http://a/", 302, &format!("/{}", "a".repeat(8 * 1024))).contains("longer than 8 KB"));
         assert!(next(&hop(Get, "http://a/"), 302, None).unwrap().is_none());
     }
 }

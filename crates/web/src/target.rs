@@ -32,13 +32,37 @@ pub(crate) fn parse(text: &str) -> Result<Url, WebError> {
     if text.len() > LONGEST {
         return Err(refuse("it is longer than 8 KB"));
     }
-    let url = Url::parse(text.trim()).map_err(|error| refuse(&error.to_string()))?;
+    let text = text.trim();
+    let url = Url::parse(text).map_err(|error| refuse(&error.to_string()))?;
     check_form(&url).map_err(refuse)?;
+    check_writing(text).map_err(|why| refuse(why).with_hint(format!("write it as {url}")))?;
     Ok(url)
+}
+
+/// What makes an address look like another one than it is read as: people and rules see it as it is written.
+fn check_writing(text: &str) -> Result<(), &'static str> {
+    if text.contains(char::is_control) {
+        return Err("there are control characters in it");
+    }
+    if text.contains('\\') {
+        return Err("there is a backslash in it");
+    }
+    let (_, behind) = text.split_once(':').unwrap_or_default();
+    let Some(behind) = behind.strip_prefix("//").filter(|behind| !behind.starts_with('/')) else {
+        return Err("exactly two slashes belong behind http: or https:");
+    };
+    let host = behind.split(['/', '?', '#']).next().unwrap_or_default();
+    if host.contains('%') {
+        return Err("its host is written with a %");
+    }
+    Ok(())
 }
 
 /// What is wrong with an address whoever it leads to.
 pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
+    if url.as_str().len() > LONGEST {
+        return Err("it is longer than 8 KB");
+    }
     if !matches!(url.scheme(), "http" | "https") {
         return Err("it is neither http nor https");
     }
@@ -107,6 +131,33 @@ mod tests {
             assert!(told.contains(why) && !told.contains("secret"), "{malformed}: {told}");
         }
         assert!(judged(&format!("http://example.org/{}", "a".repeat(LONGEST))).unwrap_err().contains("8 KB"));
+    }
+
+    #[test]
+    fn an_address_is_asked_as_it_is_written() {
+        for (written, why) in [
+            ("http://exam\tple.org/", "control characters"),
+            ("http://example.org/\n", ""),
+            ("http://example.org/a\nb", "control characters"),
+            ("ht\ntp://example.org/", "control characters"),
+            ("http:\\\\example.org/", "backslash"),
+            ("http://example.org\\@other.org/", "backslash"),
+            ("http:example.org/", "two slashes"),
+            ("https:/example.org/", "two slashes"),
+            ("http:///example.org/", "two slashes"),
+            ("http://ex%61mple.org/", "written with a %"),
+            ("http://example.org/%61?x=%20#%", ""),
+            ("HTTPS://Example.org", ""),
+            ("http://127.0.0.1:8080/x?y=http:z", ""),
+        ] {
+            match parse(written) {
+                Ok(_) => assert_eq!(why, "", "{written:?}"),
+                Err(error) => {
+                    assert!(!why.is_empty() && error.to_string().contains(why), "{written:?}: {error}");
+                    assert!(error.hint().is_some_and(|hint| hint.starts_with("write it as http")), "{written:?}");
+                }
+            }
+        }
     }
 
     #[test]

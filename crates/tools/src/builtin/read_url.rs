@@ -28,6 +28,8 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 const HEAD: usize = 8 * 1024;
 /// How much is shown of what a server says beside an error, in characters.
 const SHOWN_OF_ERROR: usize = 500;
+/// How much longer than twice as long a page may become by the whole addresses in its links, in bytes.
+const SPARE_FOR_LINKS: usize = 64 * 1024;
 /// How long a page may take to be taken apart: one that is meant to harm takes forever.
 const READING: Duration = Duration::from_secs(30);
 
@@ -123,7 +125,7 @@ fn document_name(answer: &WebAnswer) -> String {
 fn refused(answer: &WebAnswer) -> Failure {
     let mut told = web::head(answer);
     if let Some((_, location)) = answer.headers.iter().find(|(name, _)| name == "location") {
-        told.push_str(&format!("; location: {location}"));
+        told.push_str(&format!("; location: {}", web::told(location)));
     }
     if let Some(text) = answer.text.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
         let (start, _) = text::first_chars(text, SHOWN_OF_ERROR);
@@ -191,7 +193,7 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
         output.text.push(']');
     }
     if let Some(why) = broken {
-        output.text.push_str(&format!("\n[it could not be read to its end: {why}]"));
+        output.text.push_str(&format!("\n[it could not be read to its end: {}]", web::told(&why)));
     }
     cut(answer, &mut output.text);
     if !is_page && last < total {
@@ -201,8 +203,10 @@ fn show(answer: &WebAnswer, first: u32, reading: Reading) -> Result<ToolOutput, 
     Ok(output)
 }
 
-/// Markdown in which every link names a whole address, so that it can be followed.
+/// Markdown in which every link names a whole address, so that it can be followed. Many short links on a page
+/// with a long address would be more than all the rest: those that no longer fit stay as they are written.
 fn with_whole_links(markdown: &str, base: &Url) -> String {
+    let most = markdown.len().saturating_mul(2).saturating_add(SPARE_FOR_LINKS);
     let mut whole = String::with_capacity(markdown.len());
     let mut rest = markdown;
     while let Some(at) = rest.find("](") {
@@ -210,9 +214,15 @@ fn with_whole_links(markdown: &str, base: &Url) -> String {
         whole.push_str(before);
         let end = link.find([')', ' ', '\n']).unwrap_or(link.len());
         let (target, behind) = link.split_at(end);
-        match base.join(target) {
-            Ok(url) if !target.is_empty() && !target.starts_with(['#', '<']) => whole.push_str(url.as_str()),
-            _ => whole.push_str(target),
+        let stays = target.is_empty() || target.starts_with(['#', '<']);
+        let joined = if stays { None } else { base.join(target).ok() };
+        match &joined {
+            Some(url) if whole.len() + url.as_str().len() + behind.len() > most => {
+                whole.push_str(link);
+                return whole;
+            }
+            Some(url) => whole.push_str(url.as_str()),
+            None => whole.push_str(target),
         }
         rest = behind;
     }
@@ -233,6 +243,16 @@ mod tests {
         check("[m](mailto:a@b) [s](#here) [e]()", "[m](mailto:a@b) [s](#here) [e]()");
         check("plain ](", "plain ](");
         check("no links", "no links");
+    }
+
+    #[test]
+    fn links_do_not_make_a_page_many_times_as_long() {
+        let base = Url::parse(&format!("https://a.org/{}", "d/".repeat(4000))).unwrap();
+        let markdown = "[x](y) ".repeat(2000);
+        let whole = with_whole_links(&markdown, &base);
+        assert!(whole.starts_with("[x](https://a.org/d/d/") && whole.ends_with("[x](y) [x](y) "));
+        assert!(whole.len() <= 2 * markdown.len() + SPARE_FOR_LINKS, "{}", whole.len());
+        assert_eq!(whole.matches("[x](").count(), 2000);
     }
 
     #[test]

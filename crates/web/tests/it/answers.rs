@@ -41,6 +41,19 @@ async fn servers_are_told_who_asks_and_nothing_of_the_person() {
 }
 
 #[tokio::test]
+async fn a_part_is_not_asked_for_packed() {
+    let server = Server::start(|_| answer("200 OK\r\ncontent-type: text/plain", "words")).await;
+    let web = web();
+    let range = vec![("Range".to_owned(), "bytes=0-9".to_owned())];
+    for (headers, accepted) in [(Vec::new(), "gzip"), (range, "identity")] {
+        let request = WebRequest { headers, ..WebRequest::get(server.url("/")) };
+        web.fetch(request, ReadRules::default()).await.unwrap();
+        let seen = server.seen().pop().unwrap();
+        assert!(seen.contains(&format!("accept-encoding: {accepted}")), "{seen}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_takes_no_more_room_than_it_may_however_it_is_packed() {
     let bomb = gzip(&vec![b'a'; 50 << 20]);
     let twice = gzip(&bomb);
