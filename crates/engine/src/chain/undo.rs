@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::{Invocation, Link, Next};
 use crate::{
+    engine::forking::IS_FORK,
     state_changes::{self, Shown, WayBack},
     turn::{Stop, dispatch},
 };
@@ -245,7 +246,15 @@ fn last_edit<'a>(
 ) -> Option<&'a ToolResult> {
     let mut edits: Vec<&ToolResult> = Vec::new();
     for item in history {
-        let ItemBody::ToolResult(result) = &item.body else { continue };
+        let result = match &item.body {
+            ItemBody::ToolResult(result) => result,
+            // What is copied was done in another session, which may stand on it still.
+            ItemBody::Notice { text, .. } if text.starts_with(IS_FORK) => {
+                edits.clear();
+                continue;
+            }
+            _ => continue,
+        };
         if let Some(taken_back) = &result.takes_back {
             edits.retain(|edit| edit.call_id != *taken_back);
             continue;

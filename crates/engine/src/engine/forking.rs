@@ -38,6 +38,9 @@ pub struct ForkedSession {
     pub files: FilesCopied,
 }
 
+/// How the notice begins that stands between what is copied and what is the fork's own. Models write no notices.
+pub(crate) const IS_FORK: &str = "This session is a fork:";
+
 /// Where a history is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cut {
@@ -66,9 +69,16 @@ impl Engine {
         let cut = cut(&parts.store.turns(from).await?, stored.summary.last_seq, at_turn)?;
         let history = history_file(&*parts.store, from, cut.through).await?;
         let (id, at) = (SessionId::generate(), parts.clock.now());
-        let files = parts.workspaces.copy(from, id, history).await?;
         let settings = SessionSettings { grants: Vec::new(), ..stored.settings };
         let facts = facts(&*parts.store, from, cut, settings, title.as_deref(), &stored.summary.title).await?;
+        let files = match parts.workspaces.copy(from, id, history).await {
+            Ok(files) => files,
+            Err(error) => {
+                // Half a copy of a session that is not there would lie about for ever.
+                let _ = parts.workspaces.remove(id).await;
+                return Err(error.into());
+            }
+        };
         let numbered = facts.into_iter().zip(cut.through + 1..);
         let first = numbered.map(|(kind, seq)| Arc::new(Event { session_id: id, turn_id: None, seq, at, kind }));
         let fork = NewFork { id, at, from, through: cut.through, first: first.collect() };
@@ -175,9 +185,9 @@ async fn facts(
     let turn_id = last.iter().filter(|event| event.seq <= cut.through).rev().find_map(|event| event.turn_id);
     if let Some(turn_id) = turn_id {
         let text = format!(
-            "This session is a fork: all before this is a copy of another session's history, up to the end of its turn {}. \
-             uploads/ and outputs/ hold copies of what that session had there when the fork was made, which may be more or less \
-             than the history says; temp/ is empty. Look before you rely on a file.",
+            "{IS_FORK} all before this is a copy of another session's history, up to the end of its turn {}. \
+             uploads/ and outputs/ hold copies of what that session had there when the fork was made, which may be more or \
+             less than the history says; temp/ is empty. Look before you rely on a file.",
             cut.turn
         );
         let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::notice(text) };

@@ -26,16 +26,17 @@ const DRAFT: &str = ".agentd-";
 
 /// Copies what tools may have made and what is kept for them to read. `temp/` is nobody's to keep, and skills are linked anew.
 pub(super) fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<FilesCopied> {
-    let mut copying = Copying { done: FilesCopied::default() };
-    for area in ["uploads", "outputs", KeptArea::LargeToolResults.folder()] {
-        if let Some((from, to)) = both(from, to, area)? {
-            copying.folder(&from, &to, 0)?;
-        }
-    }
+    let mut copying = Copying { done: FilesCopied::default(), folders: 0 };
+    // What the history leads to comes first, so that nothing else takes its room.
     if let Some(history) = history
         && let Some((from, to)) = both(from, to, KeptArea::ConversationHistory.folder())?
     {
         copying.file(&from, &to, OsStr::new(&history.name), history.bytes)?;
+    }
+    for area in [KeptArea::LargeToolResults.folder(), "uploads", "outputs"] {
+        if let Some((from, to)) = both(from, to, area)? {
+            copying.folder(&from, &to, 0)?;
+        }
     }
     // One wait for the disk, however many files there are.
     rustix::fs::syncfs(to)?;
@@ -50,11 +51,18 @@ fn both(from: &Dir, to: &Dir, name: impl AsRef<std::path::Path>) -> io::Result<O
 
 struct Copying {
     done: FilesCopied,
+    /// Folders that were made. There are never more than files may be.
+    folders: u64,
 }
 
 impl Copying {
     fn folder(&mut self, from: &Dir, to: &Dir, depth: usize) -> io::Result<()> {
-        for entry in from.entries()? {
+        // One that cannot be looked into keeps nothing else from being copied.
+        let Ok(entries) = from.entries() else {
+            self.done.left_out += 1;
+            return Ok(());
+        };
+        for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
             if name.to_string_lossy().starts_with(DRAFT) {
@@ -62,7 +70,8 @@ impl Copying {
             }
             // What the entry says may be different a moment later; what is opened decides.
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() && depth < MAX_DEPTH => {
+                Ok(kind) if kind.is_dir() && depth < MAX_DEPTH && self.folders < MOST.files => {
+                    self.folders += 1;
                     let mut private = DirBuilder::new();
                     private.mode(0o700);
                     to.create_dir_with(&name, &private)?;
