@@ -240,6 +240,7 @@ impl Chat {
         let done = cmd::compact::compact(&self.daemon, id, strategy, true, &mut self.ctrl_c).await;
         self.learn_fullness().await;
         let done = done?;
+        self.handed.forget();
         done.print()?;
         Ok(done.exit())
     }
@@ -257,6 +258,7 @@ impl Chat {
             Slash::Reset => {
                 let id = self.session()?;
                 self.daemon.client.reset_session(&id.to_string()).await?;
+                self.handed.forget();
                 self.learn_fullness().await;
                 self.note("the history is set aside: the model sees none of it any more");
             }

@@ -13,9 +13,7 @@ use super::chat::typed_path;
 
 /// How much text behind a `#` is looked at for a path, in bytes.
 const MAX_PATH: usize = 1024;
-/// Files of one folder that are offered for completion.
-const MAX_OFFERED: usize = 50;
-/// Entries of one folder that are looked at for it.
+/// Entries of one folder that are looked at for completion.
 const MAX_ENTRIES: usize = 2000;
 
 /// What one `#` stands for.
@@ -35,6 +33,11 @@ pub(super) struct Handed(HashMap<(SessionId, PathBuf), Stamp>);
 type Stamp = (SystemTime, u64);
 
 impl Handed {
+    /// Forgets it all: the model knows of none of it any more.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+
     /// Takes note of a file that was handed over.
     pub(super) fn note(&mut self, session: SessionId, path: PathBuf) {
         if let Some(stamp) = stamp(&path) {
@@ -125,7 +128,8 @@ fn file(written: &str) -> Option<Mention> {
 
 /// Also where a link leads to such a file.
 fn is_hidden(path: &Path) -> bool {
-    let written_hidden = has_hidden(path);
+    // A folder above where the person is may be hidden; that is theirs.
+    let written_hidden = path.is_relative() && has_hidden(path);
     let meant = fs::canonicalize(path).ok();
     // Where everything lies in a hidden folder, that is no reason: only what is below the folder where the person is.
     let here = std::env::current_dir().ok().and_then(|here| fs::canonicalize(here).ok());
@@ -145,20 +149,22 @@ fn has_hidden(path: &Path) -> bool {
 pub(super) fn complete(typed: &str) -> Option<(usize, Vec<String>)> {
     let line_start = typed.rfind('\n').map_or(0, |index| index + 1);
     let start = starts(&typed[line_start..]).last()? + line_start;
+    let quoted = usize::from(typed[start..].starts_with(['"', '\'']));
+    let start = start + quoted;
     let written = &typed[start..];
     let (folder, name) = match written.rfind('/') {
         Some(slash) => written.split_at(slash + 1),
         None => ("", written),
     };
     let place = if folder.is_empty() { PathBuf::from(".") } else { typed_path(folder) };
-    let mut offered: Vec<String> = fs::read_dir(place)
-        .ok()?
-        .take(MAX_ENTRIES)
-        .filter_map(|entry| offer(&entry.ok()?, name))
-        .map(|name| format!("{folder}{name}"))
-        .collect();
+    let entries: Vec<_> = fs::read_dir(place).ok()?.take(MAX_ENTRIES).flatten().collect();
+    // Half of what is there would complete to what is not meant.
+    if entries.len() == MAX_ENTRIES {
+        return Some((start, Vec::new()));
+    }
+    let mut offered: Vec<String> =
+        entries.iter().filter_map(|entry| offer(entry, name)).map(|name| format!("{folder}{name}")).collect();
     offered.sort();
-    offered.truncate(MAX_OFFERED);
     Some((start, offered))
 }
 

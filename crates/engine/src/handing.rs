@@ -12,7 +12,7 @@ use agentd_core::{
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
     ports::{KeptArea, Pictures, Workspaces},
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     error::EngineError,
@@ -26,8 +26,11 @@ const SHORT: usize = 10_000;
 const ALL_SHORT: usize = 64 << 10;
 /// Files that are named at the most, the newest.
 const MAX_NAMES: usize = 20;
-/// How long a turn waits for short texts. No answer waits for a disk that hangs.
+/// How long a turn waits for all short texts. No answer waits for a disk that hangs.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Pictures that one request shows at the most, the newest: what providers take, and far below what a window holds.
+pub(crate) const MAX_SHOWN: usize = 10;
 
 /// What opens files.
 const READ: &str = "read_file";
@@ -84,17 +87,18 @@ pub(crate) async fn read(workspaces: &dyn Workspaces, tree: &SessionTree, handed
     let paths = handed.next();
     let unnamed = paths.len().saturating_sub(MAX_NAMES);
     let mut files = Vec::with_capacity(paths.len());
+    let deadline = Instant::now() + PATIENCE;
     for (index, path) in paths.into_iter().enumerate() {
         let picture = handed.picture(&path).cloned();
         let looks = index >= unnamed && picture.is_none() && !is_document(&path);
-        let text = if looks { short_text(workspaces, tree, &path).await } else { None };
+        let text = if looks { short_text(workspaces, tree, &path, deadline).await } else { None };
         files.push(Handed { path, picture, text });
     }
     files
 }
 
-async fn short_text(workspaces: &dyn Workspaces, tree: &SessionTree, path: &str) -> Option<String> {
-    match timeout(PATIENCE, workspaces.read_text(tree.clone(), path.to_owned(), SHORT)).await {
+async fn short_text(workspaces: &dyn Workspaces, tree: &SessionTree, path: &str, deadline: Instant) -> Option<String> {
+    match timeout_at(deadline, workspaces.read_text(tree.clone(), path.to_owned(), SHORT)).await {
         Ok(text) => text.filter(|text| !text.trim().is_empty()),
         Err(_) => {
             tracing::warn!("a file that was handed over is only named: the disk did not answer in time");

@@ -20,7 +20,7 @@ use tokio::{
 use crate::{
     extract::clean,
     limits::Limits,
-    worker::{PICTURE_WORKER_ARGUMENT, Told},
+    worker::{PICTURE_WORKER_ARGUMENT, SIDE, Told},
 };
 
 /// The kinds that models see.
@@ -28,7 +28,7 @@ const SEEN: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat
 /// How many bytes a worker may say before the picture.
 const MAX_HEAD: usize = 4096;
 /// How large a picture it may make, in bytes.
-const MAX_MADE: u64 = 8 << 20;
+const MAX_MADE: u64 = 5 << 20;
 /// How long it may take.
 const TIME: Duration = Duration::from_secs(30);
 
@@ -95,16 +95,20 @@ async fn hear(out: &mut ChildStdout) -> Result<PreparedPicture, String> {
         Told::Failed(why) => return Err(clean::line(&why, 200)),
         Told::Ready { media_type, width, height, bytes } => (media_type, width, height, bytes),
     };
-    let ending = match media_type.as_str() {
-        "image/png" => "png",
-        "image/jpeg" => "jpg",
+    let (ending, format) = match media_type.as_str() {
+        "image/png" => ("png", ImageFormat::Png),
+        "image/jpeg" => ("jpg", ImageFormat::Jpeg),
         _ => return Err(nonsense()),
     };
-    if bytes == 0 || bytes > MAX_MADE {
+    let sides = 1..=SIDE;
+    if bytes == 0 || bytes > MAX_MADE || !sides.contains(&width) || !sides.contains(&height) {
         return Err(nonsense());
     }
     let mut content = vec![0; usize::try_from(bytes).map_err(|_| nonsense())?];
     out.read_exact(&mut content).await.map_err(ended)?;
+    if image::guess_format(&content).ok() != Some(format) {
+        return Err(nonsense());
+    }
     let hash = Sha256::digest(&content);
     let digest: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     Ok(PreparedPicture { media_type, width, height, name: format!("picture-{digest}.{ending}"), content })

@@ -119,8 +119,10 @@ async fn what_calls_itself_a_picture_hurts_nobody() {
     let session = session(&world).await;
     // A picture of 60,000 × 60,000 pixels in a few bytes, one that is cut short, and one that is only called so.
     let huge = [&RED[..16], &60_000u32.to_be_bytes(), &60_000u32.to_be_bytes(), &RED[24..]].concat();
+    let many = [&RED[..16], &20_000u32.to_be_bytes(), &20_000u32.to_be_bytes(), &RED[24..]].concat();
     for (name, content, says) in [
         ("huge.png", huge.as_slice(), Some("save it again")),
+        ("many.png", many.as_slice(), Some("save it again")),
         ("cut.jpg", &TURNED[..400], Some("save it again")),
         ("none.png", b"not a picture", None),
     ] {

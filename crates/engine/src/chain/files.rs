@@ -13,13 +13,10 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use super::Link;
 use crate::{
     guides::Opening,
-    handing,
+    handing::{self, MAX_SHOWN},
     prompt::Draft,
     turn::{Stop, TurnContext, TurnState},
 };
-
-/// Pictures that one request shows at the most, the newest: what providers take, and far below what a window holds.
-const MAX_SHOWN: usize = 10;
 
 /// Bytes of one picture. The daemon makes them far smaller; whatever else stands in that file now is none.
 const MAX_BYTES: usize = 16 << 20;
@@ -76,9 +73,11 @@ impl Link for Files {
 
     fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
         let sees = context.next_model(state).sees_pictures;
-        for message in &mut draft.messages {
+        let mut left = MAX_SHOWN;
+        // The newest first: one that is handed over again and again is not shown without end.
+        for message in draft.messages.iter_mut().rev() {
             if matches!(message, Message::Pictures { .. }) {
-                show(message, state, sees);
+                show(message, state, sees, &mut left);
             }
         }
     }
@@ -91,7 +90,12 @@ fn sees(context: &TurnContext) -> bool {
 
 /// Reads the newest pictures that were not read yet. One that is gone is left out: the turn goes on without it.
 async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
-    let newest: Vec<Picture> = handing::pictures(&state.history).rev().take(MAX_SHOWN).cloned().collect();
+    let mut newest: Vec<Picture> = Vec::new();
+    for picture in handing::pictures(&state.history).rev() {
+        if newest.len() < MAX_SHOWN && !newest.iter().any(|known| known.path == picture.path) {
+            newest.push(picture.clone());
+        }
+    }
     state.pictures.retain(|path, _| newest.iter().any(|picture| picture.path == *path));
     for Picture { path, .. } in newest {
         if state.pictures.contains_key(&path) {
@@ -113,11 +117,12 @@ async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> 
 }
 
 /// Puts what was read into the message; says in words what is missing.
-fn show(message: &mut Message, state: &TurnState, sees: bool) {
+fn show(message: &mut Message, state: &TurnState, sees: bool, left: &mut usize) {
     let Message::Pictures { text, pictures } = message else { return };
     let named = pictures.len();
     pictures.retain_mut(|shown| {
-        shown.content = state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| sees);
+        shown.content = state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| sees && *left > 0);
+        *left -= usize::from(shown.content.is_some());
         shown.content.is_some()
     });
     if !sees {

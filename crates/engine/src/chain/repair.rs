@@ -1,8 +1,6 @@
 //! Calls and results pair, whatever the journal holds: a request with a call that has no result, or a result
 //! without its call, is refused by every provider and would brick the session. So are blank words and ids with foreign
 //! letters. Names and arguments are the business of the model's adapter, which knows what its wire takes.
-//!
-//! Pictures are not in the history yet; one whose file is gone will have to become words here.
 
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 

@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use agentd_core::{
     context::CompactionCause,
     ids::CallId,
-    item::{Item, ItemBody},
+    item::{Item, ItemBody, NoticeTopic},
 };
 
 use crate::prompt::{history, meter};
@@ -82,11 +82,13 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
     let mut splits = Vec::new();
     for (index, item) in items.iter().enumerate() {
         // A call that has no result when a person speaks again will never have one: its turn was cancelled.
-        if speaks(item) {
+        if speaks(item) || is_handed_over(item) {
             open.clear();
         }
         let begins = match &item.body {
-            ItemBody::UserMessage { .. } | ItemBody::Notice { .. } => true,
+            // What was handed over with what a person says is told nowhere else.
+            ItemBody::UserMessage { .. } => index == 0 || !is_handed_over(&items[index - 1]),
+            ItemBody::Notice { .. } => true,
             ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::ToolCall(_) => {
                 // An answer begins behind a result or behind what a person said.
                 index > 0
@@ -116,8 +118,12 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
 /// The earliest split behind which at most so many messages stay, at a place where a person spoke; the turn that runs
 /// stays whole.
 fn by_messages(items: &[Arc<Item>], splits: &[usize], most: usize) -> Option<usize> {
-    let turn = items.iter().rposition(speaks)?;
-    let at_persons = splits.iter().copied().filter(|split| items.get(*split).is_some_and(speaks));
+    let turn = begin_of(items, items.iter().rposition(speaks)?);
+    let begins_turn = |at: usize| {
+        let spoken = items.get(at).filter(|item| is_handed_over(item)).map_or(at, |_| at + 1);
+        items.get(spoken).is_some_and(speaks)
+    };
+    let at_persons = splits.iter().copied().filter(|split| begins_turn(*split));
     let fits = |split: &usize| count(&items[*split..turn.max(*split)]) <= most;
     at_persons.take_while(|split| *split <= turn).find(fits)
 }
@@ -140,6 +146,16 @@ fn by_tokens(items: &[Arc<Item>], splits: &[usize], room: Room, asked: bool) -> 
     splits.get(first).copied()
 }
 
+/// Where a turn begins in which a person speaks there: with what they handed over.
+fn begin_of(items: &[Arc<Item>], spoken: usize) -> usize {
+    if spoken > 0 && is_handed_over(&items[spoken - 1]) { spoken - 1 } else { spoken }
+}
+
+/// Whether the item tells of files that came with what a person says next.
+fn is_handed_over(item: &Arc<Item>) -> bool {
+    matches!(item.body, ItemBody::Notice { topic: NoticeTopic::Files, .. })
+}
+
 /// Whether a person speaks here, at the start of a turn.
 fn speaks(item: &Arc<Item>) -> bool {
     matches!(item.body, ItemBody::UserMessage { steered: false, .. })
@@ -150,7 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::compaction::samples::{call, result, says, user};
+    use crate::compaction::samples::{call, handed_over, result, says, user};
 
     const ROOM: Room = Room { window: 1000, max_messages: 40, echo_reasoning: false };
 
@@ -193,6 +209,22 @@ mod tests {
         assert!(speaks(&items[plan.split]));
         assert!(count_before_turn(&items[plan.split..]) <= 20);
         assert!(count_before_turn(&items[plan.split..]) >= 18);
+    }
+
+    #[test]
+    fn what_was_handed_over_stays_with_the_words_that_came_with_it() {
+        for calls in [3, 25] {
+            let mut items = session(&[(0, 0), (calls, 40)]);
+            items.push(handed_over("uploads/a.png"));
+            items.extend([user("What is it?"), says("A cat.")]);
+            for cause in [CompactionCause::Limit, CompactionCause::Critical, CompactionCause::Overflow] {
+                let Some(plan) = plan(&items, cause, Room { max_messages: 20, ..ROOM }) else { continue };
+                assert!(!speaks(items.get(plan.split).unwrap_or(&items[0])) || plan.split == 2, "{cause:?} {plan:?}");
+                assert!(plan.split <= items.len() - 3 || plan.split == items.len(), "{cause:?} {plan:?}");
+            }
+            let limit = plan(&items, CompactionCause::Limit, Room { max_messages: 10, ..ROOM }).unwrap();
+            assert!(is_handed_over(&items[limit.split]) || calls == 3, "{limit:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentd_core::{
     ids::{CallId, ItemId, TurnId},
-    item::{Item, ItemBody},
+    item::{Item, ItemBody, NoticeTopic},
     tool::{ToolCall, ToolErrorCode, ToolResult},
 };
 
@@ -14,6 +14,11 @@ fn item(body: ItemBody) -> Arc<Item> {
 
 pub(super) fn user(text: &str) -> Arc<Item> {
     item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes: None })
+}
+
+pub(super) fn handed_over(path: &str) -> Arc<Item> {
+    let text = format!("The person has handed over:\n- {path}");
+    item(ItemBody::Notice { text, topic: NoticeTopic::Files, sources: Vec::new(), pictures: Vec::new() })
 }
 
 pub(super) fn says(text: &str) -> Arc<Item> {

@@ -13,6 +13,7 @@ use super::{
     tokens,
     tokens::Scales,
 };
+use crate::handing::MAX_SHOWN;
 
 /// Models whose last request is remembered: one for each slot.
 const MODELS: usize = 5;
@@ -191,7 +192,9 @@ fn sent_again(answer: Came, usage: Usage, scales: &Scales, model: &ModelInfo) ->
 pub(crate) fn guess(item: &Item, echo_reasoning: bool) -> u64 {
     let texts: [&str; 2] = match &item.body {
         ItemBody::Notice { text, pictures, .. } => {
-            let shown = pictures.iter().map(|picture| tokens::of_picture(picture.width, picture.height));
+            // No request shows more of them.
+            let shown =
+                pictures.iter().rev().take(MAX_SHOWN).map(|picture| tokens::of_picture(picture.width, picture.height));
             return tokens::estimate(text) + shown.sum::<u64>();
         }
         ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } => [text, ""],

@@ -26,9 +26,13 @@ use crate::limits::Limits;
 pub const PICTURE_WORKER_ARGUMENT: &str = "picture-worker";
 
 /// The longer side of what models are shown, in pixels: beyond it providers make a picture smaller themselves.
-const SIDE: u32 = 1568;
+pub(crate) const SIDE: u32 = 1568;
 /// The longer side of what is read, in pixels.
 const MAX_SIDE: u32 = 30_000;
+/// The shorter side of what is shown, in pixels: some providers refuse the whole conversation for less.
+const MIN_SIDE: u32 = 10;
+/// How many times the shorter side the longer one may be, for the same reason.
+const MAX_RATIO: u32 = 100;
 /// What decoding may take, in bytes: about a hundred million pixels.
 const MAX_DECODED: u64 = 420 << 20;
 /// What stays a PNG, in bytes. Larger ones are photographs, which a JPEG holds better.
@@ -111,8 +115,14 @@ fn prepare(bytes: &[u8]) -> Result<(&'static str, DynamicImage, Vec<u8>), String
     most.max_image_width = Some(MAX_SIDE);
     most.max_image_height = Some(MAX_SIDE);
     most.max_alloc = Some(MAX_DECODED);
-    reader.limits(most);
+    reader.limits(most.clone());
     let mut decoder = reader.into_decoder().map_err(|error| why(&error))?;
+    // Reading takes it all at once, whatever the limit says.
+    most.reserve(decoder.total_bytes()).map_err(|error| why(&error))?;
+    let (width, height) = decoder.dimensions();
+    if width.min(height) < MIN_SIDE || width.max(height) / width.min(height).max(1) > MAX_RATIO {
+        return Err(format!("it is {width} × {height} pixels, which is too small or too narrow to be seen"));
+    }
     // One whose file says nonsense about it is shown as it lies.
     let orientation = decoder.orientation().ok();
     let mut image = DynamicImage::from_decoder(decoder).map_err(|error| why(&error))?;
