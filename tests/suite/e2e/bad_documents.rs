@@ -70,7 +70,8 @@ async fn an_index_that_is_deleted_while_a_document_comes_in_is_made_anew() {
     let large = world.daemon.write("large.docx", long(6000));
     let adding = world.daemon.spawn_agentctl(["docs", "add", large.to_str().unwrap(), "--json"]);
     until("the index to be begun", || async { is_open(&world).then_some(()) }).await;
-    fs::remove_dir_all(world.daemon.data().join("index")).unwrap();
+    // At once: the daemon writes and removes files there meanwhile, in the way of whoever removes them one by one.
+    fs::rename(world.daemon.data().join("index"), world.daemon.path().join("gone")).unwrap();
     let output = adding.output(Vec::new()).await;
     match output.code {
         // It was begun anew in time, or nothing of it was there yet.
