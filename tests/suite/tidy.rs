@@ -106,7 +106,7 @@ fn modules_open_with_prose() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 12] = [
+const HOUSE: [(&str, &[&str]); 13] = [
     ("crates/core", &[]),
     ("crates/engine", &["agentd-core"]),
     ("crates/models", &["agentd-core"]),
@@ -115,6 +115,7 @@ const HOUSE: [(&str, &[&str]); 12] = [
     ("crates/store", &["agentd-core"]),
     ("crates/audit", &["agentd-core"]),
     ("crates/index", &["agentd-core"]),
+    ("crates/mcp", &["agentd-core"]),
     ("crates/web", &["agentd-core"]),
     ("proto", &["agentd-core"]),
     ("agentctl", &["agentd-core", "agentd-proto"]),
@@ -126,6 +127,7 @@ const HOUSE: [(&str, &[&str]); 12] = [
             "agentd-engine",
             "agentd-index",
             "agentd-local",
+            "agentd-mcp",
             "agentd-models",
             "agentd-proto",
             "agentd-store",
@@ -136,11 +138,12 @@ const HOUSE: [(&str, &[&str]); 12] = [
 ];
 
 /// Libraries whose types stop at the crates that are named.
-const WIRES: [(&str, &[&str]); 13] = [
+const WIRES: [(&str, &[&str]); 14] = [
     ("tonic", &["proto", "agentd"]),
     ("prost", &["proto", "agentd"]),
     ("interprocess", &["proto"]),
-    ("reqwest", &["crates/models", "crates/web"]),
+    ("reqwest", &["crates/mcp", "crates/models", "crates/web"]),
+    ("rmcp", &["agentctl", "crates/mcp"]),
     ("rusqlite", &["crates/store"]),
     ("candle-core", &["crates/local"]),
     ("tokenizers", &["crates/local"]),
