@@ -1,5 +1,5 @@
 # agentd: `make chat` for a first conversation, `make test` for everything that is checked.
-# Needs Rust (cargo), Python 3.8 or newer with pip, and make. Nothing else.
+# Needs Rust (cargo), Python 3.9 or newer with pip, and make. Nothing else.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
@@ -7,8 +7,10 @@ CARGO ?= cargo
 PYTHON ?= python3
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := $(TARGET)/python-packages
+SKILL_PACKAGES := $(TARGET)/skill-packages
+SKILL_REQUIREMENTS := $(wildcard skills/*/requirements.txt)
 
-.PHONY: help build model chat test test-rust test-clients bench fmt lint docs install clean
+.PHONY: help build model chat test test-rust test-clients test-skills bench fmt lint docs install clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -22,7 +24,7 @@ model: ## Bring the weights of the built-in model (98 MB, checked by hash) into 
 chat: build model ## Talk: builds, brings the built-in model, starts the daemon, opens the chat
 	@$(TARGET)/release/agentctl chat
 
-test: test-rust test-clients ## Run all tests
+test: test-rust test-clients test-skills ## Run all tests
 
 # The suites that run real processes find the binaries beside themselves; they are built first, in the same profile.
 test-rust: model
@@ -37,6 +39,15 @@ test-clients: $(PACKAGES)/ready
 # In a folder instead of an environment of its own: some systems ship Python without what makes those.
 $(PACKAGES)/ready: tests/clients/python/requirements.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target $(PACKAGES) -r $<
+	@touch $@
+
+# The scripts of the bundled skills, run as processes, with the packages that their skills ask for.
+test-skills: $(SKILL_PACKAGES)/ready
+	PYTHONPATH=$(abspath $(SKILL_PACKAGES)) $(PYTHON) -m unittest discover -s tests/skills
+
+$(SKILL_PACKAGES)/ready: $(SKILL_REQUIREMENTS)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --only-binary :all: --target $(SKILL_PACKAGES) \
+		$(addprefix -r ,$(SKILL_REQUIREMENTS))
 	@touch $@
 
 bench: build ## Measure the hot paths against floors in the same run, as a table
