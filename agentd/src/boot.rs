@@ -144,6 +144,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     EngineConfig {
         system_prompt: config.system_prompt.clone(),
+        subagent_prompt: config.subagent_prompt.clone(),
         compact_prompt: config.compact_prompt.as_str().into(),
         policy: Arc::clone(&config.rules.policy),
         session_defaults: SessionSettings {

@@ -26,6 +26,7 @@ const KNOWN: usize = 1000;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   agentctl sessions list
+  agentctl sessions list --all              with the subagents of each
   agentctl sessions list --json | jq -r '.[].id'
   agentctl sessions show 0193a5b2
   agentctl sessions search tax papers
@@ -49,6 +50,9 @@ enum SessionsCommand {
         /// How many to list
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: usize,
+        /// List subagents, too, each below the session for which it worked
+        #[arg(long)]
+        all: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -111,7 +115,7 @@ struct Which {
 pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     match args.command {
-        SessionsCommand::List { limit, json } => list(&daemon, limit, json).await,
+        SessionsCommand::List { limit, all, json } => list(&daemon, limit, all, json).await,
         SessionsCommand::Show { session, items, json } => show(&daemon, &session.session, items, json).await,
         SessionsCommand::Search(args) => search::handle(&daemon, args).await,
         SessionsCommand::Rename { session, title, json } => {
@@ -130,19 +134,29 @@ pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Resul
     }
 }
 
-async fn list(daemon: &Daemon, limit: usize, json: bool) -> anyhow::Result<Exit> {
-    let mut sessions = daemon.client.sessions(if json { limit } else { limit.max(KNOWN) }).await?;
+async fn list(daemon: &Daemon, limit: usize, all: bool, json: bool) -> anyhow::Result<Exit> {
+    let known = if json { limit } else { limit.max(KNOWN) };
+    let mut sessions = match all {
+        true => daemon.client.sessions_and_children(known).await?,
+        false => daemon.client.sessions(known).await?,
+    };
     if json {
         report::json(&sessions)?;
         return Ok(Exit::Done);
     }
     let ids = report::short_ids(sessions.iter().map(|session| session.id));
-    sessions.truncate(limit);
+    let shown = sessions.iter().scan(0, |tops, session| {
+        *tops += usize::from(session.parent.is_none());
+        (*tops <= limit).then_some(())
+    });
+    sessions.truncate(shown.count());
     let now = Timestamp::now();
     let mut table = Table::new(["ID", "USED", "TURNS", "STATUS", "TITLE"]);
     for (session, id) in sessions.into_iter().zip(ids) {
         let used = report::ago(session.updated_at, now);
-        table.row([id, used, session.turns.to_string(), status(session.status).to_owned(), session.title]);
+        let indent = if session.parent.is_some() { "└ " } else { "" };
+        let title = format!("{indent}{}", session.title);
+        table.row([id, used, session.turns.to_string(), status(session.status).to_owned(), title]);
     }
     table.print("no sessions yet; `agentctl chat` begins one")?;
     Ok(Exit::Done)

@@ -314,6 +314,9 @@ impl<O: Write, E: Write> Human<O, E> {
             StateChange::Queue { length: 1, .. } => self.status(QUIET, "one more turn waits"),
             StateChange::Queue { length, .. } => self.status(QUIET, &format!("{length} more turns wait")),
             StateChange::Reset => self.status(QUIET, "the history was set aside"),
+            StateChange::Subagent(subagent) => {
+                self.status(QUIET, &format!("⤷ {}: {}", clean_line(&subagent.name), clean_line(&subagent.task)))
+            }
             StateChange::Forked { from, turn } => {
                 self.status(QUIET, &format!("from here on a fork of session {from}, after its turn {turn}"))
             }

@@ -28,14 +28,24 @@ pub enum Subject {
     HitlRules,
     /// `prompts/system.md`
     SystemPrompt,
+    /// `prompts/subagent.md`
+    SubagentPrompt,
     /// `prompts/compact.md`
     CompactPrompt,
 }
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Daemon, Self::Models, Self::Tools, Self::Web, Self::HitlRules, Self::SystemPrompt, Self::CompactPrompt];
+    pub const ALL: [Self; 8] = [
+        Self::Daemon,
+        Self::Models,
+        Self::Tools,
+        Self::Web,
+        Self::HitlRules,
+        Self::SystemPrompt,
+        Self::SubagentPrompt,
+        Self::CompactPrompt,
+    ];
 
     /// Its name in each configuration folder.
     #[must_use]
@@ -47,6 +57,7 @@ impl Subject {
             Self::Web => "web.yaml",
             Self::HitlRules => "hitl_rules.yaml",
             Self::SystemPrompt => "prompts/system.md",
+            Self::SubagentPrompt => "prompts/subagent.md",
             Self::CompactPrompt => "prompts/compact.md",
         }
     }
@@ -59,6 +70,7 @@ impl Subject {
             Self::Web => include_str!("../../../config/web.yaml"),
             Self::HitlRules => include_str!("../../../config/hitl_rules.yaml"),
             Self::SystemPrompt => include_str!("../../../config/prompts/system.md"),
+            Self::SubagentPrompt => include_str!("../../../config/prompts/subagent.md"),
             Self::CompactPrompt => include_str!("../../../config/prompts/compact.md"),
         }
     }

@@ -73,6 +73,8 @@ pub struct Config {
     pub rules: RuleSettings,
     /// `prompts/system.md`
     pub system_prompt: String,
+    /// `prompts/subagent.md`
+    pub subagent_prompt: String,
     /// `prompts/compact.md`
     pub compact_prompt: String,
     /// Where each value came from.
@@ -93,9 +95,21 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let web = web::resolve(sources, &mut origins)?;
     let rules = hitl_rules::resolve(sources, &mut origins)?;
     let system_prompt = prompt(sources, Subject::SystemPrompt, "prompts.system", &mut origins);
+    let subagent_prompt = prompt(sources, Subject::SubagentPrompt, "prompts.subagent", &mut origins);
     let compact_prompt = prompt(sources, Subject::CompactPrompt, "prompts.compact", &mut origins);
     let files = sources.files.iter().filter(|file| file.origin != Origin::BuiltIn).map(|file| file.origin.path());
-    Ok(Config { daemon, models, tools, web, rules, system_prompt, compact_prompt, files: files.collect(), origins })
+    Ok(Config {
+        daemon,
+        models,
+        tools,
+        web,
+        rules,
+        system_prompt,
+        subagent_prompt,
+        compact_prompt,
+        files: files.collect(),
+        origins,
+    })
 }
 
 /// The highest layer's text: instructions do not add up.

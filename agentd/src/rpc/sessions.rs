@@ -42,8 +42,13 @@ impl Sessions for Context {
         &self,
         request: Request<v1::ListSessionsRequest>,
     ) -> Result<Response<v1::ListSessionsResponse>, Status> {
-        let limit = given(request.into_inner().limit).unwrap_or(DEFAULT_SESSIONS);
-        let sessions = self.engine.sessions(limit).await.map_err(Refusal::from)?;
+        let v1::ListSessionsRequest { limit, children } = request.into_inner();
+        let limit = given(limit).unwrap_or(DEFAULT_SESSIONS);
+        let sessions = if children {
+            self.engine.sessions_and_children(limit).await.map_err(Refusal::from)?
+        } else {
+            self.engine.sessions(limit).await.map_err(Refusal::from)?
+        };
         Ok(Response::new(v1::ListSessionsResponse { sessions: sessions.iter().map(Into::into).collect() }))
     }
 

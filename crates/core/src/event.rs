@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    agent::Subagent,
     context::{PromptReport, TokenLevel, Window},
     environment::ClientEnvironment,
     files::Picture,
@@ -214,6 +215,8 @@ pub enum StateChange {
         /// The number of its last turn that was copied, from 1.
         turn: u64,
     },
+    /// Another session works for a call of this one.
+    Subagent(Subagent),
     /// The window has become fuller, or there is room again.
     TokenLevel {
         /// How full it is.

@@ -21,6 +21,7 @@
 //!   [`ports::Audit`], [`ports::Clock`]).
 //! - [`error`]: the kinds of failure that cross a port.
 
+pub mod agent;
 pub mod audit;
 pub mod context;
 pub mod environment;

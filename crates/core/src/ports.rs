@@ -243,8 +243,12 @@ pub trait Store: Send + Sync {
     fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>>;
 
     /// Sessions, last used first. `running` is known to the engine only: here a turn that has not ended counts as
-    /// running, or as waiting where an interrupt is pending.
+    /// running, or as waiting where an interrupt of it or of one that works for it is pending. Those that work for another
+    /// are not among them.
     fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>>;
+
+    /// The sessions that work for that one, in the order in which they were made.
+    fn children(&self, parent: SessionId) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>>;
 
     /// The ids that start with `prefix` (hyphens optional, case ignored), at most `limit`, newest first.
     fn find_sessions(&self, prefix: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
@@ -290,7 +294,7 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(u64, StateFileChange)>, StoreError>>;
 
-    /// Pending interrupts of one session or of all, oldest first.
+    /// Pending interrupts of one session and of those that work for it, or of all, oldest first.
     fn pending_interrupts(&self, session: Option<SessionId>) -> BoxFuture<'_, Result<Vec<Interrupt>, StoreError>>;
 
     /// One interrupt and its answer, if it has one.
@@ -309,6 +313,6 @@ pub trait Store: Send + Sync {
     /// The rules that sessions keep for themselves, sessions in the order in which they were made.
     fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>>;
 
-    /// Removes a session with all its events and interrupts. What was kept for good in it stays.
+    /// Removes a session with all its events and interrupts, and those that work for it. What was kept for good in it stays.
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    agent::Parent,
     context::Window,
     event::Event,
     files::HandedOver,
@@ -32,11 +33,22 @@ pub struct SessionSettings {
     /// The rules that are kept for this session alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
+    /// For whom the session works, where another one made it. It is born with that, and nobody changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+}
+
+impl SessionSettings {
+    /// The session whose files a session with that id works on: a subagent's are its parent's.
+    #[must_use]
+    pub fn files_of(&self, own: SessionId) -> SessionId {
+        self.parent.as_ref().map_or(own, |parent| parent.session)
+    }
 }
 
 impl Default for SessionSettings {
     fn default() -> Self {
-        Self { confirm_write: true, confirm_exec: true, slot: None, project: None, grants: Vec::new() }
+        Self { confirm_write: true, confirm_exec: true, slot: None, project: None, grants: Vec::new(), parent: None }
     }
 }
 
@@ -107,6 +119,9 @@ pub struct SessionSummary {
     pub status: SessionStatus,
     /// What its turns took in all.
     pub usage: Usage,
+    /// The session for which it works, where another one made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
 }
 
 /// What a session is doing.

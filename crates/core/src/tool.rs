@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{context::CompactionStrategy, ids::CallId, session::Todo, state_files::StateFileChange};
+use crate::{context::CompactionStrategy, ids::CallId, session::Todo, state_files::StateFileChange, usage::Usage};
 
 /// What a model is told of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -108,7 +108,7 @@ pub struct ToolResult {
 }
 
 /// What a tool hands back: text for the model, and the state that it changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
     /// What the model reads.
     pub text: String,
@@ -128,6 +128,8 @@ pub struct ToolOutput {
     pub takes_back: Option<Box<CallId>>,
     /// The history shall be compacted in this way before the model's next words.
     pub compact: Option<CompactionStrategy>,
+    /// What model calls took that it paid for. Boxed as the call that is taken back.
+    pub usage: Option<Box<Usage>>,
 }
 
 impl ToolOutput {

@@ -20,6 +20,14 @@ pub struct Usage {
     pub cost_microusd: Option<u64>,
 }
 
+impl Usage {
+    /// All tokens, of requests and answers.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.prompt_tokens.saturating_add(self.completion_tokens)
+    }
+}
+
 impl AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);

@@ -12,6 +12,8 @@ use crate::policy::{Facts, Policy};
 pub struct EngineConfig {
     /// The instructions that every session starts with.
     pub system_prompt: String,
+    /// What those sessions are told besides that work for another.
+    pub subagent_prompt: String,
     /// How a model is asked to sum up a history.
     pub compact_prompt: Arc<str>,
     /// The rules about what may run.
@@ -51,6 +53,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             system_prompt: "You are a helpful assistant.".to_owned(),
+            subagent_prompt: "You work for another agent.".to_owned(),
             compact_prompt: Arc::from("Sum up the history."),
             policy: Arc::default(),
             session_defaults: SessionSettings::default(),

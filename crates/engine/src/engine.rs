@@ -4,7 +4,7 @@ pub mod forking;
 pub(crate) mod gauges;
 pub(crate) mod grants;
 pub mod judging;
-mod registry;
+pub(crate) mod registry;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,9 +24,9 @@ use agentd_core::{
 };
 use tokio::sync::{OnceCell, watch};
 
-use self::{gauges::Gauges, grants::KeptHandle};
+use self::{gauges::Gauges, grants::KeptHandle, registry::Siblings};
 use crate::{
-    chain::Chain,
+    chain::{Chain, delegation},
     compaction::Windows,
     config::{EngineConfig, PolicyInForce},
     error::EngineError,
@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) parts: Ports,
     /// All tools that every turn shows, those of the chain's links included.
     pub(crate) tools: ToolSet,
+    /// Those of them that sessions show which work for another.
+    pub(crate) tools_of_subagents: ToolSet,
     /// What was learned of how models count tokens.
     pub(crate) scales: Arc<Scales>,
     /// How large the windows of models are, as their servers said.
@@ -71,6 +73,8 @@ pub(crate) struct Shared {
     pub(crate) gauges: Arc<Gauges>,
     /// What people allowed for good.
     pub(crate) kept: KeptHandle,
+    /// The way of sessions to those that work for them.
+    pub(crate) siblings: Siblings,
     config: watch::Receiver<Arc<EngineConfig>>,
 }
 
@@ -130,17 +134,20 @@ impl Engine {
         tools.extend(chain.tools());
         let (sender, receiver) = watch::channel(Arc::new(config));
         let kept = KeptHandle::spawn(Arc::clone(&store));
+        let registry = registry::Unborn::new();
         let shared = Arc::new(Shared {
             parts: Ports { models, toolbox, store, workspaces, pictures, snapshots, audit, clock },
+            tools_of_subagents: ToolSet::new(delegation::for_subagents(&tools)),
             tools: ToolSet::new(tools),
             scales: Arc::default(),
             windows: Arc::default(),
             chain,
             gauges: Arc::default(),
             kept,
+            siblings: registry.siblings(),
             config: receiver,
         });
-        let registry = registry::spawn(Arc::clone(&shared));
+        let registry = registry.spawn(Arc::clone(&shared));
         Self { shared, registry, config: sender, recovered: Arc::new(OnceCell::new()) }
     }
 
@@ -253,6 +260,21 @@ impl Engine {
         Ok(self.shared.parts.store.sessions(limit).await?)
     }
 
+    /// The same, each followed by those that work for it, in the order in which they were made.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn sessions_and_children(&self, limit: usize) -> Result<Vec<SessionSummary>, EngineError> {
+        let store = &self.shared.parts.store;
+        let mut all = Vec::new();
+        for session in store.sessions(limit).await? {
+            let id = session.id;
+            all.push(session);
+            all.extend(store.children(id).await?);
+        }
+        Ok(all)
+    }
+
     /// The last items that were completed above an event number, each with its number, oldest first.
     ///
     /// # Errors
@@ -261,13 +283,20 @@ impl Engine {
         Ok(self.shared.parts.store.recent_items(id, after, limit).await?)
     }
 
-    /// Removes a session and its files for good.
+    /// Removes a session and its files for good, and those that worked for it.
     ///
     /// # Errors
-    /// When a turn of it is open, or the journal or the files cannot be changed.
+    /// When a turn of one of them is open, or the journal or the files cannot be changed.
     pub async fn delete_session(&self, id: SessionId) -> Result<(), EngineError> {
         self.session(id).await?.close().await?;
+        let children = self.shared.parts.store.children(id).await?;
+        for child in &children {
+            self.session(child.id).await?.close().await?;
+        }
         self.shared.parts.store.delete_session(id).await?;
+        for child in children {
+            self.shared.parts.snapshots.remove(child.id).await?;
+        }
         self.shared.parts.workspaces.remove(id).await?;
         Ok(self.shared.parts.snapshots.remove(id).await?)
     }
@@ -313,8 +342,10 @@ impl Engine {
         let handle = self.session(session).await?;
         let view = handle.show().await?;
         let Ports { workspaces, pictures, .. } = &self.shared.parts;
-        workspaces.open(session, view.session.settings.project).await?;
-        let uploaded = handing::take(&**workspaces, pictures.as_deref(), session, name, content).await?;
+        let settings = view.session.settings;
+        let files_of = settings.files_of(session);
+        workspaces.open(files_of, settings.project).await?;
+        let uploaded = handing::take(&**workspaces, pictures.as_deref(), files_of, name, content).await?;
         // It is there, whether the session can be told or not.
         if let Err(error) = handle.uploaded(uploaded.path.clone(), uploaded.picture.clone()).await {
             tracing::warn!(session = %session, "the next turn is not told of {}: {error}", uploaded.path);
@@ -371,8 +402,8 @@ impl Engine {
 
     /// The files of a session, with its folders made.
     async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
-        let tree = self.session(session).await?.tree().await?;
-        self.shared.parts.workspaces.open(session, tree.workspace.project.clone()).await?;
+        let (files_of, tree) = self.session(session).await?.tree().await?;
+        self.shared.parts.workspaces.open(files_of, tree.workspace.project.clone()).await?;
         Ok(tree)
     }
 

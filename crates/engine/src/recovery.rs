@@ -3,18 +3,26 @@
 //! [`recover`] reads the events of a turn that has begun and not ended and says what to add to the journal, so
 //! that the story is whole and honest: which calls finished, which never ran, which are unknown. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use agentd_core::{
     event::{Event, EventKind},
     ids::{CallId, InterruptId, ItemId, SessionId, TurnId},
     interrupt::Interrupt,
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
-    tool::{ToolCall, ToolErrorCode, ToolResult},
+    model::Slot,
+    tool::{ToolCall, ToolErrorCode, ToolOutput, ToolResult},
+    usage::Usage,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::turn::recorder::{Answered, Answers};
+use crate::{
+    subagent::fate::Fate,
+    turn::{
+        UnderWay,
+        recorder::{Answered, Answers},
+    },
+};
 
 /// What a crash left behind, for the person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,8 +61,14 @@ pub(crate) struct Recovery {
     pub(crate) report: RecoveredTurn,
     pub(crate) pending: Vec<Interrupt>,
     pub(crate) answered: HashMap<CallId, Answers>,
+    /// What sessions ask that work for its calls, as far as it was told here.
+    pub(crate) of_children: Vec<Interrupt>,
+    /// All that was told of such questions.
+    pub(crate) told: HashSet<InterruptId>,
     /// What was added to the turn and no model was given, where the turn goes on: it takes them when it does.
     pub(crate) steers: Vec<Item>,
+    /// Results under way that it does not end, because another session still works for them: those go on with the turn.
+    pub(crate) under_way: Vec<(Item, UnderWay)>,
 }
 
 /// The ledger of one turn: what its events say of items, calls and interrupts.
@@ -65,8 +79,20 @@ struct Ledger {
     results: BTreeMap<CallId, ToolResult>,
     pending: BTreeMap<InterruptId, Interrupt>,
     answered: HashMap<CallId, Answers>,
+    /// The steps so far, and what they took.
+    paid: Option<Paid>,
+    /// All that anybody was asked.
+    told_of_children: HashSet<InterruptId>,
     /// Whether the last thing told is what a stop had left behind: a recovery was itself cut short before the end.
     told: bool,
+}
+
+/// The last that was told of what the turn took.
+struct Paid {
+    step: u32,
+    slot: Slot,
+    model: String,
+    turn: Usage,
 }
 
 impl Ledger {
@@ -94,6 +120,7 @@ impl Ledger {
                 }
             }
             EventKind::InterruptRaised { interrupt } => {
+                self.told_of_children.insert(interrupt.id);
                 self.pending.insert(interrupt.id, (**interrupt).clone());
             }
             EventKind::InterruptResolved { interrupt_id, call_id, answer, by } => {
@@ -103,8 +130,25 @@ impl Ledger {
                     answers.note(Answered::new(asked, answer, by));
                 }
             }
+            EventKind::UsageUpdated { step, slot, model, turn, .. } => {
+                self.paid = Some(Paid { step: *step, slot: *slot, model: model.clone(), turn: *turn });
+            }
             _ => {}
         }
+    }
+
+    /// The count of what a subagent took, where its turn has any.
+    fn pay(&mut self, usage: Usage) -> Option<EventKind> {
+        let Paid { step, slot, model, turn } = self.paid.as_mut()?;
+        *turn += usage;
+        Some(EventKind::UsageUpdated {
+            step: *step,
+            slot: *slot,
+            model: model.clone(),
+            usage,
+            turn: *turn,
+            prompt: None,
+        })
     }
 
     fn close(&mut self, id: ItemId) {
@@ -118,28 +162,58 @@ impl Ledger {
     }
 }
 
-/// Reads the stored events of one open turn, from its `TurnStarted` on.
-pub(crate) fn recover(session_id: SessionId, turn_id: TurnId, events: &[impl AsRef<Event>]) -> Recovery {
-    let ledger = Ledger::read(events);
+/// Reads the stored events of one open turn, from its `TurnStarted` on, knowing what became of those who worked for it.
+pub(crate) fn recover(
+    session_id: SessionId,
+    turn_id: TurnId,
+    events: &[impl AsRef<Event>],
+    fates: &HashMap<CallId, Fate>,
+) -> Recovery {
+    let mut ledger = Ledger::read(events);
     let mut facts = Vec::new();
     let mut unknown = ledger.told_of(ToolErrorCode::UnknownOutcome);
-    let mut ran = Vec::new();
-    let (steers, cut_off): (Vec<&Item>, Vec<&Item>) = ledger.open.iter().partition(|item| is_input(item));
+    let (mut ran, mut under_way, mut settled) = (Vec::new(), Vec::new(), Vec::new());
+    let (steers, cut_off): (Vec<Item>, Vec<Item>) = std::mem::take(&mut ledger.open).into_iter().partition(is_input);
     for item in cut_off {
-        let (item, status) = close_honestly(item);
+        let (item, status) = match fate_of(&item, fates) {
+            Some(Fate::GoesOn(subagent)) => {
+                ran.push(subagent.call_id.clone());
+                let known = UnderWay { item: item.id, subagent: subagent.clone() };
+                under_way.push((item, known));
+                continue;
+            }
+            Some(Fate::Ended(output)) => {
+                let item = with_outcome(item, output);
+                settled.extend(output.usage.as_deref().copied());
+                if let ItemBody::ToolResult(result) = &item.body
+                    && is_outcome(result)
+                {
+                    ledger.results.insert(result.call_id.clone(), result.clone());
+                    facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+                    continue;
+                }
+                (item, ItemStatus::Unknown)
+            }
+            None => close_honestly(&item),
+        };
         if let ItemBody::ToolResult(result) = &item.body {
             unknown.push(result.name.clone());
             ran.push(result.call_id.clone());
         }
         facts.push(EventKind::ItemCompleted { item, status });
     }
-    let newly_unknown = !ran.is_empty();
+    facts.extend(settled.into_iter().filter_map(|usage| ledger.pay(usage)));
+    let newly_unknown = ran.len() > under_way.len();
     let never_ran: Vec<&ToolCall> = ledger
         .calls
         .iter()
         .filter(|call| !ledger.results.contains_key(&call.call_id) && !ran.contains(&call.call_id))
         .collect();
-    let disposition = if !ledger.pending.is_empty() {
+    let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
+        std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
+    let disposition = if !under_way.is_empty() {
+        Disposition::Resume
+    } else if !pending.is_empty() {
         Disposition::Park
     } else if never_ran.iter().any(|call| ledger.answered.contains_key(&call.call_id)) {
         Disposition::Resume
@@ -172,12 +246,30 @@ pub(crate) fn recover(session_id: SessionId, turn_id: TurnId, events: &[impl AsR
             facts.push(EventKind::ItemCompleted { item, status });
         }
     }
-    let steers = if disposition == Disposition::End { Vec::new() } else { steers.into_iter().cloned().collect() };
+    let steers = if disposition == Disposition::End { Vec::new() } else { steers };
     if (disposition == Disposition::End && !ledger.told) || newly_unknown {
         facts.extend(notice(turn_id, &report));
     }
-    let (pending, answered) = (ledger.pending.into_values().collect(), ledger.answered);
-    Recovery { disposition, facts, report, pending, answered, steers }
+    let (answered, told) = (ledger.answered, ledger.told_of_children);
+    Recovery { disposition, facts, report, pending, answered, of_children, told, steers, under_way }
+}
+
+/// What became of who worked for a result that is under way.
+fn fate_of<'a>(item: &Item, fates: &'a HashMap<CallId, Fate>) -> Option<&'a Fate> {
+    match &item.body {
+        ItemBody::ToolResult(result) => fates.get(&result.call_id),
+        _ => None,
+    }
+}
+
+/// The result that another session has come to.
+fn with_outcome(mut item: Item, output: &ToolOutput) -> Item {
+    if let ItemBody::ToolResult(result) = &mut item.body {
+        result.text.clone_from(&output.text);
+        result.error = output.error;
+        result.files.clone_from(&output.files);
+    }
+    item
 }
 
 /// Whether a result is a tool's own, and not one that stands in for what a stop had cut off.

@@ -20,7 +20,7 @@ use agentd_core::{
 use sha2::{Digest as _, Sha256};
 
 /// Where tools see these files.
-const ROOT: &str = "/state/";
+pub(crate) const ROOT: &str = "/state/";
 
 /// Changes that are read from the journal at once: each may hold a whole file.
 const PAGE: usize = 32;

@@ -15,6 +15,10 @@ use crate::{
 };
 
 pub(crate) fn raise(connection: &Connection, session: i64, event: &Event, interrupt: &Interrupt) -> Result<(), Fault> {
+    if interrupt.session_id != event.session_id {
+        // A session that works for this one asks, and has it in its own journal; here it is only told.
+        return Ok(());
+    }
     let added = connection
         .prepare_cached(
             "INSERT INTO interrupts (id, session, raised_seq, interrupt) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
@@ -39,10 +43,21 @@ pub(crate) fn resolve(
             "UPDATE interrupts SET answer = ?3, resolved_at = ?4 WHERE id = ?1 AND session = ?2 AND resolved_at IS NULL",
         )?
         .execute(params![id_text(id.as_uuid()), session, json(answer)?, time(event.at)?])?;
-    if resolved == 0 {
+    if resolved == 0 && !is_of_child(connection, session, id)? {
         return Err(Fault::conflict(format!("interrupt {id} does not wait for an answer in this session")));
     }
     Ok(())
+}
+
+/// Whether a session that works for this one has raised it: then what came of it is only told here.
+fn is_of_child(connection: &Connection, session: i64, id: InterruptId) -> Result<bool, Fault> {
+    let found = connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM interrupts JOIN sessions ON sessions.key = interrupts.session
+                WHERE interrupts.id = ?1 AND sessions.parent = ?2)",
+        )?
+        .query_row(params![id_text(id.as_uuid()), session], |row| row.get(0))?;
+    Ok(found)
 }
 
 pub(crate) fn pending(connection: &Connection, session: Option<SessionId>) -> Result<Vec<Interrupt>, Fault> {
@@ -54,7 +69,8 @@ pub(crate) fn pending(connection: &Connection, session: Option<SessionId>) -> Re
         None => None,
     };
     let mut statement = connection.prepare_cached(
-        "SELECT interrupt FROM interrupts WHERE resolved_at IS NULL AND (?1 IS NULL OR session = ?1) ORDER BY key",
+        "SELECT interrupt FROM interrupts WHERE resolved_at IS NULL AND (?1 IS NULL OR session = ?1
+            OR session IN (SELECT key FROM sessions WHERE parent = ?1)) ORDER BY key",
     )?;
     let mut rows = statement.query([key])?;
     let mut pending = Vec::new();

@@ -24,6 +24,7 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0007_state_file_changes.sql")),
     M::up(include_str!("../migrations/0008_held.sql")),
     M::up(include_str!("../migrations/0009_handed_over.sql")),
+    M::up(include_str!("../migrations/0010_children.sql")),
 ];
 
 /// "agnt", which the first migration writes into the file's header.

@@ -42,12 +42,7 @@ impl Rows {
         self.known.insert(session, known);
     }
 
-    /// Forgets one session, because it was deleted or a change of it was taken back.
-    pub(crate) fn forget(&mut self, session: SessionId) {
-        self.known.remove(&session);
-    }
-
-    /// Forgets all, because a whole transaction was taken back.
+    /// Forgets all, because a whole transaction was taken back, or a session was deleted and with it all that worked for it.
     pub(crate) fn clear(&mut self) {
         self.known.clear();
     }

@@ -26,6 +26,8 @@ pub(crate) struct SessionRow {
     created_at: Timestamp,
     /// Whether a turn is open and an interrupt waits for its answer.
     waiting: bool,
+    /// The session for which it works.
+    parent: Option<SessionId>,
 }
 
 /// All that [`SessionRow::read`] needs; the caller adds what follows `FROM sessions`.
@@ -34,7 +36,10 @@ macro_rules! select_sessions {
         concat!(
             "SELECT key, id, title, created_at, updated_at, turns, last_seq, reset_seq, window_after,
                 window_summary, window_held, open_turn, open_turn_seq, interrupted, usage, open_turn IS NOT NULL AND EXISTS
-                    (SELECT 1 FROM interrupts WHERE session = sessions.key AND resolved_at IS NULL) AS waiting
+                    (SELECT 1 FROM interrupts WHERE resolved_at IS NULL AND (session = sessions.key
+                        OR session IN (SELECT child.key FROM sessions AS child WHERE child.parent = sessions.key)))
+                    AS waiting,
+                (SELECT parent.id FROM sessions AS parent WHERE parent.key = sessions.parent) AS parent_id
              FROM sessions ",
             $rest
         )
@@ -52,6 +57,7 @@ impl SessionRow {
             id: id_from(text(row, "id")?)?,
             created_at: time_from(row.get("created_at")?)?,
             waiting: row.get("waiting")?,
+            parent: row.get::<_, Option<String>>("parent_id")?.as_deref().map(id_from).transpose()?,
             projection: Projection {
                 title: row.get("title")?,
                 updated_at: time_from(row.get("updated_at")?)?,
@@ -86,6 +92,7 @@ impl SessionRow {
             last_seq: self.projection.last_seq,
             status,
             usage: self.projection.usage,
+            parent: self.parent,
         }
     }
 }
@@ -97,11 +104,17 @@ pub(crate) fn insert(
     settings: &SessionSettings,
 ) -> Result<(), Fault> {
     let projection = Projection::new(at);
+    let parent = match &settings.parent {
+        // One that is gone has taken all with it that worked for it: nothing more is made for it.
+        Some(parent) => Some(key(connection, parent.session)?.ok_or_else(|| unknown(parent.session))?),
+        None => None,
+    };
     let added = connection
         .prepare_cached(
-            "INSERT INTO sessions (id, created_at, updated_at, usage) VALUES (?1, ?2, ?2, ?3) ON CONFLICT DO NOTHING",
+            "INSERT INTO sessions (id, created_at, updated_at, usage, parent) VALUES (?1, ?2, ?2, ?3, ?4)
+             ON CONFLICT DO NOTHING",
         )?
-        .execute(params![id_text(id.as_uuid()), time(at)?, json(&projection.usage)?])?;
+        .execute(params![id_text(id.as_uuid()), time(at)?, json(&projection.usage)?, parent])?;
     if added == 0 {
         return Err(Fault::conflict(format!("session {id} exists already")));
     }
@@ -230,8 +243,19 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
 }
 
 pub(crate) fn list(connection: &Connection, at_most: usize) -> Result<Vec<SessionSummary>, Fault> {
-    let mut statement = connection.prepare_cached(select_sessions!("ORDER BY updated_at DESC, id DESC LIMIT ?1"))?;
-    let mut rows = statement.query([limit(at_most)])?;
+    let mut statement = connection
+        .prepare_cached(select_sessions!("WHERE parent IS NULL ORDER BY updated_at DESC, id DESC LIMIT ?1"))?;
+    summaries(&mut statement.query([limit(at_most)])?)
+}
+
+/// Those that work for a session, in the order in which they were made.
+pub(crate) fn children(connection: &Connection, parent: SessionId) -> Result<Vec<SessionSummary>, Fault> {
+    let Some(key) = key(connection, parent)? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached(select_sessions!("WHERE parent = ?1 ORDER BY key"))?;
+    summaries(&mut statement.query([key])?)
+}
+
+fn summaries(rows: &mut rusqlite::Rows<'_>) -> Result<Vec<SessionSummary>, Fault> {
     let mut sessions = Vec::new();
     while let Some(row) = rows.next()? {
         sessions.push(SessionRow::read(row)?.into_summary());

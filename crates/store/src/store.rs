@@ -136,6 +136,10 @@ impl Store for SqliteStore {
         self.read("list the sessions", move |connection| sessions::list(connection, limit))
     }
 
+    fn children(&self, parent: SessionId) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
+        self.read("list the sessions that work for another", move |connection| sessions::children(connection, parent))
+    }
+
     fn find_sessions(&self, prefix: String, limit: usize) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
         self.read("look for the session", move |connection| sessions::find(connection, &prefix, limit))
     }

@@ -72,7 +72,8 @@ impl Change {
             Self::Fork(fork) => fork.apply(connection, rows),
             Self::Append(append) => append.apply(connection, rows),
             Self::Delete(id) => {
-                rows.forget(*id);
+                // Those that worked for it go, too.
+                rows.clear();
                 sessions::delete(connection, *id)
             }
             Self::Keep(grant) => grants::keep(connection, grant),

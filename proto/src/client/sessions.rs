@@ -46,8 +46,20 @@ impl Client {
     /// # Errors
     /// When the journal cannot be read, or the connection fails.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
-        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        Ok(convert::all(self.sessions_client().list(v1::ListSessionsRequest { limit }).await?.into_inner().sessions)?)
+        self.list_sessions(limit, false).await
+    }
+
+    /// The same, each followed by those that work for it, which are not counted.
+    ///
+    /// # Errors
+    /// As of [`Self::sessions`].
+    pub async fn sessions_and_children(&self, limit: usize) -> Result<Vec<SessionSummary>, ClientError> {
+        self.list_sessions(limit, true).await
+    }
+
+    async fn list_sessions(&self, limit: usize, children: bool) -> Result<Vec<SessionSummary>, ClientError> {
+        let request = v1::ListSessionsRequest { limit: u32::try_from(limit).unwrap_or(u32::MAX), children };
+        Ok(convert::all(self.sessions_client().list(request).await?.into_inner().sessions)?)
     }
 
     /// One session.

@@ -1,6 +1,7 @@
 //! Events.
 
 use agentd_core::{
+    agent::Subagent,
     event::{Event, EventKind, StateChange},
     ids::CallId,
     state_files::StateFileChange,
@@ -174,6 +175,13 @@ impl From<&StateChange> for state_changed::Change {
             StateChange::Forked { from, turn } => {
                 Self::Forked(state_changed::Forked { from: from.to_string(), turn: *turn })
             }
+            StateChange::Subagent(subagent) => Self::Subagent(state_changed::Subagent {
+                call_id: subagent.call_id.to_string(),
+                session_id: subagent.session_id.to_string(),
+                name: subagent.name.clone(),
+                task: subagent.task.clone(),
+                after_seq: subagent.after,
+            }),
             StateChange::TokenLevel { level, tokens, window } => Self::TokenLevel(state_changed::TokenLevelChange {
                 level: level_to_wire(*level),
                 tokens: *tokens,
@@ -203,6 +211,13 @@ impl TryFrom<state_changed::Change> for StateChange {
             // What is shown of it is for the daemon to know.
             state_changed::Change::HandedOver(path) => Self::HandedOver { path, picture: None },
             state_changed::Change::Forked(forked) => Self::Forked { from: id(&forked.from)?, turn: forked.turn },
+            state_changed::Change::Subagent(subagent) => Self::Subagent(Subagent {
+                call_id: CallId::from(subagent.call_id),
+                session_id: id(&subagent.session_id)?,
+                name: subagent.name,
+                task: subagent.task,
+                after: subagent.after_seq,
+            }),
             state_changed::Change::TokenLevel(change) => {
                 Self::TokenLevel { level: level(change.level)?, tokens: change.tokens, window: change.window }
             }

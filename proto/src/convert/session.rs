@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use agentd_core::{
+    agent::Parent,
     files::FilesCopied,
     session::{Mount, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo, TodoPriority, TodoStatus},
 };
@@ -55,6 +56,10 @@ impl From<&SessionSettings> for v1::SessionSettings {
             slot: optional_slot_to_wire(settings.slot),
             project: settings.project.as_ref().map(Into::into),
             grants: settings.grants.iter().map(|grant| grant.rule.clone()).collect(),
+            parent: settings
+                .parent
+                .as_ref()
+                .map(|parent| v1::Parent { session: parent.session.to_string(), agent: parent.agent.clone() }),
         }
     }
 }
@@ -65,7 +70,8 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
     fn try_from(settings: v1::SessionSettings) -> Result<Self, WireError> {
         // What a client does not mention is asked about: an approval must never vanish by omission.
         let grants = settings.grants.iter().map(|rule| rule.as_str().into()).collect();
-        Ok(Self { grants, ..settings_over(Self::default(), settings)? })
+        let parent = settings.parent.clone().map(TryInto::try_into).transpose()?;
+        Ok(Self { grants, parent, ..settings_over(Self::default(), settings)? })
     }
 }
 
@@ -81,7 +87,17 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         project: said.project.map(TryInto::try_into).transpose()?.or(base.project),
         // Rules are checked where they are kept, and not brought along.
         grants: base.grants,
+        // The daemon alone says who works for whom.
+        parent: base.parent,
     })
+}
+
+impl TryFrom<v1::Parent> for Parent {
+    type Error = WireError;
+
+    fn try_from(parent: v1::Parent) -> Result<Self, WireError> {
+        Ok(Self { session: id(&parent.session)?, agent: parent.agent })
+    }
 }
 
 impl From<&NewSession> for v1::SessionSettings {
@@ -92,6 +108,7 @@ impl From<&NewSession> for v1::SessionSettings {
             slot: optional_slot_to_wire(new.slot),
             project: new.project.as_ref().map(Into::into),
             grants: Vec::new(),
+            parent: None,
         }
     }
 }
@@ -149,6 +166,7 @@ impl From<&SessionSummary> for v1::SessionSummary {
             last_seq: summary.last_seq,
             status: status_to_wire(summary.status),
             usage: Some((&summary.usage).into()),
+            parent: summary.parent.map(|parent| parent.to_string()),
         }
     }
 }
@@ -166,6 +184,7 @@ impl TryFrom<v1::SessionSummary> for SessionSummary {
             last_seq: summary.last_seq,
             status: status(summary.status)?,
             usage: required(summary.usage, "the usage of a session")?.into(),
+            parent: summary.parent.map(|parent| id(&parent)).transpose()?,
         })
     }
 }

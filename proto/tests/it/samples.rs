@@ -2,6 +2,7 @@
 
 use agentd_core::{
     Timestamp,
+    agent::{Parent, Subagent},
     context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy, PromptReport, TokenLevel, Window},
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
@@ -52,6 +53,7 @@ pub(crate) fn settings() -> SessionSettings {
         slot: Some(Slot::Code),
         project: Some(Mount { path: "/home/me/日本 語".into(), writable: true }),
         grants: vec!["run_bash_command: git status".into()],
+        parent: Some(Parent { session: SessionId::generate(), agent: Some("researcher".into()) }),
     }
 }
 
@@ -65,6 +67,7 @@ pub(crate) fn summary() -> SessionSummary {
         last_seq: 99,
         status: SessionStatus::Waiting,
         usage: usage(),
+        parent: Some(SessionId::generate()),
     }
 }
 
@@ -292,6 +295,13 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         StateChange::File(StateFileChange { path: "notes/plan.md".into(), content: Some("one\n".into()) }),
         StateChange::File(StateFileChange { path: "old.md".into(), content: None }),
         StateChange::HandedOver { path: "uploads/a.pdf".into(), picture: None },
+        StateChange::Subagent(Subagent {
+            call_id: CallId::generate(),
+            session_id: SessionId::generate(),
+            name: "researcher".into(),
+            task: "Find the door".into(),
+            after: 7,
+        }),
         StateChange::Forked { from: SessionId::generate(), turn: 3 },
         StateChange::Undone {
             turn_id: TurnId::generate(),

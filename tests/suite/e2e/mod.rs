@@ -18,6 +18,7 @@
 //!   [`links`]: under every name of a file. [`unread`]: no tool tells of a file that may not be read.
 //! - [`large`]: results that are longer than a window.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
+//! - [`subagents`]: parts of the work done by sessions of their own.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
@@ -51,6 +52,7 @@ mod run;
 mod sandbox;
 mod sessions;
 mod skill_scripts;
+mod subagents;
 mod undo;
 mod unread;
 mod uploads;

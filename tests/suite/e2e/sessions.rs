@@ -64,6 +64,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
         "apply_patch",
         "ask_human",
         "compact_context",
+        "delegate_task",
         "edit_file",
         "find_files",
         "grep",

@@ -103,6 +103,11 @@ impl State {
         if self.sessions.contains_key(&id) {
             return Err(StoreError::new(ErrorKind::Conflict, format!("session {id} exists already")));
         }
+        if let Some(parent) = &settings.parent
+            && !self.sessions.contains_key(&parent.session)
+        {
+            return Err(unknown(parent.session));
+        }
         self.sessions.insert(id, (at, settings));
         if first.iter().any(|event| event.session_id != id) {
             self.sessions.remove(&id);
@@ -157,12 +162,16 @@ impl State {
             EventKind::InterruptRaised { .. } | EventKind::InterruptResolved { .. } if !can_be_read_back(event) => {
                 Err(invalid("the arguments are nested too deep for the journal"))
             }
-            EventKind::InterruptRaised { interrupt } if self.interrupt(interrupt.id).is_some() => {
+            EventKind::InterruptRaised { interrupt }
+                if interrupt.session_id == id && self.interrupt(interrupt.id).is_some() =>
+            {
                 Err(conflict(format!("interrupt {} was raised before", interrupt.id)))
             }
             EventKind::InterruptResolved { interrupt_id, .. } => {
                 let waits = self.pending(Some(id)).any(|interrupt| interrupt.id == *interrupt_id);
-                if waits { Ok(()) } else { Err(conflict(format!("interrupt {interrupt_id} does not wait"))) }
+                let asked = self.interrupt(*interrupt_id).map(|stored| stored.interrupt.session_id);
+                let is_told = asked.is_some_and(|asked| self.parent(asked) == Some(id));
+                if waits || is_told { Ok(()) } else { Err(conflict(format!("interrupt {interrupt_id} does not wait"))) }
             }
             _ => Ok(()),
         }
@@ -198,13 +207,20 @@ impl State {
     }
 
     fn pending(&self, session: Option<SessionId>) -> impl Iterator<Item = Interrupt> {
-        let raised = self.originals().filter(move |event| session.is_none_or(|id| event.session_id == id));
+        let is_meant =
+            move |id: SessionId| session.is_none_or(|session| id == session || self.parent(id) == Some(session));
+        let raised = self.originals().filter(move |event| is_meant(event.session_id));
         raised.filter_map(|event| match &event.kind {
-            EventKind::InterruptRaised { interrupt } => {
+            EventKind::InterruptRaised { interrupt } if interrupt.session_id == event.session_id => {
                 self.interrupt(interrupt.id).filter(|stored| stored.answer.is_none()).map(|stored| stored.interrupt)
             }
             _ => None,
         })
+    }
+
+    /// The session for which that one works.
+    fn parent(&self, id: SessionId) -> Option<SessionId> {
+        self.sessions.get(&id)?.1.parent.as_ref().map(|parent| parent.session)
     }
 
     fn session(&self, id: SessionId) -> Option<StoredSession> {
@@ -219,6 +235,7 @@ impl State {
                 last_seq: 0,
                 status: SessionStatus::Idle,
                 usage: Usage::default(),
+                parent: self.parent(id),
             },
             settings: settings.clone(),
             todos: Vec::new(),
@@ -245,9 +262,15 @@ impl State {
     }
 
     fn delete(&mut self, id: SessionId) -> Result<(), StoreError> {
+        let mut gone: Vec<SessionId> =
+            self.sessions.keys().copied().filter(|child| self.parent(*child) == Some(id)).collect();
         self.sessions.remove(&id).ok_or_else(|| unknown(id))?;
-        self.copied.remove(&id);
-        self.log.retain(|event| event.session_id != id);
+        gone.push(id);
+        for id in &gone {
+            self.sessions.remove(id);
+            self.copied.remove(id);
+        }
+        self.log.retain(|event| !gone.contains(&event.session_id));
         Ok(())
     }
 }
@@ -292,6 +315,7 @@ fn add(session: &mut StoredSession, event: &Event) {
             StateChange::Undone { .. }
             | StateChange::File(_)
             | StateChange::HandedOver { .. }
+            | StateChange::Subagent(_)
             | StateChange::TokenLevel { .. } => {}
             StateChange::Window { window } => session.window = *window,
             StateChange::Reset => {
@@ -371,7 +395,15 @@ impl Store for MemoryStore {
 
     fn sessions(&self, limit: usize) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
         let mut summaries = self.state().summaries();
+        summaries.retain(|summary| summary.parent.is_none());
         summaries.truncate(limit);
+        ready(Ok(summaries))
+    }
+
+    fn children(&self, parent: SessionId) -> BoxFuture<'_, Result<Vec<SessionSummary>, StoreError>> {
+        let mut summaries = self.state().summaries();
+        summaries.retain(|summary| summary.parent == Some(parent));
+        summaries.sort_by_key(|summary| summary.id);
         ready(Ok(summaries))
     }
 

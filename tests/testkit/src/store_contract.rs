@@ -6,6 +6,7 @@ use std::{ops::AsyncFn, sync::Arc};
 
 use agentd_core::{
     Timestamp,
+    agent::Parent,
     context::{Compaction, Window},
     error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
@@ -18,7 +19,7 @@ use agentd_core::{
     policy::Risk,
     ports::{Store, StoredInterrupt},
     search::{SearchKind, SearchQuery},
-    session::{NewFork, SessionSettings, SessionStatus, Todo, TodoPriority, TodoStatus},
+    session::{NewFork, SessionSettings, SessionStatus, SessionSummary, Todo, TodoPriority, TodoStatus},
     state_files::StateFileChange,
     tool::ToolCall,
     turn::{IfBusy, OnInterrupt, QueuedTurn, StartTurn, StopReason, TurnResult},
@@ -66,6 +67,7 @@ pub async fn check_store<S: Store>(fresh: impl AsyncFn() -> S) {
         a_reset_hides_what_came_before
         the_window_follows_compactions_resets_and_what_is_taken_back
         sessions_are_listed_last_used_first
+        what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_it
         sessions_are_found_by_prefix
         a_deleted_session_leaves_nothing
         sessions_do_not_disturb_each_other
@@ -929,6 +931,54 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
     assert_eq!(listed(10).await, [ids[1], ids[0], ids[3], ids[2]]);
     assert_eq!(listed(2).await, [ids[1], ids[0]]);
     assert!(listed(0).await.is_empty());
+}
+
+async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_it(store: &impl Store) {
+    let mut parent = session(store).await;
+    let made = async || {
+        let script = EventScript::new(SessionId::generate(), start());
+        let settings = SessionSettings {
+            parent: Some(Parent { session: parent.session, agent: Some("reader".into()) }),
+            ..SessionSettings::default()
+        };
+        store.create_session(script.session, start(), settings, Vec::new()).await.unwrap();
+        script
+    };
+    let (mut child, second) = (made().await, made().await);
+    let ids = |listed: Vec<SessionSummary>| listed.into_iter().map(|summary| summary.id).collect::<Vec<_>>();
+    assert_eq!(ids(store.sessions(10).await.unwrap()), [parent.session]);
+    assert_eq!(ids(store.children(parent.session).await.unwrap()), [child.session, second.session]);
+    assert!(store.children(child.session).await.unwrap().is_empty());
+    assert_eq!(store.session(child.session).await.unwrap().unwrap().summary.parent, Some(parent.session));
+
+    // What it asks waits in it, and for its parent, whose journal may tell it.
+    let id = InterruptId::generate();
+    store.append(vec![parent.turn_started()]).await.unwrap();
+    let asked = [child.turn_started(), child.approval(id, json!({}))];
+    let EventKind::InterruptRaised { interrupt } = asked[1].kind.clone() else { unreachable!() };
+    store.append(asked.into()).await.unwrap();
+    store.append(vec![parent.next(EventKind::InterruptRaised { interrupt })]).await.unwrap();
+    for of in [None, Some(parent.session), Some(child.session)] {
+        let pending = store.pending_interrupts(of).await.unwrap();
+        assert_eq!(
+            pending.iter().map(|pending| (pending.id, pending.session_id)).collect::<Vec<_>>(),
+            [(id, child.session)]
+        );
+    }
+    assert!(store.pending_interrupts(Some(second.session)).await.unwrap().is_empty());
+    assert_eq!(status(store, parent.session).await, SessionStatus::Waiting);
+    store.append(vec![child.answered(id, Answer::Approve)]).await.unwrap();
+    store.append(vec![parent.answered(id, Answer::Approve)]).await.unwrap();
+    assert!(store.pending_interrupts(None).await.unwrap().is_empty());
+    assert_eq!(status(store, parent.session).await, SessionStatus::Running);
+
+    store.delete_session(parent.session).await.unwrap();
+    for gone in [child.session, second.session] {
+        assert!(store.session(gone).await.unwrap().is_none());
+    }
+    let orphan =
+        SessionSettings { parent: Some(Parent { session: parent.session, agent: None }), ..Default::default() };
+    refused(store.create_session(SessionId::generate(), start(), orphan, Vec::new()).await, ErrorKind::NotFound);
 }
 
 async fn sessions_are_found_by_prefix(store: &impl Store) {

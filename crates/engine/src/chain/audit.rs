@@ -18,9 +18,6 @@ use tokio::time::Instant;
 use super::{Invocation, Link, Next, approvals::arguments, trail::Trail};
 use crate::turn::Stop;
 
-/// For whom a session's own turns work.
-const MAIN_AGENT: &str = "main";
-
 /// Tells how a call ended, and of calls that never came to the gate what was decided.
 pub(crate) struct Account;
 
@@ -133,7 +130,7 @@ fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
         tool: tool_name(call),
         args: arguments(written),
         leads_to: call.trail.leads_to().map(str::to_owned),
-        asked_by: Requester { model: call.context.model.info().id.clone(), agent: MAIN_AGENT.to_owned() },
+        asked_by: Requester { model: call.context.model.info().id.clone(), agent: call.context.agent().to_owned() },
         verdict,
         layer: judgement.map(|judgement| judgement.layer.as_str().to_owned()),
         rule: judgement.map(|judgement| judgement.rule.clone()),

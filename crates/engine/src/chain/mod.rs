@@ -6,6 +6,7 @@ mod approvals;
 mod audit;
 mod bytes;
 pub(crate) mod compaction;
+pub(crate) mod delegation;
 mod excerpt;
 mod feedback;
 mod files;

@@ -15,6 +15,7 @@ use super::{
     audit::{Account, Gate},
     bytes::Bytes,
     compaction::Compaction,
+    delegation::{self, Delegation},
     feedback::Feedback,
     files::Files,
     large_results::LargeResults,
@@ -155,8 +156,9 @@ impl Chain {
     ///    first, for what people wrote of themselves and the work counts more than what they could use.
     /// 9. `files`: what is new comes in front of what is to be done, at the end of the request.
     /// 10. `search`, `todos`, `questions`: they answer their own tools.
-    /// 11. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-    /// 12. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+    /// 11. `delegation`: as they do; what others do for the session is judged and told where they do it.
+    /// 12. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+    /// 13. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
     ///     a person did while being asked.
     pub(crate) fn standard() -> Self {
         let links: Vec<Arc<dyn Link>> = vec![
@@ -173,6 +175,7 @@ impl Chain {
             Arc::new(Search),
             Arc::new(Todos),
             Arc::new(Questions),
+            Arc::new(Delegation),
             Arc::new(Repair),
             Arc::new(Undo),
         ];
@@ -187,6 +190,7 @@ impl Chain {
 
     /// The tool of that name, where a link answers it, whether the turn offers it or not.
     pub(crate) fn own(&self, name: &str) -> Option<&ToolSpec> {
+        let name = delegation::canonical_name(name);
         self.own.iter().find(|tool| tool.name == name)
     }
 

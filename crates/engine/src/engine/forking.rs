@@ -69,9 +69,11 @@ impl Engine {
         let cut = cut(&parts.store.turns(from).await?, stored.summary.last_seq, at_turn)?;
         let history = history_file(&*parts.store, from, cut.through).await?;
         let (id, at) = (SessionId::generate(), parts.clock.now());
-        let settings = SessionSettings { grants: Vec::new(), ..stored.settings };
+        let files_of = stored.settings.files_of(from);
+        // It works for nobody but the person, whoever the other worked for.
+        let settings = SessionSettings { grants: Vec::new(), parent: None, ..stored.settings };
         let facts = facts(&*parts.store, from, cut, settings, title.as_deref(), &stored.summary.title).await?;
-        let files = match parts.workspaces.copy(from, id, history).await {
+        let files = match parts.workspaces.copy(files_of, id, history).await {
             Ok(files) => files,
             Err(error) => {
                 // Half a copy of a session that is not there would lie about for ever.

@@ -77,6 +77,13 @@ impl LiveGrants {
         self.of_session.borrow().to_vec()
     }
 
+    /// Waits until the rules of the session change.
+    pub(crate) async fn changed(&mut self) {
+        if self.of_session.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// The rules that are kept for good.
     pub(crate) fn for_good(&self) -> Arc<[Grant]> {
         self.kept.now()

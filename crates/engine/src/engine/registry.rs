@@ -21,7 +21,7 @@ const QUEUE: usize = 256;
 /// Entries after which those of unloaded sessions are looked for and forgotten.
 const SWEEP_AT: usize = 64;
 
-enum Command {
+pub(crate) enum Command {
     Get(SessionId, oneshot::Sender<SessionHandle>),
     Newborn(SessionId, SessionSettings, oneshot::Sender<SessionHandle>),
     Live(SessionId, oneshot::Sender<Option<SessionHandle>>),
@@ -30,19 +30,19 @@ enum Command {
 
 /// The front of the registry.
 #[derive(Clone)]
-pub(super) struct RegistryHandle {
+pub(crate) struct RegistryHandle {
     commands: mpsc::Sender<Command>,
 }
 
 impl RegistryHandle {
-    pub(super) async fn get(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
+    pub(crate) async fn get(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Get(id, reply)).await.map_err(|_| EngineError::stopping())?;
         answer.await.map_err(|_| EngineError::stopping())
     }
 
     /// A session that is not in the journal yet.
-    pub(super) async fn newborn(&self, id: SessionId, settings: SessionSettings) -> Result<SessionHandle, EngineError> {
+    pub(crate) async fn newborn(&self, id: SessionId, settings: SessionSettings) -> Result<SessionHandle, EngineError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Newborn(id, settings, reply)).await.map_err(|_| EngineError::stopping())?;
         answer.await.map_err(|_| EngineError::stopping())
@@ -64,10 +64,41 @@ impl RegistryHandle {
     }
 }
 
-pub(super) fn spawn(shared: Arc<Shared>) -> RegistryHandle {
-    let (sender, commands) = mpsc::channel(QUEUE);
-    tokio::spawn(Registry { shared, commands, sessions: HashMap::new(), sweep_at: SWEEP_AT }.run());
-    RegistryHandle { commands: sender }
+/// The way of sessions to other sessions. It keeps nothing alive: a session must not hold the map that holds it.
+#[derive(Clone)]
+pub(crate) struct Siblings(mpsc::WeakSender<Command>);
+
+impl Siblings {
+    /// The registry.
+    ///
+    /// # Errors
+    /// When the daemon is stopping.
+    pub(crate) fn registry(&self) -> Result<RegistryHandle, EngineError> {
+        self.0.upgrade().map(|commands| RegistryHandle { commands }).ok_or_else(EngineError::stopping)
+    }
+}
+
+/// What a registry is made of before it knows what its sessions share.
+pub(super) struct Unborn {
+    sender: mpsc::Sender<Command>,
+    commands: mpsc::Receiver<Command>,
+}
+
+impl Unborn {
+    pub(super) fn new() -> Self {
+        let (sender, commands) = mpsc::channel(QUEUE);
+        Self { sender, commands }
+    }
+
+    pub(super) fn siblings(&self) -> Siblings {
+        Siblings(self.sender.downgrade())
+    }
+
+    pub(super) fn spawn(self, shared: Arc<Shared>) -> RegistryHandle {
+        let Self { sender, commands } = self;
+        tokio::spawn(Registry { shared, commands, sessions: HashMap::new(), sweep_at: SWEEP_AT }.run());
+        RegistryHandle { commands: sender }
+    }
 }
 
 struct Registry {

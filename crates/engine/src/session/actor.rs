@@ -1,7 +1,7 @@
 //! The actor of a session: one `select!`, one `match`.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, OnceLock},
 };
 
@@ -12,7 +12,7 @@ use agentd_core::{
     event::{EventKind, StateChange},
     files::SessionTree,
     grant::Grant,
-    ids::{SessionId, TraceId, TurnId},
+    ids::{CallId, SessionId, TraceId, TurnId},
     item::Item,
     model::Slot,
     ports::Workspace,
@@ -35,7 +35,7 @@ use crate::{
     engine::{Shared, gauges::Share},
     error::EngineError,
     recovery::RecoveredTurn,
-    turn::recorder::TurnMessage,
+    turn::{UnderWay, recorder::TurnMessage},
 };
 
 /// Messages of a turn that are taken at once, and then stored with one commit.
@@ -83,6 +83,8 @@ pub(super) struct OpenTurn {
     /// What was added to the turn and no model was given yet, each a started item: it is completed where it is taken, so that
     /// the journal has it in the place in which the model reads it.
     pub(super) steers: Vec<Arc<Item>>,
+    /// Calls that an earlier life of the daemon began, and that a session still works for.
+    pub(super) under_way: HashMap<CallId, UnderWay>,
     /// The task that runs it; none while it waits for an answer after a restart.
     pub(super) running: Option<Running>,
 }
@@ -265,6 +267,7 @@ impl Actor {
             Command::Rename { title, reply } => reply_to(reply, self.rename(title).await)?,
             Command::Grant { grant, reply } => reply_to(reply, self.grant(grant).await)?,
             Command::Revoke { rule, reply } => reply_to(reply, self.revoke(&rule).await)?,
+            Command::TakeGrants { grants, reply } => reply_to(reply, self.take_grants(grants).await)?,
             Command::Configure { settings, reply } => reply_to(reply, self.configure(*settings).await)?,
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
             Command::Context { reply } => reply_to(reply, self.context().await)?,
@@ -322,10 +325,10 @@ impl Actor {
                 .with_hint("wait for its end, answer what it waits for, or cancel it; then change them")
                 .into());
         }
-        let grants = self.state.settings.grants.clone();
+        let SessionSettings { grants, parent, .. } = self.state.settings.clone();
         // The project may have changed with the settings.
         self.workspace = None;
-        self.change(StateChange::Settings { settings: SessionSettings { grants, ..settings } }).await?;
+        self.change(StateChange::Settings { settings: SessionSettings { grants, parent, ..settings } }).await?;
         // Another slot may have another window.
         self.tell_level().await
     }
@@ -342,8 +345,9 @@ impl Actor {
         self.tell_level().await
     }
 
-    async fn tree(&mut self) -> Result<SessionTree, Fault> {
-        Ok(SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) })
+    async fn tree(&mut self) -> Result<(SessionId, SessionTree), Fault> {
+        let tree = SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) };
+        Ok((self.state.settings.files_of(self.id), tree))
     }
 
     async fn change_state_file(&mut self, change: StateFileChange) -> Result<(), Fault> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    agent::{MAIN, Parent},
     audit::{AuditEntry, AuditFact, DecidedBy},
     error::ErrorKind,
     event::{EventKind, StateChange},
@@ -10,6 +11,7 @@ use agentd_core::{
     ids::{CallId, InterruptId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     policy::Verdict,
+    session::SessionSettings,
 };
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -86,10 +88,36 @@ impl Actor {
     async fn asked_by(&self) -> AskedBy {
         let stored = self.shared.parts.store.session(self.id).await.ok().flatten();
         AskedBy {
+            agent: self.state.settings.parent.as_ref().map_or(MAIN, Parent::name).to_owned(),
             session_title: stored.map(|stored| stored.summary.title).filter(|title| !title.is_empty()),
             client: self.open.as_ref().and_then(|open| open.client.clone()),
-            ..AskedBy::default()
         }
+    }
+
+    /// Tells what a session asks that works for a call of the turn, or what was answered to it. What a person keeps for the
+    /// session is kept for this one: they know of no other.
+    pub(super) async fn tell_of_child(&mut self, turn_id: TurnId, fact: EventKind) -> Result<(), Fault> {
+        let mut facts = Vec::new();
+        match &fact {
+            EventKind::InterruptRaised { interrupt } if self.interrupts.add_of_child(interrupt) => facts.push(fact),
+            EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
+                let Some(interrupt) = self.interrupts.resolve_of_child(*interrupt_id) else { return Ok(()) };
+                if let (Answer::Always { scope: GrantScope::Session }, Ask::Approval { grants, .. }) =
+                    (answer, &interrupt.ask)
+                {
+                    facts.extend(self.grants_of_answer(grants, by));
+                }
+                facts.insert(0, fact);
+            }
+            _ => {}
+        }
+        self.commit(Some(turn_id), facts).await
+    }
+
+    /// The session's settings with the rules that an answer keeps.
+    fn grants_of_answer(&self, rules: &[String], by: &AnsweredBy) -> Option<EventKind> {
+        let (at, by) = (Some(self.shared.parts.clock.now()), by.client().map(str::to_owned));
+        self.with_grants(rules.iter().map(|rule| Grant { rule: rule.clone(), at, by: by.clone() }))
     }
 
     /// Tells a person at once that the rules deny what they wrote, while another answer can still be given. The gate
@@ -153,6 +181,15 @@ impl Actor {
         self.commit(None, vec![EventKind::StateChanged { change: StateChange::Settings { settings } }]).await
     }
 
+    /// Keeps these rules and no others.
+    pub(super) async fn take_grants(&mut self, grants: Vec<Grant>) -> Result<(), Fault> {
+        if grants == self.state.settings.grants {
+            return Ok(());
+        }
+        let settings = SessionSettings { grants, ..self.state.settings.clone() };
+        self.commit(None, vec![EventKind::StateChanged { change: StateChange::Settings { settings } }]).await
+    }
+
     /// The session's settings with these rules too, unless it has them all.
     fn with_grants(&self, grants: impl IntoIterator<Item = Grant>) -> Option<EventKind> {
         let mut settings = self.state.settings.clone();
@@ -168,17 +205,14 @@ impl Actor {
     async fn resolve(&mut self, id: InterruptId, answer: Answer, by: AnsweredBy) -> Result<(), Fault> {
         let Some(interrupt) = self.interrupts.get(id).cloned() else { return Ok(()) };
         let (call_id, answered) = (interrupt.call_id.clone(), Answered::new(Some(interrupt.ask.clone()), &answer, &by));
-        let client = by.client().map(str::to_owned);
+        let kept = match (&answer, &interrupt.ask) {
+            (Answer::Always { scope: GrantScope::Session }, Ask::Approval { grants, .. }) => {
+                self.grants_of_answer(grants, &by)
+            }
+            _ => None,
+        };
         let mut facts = vec![EventKind::InterruptResolved { interrupt_id: id, call_id, answer: answer.clone(), by }];
-        if let (Answer::Always { scope: GrantScope::Session }, Ask::Approval { grants, .. }) = (&answer, &interrupt.ask)
-        {
-            let at = Some(self.shared.parts.clock.now());
-            facts.extend(self.with_grants(grants.iter().map(|rule| Grant {
-                rule: rule.clone(),
-                at,
-                by: client.clone(),
-            })));
-        }
+        facts.extend(kept);
         // Rules that are kept for good are stored with the answer, by the journal itself.
         self.commit(Some(interrupt.turn_id), facts).await?;
         if answer == (Answer::Always { scope: GrantScope::ForGood })

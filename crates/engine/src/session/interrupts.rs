@@ -1,6 +1,6 @@
 //! The one map of questions that wait for a person.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use agentd_core::{
     Timestamp,
@@ -18,6 +18,10 @@ pub(crate) struct Interrupts {
     /// Answers of this turn, by the call that asked: a call that is dispatched again after a restart gets the
     /// answer that was given, and nobody is asked twice.
     answered: HashMap<CallId, Answers>,
+    /// What sessions ask that work for calls of this turn. They wait themselves; here it is only told.
+    of_children: Vec<Interrupt>,
+    /// All that was told of them in this turn.
+    told: HashSet<InterruptId>,
 }
 
 struct Pending {
@@ -28,9 +32,29 @@ struct Pending {
 
 impl Interrupts {
     /// What the journal knows of the open turn.
-    pub(crate) fn restore(pending: Vec<Interrupt>, answered: HashMap<CallId, Answers>) -> Self {
+    pub(crate) fn restore(
+        pending: Vec<Interrupt>,
+        answered: HashMap<CallId, Answers>,
+        of_children: Vec<Interrupt>,
+        told: HashSet<InterruptId>,
+    ) -> Self {
         let pending = pending.into_iter().map(|interrupt| Pending { interrupt, waiter: None }).collect();
-        Self { pending, answered }
+        Self { pending, answered, of_children, told }
+    }
+
+    /// Takes note of what a child asks; false where that is known.
+    pub(crate) fn add_of_child(&mut self, interrupt: &Interrupt) -> bool {
+        let is_new = self.told.insert(interrupt.id);
+        if is_new {
+            self.of_children.push(interrupt.clone());
+        }
+        is_new
+    }
+
+    /// Takes out what a child no longer asks, if it is known to.
+    pub(crate) fn resolve_of_child(&mut self, id: InterruptId) -> Option<Interrupt> {
+        let index = self.of_children.iter().position(|interrupt| interrupt.id == id)?;
+        Some(self.of_children.remove(index))
     }
 
     /// The answer that a call got before to what it asks.
@@ -80,17 +104,20 @@ impl Interrupts {
     }
 
     pub(crate) fn pending(&self) -> Vec<Interrupt> {
-        self.pending.iter().map(|pending| pending.interrupt.clone()).collect()
+        self.pending.iter().map(|pending| &pending.interrupt).chain(&self.of_children).cloned().collect()
     }
 
+    /// Whether nobody is asked, by the turn or by those that work for it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
+        self.pending.is_empty() && self.of_children.is_empty()
     }
 
     /// Forgets everything, at the end of the turn.
     pub(crate) fn clear(&mut self) {
         self.pending.clear();
         self.answered.clear();
+        self.of_children.clear();
+        self.told.clear();
     }
 
     /// The interrupt whose deadline comes first.

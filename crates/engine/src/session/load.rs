@@ -1,6 +1,6 @@
 //! Restores a session's actor from the journal, and tells what a crash left behind.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use agentd_core::{
     context::{TokenLevel, Window},
@@ -25,6 +25,7 @@ use crate::{
     engine::Shared,
     error::EngineError,
     recovery::{self, Disposition},
+    subagent::fate,
 };
 
 /// Events that are read from the journal at once.
@@ -134,11 +135,18 @@ impl Actor {
     async fn recover(&mut self, turn_id: TurnId, first_seq: u64) -> Result<(), Fault> {
         let events = self.turn_events(turn_id, first_seq).await?;
         self.open = Some(open_turn(turn_id, first_seq, &events)?);
-        let mut recovery = recovery::recover(self.id, turn_id, &events);
+        let fates = fate::of_turn(&*self.shared.parts.store, &events).await?;
+        let mut recovery = recovery::recover(self.id, turn_id, &events, &fates);
         self.tell_what_was_changed(first_seq, &mut recovery.facts).await;
-        self.interrupts = Interrupts::restore(recovery.pending, recovery.answered);
+        self.interrupts = Interrupts::restore(recovery.pending, recovery.answered, recovery.of_children, recovery.told);
         self.commit(Some(turn_id), recovery.facts).await?;
         self.journal.reopen(&recovery.steers);
+        for (item, known) in recovery.under_way {
+            self.journal.reopen(&[item]);
+            if let Some(open) = &mut self.open {
+                open.under_way.insert(known.subagent.call_id.clone(), known);
+            }
+        }
         if let Some(open) = &mut self.open {
             open.steers = recovery.steers.into_iter().map(Arc::new).collect();
         }
@@ -189,6 +197,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
                 environment: Arc::new(environment.clone()),
                 compacts: *compacts,
                 steers: Vec::new(),
+                under_way: HashMap::new(),
                 running: None,
             })
         }

@@ -1,8 +1,8 @@
 //! A session: one actor, the only writer of its facts, and the handle through which everybody speaks to it.
 //!
 //! - [`SessionHandle`]: cloneable, plain async methods; the commands behind them are private.
-//! - `actor`: the loop; one `select!`, one `match`. `load` restores it from the journal, `turns` begins, resumes
-//!   and ends turns, `steers` adds to them, `queue` lets them wait, `asks` raises interrupts and takes answers, `undo`
+//! - `actor`: the loop; one `select!`, one `match`. `load` restores it from the journal, `turns` begins
+//!   and ends turns, `launch` starts their tasks, also after a restart, `steers` adds to them, `queue` lets them wait, `asks` raises interrupts and takes answers, `undo`
 //!   takes back what turns did to files, `context` says what a model sees and takes compactions back, `drain` stops in
 //!   good order.
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
@@ -13,6 +13,7 @@ mod context;
 mod drain;
 mod interrupts;
 mod journal;
+mod launch;
 mod load;
 mod queue;
 mod state;
@@ -61,11 +62,12 @@ enum Command {
     Rename { title: String, reply: Reply<()> },
     Grant { grant: Grant, reply: Reply<()> },
     Revoke { rule: String, reply: Reply<()> },
+    TakeGrants { grants: Vec<Grant>, reply: Reply<()> },
     Configure { settings: Box<SessionSettings>, reply: Reply<()> },
     Reset { reply: Reply<()> },
     Context { reply: Reply<ContextView> },
     UndoCompaction { reply: Reply<(Window, CompactionReport)> },
-    Tree { reply: Reply<SessionTree> },
+    Tree { reply: Reply<(SessionId, SessionTree)> },
     StateFile { change: StateFileChange, reply: Reply<()> },
     Undo { request: UndoRequest, reply: Reply<UndoReport> },
     Recovered { reply: Reply<Option<RecoveredTurn>> },
@@ -146,11 +148,11 @@ impl SessionHandle {
         self.ask(|reply| Command::Answer { id, answer, client, reply }).await
     }
 
-    /// All files of the session, where they are now.
+    /// All files of the session, where they are now, and the session whose they are.
     ///
     /// # Errors
     /// When the session cannot be loaded, or its project is gone.
-    pub async fn tree(&self) -> Result<SessionTree, EngineError> {
+    pub(crate) async fn tree(&self) -> Result<(SessionId, SessionTree), EngineError> {
         self.ask(|reply| Command::Tree { reply }).await
     }
 
@@ -205,6 +207,11 @@ impl SessionHandle {
     /// When the session keeps no such rule, or the journal cannot be written.
     pub(crate) async fn revoke(&self, rule: String) -> Result<(), EngineError> {
         self.ask(|reply| Command::Revoke { rule, reply }).await
+    }
+
+    /// Takes over the rules of the session for which this one works.
+    pub(crate) async fn take_grants(&self, grants: Vec<Grant>) -> Result<(), EngineError> {
+        self.ask(|reply| Command::TakeGrants { grants, reply }).await
     }
 
     /// Changes the settings, for later turns. The rules that the session keeps stay as they are.

@@ -128,6 +128,7 @@ impl SessionState {
                 StateChange::Title { .. }
                 | StateChange::Queue { .. }
                 | StateChange::HandedOver { .. }
+                | StateChange::Subagent(_)
                 | StateChange::TokenLevel { .. }
                 // The first of a session's own facts: what it begins with was read from the journal.
                 | StateChange::Forked { .. }

@@ -1,6 +1,6 @@
 //! Turns of a session: begun, queued, added to, resumed, cancelled and ended.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use agentd_core::{
     context::CompactionCause,
@@ -10,30 +10,22 @@ use agentd_core::{
     ids::{ItemId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
-    ports::Workspace,
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
 };
 use tokio::{task::JoinError, time::timeout};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     StartedTurn,
-    actor::{Actor, BATCH, Fault, Next, OpenTurn, Running},
+    actor::{Actor, BATCH, Fault, Next, OpenTurn},
 };
 use crate::{
-    chain::ResultLimits,
     compaction::Wanted,
-    engine::grants::LiveGrants,
     error::EngineError,
     handing::{self, Handed},
-    prompt,
     turn::{
-        Limits, TurnContext, TurnOutcome, TurnState,
-        files::SessionFiles,
-        recorder::{EndVerdict, Recorder, TurnMessage},
+        TurnOutcome, TurnState,
+        recorder::{EndVerdict, TurnMessage},
         route::{Sight, route},
-        run::run,
-        stopwatch::Stopwatch,
     },
 };
 
@@ -128,6 +120,7 @@ impl Actor {
             environment: Arc::new(start.environment.clone()),
             compacts: start.compact.is_some(),
             steers: Vec::new(),
+            under_way: HashMap::new(),
             running: None,
         });
         let typed_bytes = start.typed_bytes;
@@ -195,7 +188,7 @@ impl Actor {
         messages
     }
 
-    fn fresh_state(&self) -> TurnState {
+    pub(super) fn fresh_state(&self) -> TurnState {
         TurnState {
             history: self.state.seen(),
             todos: self.state.todos.clone(),
@@ -206,108 +199,6 @@ impl Actor {
             only_compact: self.open.as_ref().is_some_and(|open| open.compacts),
             ..TurnState::default()
         }
-    }
-
-    /// Where the session's files are.
-    pub(super) async fn workspace(&mut self) -> Result<Arc<Workspace>, EngineError> {
-        match &self.workspace {
-            Some(workspace) => Ok(Arc::clone(workspace)),
-            None => {
-                let project = self.state.settings.project.clone();
-                let found = self.shared.parts.workspaces.locate(self.id, project).await?;
-                Ok(Arc::clone(self.workspace.insert(Arc::new(found))))
-            }
-        }
-    }
-
-    /// Starts the task of the open turn.
-    async fn launch(&mut self, state: TurnState) -> Result<(), Fault> {
-        let workspace = self.workspace().await?;
-        let Some(open) = &mut self.open else { return Ok(()) };
-        let (shared, config) = (&self.shared, self.shared.config());
-        let model = shared.parts.models.get(open.slot);
-        let known_paths = if model.info().embedded {
-            shared.parts.workspaces.paths(&workspace, 200).await.map_err(EngineError::from)?
-        } else {
-            Vec::new()
-        };
-        let chat = shared.parts.models.get(chat_slot(open.slot));
-        // The last answer may be written by another model, which reads the same results.
-        let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
-        let (recorder, messages) = Recorder::new(open.turn_id);
-        let cancel = CancellationToken::new();
-        let context = TurnContext {
-            session_id: self.id,
-            turn_id: open.turn_id,
-            trace_id: open.trace_id,
-            settings: self.state.settings.clone(),
-            policy: shared.policy_in_force(),
-            on_interrupt: open.on_interrupt,
-            grants: LiveGrants { of_session: self.grants.subscribe(), kept: shared.kept.clone() },
-            state_files: self.files.subscribe(),
-            answered: self.interrupts.answered(),
-            environment: Arc::clone(&open.environment),
-            slot: open.slot,
-            model,
-            chat_slot: chat_slot(open.slot),
-            chat,
-            tools: shared.tools.clone(),
-            toolbox: Arc::clone(&shared.parts.toolbox),
-            snapshots: Arc::clone(&shared.parts.snapshots),
-            audit: Arc::clone(&shared.parts.audit),
-            store: Arc::clone(&shared.parts.store),
-            known_paths,
-            results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
-            chain: Arc::clone(&shared.chain),
-            limits: Limits {
-                max_steps: open.max_steps,
-                time: config.turn_time_limit,
-                tokens: config.turn_token_budget,
-                parallel_calls: config.parallel_calls,
-            },
-            compact_prompt: Arc::clone(&config.compact_prompt),
-            scales: Arc::clone(&shared.scales),
-            windows: Arc::clone(&shared.windows),
-            system_prompt: prompt::system(&config.system_prompt, &workspace, self.state.created_at),
-            max_message_history: config.max_message_history,
-            guide_limits: config.guides,
-            workspace,
-            files: SessionFiles::new(self.id, Arc::clone(&shared.parts.workspaces)),
-            recorder,
-            clock: Arc::clone(&shared.parts.clock),
-            cancel: cancel.clone(),
-            stopwatch: Stopwatch::start(),
-        };
-        let span = tracing::info_span!("turn", session = %self.id, turn = %open.turn_id, trace = %open.trace_id);
-        let task = tokio::spawn(tracing::Instrument::instrument(run(Arc::new(context), state), span));
-        open.running = Some(Running { cancel, cancelled_for: None, messages, task });
-        Ok(())
-    }
-
-    /// Goes on with the open turn after a restart, from what the journal has of it. One that cannot, for its folder
-    /// is gone, ends with the reason: it must not stay open, where nothing could move it and no session would load.
-    pub(super) async fn resume(&mut self) -> Result<(), Fault> {
-        let state = self.replayed_state().await?;
-        match self.launch(state).await {
-            Err(Fault::Request(error)) => {
-                let state = self.replayed_state().await?;
-                self.end(state.outcome(StopReason::Failed, Some(turn_error(&error)))).await
-            }
-            launched => launched,
-        }
-    }
-
-    /// The state of the open turn, from the journal.
-    async fn replayed_state(&self) -> Result<TurnState, Fault> {
-        let mut state = self.fresh_state();
-        // What the turn has added since the last count is not known here.
-        state.meter.start_over();
-        if let Some(open) = &self.open {
-            for event in self.turn_events(open.turn_id, open.first_seq).await? {
-                state.replay(&event);
-            }
-        }
-        Ok(state)
     }
 
     pub(super) async fn cancel(&mut self, turn: Option<TurnId>) -> Result<(), Fault> {
@@ -371,6 +262,7 @@ impl Actor {
                 TurnMessage::Flush(done) => {
                     let _ = done.send(());
                 }
+                TurnMessage::Child(fact) => self.tell_of_child(turn_id, *fact).await?,
                 TurnMessage::Ask { call_id, ask, answer } => self.ask(turn_id, call_id, *ask, answer).await?,
                 TurnMessage::Compact { item_id, replaced, compaction, stored } => {
                     self.compact(turn_id, item_id, &replaced, *compaction, stored).await?;
@@ -441,7 +333,7 @@ impl Actor {
     }
 
     /// Stores the end of the open turn: every question withdrawn, every item completed, and the end last.
-    async fn end(&mut self, outcome: TurnOutcome) -> Result<(), Fault> {
+    pub(super) async fn end(&mut self, outcome: TurnOutcome) -> Result<(), Fault> {
         let Some(open) = self.open.take() else { return Ok(()) };
         // Words that were still streaming are the turn's last.
         let text = self.journal.open_words().unwrap_or(outcome.text);

@@ -15,13 +15,14 @@ use agentd_core::{
     state_files::StateFileChange,
     tool::{Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
     turn::StopReason,
+    usage::Usage,
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::Instant;
 
 use super::{Stop, TurnContext, TurnState};
 use crate::{
-    chain::{Invocation, Trail},
+    chain::{Invocation, Trail, delegation},
     compaction::Wanted,
     policy::only_fetches,
 };
@@ -53,14 +54,16 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
     Ok(())
 }
 
-/// How many calls from the front may run at once: all leading ones that only look, or the first alone.
+/// How many calls from the front may run at once: all leading ones that only look, or that another session works for; or
+/// the first alone.
 fn independent(context: &TurnContext, calls: &[ToolCall]) -> usize {
     let looks = |call: &&ToolCall| {
-        context.tool(&call.name).is_some_and(|tool| match tool.effect {
-            Effect::Read => true,
-            Effect::Network => only_fetches(&call.arguments),
-            Effect::State | Effect::Write | Effect::Execute => false,
-        })
+        delegation::is_call(context, &call.name)
+            || context.tool(&call.name).is_some_and(|tool| match tool.effect {
+                Effect::Read => true,
+                Effect::Network => only_fetches(&call.arguments),
+                Effect::State | Effect::Write | Effect::Execute => false,
+            })
     };
     calls.iter().take_while(looks).count().max(1)
 }
@@ -70,16 +73,17 @@ struct Outcome {
     item: Arc<Item>,
     todos: Option<Vec<Todo>>,
     compact: Option<CompactionStrategy>,
+    usage: Option<Box<Usage>>,
 }
 
 async fn run_call(context: &TurnContext, call: &ToolCall, state: &TurnState) -> Result<Outcome, Stop> {
     let begun = Instant::now();
-    let started = OnceLock::new();
+    let started = context.under_way.get(&call.call_id).map_or_else(OnceLock::new, |known| known.item.into());
     let trail = Trail::of(call);
     let invocation = Invocation { context, call, state, started: &started, trail: &trail };
     let output = context.chain.around_tool(&invocation).await?;
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let ToolOutput { text, error, files, todos, state_files, takes_back, compact, .. } = output;
+    let ToolOutput { text, error, files, todos, state_files, takes_back, compact, usage, .. } = output;
     remember(context, state_files).await?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
     let takes_back = takes_back.map(|call| *call);
@@ -90,7 +94,7 @@ async fn run_call(context: &TurnContext, call: &ToolCall, state: &TurnState) -> 
     };
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
     let item = context.recorder.complete(id, ItemBody::ToolResult(result), status).await?;
-    Ok(Outcome { item, todos, compact })
+    Ok(Outcome { item, todos, compact, usage })
 }
 
 /// Tells what a call changed of the files in the session's state. It is in the journal before the result is, so that no
@@ -112,6 +116,9 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         state.note_denial(call_id.clone(), name.clone(), text.clone());
     }
     state.note(outcome.item);
+    if let Some(usage) = outcome.usage {
+        pay(context, state, *usage).await?;
+    }
     if let Some(strategy) = outcome.compact {
         state.compact = Some(Wanted { cause: CompactionCause::Model, strategy });
     }
@@ -121,6 +128,15 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         context.recorder.fact(EventKind::StateChanged { change }).await?;
     }
     Ok(())
+}
+
+/// Counts what other sessions took for a call: the turn's limits hold for all of it.
+async fn pay(context: &TurnContext, state: &mut TurnState, usage: Usage) -> Result<(), Stop> {
+    state.usage += usage;
+    state.delegated = state.delegated.saturating_add(usage.tokens());
+    let (slot, model) = (context.slot, context.model.info().id.clone());
+    let paid = EventKind::UsageUpdated { step: state.steps, slot, model, usage, turn: state.usage, prompt: None };
+    context.recorder.fact(paid).await
 }
 
 /// Tells that the tool starts to run, or that it has an outcome without having run.
@@ -144,8 +160,10 @@ pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), Stop> {
     if context.cancel.is_cancelled() {
         return Err(Stop::Ended(StopReason::Cancelled));
     }
-    let id = start_result(context, call).await?;
-    let _ = started.set(id);
+    if started.get().is_none() {
+        let id = start_result(context, call).await?;
+        let _ = started.set(id);
+    }
     context.recorder.flush().await
 }
 

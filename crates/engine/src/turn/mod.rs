@@ -17,13 +17,19 @@ pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod stopwatch;
 
-use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use agentd_core::{
+    agent::{MAIN, Parent, Subagent},
     environment::ClientEnvironment,
     error::ModelError,
     guide::GuideLimits,
-    ids::{CallId, SessionId, TraceId, TurnId},
+    ids::{CallId, ItemId, SessionId, TraceId, TurnId},
     interrupt::Ask,
     model::{ModelInfo, Slot},
     policy::Verdict,
@@ -47,7 +53,7 @@ use crate::{
     chain::{Chain, ResultLimits},
     compaction::Windows,
     config::PolicyInForce,
-    engine::grants::LiveGrants,
+    engine::{grants::LiveGrants, registry::Siblings},
     policy::{self, Facts},
     prompt::{ToolSet, tokens::Scales},
 };
@@ -98,8 +104,25 @@ pub(crate) struct TurnContext {
     pub(crate) guide_limits: GuideLimits,
     pub(crate) recorder: Recorder,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The way to sessions that work for calls of this turn.
+    pub(crate) siblings: Siblings,
+    /// Calls that an earlier life of the daemon began, and that a session still works for.
+    pub(crate) under_way: HashMap<CallId, UnderWay>,
+    /// What the sessions have taken that work for calls of this turn, in tokens.
+    pub(crate) delegated: AtomicU64,
+    /// Who started the turn, by the name that it gave.
+    pub(crate) client: Option<String>,
     pub(crate) cancel: CancellationToken,
     pub(crate) stopwatch: Stopwatch,
+}
+
+/// A call that was begun, and that another session works for.
+#[derive(Debug, Clone)]
+pub(crate) struct UnderWay {
+    /// The item of its result.
+    pub(crate) item: ItemId,
+    /// Who works for it.
+    pub(crate) subagent: Subagent,
 }
 
 /// What a turn may take.
@@ -119,6 +142,11 @@ impl TurnContext {
             () = self.cancel.cancelled() => Err(Stop::Ended(StopReason::Cancelled)),
             output = future => Ok(output),
         }
+    }
+
+    /// Who works here, as people know it.
+    pub(crate) fn agent(&self) -> &str {
+        self.settings.parent.as_ref().map_or(MAIN, Parent::name)
     }
 
     /// Asks a person and waits for the answer or the turn's cancel. The wait is not counted as work.

@@ -28,6 +28,8 @@ pub(crate) enum TurnMessage {
     Flush(oneshot::Sender<()>),
     /// A person is needed. The answer comes when there is one, perhaps in another life of the daemon.
     Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<Answered> },
+    /// What a session that works for a call asks a person, or what was answered to it: told here, once.
+    Child(Box<EventKind>),
     /// The end of a compaction that was started: it replaces these items. Answered with the item as it is stored.
     Compact { item_id: ItemId, replaced: Vec<ItemId>, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },
     /// What was added to the turn since it last asked.
@@ -154,6 +156,11 @@ impl Recorder {
     pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answered, Stop> {
         let ask = Box::new(ask);
         self.ask_session(|answer| TurnMessage::Ask { call_id, ask, answer }).await
+    }
+
+    /// Tells what a session that works for a call asks a person, or what was answered to it. What is known is not told again.
+    pub(crate) async fn child(&self, kind: EventKind) -> Result<(), Stop> {
+        self.send(TurnMessage::Child(Box::new(kind))).await
     }
 
     /// Completes a compaction, which replaces these items.

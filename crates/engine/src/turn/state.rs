@@ -37,6 +37,8 @@ pub(crate) struct TurnState {
     pub(crate) steps: u32,
     /// What they took.
     pub(crate) usage: Usage,
+    /// The tokens among them that sessions took which worked for its calls, as far as this life of the daemon knows.
+    pub(crate) delegated: u64,
     /// What was refused.
     pub(crate) denials: Vec<Denial>,
     /// The files that were changed, each once.

@@ -41,7 +41,7 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
 
 /// The limit that was reached, if one was.
 fn reached(state: &TurnState, limits: Limits, worked: Duration) -> Option<StopReason> {
-    let tokens = state.usage.prompt_tokens.saturating_add(state.usage.completion_tokens);
+    let tokens = state.usage.tokens();
     if state.steps >= limits.max_steps {
         Some(StopReason::MaxSteps)
     } else if limits.time.is_some_and(|limit| worked >= limit) {

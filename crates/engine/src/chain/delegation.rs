@@ -1,0 +1,135 @@
+//! `delegate_task`: a session of its own does a part of the work, and its answer is the result.
+
+use agentd_core::{
+    ids::SessionId,
+    tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Invocation, Link, Next};
+use crate::{
+    subagent::{self, Task},
+    turn::{Stop, TurnContext},
+};
+
+const NAME: &str = "delegate_task";
+
+/// What other systems call it.
+const ALIASES: [&str; 2] = ["call_subagent", "task"];
+
+/// The steps that a subagent may take where nobody says otherwise.
+const STEPS: u32 = 50;
+
+/// The steps that a model may give it.
+const MOST_STEPS: u32 = 200;
+
+pub(crate) struct Delegation;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    #[serde(alias = "prompt")]
+    task: String,
+    /// Some models name the work besides; what it is stands in the task.
+    #[serde(default, rename = "description")]
+    _description: Option<String>,
+    #[serde(default, alias = "agent_id", alias = "subagent_type")]
+    agent: Option<String>,
+    #[serde(default, alias = "max_loops")]
+    max_steps: Option<u32>,
+    #[serde(default)]
+    context_id: Option<String>,
+}
+
+/// The name of the tool that is meant.
+pub(crate) fn canonical_name(name: &str) -> &str {
+    if ALIASES.contains(&name) { NAME } else { name }
+}
+
+/// Whether a call is one of this tool: nobody else's of that name.
+pub(crate) fn is_call(context: &TurnContext, name: &str) -> bool {
+    name == NAME || (canonical_name(name) == NAME && context.tool(name).is_none())
+}
+
+/// What a session is shown of these tools that works for another: it delegates nothing.
+pub(crate) fn for_subagents(tools: &[ToolSpec]) -> Vec<ToolSpec> {
+    tools.iter().filter(|tool| tool.name != NAME).cloned().collect()
+}
+
+impl Link for Delegation {
+    fn name(&self) -> &'static str {
+        "delegation"
+    }
+
+    fn about(&self) -> &'static str {
+        "lets sessions of their own do parts of the work; what they do is judged and told where they do it"
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec {
+            name: NAME.to_owned(),
+            description: "Gives a part of the work to a subagent: an agent with a history of its own, the same files and the \
+                          same tools. It sees nothing of this conversation, so the task must say all that it needs: what is \
+                          wanted, which paths, in which form. Use it for work of many steps whose details you do not need, \
+                          and call it several times at once for parts that do not depend on each other. Its answer comes \
+                          back as `result`."
+                .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "task": {"type": "string", "description": "All that the subagent has to know and to do."},
+                    "max_steps": {
+                        "type": "integer", "minimum": 1, "maximum": MOST_STEPS,
+                        "description": "The steps that it may take. Default 50."
+                    },
+                    "context_id": {
+                        "type": "string",
+                        "description": "The context_id of an earlier result: that subagent goes on, and knows what it did."
+                    }
+                },
+                "required": ["task"],
+                "additionalProperties": false
+            }),
+            effect: Effect::State,
+        }]
+    }
+
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+        is_call(call.context, &call.call.name).then(|| std::future::ready(task(call).map(|_| None)).boxed())
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        if is_call(call.context, &call.call.name) { delegate(call).boxed() } else { next.run(call) }
+    }
+}
+
+async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+    match task(call) {
+        Ok(task) => subagent::work(call, task).await,
+        Err(output) => Ok(output),
+    }
+}
+
+/// What is to be done; an error where the call makes no sense.
+fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
+    if call.context.settings.parent.is_some() {
+        let text = "a subagent gives no work to others: do it yourself, or answer what is left to do";
+        return Err(ToolOutput::error(ToolErrorCode::UnknownTool, text));
+    }
+    let invalid = |text: String| ToolOutput::error(ToolErrorCode::InvalidArgs, text);
+    let Arguments { task, agent, max_steps, context_id, .. } = serde_json::from_str(&call.call.arguments)
+        .map_err(|error| invalid(format!("{NAME} needs {{\"task\": \"…\"}}: {error}")))?;
+    if task.trim().is_empty() {
+        return Err(invalid("the task is empty: say all that the subagent has to know and to do".to_owned()));
+    }
+    if let Some(agent) = agent.filter(|agent| !agent.trim().is_empty()) {
+        return Err(invalid(format!("there is no agent {agent:?}; leave `agent` out")));
+    }
+    let context_id = context_id.filter(|id| !id.trim().is_empty()).map(|id| id.trim().parse::<SessionId>()).transpose();
+    let context_id = context_id.map_err(|_| {
+        invalid("`context_id` must be that of an earlier result; leave it out for a new subagent".to_owned())
+    })?;
+    Ok(Task { text: task, agent: None, max_steps: max_steps.unwrap_or(STEPS).clamp(1, MOST_STEPS), context_id })
+}

@@ -1,0 +1,144 @@
+//! The task of a turn: what it is given, fixed from here on, and what it goes on from after a restart.
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+use agentd_core::{ports::Workspace, turn::StopReason};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    actor::{Actor, Fault, Running},
+    turns::{chat_slot, turn_error},
+};
+use crate::{
+    chain::ResultLimits,
+    config::EngineConfig,
+    engine::grants::LiveGrants,
+    error::EngineError,
+    prompt,
+    turn::{Limits, TurnContext, TurnState, files::SessionFiles, recorder::Recorder, run::run, stopwatch::Stopwatch},
+};
+
+impl Actor {
+    /// Where the session's files are.
+    pub(super) async fn workspace(&mut self) -> Result<Arc<Workspace>, EngineError> {
+        match &self.workspace {
+            Some(workspace) => Ok(Arc::clone(workspace)),
+            None => {
+                let project = self.state.settings.project.clone();
+                let found = self.shared.parts.workspaces.locate(self.state.settings.files_of(self.id), project).await?;
+                Ok(Arc::clone(self.workspace.insert(Arc::new(found))))
+            }
+        }
+    }
+
+    /// Starts the task of the open turn.
+    pub(super) async fn launch(&mut self, state: TurnState) -> Result<(), Fault> {
+        let workspace = self.workspace().await?;
+        let config = self.shared.config();
+        let instructions = self.instructions(&config);
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let shared = &self.shared;
+        let model = shared.parts.models.get(open.slot);
+        let known_paths = if model.info().embedded {
+            shared.parts.workspaces.paths(&workspace, 200).await.map_err(EngineError::from)?
+        } else {
+            Vec::new()
+        };
+        let chat = shared.parts.models.get(chat_slot(open.slot));
+        // The last answer may be written by another model, which reads the same results.
+        let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
+        let (recorder, messages) = Recorder::new(open.turn_id);
+        let cancel = CancellationToken::new();
+        let context = TurnContext {
+            session_id: self.id,
+            turn_id: open.turn_id,
+            trace_id: open.trace_id,
+            settings: self.state.settings.clone(),
+            policy: shared.policy_in_force(),
+            on_interrupt: open.on_interrupt,
+            grants: LiveGrants { of_session: self.grants.subscribe(), kept: shared.kept.clone() },
+            state_files: self.files.subscribe(),
+            answered: self.interrupts.answered(),
+            environment: Arc::clone(&open.environment),
+            slot: open.slot,
+            model,
+            chat_slot: chat_slot(open.slot),
+            chat,
+            tools: if self.state.settings.parent.is_some() {
+                shared.tools_of_subagents.clone()
+            } else {
+                shared.tools.clone()
+            },
+            toolbox: Arc::clone(&shared.parts.toolbox),
+            snapshots: Arc::clone(&shared.parts.snapshots),
+            audit: Arc::clone(&shared.parts.audit),
+            store: Arc::clone(&shared.parts.store),
+            known_paths,
+            results: ResultLimits::of(config.large_result_tokens, config.feedback_tokens, window),
+            chain: Arc::clone(&shared.chain),
+            limits: Limits {
+                max_steps: open.max_steps,
+                time: config.turn_time_limit,
+                tokens: config.turn_token_budget,
+                parallel_calls: config.parallel_calls,
+            },
+            compact_prompt: Arc::clone(&config.compact_prompt),
+            scales: Arc::clone(&shared.scales),
+            windows: Arc::clone(&shared.windows),
+            system_prompt: prompt::system(&instructions, &workspace, self.state.created_at),
+            max_message_history: config.max_message_history,
+            guide_limits: config.guides,
+            workspace,
+            files: SessionFiles::new(self.state.settings.files_of(self.id), Arc::clone(&shared.parts.workspaces)),
+            recorder,
+            clock: Arc::clone(&shared.parts.clock),
+            siblings: shared.siblings.clone(),
+            under_way: open.under_way.clone(),
+            delegated: AtomicU64::new(0),
+            client: open.client.clone(),
+            cancel: cancel.clone(),
+            stopwatch: Stopwatch::start(),
+        };
+        let span = tracing::info_span!("turn", session = %self.id, turn = %open.turn_id, trace = %open.trace_id);
+        let task = tokio::spawn(tracing::Instrument::instrument(run(Arc::new(context), state), span));
+        open.running = Some(Running { cancel, cancelled_for: None, messages, task });
+        Ok(())
+    }
+
+    /// Goes on with the open turn after a restart, from what the journal has of it. One that cannot, for its folder
+    /// is gone, ends with the reason: it must not stay open, where nothing could move it and no session would load.
+    pub(super) async fn resume(&mut self) -> Result<(), Fault> {
+        let state = self.replayed_state().await?;
+        match self.launch(state).await {
+            Err(Fault::Request(error)) => {
+                let state = self.replayed_state().await?;
+                self.end(state.outcome(StopReason::Failed, Some(turn_error(&error)))).await
+            }
+            launched => launched,
+        }
+    }
+
+    /// The state of the open turn, from the journal.
+    pub(super) async fn replayed_state(&self) -> Result<TurnState, Fault> {
+        let mut state = self.fresh_state();
+        // What the turn has added since the last count is not known here.
+        state.meter.start_over();
+        if let Some(open) = &self.open {
+            for event in self.turn_events(open.turn_id, open.first_seq).await? {
+                state.replay(&event);
+            }
+        }
+        Ok(state)
+    }
+
+    /// What the session's system message begins with: of one that works for another, how that is done, too.
+    fn instructions<'a>(&self, config: &'a EngineConfig) -> Cow<'a, str> {
+        match &self.state.settings.parent {
+            None => Cow::Borrowed(&config.system_prompt),
+            Some(_) => Cow::Owned(format!("{}\n\n{}", config.system_prompt.trim_end(), config.subagent_prompt)),
+        }
+    }
+}

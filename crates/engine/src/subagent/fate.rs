@@ -1,0 +1,102 @@
+//! What a stop of the daemon left of the subagents that worked for a turn.
+//!
+//! One that had come to its end is not run again: its result is used. One that waits for a person goes on when it has the
+//! answer, and the parent's turn with it. Of any other the model is told that it was cut off, and how it can go on.
+
+use std::{collections::HashMap, sync::Arc};
+
+use agentd_core::{
+    agent::Subagent,
+    event::{Event, EventKind, StateChange},
+    ids::{CallId, SessionId, TurnId},
+    item::{Item, ItemBody},
+    ports::Store,
+    tool::{ToolErrorCode, ToolOutput},
+    turn::StopReason,
+};
+
+use super::outcome::Work;
+use crate::{
+    error::EngineError,
+    recovery::{self, Disposition},
+};
+
+/// Events that are read from the journal at once.
+const PAGE: usize = 1000;
+
+/// What a stop left of the subagent of one call.
+#[derive(Debug)]
+pub(crate) enum Fate {
+    /// It waits for a person, or has the answer and goes on.
+    GoesOn(Subagent),
+    /// It has ended, or was cut off: this is the result of the call.
+    Ended(Box<ToolOutput>),
+}
+
+/// The subagents of those calls that an open turn had begun and not ended, by their calls.
+pub(crate) async fn of_turn(store: &dyn Store, events: &[Arc<Event>]) -> Result<HashMap<CallId, Fate>, EngineError> {
+    let mut fates = HashMap::new();
+    for (call_id, subagent) in under_way(events) {
+        fates.insert(call_id, find_out(store, subagent).await?);
+    }
+    Ok(fates)
+}
+
+/// The calls of delegated work that have no result yet.
+fn under_way(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
+    let mut known = HashMap::new();
+    for event in events {
+        match &event.kind {
+            EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
+                known.insert(subagent.call_id.clone(), subagent.clone());
+            }
+            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
+                known.remove(&result.call_id);
+            }
+            _ => {}
+        }
+    }
+    known
+}
+
+async fn find_out(store: &dyn Store, subagent: Subagent) -> Result<Fate, EngineError> {
+    let Some(stored) = store.session(subagent.session_id).await? else { return Ok(never_began()) };
+    let events = events_after(store, subagent.session_id, subagent.after).await?;
+    if events.is_empty() {
+        return Ok(never_began());
+    }
+    if let Some((turn, _)) = stored.open_turn
+        && goes_on(subagent.session_id, turn, &events)
+    {
+        return Ok(Fate::GoesOn(subagent));
+    }
+    let mut work = Work::new(subagent);
+    for event in &events {
+        work.take_in(&event.kind);
+    }
+    let is_cut_off = stored.open_turn.is_some()
+        || work.last().is_none_or(|last| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended));
+    let output = if is_cut_off && !work.has_answered() { work.cut_off() } else { work.output() };
+    Ok(Fate::Ended(Box::new(output)))
+}
+
+/// Whether its open turn waits for a person, or goes on by itself with the answer.
+fn goes_on(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
+    let of_turn: Vec<&Arc<Event>> = events.iter().filter(|event| event.turn_id == Some(turn)).collect();
+    recovery::recover(session, turn, &of_turn, &HashMap::new()).disposition != Disposition::End
+}
+
+fn never_began() -> Fate {
+    let text = "the daemon stopped before the subagent began: it did nothing; call again if it is still wanted";
+    Fate::Ended(Box::new(ToolOutput::error(ToolErrorCode::NotRun, text)))
+}
+
+async fn events_after(store: &dyn Store, session: SessionId, mut after: u64) -> Result<Vec<Arc<Event>>, EngineError> {
+    let mut events = Vec::new();
+    loop {
+        let page = store.events(session, after, PAGE).await?;
+        let Some(last) = page.last() else { return Ok(events) };
+        after = last.seq;
+        events.extend(page);
+    }
+}

@@ -1,0 +1,172 @@
+//! Subagents: sessions that work for a call of another one.
+//!
+//! A subagent is a session like any other: its own history, todos and journal, its own actor and turns. It is born with the
+//! knowledge of its parent, whose files it works on. The parent's call starts it, follows its events to the end, and
+//! returns what came of it.
+//!
+//! - this file: the work, from the call to its result.
+//! - `watch`: follows a subagent, tells what a person must know, and carries down cancels, limits and grants.
+//! - [`outcome`]: what the parent's model is told of it, pure.
+//! - [`fate`]: what a stop of the daemon left of it.
+
+pub(crate) mod fate;
+pub(crate) mod outcome;
+mod watch;
+
+use agentd_core::{
+    agent::{Parent, SUBAGENT, Subagent},
+    event::{EventKind, StateChange},
+    ids::SessionId,
+    tool::{ToolErrorCode, ToolOutput},
+    turn::{IfBusy, StartTurn},
+};
+
+use self::{outcome::Work, watch::Watch};
+use crate::{
+    chain::Invocation,
+    error::EngineError,
+    session::SessionHandle,
+    turn::{Stop, TurnContext, UnderWay, dispatch},
+};
+
+/// The characters of a task that name it in one line.
+const TITLE: usize = 80;
+
+/// Answers that are shorter are asked for detail, once: too often all that such a one says is that something was done.
+const SHORT_ANSWER: usize = 200;
+
+/// How detail is asked for.
+const DETAIL: &str = "Your answer is all that whoever gave you this task will see. If it says everything that was asked for, \
+                      repeat it as it is. Otherwise give it in full: what you found or did, with paths, names and figures, \
+                      and what is left to do. Run no tool unless something is missing.";
+
+/// What a subagent shall do.
+pub(crate) struct Task {
+    /// In words, for the subagent.
+    pub(crate) text: String,
+    /// Which agent it is, where one was named.
+    pub(crate) agent: Option<String>,
+    /// The steps that it may take.
+    pub(crate) max_steps: u32,
+    /// The earlier one that shall go on.
+    pub(crate) context_id: Option<SessionId>,
+}
+
+/// Has a subagent do the task, and returns what came of it. One that works already for this call, since before a restart,
+/// is only followed.
+pub(crate) async fn work(call: &Invocation<'_>, task: Task) -> Result<ToolOutput, Stop> {
+    let begun = match call.context.under_way.get(&call.call.call_id) {
+        Some(UnderWay { subagent, .. }) => take_up(call, subagent.clone()).await,
+        None => begin(call, &task).await?,
+    };
+    match begun {
+        Ok((session, subagent)) => follow(call, session, subagent, &task).await,
+        Err(refused) => Ok(ToolOutput::error(ToolErrorCode::Tool, told(&refused))),
+    }
+}
+
+type Begun = Result<(SessionHandle, Subagent), EngineError>;
+
+async fn take_up(call: &Invocation<'_>, subagent: Subagent) -> Begun {
+    let session = call.context.siblings.registry()?.get(subagent.session_id).await?;
+    Ok((session, subagent))
+}
+
+/// Tells in the journal who works for the call, and then begins: a stop in between leaves nobody who is not known.
+async fn begin(call: &Invocation<'_>, task: &Task) -> Result<Begun, Stop> {
+    let context = call.context;
+    let known = match task.context_id {
+        None => (SessionId::generate(), task.agent.clone(), 0),
+        Some(id) => match earlier(context, id).await {
+            Ok((agent, last_seq)) => (id, agent, last_seq),
+            Err(refused) => return Ok(Err(refused)),
+        },
+    };
+    let (session_id, agent, after) = known;
+    let subagent = Subagent {
+        call_id: call.call.call_id.clone(),
+        session_id,
+        name: agent.clone().unwrap_or_else(|| SUBAGENT.to_owned()),
+        task: outcome::one_line(&task.text, TITLE),
+        after,
+    };
+    dispatch::begin(call).await?;
+    let change = StateChange::Subagent(subagent.clone());
+    context.recorder.fact(EventKind::StateChanged { change }).await?;
+    context.recorder.flush().await?;
+    Ok(start(context, task, subagent, agent).await)
+}
+
+/// The agent of a subagent of this session that has ended, and the number of its last event.
+async fn earlier(context: &TurnContext, id: SessionId) -> Result<(Option<String>, u64), EngineError> {
+    let stored = context.store.session(id).await?;
+    let is_ours = |parent: &Parent| parent.session == context.session_id;
+    match stored.as_ref().and_then(|stored| Some((stored, stored.settings.parent.clone().filter(is_ours)?))) {
+        Some((stored, parent)) => Ok((parent.agent, stored.summary.last_seq)),
+        None => Err(EngineError::new(
+            agentd_core::error::ErrorKind::NotFound,
+            format!("no subagent of this session has the context_id {id}"),
+        )
+        .with_hint("leave context_id out for a new one")),
+    }
+}
+
+async fn start(context: &TurnContext, task: &Task, subagent: Subagent, agent: Option<String>) -> Begun {
+    let registry = context.siblings.registry()?;
+    let session = match task.context_id {
+        Some(id) => registry.get(id).await?,
+        None => {
+            let mut settings = context.settings.clone();
+            settings.parent = Some(Parent { session: context.session_id, agent });
+            settings.grants = context.grants.of_session();
+            registry.newborn(subagent.session_id, settings).await?
+        }
+    };
+    session.start_turn(input(context, task.text.clone(), task.max_steps)).await?;
+    Ok((session, subagent))
+}
+
+/// A turn of a subagent. Its input is a model's, and no word of a person.
+fn input(context: &TurnContext, text: String, max_steps: u32) -> StartTurn {
+    StartTurn {
+        text: Some(text),
+        typed_bytes: Some(0),
+        compact: None,
+        slot: Some(context.slot),
+        max_steps: Some(max_steps),
+        on_interrupt: context.on_interrupt,
+        if_busy: IfBusy::Refuse,
+        client: context.client.clone().unwrap_or_default(),
+        environment: (*context.environment).clone(),
+    }
+}
+
+/// Follows the subagent to its end, and asks it once for more where it said little.
+async fn follow(
+    call: &Invocation<'_>,
+    session: SessionHandle,
+    subagent: Subagent,
+    task: &Task,
+) -> Result<ToolOutput, Stop> {
+    let mut work = Work::new(subagent);
+    let mut watch = match Watch::begin(call, session.clone(), &work).await {
+        Ok(watch) => watch,
+        Err(lost) => return Ok(work.lost(&told(&lost))),
+    };
+    watch.follow_to_end(&mut work).await?;
+    if work.wants_detail(SHORT_ANSWER) {
+        let detail = input(call.context, DETAIL.to_owned(), task.max_steps);
+        // One that cannot be asked has said what it has to say.
+        if session.start_turn(detail).await.is_ok() {
+            watch.follow_to_end(&mut work).await?;
+        }
+    }
+    work.into_output()
+}
+
+fn told(error: &EngineError) -> String {
+    match error.hint() {
+        Some(hint) => format!("the subagent could not work: {error}; {hint}"),
+        None => format!("the subagent could not work: {error}"),
+    }
+}

@@ -1,0 +1,185 @@
+//! Follows a subagent: its questions reach the person at the parent, and the parent's cancel, limits and grants reach it.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use agentd_core::{
+    error::ErrorKind,
+    event::{Event, EventKind},
+    ids::InterruptId,
+    item::{Item, ItemBody},
+    ports::CallProgress,
+    tool::ToolCall,
+    turn::StopReason,
+};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::outcome::{self, Work};
+use crate::{
+    chain::Invocation,
+    engine::grants::LiveGrants,
+    error::EngineError,
+    session::{SessionHandle, subscribers::Subscription},
+    turn::{Stop, stopwatch::Waiting},
+};
+
+/// How long a subagent has to tell its end after a cancel. A tool of it has five seconds of that.
+const CANCEL_GRACE: Duration = Duration::from_secs(6);
+
+/// The characters of a call's arguments that are told.
+const ARGUMENTS: usize = 100;
+
+/// One call's look at the subagent that works for it.
+pub(super) struct Watch<'a> {
+    call: &'a Invocation<'a>,
+    session: SessionHandle,
+    events: Subscription,
+    grants: LiveGrants,
+    progress: CallProgress,
+    /// What it asks, and since when the turn waits for that.
+    asked: HashSet<InterruptId>,
+    waiting: Option<Waiting<'a>>,
+    /// Why it was told to end, and until when it may take.
+    stopped: Option<(StopReason, Instant)>,
+}
+
+/// What happened.
+enum Heard {
+    Event(Option<Result<Arc<Event>, EngineError>>),
+    Stop(StopReason),
+    Granted,
+    GaveUp,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) async fn begin(
+        call: &'a Invocation<'a>,
+        session: SessionHandle,
+        work: &Work,
+    ) -> Result<Self, EngineError> {
+        let events = session.subscribe(work.subagent().after).await?;
+        let context = call.context;
+        let progress = call.started.get().map(|item| context.recorder.progress(*item)).unwrap_or_default();
+        let grants = context.grants.clone();
+        Ok(Self { call, session, events, grants, progress, asked: HashSet::new(), waiting: None, stopped: None })
+    }
+
+    /// Follows it until its turn has ended and none has begun behind that.
+    pub(super) async fn follow_to_end(&mut self, work: &mut Work) -> Result<(), Stop> {
+        loop {
+            match self.next().await {
+                Heard::Event(Some(Ok(event))) => {
+                    let ended = matches!(event.kind, EventKind::TurnEnded { .. });
+                    self.take_in(work, &event).await?;
+                    if ended && self.events.is_current() {
+                        return Ok(());
+                    }
+                }
+                // The daemon stops: what is left to do is for its next life.
+                Heard::Event(Some(Err(error))) if error.kind() == ErrorKind::ShuttingDown => {
+                    self.call.context.cancel.cancelled().await;
+                    return Err(Stop::Ended(StopReason::Cancelled));
+                }
+                Heard::Event(gone) => {
+                    let why = gone.and_then(Result::err).map_or_else(|| "it was closed".to_owned(), |e| e.to_string());
+                    work.end_lost(why);
+                    return Ok(());
+                }
+                Heard::Stop(reason) => self.stop(work, reason).await,
+                Heard::Granted => self.pass_grants_on().await,
+                Heard::GaveUp => {
+                    work.end_lost("it did not end in time when it was told to".to_owned());
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Heard {
+        let context = self.call.context;
+        let runs = self.stopped.is_none();
+        let give_up_at = self.stopped.map(|(_, at)| at);
+        tokio::select! {
+            biased;
+            () = context.cancel.cancelled(), if runs => Heard::Stop(StopReason::Cancelled),
+            event = self.events.next() => Heard::Event(event),
+            () = self.grants.changed() => Heard::Granted,
+            () = time_is_up(self.call), if runs => Heard::Stop(StopReason::TimeLimit),
+            () = at(give_up_at) => Heard::GaveUp,
+        }
+    }
+
+    async fn take_in(&mut self, work: &mut Work, event: &Event) -> Result<(), Stop> {
+        let context = self.call.context;
+        work.take_in(&event.kind);
+        match &event.kind {
+            EventKind::UsageUpdated { usage, .. } => {
+                let before = context.delegated.fetch_add(usage.tokens(), Ordering::Relaxed);
+                let all = before.saturating_add(usage.tokens());
+                let known = self.call.state.usage.tokens().saturating_sub(self.call.state.delegated);
+                let is_spent = context.limits.tokens.is_some_and(|limit| known.saturating_add(all) >= limit);
+                if is_spent && self.stopped.is_none() {
+                    self.stop(work, StopReason::Budget).await;
+                }
+            }
+            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolCall(call), .. }, .. } => self.tell(work, call),
+            EventKind::InterruptRaised { interrupt } => {
+                self.asked.insert(interrupt.id);
+                self.waiting.get_or_insert_with(|| context.stopwatch.pause());
+                context.recorder.child(event.kind.clone()).await?;
+            }
+            EventKind::InterruptResolved { interrupt_id, .. } => {
+                self.asked.remove(interrupt_id);
+                if self.asked.is_empty() {
+                    self.waiting = None;
+                }
+                context.recorder.child(event.kind.clone()).await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// How far it is, in one line.
+    fn tell(&self, work: &Work, call: &ToolCall) {
+        let arguments = outcome::one_line(&call.arguments, ARGUMENTS);
+        self.progress.tell(&format!("{}: {} {arguments}", work.subagent().name, call.name));
+    }
+
+    /// Tells it to end.
+    async fn stop(&mut self, work: &mut Work, reason: StopReason) {
+        self.stopped = Some((reason, Instant::now() + CANCEL_GRACE));
+        work.stopped_for(reason);
+        // One that has ended meanwhile has told so.
+        let _ = self.session.cancel(None).await;
+    }
+
+    /// What a person keeps for the session holds for those that work for it, and what they take back does not.
+    async fn pass_grants_on(&mut self) {
+        let grants = self.grants.of_session();
+        if let Err(error) = self.session.take_grants(grants).await {
+            tracing::warn!(session = %self.session.id(), "what is allowed now could not be passed on: {error}");
+        }
+    }
+}
+
+/// Comes when the turn has worked as long as it may.
+async fn time_is_up(call: &Invocation<'_>) {
+    let Some(limit) = call.context.limits.time else { return std::future::pending().await };
+    loop {
+        match limit.saturating_sub(call.context.stopwatch.worked()) {
+            Duration::ZERO => return,
+            left => sleep(left).await,
+        }
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

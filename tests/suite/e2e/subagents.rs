@@ -1,0 +1,364 @@
+//! Subagents: parts of the work done by sessions of their own, through restarts, questions and cancels.
+
+use agentd_core::{
+    agent::Subagent,
+    event::{Event, EventKind, StateChange},
+    interrupt::Answer,
+    session::SessionStatus,
+    turn::StopReason,
+};
+use agentd_proto::client::{NewSession, SessionChoice};
+use agentd_testkit::{
+    daemon::until,
+    model_server::{Recorded, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{Events as _, World, tool_texts, turn};
+
+/// An answer that is long enough not to be asked for detail.
+fn report(of: &str) -> Reply {
+    Reply::text(format!("The report of {of}. {}", "Each thing was looked at and found in order. ".repeat(6)))
+}
+
+/// The task of the subagent that asks; none where it is the main agent.
+fn task_of(request: &Recorded) -> Option<String> {
+    let system = request.messages()[0]["content"].as_str().unwrap();
+    let users = request.messages().iter().filter(|message| message["role"] == "user");
+    let said = users.filter_map(|message| message["content"].as_str()).next().unwrap();
+    system.contains("You are a subagent").then(|| said.to_owned())
+}
+
+fn tools_of(request: &Recorded) -> Vec<String> {
+    let tools = request.body["tools"].as_array().unwrap();
+    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The main agent gives these tasks away at once, and answers when it has heard of each. Subagents do as they are told.
+fn delegates(
+    world: &World,
+    tasks: &'static [&'static str],
+    subagent: impl Fn(&str, &Recorded) -> Reply + Send + Sync + 'static,
+) {
+    world.model.respond_with(move |request| match task_of(request) {
+        Some(task) => subagent(&task, request),
+        None if request.last_role() == "tool" => Reply::text("All parts are done."),
+        None => {
+            tasks.iter().fold(Reply::default(), |reply, task| reply.and_call("delegate_task", json!({"task": task})))
+        }
+    });
+}
+
+/// What the main agent was told of each call.
+fn results(world: &World) -> Vec<Value> {
+    let requests = world.model.requests();
+    let last = requests.iter().rev().find(|request| task_of(request).is_none()).unwrap();
+    let results = last.messages().iter().filter(|message| message["role"] == "tool");
+    let texts = results.filter_map(|message| message["content"].as_str());
+    texts
+        .map(|text| serde_json::from_str(text.trim_start_matches(|c| c != '{')).unwrap_or_else(|_| json!(text)))
+        .collect()
+}
+
+fn subagents(events: &[Event]) -> Vec<Subagent> {
+    let found = events.iter().filter_map(|event| match &event.kind {
+        EventKind::StateChanged { change: StateChange::Subagent(subagent) } => Some(subagent.clone()),
+        _ => None,
+    });
+    found.collect()
+}
+
+fn session_of(events: &[Event]) -> String {
+    events[0].session_id.to_string()
+}
+
+/// A session in which nothing asks.
+fn free() -> SessionChoice {
+    SessionChoice::New(NewSession { confirm_write: Some(false), confirm_exec: Some(false), ..NewSession::default() })
+}
+
+#[tokio::test]
+async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() {
+    let world = World::start().await;
+    // Each waits for the file of the other: one after the other they would come to the limit of their steps.
+    delegates(&world, &["Be left", "Be right"], |task, request| {
+        let (own, other) = if task.contains("left") { ("left", "right") } else { ("right", "left") };
+        let told = tool_texts(request);
+        if !told.contains(&format!("outputs/{own}.txt")) {
+            let content = format!("{own} was here");
+            return Reply::tool_call("write_file", json!({"path": format!("outputs/{own}.txt"), "content": content}));
+        }
+        if !told.contains(&format!("{other} was here")) {
+            return Reply::tool_call("read_file", json!({"path": format!("outputs/{other}.txt")})).delay_ms(5);
+        }
+        report(own)
+    });
+    let client = world.client().await;
+    let events = client.turn(turn(free(), "Have it done")).await.unwrap().to_the_end().await;
+    let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!("{events:#?}") };
+    assert_eq!(result.text, "All parts are done.");
+    let mut files: Vec<&str> = result.files.iter().map(|file| file.path.as_str()).collect();
+    files.sort_unstable();
+    assert_eq!(files, ["outputs/left.txt", "outputs/right.txt"], "what they changed is told with the turn");
+
+    let told = results(&world);
+    let known = subagents(&events);
+    assert_eq!((told.len(), known.len()), (2, 2));
+    for result in &told {
+        assert_eq!(result["ok"], true, "{result:#}");
+        assert!(result["result"].as_str().unwrap().starts_with("The report of"), "{result:#}");
+        assert!(result["loops"].as_u64().unwrap() >= 3, "{result:#}");
+        assert!(known.iter().any(|child| result["context_id"] == child.session_id.to_string()), "{result:#}");
+    }
+    // They delegate nothing, and nothing of the conversation reaches them.
+    for request in world.model.requests() {
+        let is_child = task_of(&request).is_some();
+        assert_eq!(tools_of(&request).contains(&"delegate_task".to_owned()), !is_child);
+        assert_eq!(request.body.to_string().contains("Have it done"), !is_child);
+    }
+    // What they took counts to the turn.
+    let own: u64 = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::UsageUpdated { usage, prompt: Some(_), .. } => Some(usage.tokens()),
+            _ => None,
+        })
+        .sum();
+    assert!(result.usage.tokens() > 2 * own, "{} of {own}", result.usage.tokens());
+
+    // Lists show them when they are asked for; they can be read, found, and go with their parent.
+    let session = session_of(&events);
+    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    let all = world.daemon.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
+    assert_eq!(all.as_array().unwrap().len(), 3);
+    assert_eq!(
+        (&all[0]["id"], &all[1]["parent"], &all[2]["parent"]),
+        (&json!(session), &json!(session), &json!(session))
+    );
+    let child = known[0].session_id.to_string();
+    let attached = world.daemon.agentctl(["attach", &child, "--after", "0"]).await.exits(0);
+    assert!(attached.stdout.contains("The report of"), "{attached:?}");
+    let found = world.daemon.agentctl(["sessions", "search", "looked", "at", "and", "found", "--json"]).await.exits(0);
+    assert!(found.stdout.contains(&child), "{found:?}");
+    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    world.daemon.agentctl(["sessions", "show", &child]).await.exits(2);
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn what_a_subagent_asks_reaches_the_person_at_the_parent_and_is_answered_once() {
+    let world = World::start().await;
+    delegates(&world, &["Write it"], |_, request| {
+        let told = tool_texts(request);
+        if !told.contains("blue") {
+            Reply::tool_call("ask_human", json!({"question": "Which colour?"}))
+        } else if !told.contains("outputs/a.txt") {
+            Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "blue"}))
+        } else {
+            report("colour")
+        }
+    });
+    let (client, other) = (world.client().await, world.client().await);
+    let mut stream = client.turn(turn(SessionChoice::New(NewSession::default()), "Have it done")).await.unwrap();
+    let is_raised = |kind: &EventKind| matches!(kind, EventKind::InterruptRaised { .. });
+    for answer in [Answer::Text { text: "blue".to_owned() }, Answer::Approve] {
+        let events = stream.stored_until(is_raised).await;
+        let EventKind::InterruptRaised { interrupt } = &events.last().unwrap().kind else { unreachable!() };
+        assert_eq!(interrupt.asked_by.agent, "subagent");
+        let parent = events[0].session_id;
+        assert_ne!(interrupt.session_id, parent);
+        // The parent waits, for whoever looks.
+        let pending = other.interrupts(Some(&parent.to_string())).await.unwrap();
+        assert_eq!(pending.iter().map(|pending| pending.id).collect::<Vec<_>>(), [interrupt.id]);
+        let view = other.session(&parent.to_string()).await.unwrap();
+        assert_eq!((view.session.summary.status, view.pending.len()), (SessionStatus::Waiting, 1));
+        other.answer(interrupt.id, &answer, "phone").await.unwrap();
+        assert!(client.answer(interrupt.id, &answer, "desk").await.is_err(), "it is answered once");
+        stream.stored_until(|kind| matches!(kind, EventKind::InterruptResolved { .. })).await;
+    }
+    let events = stream.to_the_end().await;
+    let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { unreachable!() };
+    assert_eq!(result.text, "All parts are done.");
+    assert_eq!(results(&world)[0]["ok"], true);
+    assert_eq!(world.daemon.read(&format!("data/workspace/{}/outputs/a.txt", session_of(&events))), "blue");
+}
+
+#[tokio::test]
+async fn a_cancel_goes_down_and_one_from_below_is_told() {
+    let world = World::start().await;
+    delegates(&world, &["One", "Two", "Three"], |_, _| Reply::never());
+    let client = world.client().await;
+    let mut stream = client.turn(turn(free(), "Have it done")).await.unwrap();
+    let mut events = Vec::new();
+    while subagents(&events).len() < 3 {
+        events.push(stream.event().await.unwrap());
+    }
+    world.model.wait_until(|counts| counts.requests >= 4).await;
+    // One is cancelled from elsewhere: its call has an end, and the others go on.
+    let known = subagents(&events);
+    client.cancel_turn(&known[0].session_id.to_string(), None).await.unwrap();
+    let cancelled = |kind: &EventKind| {
+        serde_json::to_value(kind).unwrap()["item"]["error"] == "E_CANCELLED"
+            && matches!(kind, EventKind::ItemCompleted { .. })
+    };
+    stream.stored_until(cancelled).await;
+    stream.cancel().await.unwrap();
+    let events = stream.to_the_end().await;
+    let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { unreachable!() };
+    assert_eq!(result.stop_reason, StopReason::Cancelled);
+    assert_eq!(events.iter().filter(|event| cancelled(&event.kind)).count(), 2);
+    for child in known {
+        let session = child.session_id.to_string();
+        let ended = until("its end", || async {
+            let view = client.session(&session).await.unwrap();
+            view.session.open_turn.is_none().then_some(())
+        });
+        ended.await;
+    }
+    world.still_serves().await;
+}
+
+/// What a subagent does that is to be killed: one that is quick is done at once, one that is slow never is, and one that
+/// asks waits for a person.
+fn of_its_kind(task: &str, request: &Recorded) -> Reply {
+    let told = tool_texts(request);
+    match task {
+        "Be quick" if !told.contains("quick.txt") => {
+            Reply::tool_call("run_bash_command", json!({"command": "echo once >> outputs/quick.txt; echo quick.txt"}))
+        }
+        "Be slow" if !request.last_user().contains("Go on") => Reply::never(),
+        "Ask first" if !told.contains("green") => Reply::tool_call("ask_human", json!({"question": "Which colour?"})),
+        _ => report(task),
+    }
+}
+
+fn is_result(event: &Event) -> bool {
+    let event = serde_json::to_value(event).unwrap();
+    event["type"] == "item_completed" && event["item"]["kind"] == "tool_result"
+}
+
+#[tokio::test]
+async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_on_when_it_is_called() {
+    let mut world = World::start().await;
+    world.model.respond_with(|request| match (task_of(request), tool_texts(request)) {
+        (Some(task), _) => of_its_kind(&task, request),
+        (None, told) if told.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Be quick"}))
+            .and_call("delegate_task", json!({"task": "Be slow"})),
+        (None, told) if told.contains("The report of Be slow") => Reply::text("All parts are done."),
+        (None, told) => {
+            // It does what it was told: the one that was cut off goes on.
+            let cut_off = told.split('{').find(|result| result.contains("let it go on")).unwrap();
+            let id = cut_off.split("\"context_id\":\"").nth(1).unwrap().split('"').next().unwrap();
+            Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": id}))
+        }
+    });
+    let client = world.client().await;
+    let mut stream = client.turn(turn(free(), "Have it done")).await.unwrap();
+    let mut events = Vec::new();
+    while !events.iter().any(is_result) {
+        events.push(stream.event().await.unwrap());
+    }
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let session = session_of(&events);
+    let settled = stored(&world, &session).await;
+    assert_eq!(settled.last().unwrap()["result"]["stop_reason"], "interrupted");
+    let codes: Vec<&Value> = settled
+        .iter()
+        .filter(|event| event["item"]["kind"] == "tool_result" && event["type"] == "item_completed")
+        .map(|event| &event["item"]["error"])
+        .collect();
+    assert_eq!(codes, [&Value::Null, &json!("E_UNKNOWN_OUTCOME")]);
+
+    let result = world.daemon.agentctl(["run", "--session", &session, "--output", "json"]).await.exits(0).json();
+    assert_eq!(result["text"], "All parts are done.");
+    assert_eq!(world.daemon.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
+    let all = world.daemon.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
+    assert_eq!(all.as_array().unwrap().len(), 3, "the one that went on is the one that was cut off: {all:#}");
+}
+
+#[tokio::test]
+async fn a_question_of_a_subagent_outlives_a_crash_and_a_stop_and_the_parent_goes_on_with_the_answer() {
+    for killed in [true, false] {
+        let mut world = World::start().await;
+        delegates(&world, &["Be quick", "Ask first"], of_its_kind);
+        let client = world.client().await;
+        let mut stream = client.turn(turn(free(), "Have it done")).await.unwrap();
+        let (mut events, mut asked) = (Vec::new(), None);
+        while asked.is_none() || !events.iter().any(is_result) {
+            let event = stream.event().await.unwrap();
+            if let EventKind::InterruptRaised { interrupt } = &event.kind {
+                asked = Some((**interrupt).clone());
+            }
+            events.push(event);
+        }
+        let (asked, session) = (asked.unwrap(), session_of(&events));
+        if killed {
+            world.daemon.kill9().await;
+        } else {
+            world.daemon.sigterm().await;
+        }
+        world.daemon.restart().await;
+        let client = world.client().await;
+        let pending = client.interrupts(Some(&session)).await.unwrap();
+        assert_eq!(pending.iter().map(|pending| pending.id).collect::<Vec<_>>(), [asked.id], "killed: {killed}");
+        let mut attached = client.subscribe(&session, events.last().unwrap().seq, false).await.unwrap();
+        client.answer(asked.id, &Answer::Text { text: "green".to_owned() }, "phone").await.unwrap();
+        let rest = attached.to_the_end().await;
+        let EventKind::TurnEnded { result } = &rest.last().unwrap().kind else { unreachable!() };
+        assert_eq!((result.text.as_str(), result.stop_reason), ("All parts are done.", StopReason::Completed));
+        assert_eq!(world.daemon.read(&format!("data/workspace/{session}/outputs/quick.txt")), "once\n");
+        assert!(results(&world).iter().all(|result| result["ok"] == true), "{:#?}", results(&world));
+        assert!(client.interrupts(None).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn short_answers_are_asked_once_for_detail_and_limits_and_failures_are_told() {
+    let world = World::start().await;
+    delegates(&world, &["Be short", "Never end", "Fail", " ", "Delegate"], |task, request| match task {
+        "Be short" if request.last_user().contains("repeat it as it is") => {
+            Reply::text("Yes, and that is all there is.")
+        }
+        "Be short" => Reply::text("Yes."),
+        "Never end" => Reply::tool_call("now", json!({})),
+        "Delegate" if tool_texts(request).is_empty() => Reply::tool_call("call_subagent", json!({"task": "You do it"})),
+        "Delegate" => report(&tool_texts(request)),
+        _ => Reply::refusal(400, "this model does not like it"),
+    });
+    world.daemon.agentctl(["run", "Have it done"]).await.exits(0);
+    let told = results(&world);
+    assert_eq!((&told[0]["ok"], &told[0]["loops"]), (&json!(true), &json!(2)), "{told:#?}");
+    assert_eq!(told[0]["result"], "Yes, and that is all there is.");
+    assert_eq!(told[1]["ok"], false);
+    assert!(told[1]["error"].as_str().unwrap().contains("limit of its steps"), "{told:#?}");
+    assert!(told[2]["error"].as_str().unwrap().contains("does not like it"), "{told:#?}");
+    assert!(told[3].as_str().unwrap().contains("E_INVALID_ARGS"), "{told:#?}");
+    assert!(told[4]["result"].as_str().unwrap().contains("gives no work to others"), "{told:#?}");
+}
+
+#[tokio::test]
+async fn where_nobody_is_asked_a_subagent_asks_nobody_either() {
+    let world = World::start().await;
+    delegates(&world, &["Write it"], |_, request| match tool_texts(request).contains("E_DENIED") {
+        true => report("a refusal"),
+        false => Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "x"})),
+    });
+    world.daemon.agentctl(["run", "Have it done", "--on-interrupt", "deny"]).await.exits(0);
+    assert_eq!(results(&world)[0]["ok"], true);
+    let failed =
+        world.daemon.agentctl(["run", "Have it done", "--on-interrupt", "fail", "--output", "json"]).await.exits(5);
+    let result = failed.json();
+    assert_eq!(
+        (&result["stop_reason"], &result["denials"][0]["tool"]),
+        (&json!("denied"), &json!("write_file of subagent"))
+    );
+}
+
+/// The stored events of a session, as clients see them.
+async fn stored(world: &World, session: &str) -> Vec<Value> {
+    let args = ["attach", session, "--after", "0", "--output", "stream-json"];
+    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    lines.into_iter().filter(|line| line["type"] != "result" && line["type"] != "item_delta").collect()
+}
