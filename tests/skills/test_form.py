@@ -89,7 +89,7 @@ class Form(unittest.TestCase):
         for name in NAMES:
             for path in files(name):
                 text = path.read_text(encoding="utf-8")
-                self.assertNotRegex(text, r"/tmp/wt|/work/|(?i:claude|openai|anthropic)", path)
+                self.assertNotRegex(text, r"/tmp/wt|/wor[k]/|(?i:claude|openai|anthropic)", path)
 
 
 class Scripts(Trial):
