@@ -61,6 +61,8 @@ pub struct Parts {
     pub models: Arc<ReloadableModels>,
     /// Makes them.
     pub makers: ModelMaker,
+    /// Told of new settings at a reload.
+    pub toolbox: Arc<ConfiguredToolbox>,
     /// What the configuration says to no effect.
     pub notes: Vec<String>,
 }
@@ -86,7 +88,7 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
     let toolbox = Arc::new(ConfiguredToolbox::new(Arc::clone(&builtin), &config.tools));
     let engine = Engine::new(EngineParts {
         models: models.clone(),
-        toolbox,
+        toolbox: toolbox.clone(),
         store: store.clone(),
         workspaces: Arc::new(
             WorkspaceFolders::new(paths.data.join("workspace"))
@@ -101,7 +103,7 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
         config: engine_config(config),
     });
     let notes = tools::notes(&config.tools, &builtin.specs(), &engine.tools());
-    Ok(Parts { engine, store, library, audit, clock, sandbox, models, makers, notes })
+    Ok(Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, notes })
 }
 
 /// Documents are read by this program, started once more as a worker; its own file may be replaced meanwhile.

@@ -29,6 +29,7 @@ use crate::{
     paths::Paths,
     rpc::{Control, Refusal},
     sandbox,
+    tools::ConfiguredToolbox,
 };
 
 /// How the configuration is found, at the start and at each reload.
@@ -67,6 +68,8 @@ pub struct DaemonControl {
     pub engine: Engine,
     /// Told whether commands may use the network.
     pub sandbox: Arc<Sandbox>,
+    /// Told when each tool is offered.
+    pub toolbox: Arc<ConfiguredToolbox>,
     /// Exchanged.
     pub models: Arc<ReloadableModels>,
     /// Makes the new ones.
@@ -93,6 +96,7 @@ impl DaemonControl {
         let models = self.makers.make(&new)?;
         self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.recipe.env));
         self.models.replace(models);
+        self.toolbox.follow_settings(&new.tools);
         self.engine.reconfigure(boot::engine_config(&new));
         self.sandbox.set_network(sandbox::network(&new));
         let notes = held_back(&current, &new);
@@ -197,9 +201,6 @@ fn sources(config: &Config) -> Vec<String> {
 /// What changed in the files and does not change in the daemon before its next start.
 fn held_back(old: &Config, new: &Config) -> Vec<String> {
     let mut notes = Vec::new();
-    if old.tools != new.tools {
-        notes.push("tools.yaml has changed; the tools follow at the next start".to_owned());
-    }
     if old.daemon.tools.command_timeout != new.daemon.tools.command_timeout {
         notes.push("tools.command_timeout has changed; commands follow at the next start".to_owned());
     }

@@ -1,8 +1,9 @@
-//! The tools as `tools.yaml` wants them: some left out, some described otherwise.
+//! The tools as `tools.yaml` wants them: some shown only where they are mentioned, some never, some described otherwise.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use agentd_core::{
+    catalogue::{Catalogue, CatalogueTool, ToolTier},
     ports::{ToolContext, Toolbox},
     tool::{Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -10,31 +11,73 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::config::{ToolSettings, nearest};
 
-/// A toolbox of which only the enabled tools can be seen and called.
+/// A toolbox in which `tools.yaml` says when each tool is offered, and what models are told of it.
 pub struct ConfiguredToolbox {
     inner: Arc<dyn Toolbox>,
+    /// The settings, and what was made of them. Held for as long as it takes to look.
+    made: Mutex<Made>,
+}
+
+/// A catalogue, and what it was made from.
+struct Made {
+    settings: ToolSettings,
+    from: Arc<Catalogue>,
+    catalogue: Arc<Catalogue>,
     specs: Arc<[ToolSpec]>,
 }
 
+impl Made {
+    fn new(from: Arc<Catalogue>, settings: ToolSettings) -> Self {
+        let catalogue = Arc::new(configured(&from, &settings));
+        let there = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
+        let mut specs: Vec<ToolSpec> = there.map(|tool| tool.spec.clone()).collect();
+        specs.dedup_by(|later, first| later.name == first.name);
+        Self { settings, from, catalogue, specs: specs.into() }
+    }
+}
+
 impl ConfiguredToolbox {
-    /// The tools of `inner` that `settings` leave enabled.
+    /// The tools of `inner` as `settings` want them.
     #[must_use]
     pub fn new(inner: Arc<dyn Toolbox>, settings: &ToolSettings) -> Self {
-        let specs = inner.specs().iter().filter_map(|spec| configured(spec, settings)).collect();
-        Self { inner, specs }
+        let made = Mutex::new(Made::new(inner.catalogue(), settings.clone()));
+        Self { inner, made }
     }
 
-    /// Why the call cannot be made, if it cannot: a model may ask for a tool that it was never shown.
+    /// Follows other settings, from the next turn on.
+    pub fn follow_settings(&self, settings: &ToolSettings) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.settings != *settings {
+            *made = Made::new(Arc::clone(&made.from), settings.clone());
+        }
+    }
+
+    /// What there is now: made anew where the tools below have changed.
+    fn now<T>(&self, look: impl FnOnce(&Made) -> T) -> T {
+        let from = self.inner.catalogue();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&made.from, &from) {
+            let settings = std::mem::take(&mut made.settings);
+            *made = Made::new(from, settings);
+        }
+        look(&made)
+    }
+
+    /// Why the call cannot be made, if it cannot. That a model was shown the tool is for the engine to know.
     fn refusal(&self, call: &ToolCall) -> Option<ToolOutput> {
         let name = self.inner.canonical_name(&call.name);
-        let known = self.specs.iter().any(|spec| spec.name == name);
+        let known = self.now(|made| made.specs.iter().any(|spec| spec.name == name));
         (!known).then(|| ToolOutput::error(ToolErrorCode::UnknownTool, "this tool is not enabled; use another one"))
     }
 }
 
 impl Toolbox for ConfiguredToolbox {
     fn specs(&self) -> Arc<[ToolSpec]> {
-        Arc::clone(&self.specs)
+        self.now(|made| Arc::clone(&made.specs))
+    }
+
+    fn catalogue(&self) -> Arc<Catalogue> {
+        self.now(|made| Arc::clone(&made.catalogue))
     }
 
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
@@ -68,10 +111,20 @@ impl Toolbox for ConfiguredToolbox {
     }
 }
 
-fn configured(spec: &ToolSpec, settings: &ToolSettings) -> Option<ToolSpec> {
-    let Some(setting) = settings.get(&spec.name) else { return Some(spec.clone()) };
-    let description = setting.description.clone().unwrap_or_else(|| spec.description.clone());
-    setting.is_enabled().then(|| ToolSpec { description, ..spec.clone() })
+/// The catalogue with what the settings say, of the conversation's own tools too.
+fn configured(from: &Catalogue, settings: &ToolSettings) -> Catalogue {
+    let tool = |tool: &CatalogueTool| {
+        let Some(setting) = settings.get(&tool.spec.name) else { return tool.clone() };
+        let description = setting.description.clone().unwrap_or_else(|| tool.spec.description.clone());
+        let spec = ToolSpec { description, ..tool.spec.clone() };
+        CatalogueTool { spec, label: setting.label(&tool.label), origin: tool.origin.clone() }
+    };
+    let mut labels = from.labels.clone();
+    for (name, setting) in settings {
+        let label = setting.label(&labels.get(name).cloned().unwrap_or_default());
+        labels.insert(name.clone(), label);
+    }
+    Catalogue { tools: from.tools.iter().map(tool).collect(), labels }
 }
 
 /// What `tools.yaml` says to no effect. `configurable` are the tools that can be left out, `all` are all that there are.
@@ -84,7 +137,7 @@ pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec
             let names = all.iter().chain(configurable).map(|spec| spec.name.as_str());
             let guess = nearest(name, names).map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default();
             notes.push(format!("tools.yaml: there is no tool `{name}`{guess}"));
-        } else if !has(configurable, name) && (!setting.is_enabled() || setting.description.is_some()) {
+        } else if !has(configurable, name) && setting.hides_or_describes() {
             notes.push(format!("tools.yaml: `{name}` belongs to every session and stays as it is"));
         }
     }
@@ -93,10 +146,10 @@ pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::tool::Effect;
+    use agentd_core::{catalogue::ToolOrigin, tool::Effect};
 
     use super::*;
-    use crate::config::ToolSetting;
+    use crate::config::{Enabled, ToolSetting};
 
     fn spec(name: &str) -> ToolSpec {
         let description = format!("the {name}");
@@ -104,18 +157,26 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_left_out_and_described_otherwise() {
-        let off = ToolSetting { enabled: Some(false), ..ToolSetting::default() };
-        let told = ToolSetting { description: Some("look".to_owned()), ..ToolSetting::default() };
-        let settings = ToolSettings::from([("grep".to_owned(), off), ("now".to_owned(), told)]);
-        assert_eq!(configured(&spec("grep"), &settings), None);
-        assert_eq!(configured(&spec("now"), &settings).unwrap().description, "look");
-        assert_eq!(configured(&spec("other"), &settings), Some(spec("other")));
+    fn tools_are_told_and_described_otherwise() {
+        let set = |enabled| ToolSetting { enabled: Some(enabled), ..ToolSetting::default() };
+        let told = ToolSetting { description: Some("look".to_owned()), is_core: true, ..ToolSetting::default() };
+        let settings = ToolSettings::from([
+            ("grep".to_owned(), set(Enabled::WhenMentioned)),
+            ("now".to_owned(), told),
+            ("rm".to_owned(), set(Enabled::Never)),
+            ("todo_read".to_owned(), set(Enabled::Never)),
+        ]);
+        let specs = ["grep", "now", "other", "rm"].map(spec);
+        let catalogue = configured(&Catalogue::of(&specs, &ToolOrigin::BuiltIn), &settings);
+        let tiers: Vec<_> = catalogue.tools.iter().map(|tool| tool.label.tier).collect();
+        assert_eq!(tiers, [ToolTier::Discovered, ToolTier::Core, ToolTier::Enabled, ToolTier::Off]);
+        assert_eq!(catalogue.tools[1].spec.description, "look");
+        assert_eq!(catalogue.labels["todo_read"].tier, ToolTier::Off);
     }
 
     #[test]
     fn what_has_no_effect_is_said() {
-        let off = ToolSetting { enabled: Some(false), ..ToolSetting::default() };
+        let off = ToolSetting { enabled: Some(Enabled::WhenMentioned), ..ToolSetting::default() };
         let settings = ["gerp", "ask_human", "grep"].map(|name| (name.to_owned(), off.clone())).into();
         let notes = notes(&settings, &[spec("grep")], &[spec("ask_human"), spec("grep")]);
         assert_eq!(

@@ -1,11 +1,12 @@
-//! `agentctl tools`: the tools that models can use.
+//! `agentctl tools`: the tools that models can use, and when.
 
-use agentd_core::tool::Effect;
+use agentd_core::{catalogue::ToolStanding, tool::Effect};
 use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
     args::Global,
-    daemon,
+    complete, daemon,
     exit::Exit,
     report::{self, Table},
 };
@@ -14,10 +15,16 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   agentctl tools
-  agentctl tools --json            with descriptions and JSON schemas
+  agentctl tools --session 0193a5b2     what the next turn of a session would show
+  agentctl tools --json                 with descriptions and JSON schemas
+  agentctl tools --json | jq -r '.[] | select(.visible | not) | \"\\(.name): \\(.why)\"'
 
+A tool that is discovered comes with a turn whose input mentions it, as in @NAME. `tools.yaml` says which are.
 Tools that write or execute ask first, unless the session allows them.")]
 pub(crate) struct ToolsArgs {
+    /// The session; the start of its id is enough [default: a new one]
+    #[arg(long, value_name = "ID", add = ArgValueCandidates::new(complete::sessions))]
+    session: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -25,24 +32,35 @@ pub(crate) struct ToolsArgs {
 
 /// Lists.
 pub(crate) async fn handle(global: &Global, args: ToolsArgs) -> anyhow::Result<Exit> {
-    let tools = daemon::connect(global).await?.client.tools().await?;
+    let tools = daemon::connect(global).await?.client.tools(args.session.as_deref().unwrap_or_default()).await?;
     if args.json {
         report::json(&tools)?;
         return Ok(Exit::Done);
     }
-    let mut table = Table::new(["TOOL", "EFFECT", "WHAT IT DOES"]);
-    for tool in tools {
-        let effect = match tool.effect {
-            Effect::Read => "read",
-            Effect::State => "state",
-            Effect::Write => "write",
-            Effect::Execute => "execute",
-            Effect::Network => "network",
-        };
+    let mut table = Table::new(["TOOL", "TIER", "CATEGORY", "EFFECT", "FROM", "WHAT IT DOES"]);
+    for ToolStanding { tool, visible, why } in tools {
         // The rest of a description is for models.
-        let first = tool.description.split(". ").next().unwrap_or_default().trim_end_matches('.').to_owned();
-        table.row_with_long_end([tool.name, effect.to_owned(), first]);
+        let first = tool.spec.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
+        let told = if visible { first.to_owned() } else { format!("(not shown: {why}) {first}") };
+        table.row_with_long_end([
+            tool.spec.name,
+            tool.label.tier.as_str().to_owned(),
+            tool.label.category,
+            effect(tool.spec.effect).to_owned(),
+            tool.origin.to_string(),
+            told,
+        ]);
     }
     table.print("no tools")?;
     Ok(Exit::Done)
+}
+
+fn effect(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Read => "read",
+        Effect::State => "state",
+        Effect::Write => "write",
+        Effect::Execute => "execute",
+        Effect::Network => "network",
+    }
 }

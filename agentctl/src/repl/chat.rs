@@ -292,7 +292,10 @@ impl Chat {
             Slash::Clear | Slash::Quit => {}
             Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
             Slash::Model(None) => return self.agentctl(&["models"]).await,
-            Slash::Tools => return self.agentctl(&["tools"]).await,
+            Slash::Tools => {
+                let id = self.session()?.to_string();
+                return self.agentctl(&["tools", "--session", &id]).await;
+            }
             Slash::Status => return self.agentctl(&["status"]).await,
             Slash::Grants => {
                 let id = self.session()?.to_string();

@@ -36,7 +36,7 @@ pub use self::{
     layers::{SourceFile, Subject},
     models::{ModelPlace, ModelSettings},
     origin::{Origin, Origins},
-    tools::{ToolSetting, ToolSettings},
+    tools::{Enabled, ToolSetting, ToolSettings},
 };
 use crate::environment::Environment;
 

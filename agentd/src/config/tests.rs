@@ -44,7 +44,7 @@ fn the_shipped_files_set_every_key() {
     assert_eq!(config.daemon.turns.max_message_history.0, 40);
     assert!(config.daemon.sessions.confirm_write && config.daemon.sessions.confirm_exec);
     assert_eq!(config.daemon.named_weights(), None);
-    assert!(config.tools["read_file"].is_enabled());
+    assert!(config.tools["read_file"].is_core);
     assert!(!config.system_prompt.is_empty());
     assert!(config.files.is_empty());
     assert!(config.origins.iter().all(|(_, origin)| *origin == Origin::BuiltIn));
@@ -152,13 +152,13 @@ fn a_key_can_live_in_a_file_of_its_own() {
 }
 
 #[test]
-fn tools_of_both_groups_are_read_alike() {
+fn tools_of_both_groups_are_read() {
     let text =
         "optional:\n  run_bash_command:\n    enabled: false\n    tags: [\"execute\"]\n  fetch_web: {enabled: true}\n";
     let tools = config(&[(Subject::Tools, text)], &[]).tools;
-    assert!(!tools["run_bash_command"].is_enabled());
+    assert_eq!(tools["run_bash_command"].enabled, Some(Enabled::WhenMentioned));
     assert_eq!(tools["run_bash_command"].category.as_deref(), Some("execute"));
-    assert!(tools["fetch_web"].is_enabled());
+    assert_eq!(tools["fetch_web"].enabled, Some(Enabled::Always));
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! `tools.yaml`: which tools models are offered.
+//! `tools.yaml`: which tools models are offered, and when.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use agentd_core::catalogue::{ToolLabel, ToolTier};
+use serde::{Deserialize, Deserializer, de};
 
 use super::{
     ConfigError, Sources,
@@ -18,8 +19,8 @@ pub type ToolSettings = BTreeMap<String, ToolSetting>;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolSetting {
-    /// Whether models are offered it.
-    pub enabled: Option<bool>,
+    /// When models are offered it.
+    pub enabled: Option<Enabled>,
     /// Whether every agent is offered it, without being asked.
     pub always_available: Option<bool>,
     /// What it is for, in lists.
@@ -28,9 +29,23 @@ pub struct ToolSetting {
     pub tags: Option<Vec<String>>,
     /// What models are told of it, in place of its own description.
     pub description: Option<String>,
+    /// Whether it stands under `core`.
+    #[serde(skip)]
+    pub is_core: bool,
 }
 
-/// `core` and `optional` say how a person sees the tools; both are read alike.
+/// When models are offered a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enabled {
+    /// `true`: in every turn.
+    Always,
+    /// `false`: in turns that mention it.
+    WhenMentioned,
+    /// `never`, whoever mentions it.
+    Never,
+}
+
+/// The tools under `core` belong to every turn, those under `optional` to those that they are enabled for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ToolsFile {
@@ -43,7 +58,8 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ToolSe
     let mut tools = ToolSettings::new();
     for file in sources.files_about(Subject::Tools) {
         let ToolsFile { core, optional } = yaml::parse(file, &variables)?;
-        for (name, over) in core.into_iter().chain(optional).flatten() {
+        let core = core.into_iter().flatten().map(|(name, over)| (name, ToolSetting { is_core: true, ..over }));
+        for (name, over) in core.chain(optional.into_iter().flatten()) {
             tools.entry(name.clone()).or_default().overlay(over, &name, &file.origin, origins);
         }
     }
@@ -51,10 +67,29 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ToolSe
 }
 
 impl ToolSetting {
-    /// Whether models are offered the tool: a tool that nobody mentions is.
+    /// The label, where this says something of it.
     #[must_use]
-    pub fn is_enabled(&self) -> bool {
-        self.enabled.unwrap_or(true)
+    pub fn label(&self, under: &ToolLabel) -> ToolLabel {
+        let always_available = self.always_available.unwrap_or(under.always_available);
+        let tier = match self.enabled {
+            Some(Enabled::Never) => ToolTier::Off,
+            Some(Enabled::WhenMentioned) => ToolTier::Discovered,
+            _ if self.is_core || self.always_available == Some(true) => ToolTier::Core,
+            Some(Enabled::Always) => ToolTier::Enabled,
+            None => under.tier,
+        };
+        ToolLabel {
+            tier,
+            always_available,
+            category: self.category.clone().unwrap_or_else(|| under.category.clone()),
+            tags: self.tags.clone().unwrap_or_else(|| under.tags.clone()),
+        }
+    }
+
+    /// Whether it changes when models are offered the tool, or what they are told of it.
+    #[must_use]
+    pub fn hides_or_describes(&self) -> bool {
+        self.description.is_some() || matches!(self.enabled, Some(Enabled::WhenMentioned | Enabled::Never))
     }
 
     fn overlay(&mut self, over: Self, name: &str, origin: &Origin, origins: &mut Origins) {
@@ -67,5 +102,35 @@ impl ToolSetting {
             )*};
         }
         take!(enabled, always_available, category, tags, description);
+        self.is_core |= over.is_core;
+    }
+}
+
+impl<'de> Deserialize<'de> for Enabled {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = Enabled;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("true, false (then a mention loads it) or never")
+            }
+
+            fn visit_bool<E: de::Error>(self, enabled: bool) -> Result<Enabled, E> {
+                Ok(if enabled { Enabled::Always } else { Enabled::WhenMentioned })
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Enabled, E> {
+                match text {
+                    "true" => Ok(Enabled::Always),
+                    "false" => Ok(Enabled::WhenMentioned),
+                    "never" => Ok(Enabled::Never),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
     }
 }

@@ -10,7 +10,7 @@ use agentd_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::Context;
+use super::{Context, Refusal};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -53,8 +53,17 @@ impl Daemon for Context {
         Ok(Response::new(v1::ModelsResponse { slots: self.engine.models().iter().map(Into::into).collect() }))
     }
 
-    async fn tools(&self, _: Request<v1::ToolsRequest>) -> Result<Response<v1::ToolsResponse>, Status> {
-        Ok(Response::new(v1::ToolsResponse { tools: self.engine.tools().iter().map(Into::into).collect() }))
+    async fn tools(&self, request: Request<v1::ToolsRequest>) -> Result<Response<v1::ToolsResponse>, Status> {
+        let session = match request.into_inner().session.as_str() {
+            "" => None,
+            named => Some(self.session_id(named).await?),
+        };
+        let standings = self.engine.tool_standings(session).await.map_err(Refusal::from)?;
+        let shown = standings.iter().filter(|standing| standing.visible);
+        Ok(Response::new(v1::ToolsResponse {
+            tools: shown.map(|standing| (&standing.tool.spec).into()).collect(),
+            standings: standings.iter().map(Into::into).collect(),
+        }))
     }
 
     async fn stop(&self, request: Request<v1::StopRequest>) -> Result<Response<v1::StopResponse>, Status> {

@@ -431,7 +431,7 @@ async fn the_daemon_tells_of_itself() {
     assert_eq!((status.pid, status.socket), (std::process::id(), daemon.path.clone()));
     assert_eq!(status.config_sources, ["built-in"]);
     assert_eq!(client.models().await.unwrap()[0].model.id, "scripted");
-    assert!(client.tools().await.unwrap().iter().any(|tool| tool.name == "look"));
+    assert!(client.tools("").await.unwrap().iter().any(|tool| tool.tool.spec.name == "look"));
     assert_eq!(client.reload().await.unwrap_err().hint.as_deref(), Some("mend it"));
     assert_eq!(client.stop(Some(Duration::from_millis(5))).await, Ok(std::process::id()));
     assert_eq!(*daemon.control.stops.lock().unwrap(), [Some(Duration::from_millis(5))]);

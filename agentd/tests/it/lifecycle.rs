@@ -91,10 +91,14 @@ fn a_reload_follows_good_files_and_refuses_bad_ones() {
         assert!(client.models().await.unwrap().iter().all(|slot| slot.model.embedded));
 
         home.configure("models.yaml", "base: {base_url: 'http://127.0.0.1:9/v1', id: small}\n");
-        home.configure("tools.yaml", "optional: {run_bash_command: {enabled: false}}\n");
+        home.configure("tools.yaml", "optional: {run_bash_command: {enabled: never}}\n");
+        home.configure("web.yaml", "fetch: {timeout: 29s}\n");
         let reloaded = client.reload().await.unwrap();
-        assert_eq!(reloaded.config_sources.len(), 3);
-        assert!(reloaded.notes.iter().any(|note| note.contains("tools.yaml")), "{:?}", reloaded.notes);
+        assert_eq!(reloaded.config_sources.len(), 4);
+        assert!(reloaded.notes.iter().any(|note| note.contains("web.yaml")), "{:?}", reloaded.notes);
+        let tools = client.tools("").await.unwrap();
+        let shell = tools.iter().find(|standing| standing.tool.spec.name == "run_bash_command").unwrap();
+        assert!(!shell.visible && shell.why.contains("never"), "{shell:?}");
         assert!(client.models().await.unwrap().iter().all(|slot| slot.model.id == "small"));
     });
     assert_eq!(daemon.stop().status.code(), Some(0));

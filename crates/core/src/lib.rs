@@ -6,7 +6,7 @@
 //! - [`item`], [`event`]: what a session is made of, and the numbered facts that tell of it.
 //! - [`turn`]: what a client asks for, how a turn ends and what it returns; [`environment`]: what its tools see of the
 //!   client's.
-//! - [`tool`]: abilities, requests and outcomes; [`interrupt`]: durable pauses for a person;
+//! - [`tool`]: abilities, requests and outcomes; [`catalogue`]: which tools there are; [`interrupt`]: durable pauses for a person;
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`model`]: what a model is asked and what it streams back; [`usage`]: what that cost.
 //! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
@@ -23,6 +23,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod catalogue;
 pub mod context;
 pub mod environment;
 pub mod error;

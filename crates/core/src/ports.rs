@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    catalogue::{Catalogue, ToolOrigin},
     environment::ClientEnvironment,
     error::{ModelError, StoreError, WorkspaceError},
     event::Event,
@@ -129,6 +130,12 @@ impl std::fmt::Debug for ReadRules {
 pub trait Toolbox: Send + Sync {
     /// All tools, sorted by name.
     fn specs(&self) -> Arc<[ToolSpec]>;
+
+    /// All tools with what is known of them besides, those included that a turn shows only where they are mentioned. Asked
+    /// at the start of each turn: the same catalogue is handed out as long as nothing has changed.
+    fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::new(Catalogue::of(&self.specs(), &ToolOrigin::BuiltIn))
+    }
 
     /// The name under which a tool is known, for a name or alias that a model wrote.
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str;

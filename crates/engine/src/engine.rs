@@ -9,6 +9,7 @@ pub(crate) mod registry;
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
+    catalogue::ToolStanding,
     error::ErrorKind,
     files::{FileListing, FilePiece, SessionTree, Uploaded},
     ids::{InterruptId, SessionId},
@@ -26,14 +27,15 @@ use tokio::sync::{OnceCell, watch};
 
 use self::{gauges::Gauges, grants::KeptHandle, registry::Siblings};
 use crate::{
-    chain::{Chain, delegation},
+    chain::Chain,
     compaction::Windows,
     config::{EngineConfig, PolicyInForce},
     error::EngineError,
     handing,
-    prompt::{ToolSet, tokens::Scales},
+    prompt::tokens::Scales,
     recovery::RecoveredTurn,
     session::{SessionHandle, StartedTurn},
+    tools::{Mentioned, Reach, Stock},
 };
 
 /// What the engine needs of the world.
@@ -61,10 +63,8 @@ pub struct EngineParts {
 /// What all sessions share.
 pub(crate) struct Shared {
     pub(crate) parts: Ports,
-    /// All tools that every turn shows, those of the chain's links included.
-    pub(crate) tools: ToolSet,
-    /// Those of them that sessions show which work for another.
-    pub(crate) tools_of_subagents: ToolSet,
+    /// All tools that there were when somebody last looked.
+    stock: watch::Sender<Arc<Stock>>,
     /// What was learned of how models count tokens.
     pub(crate) scales: Arc<Scales>,
     /// How large the windows of models are, as their servers said.
@@ -94,6 +94,18 @@ impl Shared {
     /// The configuration that is in force now.
     pub(crate) fn config(&self) -> Arc<EngineConfig> {
         Arc::clone(&self.config.borrow())
+    }
+
+    /// All tools that there are now.
+    pub(crate) fn stock(&self) -> Arc<Stock> {
+        let catalogue = self.parts.toolbox.catalogue();
+        let known = Arc::clone(&self.stock.borrow());
+        if known.is_of(&catalogue) {
+            return known;
+        }
+        let new = Arc::new(Stock::new(catalogue, &self.chain));
+        self.stock.send_replace(Arc::clone(&new));
+        new
     }
 
     /// The rules, as they stand whenever they are asked.
@@ -130,15 +142,13 @@ impl Engine {
     pub fn new(parts: EngineParts) -> Self {
         let EngineParts { models, toolbox, store, workspaces, pictures, snapshots, audit, clock, config } = parts;
         let chain = Arc::new(Chain::standard());
-        let mut tools = toolbox.specs().to_vec();
-        tools.extend(chain.tools());
+        let stock = watch::Sender::new(Arc::new(Stock::new(toolbox.catalogue(), &chain)));
         let (sender, receiver) = watch::channel(Arc::new(config));
         let kept = KeptHandle::spawn(Arc::clone(&store));
         let registry = registry::Unborn::new();
         let shared = Arc::new(Shared {
             parts: Ports { models, toolbox, store, workspaces, pictures, snapshots, audit, clock },
-            tools_of_subagents: ToolSet::new(delegation::for_subagents(&tools)),
-            tools: ToolSet::new(tools),
+            stock,
             scales: Arc::default(),
             windows: Arc::default(),
             chain,
@@ -413,10 +423,21 @@ impl Engine {
         self.shared.parts.models.list()
     }
 
-    /// All tools, sorted by name.
+    /// All tools that there are now, sorted by name, those included that no turn shows.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolSpec> {
-        self.shared.tools.specs.to_vec()
+        self.shared.stock().specs()
+    }
+
+    /// All tools, and why the next turn would show each or not: of a session, or of a new one.
+    ///
+    /// # Errors
+    /// When there is no such session or it cannot be loaded.
+    pub async fn tool_standings(&self, session: Option<SessionId>) -> Result<Vec<ToolStanding>, EngineError> {
+        match session {
+            Some(id) => self.session(id).await?.tools().await,
+            None => Ok(self.shared.stock().standings(&Mentioned::new(), &Reach::default())),
+        }
     }
 
     /// The links of the chain with the reason of each, in order.

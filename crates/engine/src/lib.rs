@@ -13,6 +13,7 @@
 //! - `prompt/`: what the model sees, one fragment a file; `compaction/`: what makes room in it;
 //!   `guides/`: what people wrote for models to know, told in the history.
 //! - `subagent/`: sessions that work for a call of another one.
+//! - `tools/`: which tools a turn shows, pure.
 //! - [`policy`]: whether a call may run, pure.
 //! - `handing`: files that people hand over, made fit for models and told with what is said next.
 //! - `state_changes`: what calls change in the session's own state, told and taken back like changes of files.
@@ -31,6 +32,7 @@ pub mod recovery;
 mod session;
 mod state_changes;
 mod subagent;
+mod tools;
 mod turn;
 
 pub use config::EngineConfig;

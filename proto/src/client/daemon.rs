@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentd_core::{model::SlotInfo, tool::ToolSpec};
+use agentd_core::{catalogue::ToolStanding, model::SlotInfo};
 
 use super::{Client, ClientError, ConfigView, DaemonStatus, Reloaded};
 use crate::{
@@ -31,12 +31,14 @@ impl Client {
         Ok(convert::all(self.daemon().models(v1::ModelsRequest {}).await?.into_inner().slots)?)
     }
 
-    /// The tools that models are offered, sorted by name.
+    /// All tools, sorted by name, and why the next turn of that session, or of a new one where it is empty, would show each
+    /// or not.
     ///
     /// # Errors
-    /// When the connection fails.
-    pub async fn tools(&self) -> Result<Vec<ToolSpec>, ClientError> {
-        Ok(convert::all(self.daemon().tools(v1::ToolsRequest {}).await?.into_inner().tools)?)
+    /// When there is no such session or the connection fails.
+    pub async fn tools(&self, session: &str) -> Result<Vec<ToolStanding>, ClientError> {
+        let request = v1::ToolsRequest { session: session.to_owned() };
+        Ok(convert::all(self.daemon().tools(request).await?.into_inner().standings)?)
     }
 
     /// Tells the daemon to stop and returns its process id at once. Running turns may take until the deadline, or

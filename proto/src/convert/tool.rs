@@ -1,11 +1,12 @@
 //! Tools, their calls and results.
 
 use agentd_core::{
+    catalogue::{CatalogueTool, ToolLabel, ToolOrigin, ToolStanding, ToolTier},
     ids::CallId,
     tool::{Effect, FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult, ToolSpec},
 };
 
-use super::{WireError, all, json, mirrored};
+use super::{WireError, all, json, mirrored, part};
 use crate::v1;
 
 mirrored!(
@@ -59,6 +60,56 @@ impl TryFrom<v1::ToolSpec> for ToolSpec {
             parameters: json(&spec.parameters_json, "the schema of a tool")?,
             effect: effect(spec.effect)?,
         })
+    }
+}
+
+mirrored!(
+    ToolTier,
+    v1::ToolTier,
+    tier_to_wire,
+    tier,
+    optional_tier,
+    "the tier of a tool",
+    [Core, Enabled, Discovered, Off]
+);
+
+/// What stands before the name of a server.
+const OF_SERVER: &str = "mcp:";
+
+impl From<&ToolStanding> for v1::ToolStanding {
+    fn from(standing: &ToolStanding) -> Self {
+        let ToolStanding { tool: CatalogueTool { spec, origin, label }, visible, why } = standing;
+        let origin = match origin {
+            ToolOrigin::BuiltIn => "built_in".to_owned(),
+            ToolOrigin::Conversation => "conversation".to_owned(),
+            ToolOrigin::Mcp { server } => format!("{OF_SERVER}{server}"),
+        };
+        Self {
+            tool: Some(spec.into()),
+            origin,
+            tier: tier_to_wire(label.tier),
+            always_available: label.always_available,
+            category: label.category.clone(),
+            tags: label.tags.clone(),
+            visible: *visible,
+            why: why.clone(),
+        }
+    }
+}
+
+impl TryFrom<v1::ToolStanding> for ToolStanding {
+    type Error = WireError;
+
+    fn try_from(standing: v1::ToolStanding) -> Result<Self, WireError> {
+        let v1::ToolStanding { tool, origin, tier: wire, always_available, category, tags, visible, why } = standing;
+        let origin = match (origin.as_str(), origin.strip_prefix(OF_SERVER)) {
+            ("built_in", _) => ToolOrigin::BuiltIn,
+            ("conversation", _) => ToolOrigin::Conversation,
+            (_, Some(server)) => ToolOrigin::Mcp { server: server.to_owned() },
+            _ => return Err(WireError::Unknown("the origin of a tool")),
+        };
+        let label = ToolLabel { tier: tier(wire)?, always_available, category, tags };
+        Ok(Self { tool: CatalogueTool { spec: part(tool, "a tool")?, origin, label }, visible, why })
     }
 }
 

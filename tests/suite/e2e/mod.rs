@@ -19,6 +19,7 @@
 //! - [`large`]: results that are longer than a window.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
 //! - [`subagents`]: parts of the work done by sessions of their own.
+//! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
@@ -53,6 +54,7 @@ mod sandbox;
 mod sessions;
 mod skill_scripts;
 mod subagents;
+mod tiers;
 mod undo;
 mod unread;
 mod uploads;

@@ -53,11 +53,6 @@ pub(crate) fn is_call(context: &TurnContext, name: &str) -> bool {
     name == NAME || (canonical_name(name) == NAME && context.tool(name).is_none())
 }
 
-/// What a session is shown of these tools that works for another: it delegates nothing.
-pub(crate) fn for_subagents(tools: &[ToolSpec]) -> Vec<ToolSpec> {
-    tools.iter().filter(|tool| tool.name != NAME).cloned().collect()
-}
-
 impl Link for Delegation {
     fn name(&self) -> &'static str {
         "delegation"
@@ -94,6 +89,10 @@ impl Link for Delegation {
             }),
             effect: Effect::State,
         }]
+    }
+
+    fn may_be_hidden(&self) -> bool {
+        true
     }
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {

@@ -47,6 +47,11 @@ pub(crate) trait Link: Send + Sync {
         Vec::new()
     }
 
+    /// Whether people may switch these tools off. Those that other links name to the model stay.
+    fn may_be_hidden(&self) -> bool {
+        false
+    }
+
     /// What stands in front of a turn's input, from here on: it is stored with the input.
     fn before_input(&self, _: &Opening<'_>) -> Option<ItemBody> {
         None
@@ -102,10 +107,11 @@ pub(crate) struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
-    /// The tool that is called, whoever answers it. None where nobody knows one of that name.
+    /// The tool that is called, whoever answers it. None where the turn shows none of that name: what a model was not shown
+    /// it cannot call.
     pub(crate) fn tool(&self) -> Option<&ToolSpec> {
-        let name = &self.call.name;
-        self.context.tool(name).or_else(|| self.context.chain.own(name))
+        let (context, name) = (self.context, &self.call.name);
+        context.tool(name).or_else(|| context.tools.get(&context.chain.own(name)?.name))
     }
 
     /// Asks a person about the call and waits for the answer or the turn's cancel.
@@ -183,9 +189,13 @@ impl Chain {
         Self { links, own }
     }
 
-    /// The tools that links answer themselves.
-    pub(crate) fn tools(&self) -> Vec<ToolSpec> {
-        self.links.iter().flat_map(|link| link.tools()).collect()
+    /// The tools that links answer themselves, and whether people may switch them off.
+    pub(crate) fn tools(&self) -> Vec<(ToolSpec, bool)> {
+        let of = |link: &Arc<dyn Link>| {
+            let may_be_hidden = link.may_be_hidden();
+            link.tools().into_iter().map(move |tool| (tool, may_be_hidden)).collect::<Vec<_>>()
+        };
+        self.links.iter().flat_map(of).collect()
     }
 
     /// The tool of that name, where a link answers it, whether the turn offers it or not.

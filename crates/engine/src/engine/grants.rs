@@ -117,7 +117,7 @@ impl Engine {
         let rule = rule.trim().to_owned();
         let client: String = client.chars().take(MAX_NAME).collect();
         let config = self.shared.config();
-        policy::check_grant(&config.policy, &rule, &self.shared.tools.specs)
+        policy::check_grant(&config.policy, &rule, &self.tools())
             .map_err(|unfit| EngineError::new(ErrorKind::InvalidInput, unfit.problem).with_hint(unfit.hint))?;
         let at = self.shared.parts.clock.now();
         let fact = AuditFact::GrantAdded {

@@ -271,6 +271,7 @@ impl Actor {
             Command::Configure { settings, reply } => reply_to(reply, self.configure(*settings).await)?,
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
             Command::Context { reply } => reply_to(reply, self.context().await)?,
+            Command::Tools { reply } => reply_to(reply, self.tools())?,
             Command::UndoCompaction { reply } => reply_to(reply, self.undo_compaction().await)?,
             Command::Tree { reply } => reply_to(reply, self.tree().await)?,
             Command::StateFile { change, reply } => reply_to(reply, self.change_state_file(change).await)?,

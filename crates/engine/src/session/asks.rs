@@ -125,7 +125,8 @@ impl Actor {
     async fn refuse_denied_edit(&mut self, ask: &Ask, args: &Value) -> Result<(), Fault> {
         let Ask::Approval { tool, .. } = ask else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
-        let Some(tool) = shared.tools.get(tool) else { return Ok(()) };
+        let stock = shared.stock();
+        let Some(tool) = stock.get(tool).map(|tool| &tool.spec) else { return Ok(()) };
         let workspace = self.workspace().await?;
         let facts = Facts {
             tool,

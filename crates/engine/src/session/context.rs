@@ -22,8 +22,9 @@ use super::{
 use crate::{
     error::EngineError,
     guides::{self, Opening},
-    handing::Handed,
+    handing::{self, Handed},
     prompt::{self, view::Standing},
+    tools::Mentioned,
     turn::route::route,
 };
 
@@ -32,13 +33,15 @@ impl Actor {
     pub(super) async fn context(&mut self) -> Result<ContextView, Fault> {
         let workspace = self.workspace().await?;
         let config = self.shared.config();
-        let (slot, _) = route(None, self.state.settings.slot, self.sight(&[]));
+        let sight = self.sight(&[]);
+        let pictures = sight.pictures;
+        let (slot, _) = route(None, self.state.settings.slot, sight);
         let model = self.shared.parts.models.get(slot);
         let instructions = prompt::system(&config.system_prompt, &workspace, self.state.created_at);
         Ok(prompt::view::view(&Standing {
             model: model.info(),
             instructions: &instructions,
-            tools: &self.shared.tools,
+            tools: &self.shown(&Mentioned::new(), slot, pictures),
             history: &self.state.seen(),
             scales: &self.shared.scales,
             meter: self.open.is_none().then_some(&self.state.meter),
@@ -65,7 +68,8 @@ impl Actor {
         let chat = shared.parts.models.get(chat_slot(slot));
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let history = self.state.seen();
-        let tools = &shared.tools;
+        let pictures = handed.iter().any(|file| file.picture.is_some()) || handing::pictures(&history).next().is_some();
+        let tools = &self.shown(&Mentioned::new(), slot, pictures);
         Ok(shared.chain.before_input(&Opening { guides: &guides, limits, window, history: &history, handed, tools }))
     }
 

@@ -17,7 +17,8 @@ use crate::{
     config::EngineConfig,
     engine::grants::LiveGrants,
     error::EngineError,
-    prompt,
+    handing, prompt,
+    tools::Mentioned,
     turn::{Limits, TurnContext, TurnState, files::SessionFiles, recorder::Recorder, run::run, stopwatch::Stopwatch},
 };
 
@@ -39,6 +40,9 @@ impl Actor {
         let workspace = self.workspace().await?;
         let config = self.shared.config();
         let instructions = self.instructions(&config);
+        let Some(slot) = self.open.as_ref().map(|open| open.slot) else { return Ok(()) };
+        let pictures = handing::pictures(&state.history).next().is_some();
+        let tools = self.shown(&Mentioned::new(), slot, pictures);
         let Some(open) = &mut self.open else { return Ok(()) };
         let shared = &self.shared;
         let model = shared.parts.models.get(open.slot);
@@ -67,11 +71,7 @@ impl Actor {
             model,
             chat_slot: chat_slot(open.slot),
             chat,
-            tools: if self.state.settings.parent.is_some() {
-                shared.tools_of_subagents.clone()
-            } else {
-                shared.tools.clone()
-            },
+            tools,
             toolbox: Arc::clone(&shared.parts.toolbox),
             snapshots: Arc::clone(&shared.parts.snapshots),
             audit: Arc::clone(&shared.parts.audit),

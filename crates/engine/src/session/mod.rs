@@ -3,7 +3,8 @@
 //! - [`SessionHandle`]: cloneable, plain async methods; the commands behind them are private.
 //! - `actor`: the loop; one `select!`, one `match`. `load` restores it from the journal, `turns` begins
 //!   and ends turns, `launch` starts their tasks, also after a restart, `steers` adds to them, `queue` lets them wait, `asks` raises interrupts and takes answers, `undo`
-//!   takes back what turns did to files, `context` says what a model sees and takes compactions back, `drain` stops in
+//!   takes back what turns did to files, `context` says what a model sees and takes compactions back,
+//!   `visible` says which tools it is shown, `drain` stops in
 //!   good order.
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
 
@@ -21,6 +22,7 @@ mod steers;
 pub(crate) mod subscribers;
 mod turns;
 mod undo;
+mod visible;
 
 use std::{
     sync::{Arc, OnceLock},
@@ -28,6 +30,7 @@ use std::{
 };
 
 use agentd_core::{
+    catalogue::ToolStanding,
     context::{CompactionReport, ContextView, Window},
     error::ErrorKind,
     files::{Picture, SessionTree},
@@ -66,6 +69,7 @@ enum Command {
     Configure { settings: Box<SessionSettings>, reply: Reply<()> },
     Reset { reply: Reply<()> },
     Context { reply: Reply<ContextView> },
+    Tools { reply: Reply<Vec<ToolStanding>> },
     UndoCompaction { reply: Reply<(Window, CompactionReport)> },
     Tree { reply: Reply<(SessionId, SessionTree)> },
     StateFile { change: StateFileChange, reply: Reply<()> },
@@ -246,6 +250,14 @@ impl SessionHandle {
     /// When the session cannot be loaded.
     pub async fn context(&self) -> Result<ContextView, EngineError> {
         self.ask(|reply| Command::Context { reply }).await
+    }
+
+    /// Every tool, and why the next turn would show it or not.
+    ///
+    /// # Errors
+    /// When the session cannot be loaded.
+    pub async fn tools(&self) -> Result<Vec<ToolStanding>, EngineError> {
+        self.ask(|reply| Command::Tools { reply }).await
     }
 
     /// Takes the last compaction back: the model sees what it had replaced. Returns what it sees now, and what was

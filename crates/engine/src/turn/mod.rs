@@ -186,9 +186,10 @@ impl TurnContext {
     /// tell where it goes wrong: of reading them, and of the call itself if it named them. Of a call over the network, of
     /// addresses that it is sent on to.
     fn read_rules(&self, call: &ToolCall) -> ReadRules {
-        let tool = self.tool(&call.name).or_else(|| self.chain.own(&call.name));
-        let Some(tool) =
-            tool.filter(|tool| matches!(tool.effect, Effect::Read | Effect::Write | Effect::Network)).cloned()
+        let Some(tool) = self
+            .tool(&call.name)
+            .filter(|tool| matches!(tool.effect, Effect::Read | Effect::Write | Effect::Network))
+            .cloned()
         else {
             return ReadRules::default();
         };

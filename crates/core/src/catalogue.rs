@@ -1,0 +1,118 @@
+//! Which tools there are, whether a turn shows them or not, and why it does.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::tool::ToolSpec;
+
+/// Every tool that there is at some moment. It is shared, and another one takes its place where anything changes: whoever
+/// holds one knows by its address whether what was made of it still holds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Catalogue {
+    /// The tools, sorted by name. Of two with one name the earlier is the one that calls mean.
+    pub tools: Vec<CatalogueTool>,
+    /// What people say of tools by name, also of those that the engine answers itself.
+    pub labels: BTreeMap<String, ToolLabel>,
+}
+
+/// A tool, and what is known of it besides what models are told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CatalogueTool {
+    /// What models are told.
+    #[serde(flatten)]
+    pub spec: ToolSpec,
+    /// Who answers its calls.
+    pub origin: ToolOrigin,
+    /// When it is shown, and what it is for.
+    #[serde(flatten)]
+    pub label: ToolLabel,
+}
+
+/// When a tool is shown, and what it is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolLabel {
+    /// When it is shown.
+    pub tier: ToolTier,
+    /// Whether agents that name their tools have it all the same.
+    pub always_available: bool,
+    /// What it is for, in lists.
+    pub category: String,
+    /// Words to find it by. `vision` and `code` also say with which models it comes without being mentioned.
+    pub tags: Vec<String>,
+}
+
+/// When a tool is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolTier {
+    /// Always.
+    Core,
+    /// Always, because nobody switched it off.
+    #[default]
+    Enabled,
+    /// In turns that mention it.
+    Discovered,
+    /// Never, whoever mentions it.
+    Off,
+}
+
+/// Who answers the calls of a tool.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolOrigin {
+    /// The daemon.
+    BuiltIn,
+    /// The conversation itself, as it answers `todo_write`.
+    Conversation,
+    /// An MCP server.
+    Mcp {
+        /// Its name in `mcp_servers.yaml`.
+        server: String,
+    },
+}
+
+/// A tool as a turn stands to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolStanding {
+    /// The tool.
+    #[serde(flatten)]
+    pub tool: CatalogueTool,
+    /// Whether the turn shows it.
+    pub visible: bool,
+    /// Why, or why not, in a sentence.
+    pub why: String,
+}
+
+impl Catalogue {
+    /// The tools of one origin, all of them shown.
+    #[must_use]
+    pub fn of(specs: &[ToolSpec], origin: &ToolOrigin) -> Self {
+        let tool =
+            |spec: &ToolSpec| CatalogueTool { spec: spec.clone(), origin: origin.clone(), label: ToolLabel::default() };
+        Self { tools: specs.iter().map(tool).collect(), labels: BTreeMap::new() }
+    }
+}
+
+impl ToolTier {
+    /// In a word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Core => "core",
+            Self::Enabled => "enabled",
+            Self::Discovered => "discovered",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl std::fmt::Display for ToolOrigin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::BuiltIn => f.write_str("built in"),
+            Self::Conversation => f.write_str("conversation"),
+            Self::Mcp { server } => write!(f, "mcp {server}"),
+        }
+    }
+}

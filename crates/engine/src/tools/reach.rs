@@ -1,0 +1,35 @@
+//! What a turn may use at the most, whatever is mentioned.
+
+use std::collections::BTreeSet;
+
+use agentd_core::model::Slot;
+
+/// What a turn may use at the most, whatever is mentioned. The default forbids nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// The agent that speaks, where it is not the main one.
+    pub(crate) agent: Option<AgentReach>,
+    /// Whether the session is a child of another: it hands nothing on.
+    pub(crate) is_child: bool,
+    /// Whether there are pictures, and the turn's model sees them.
+    pub(crate) sees: bool,
+    /// Whether the turn's model is the one for code.
+    pub(crate) codes: bool,
+}
+
+/// What an agent may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AgentReach {
+    /// Its id.
+    pub(crate) id: String,
+    /// The tools that it names; where it names none, it has what the main agent has. A tool that is discovered only is
+    /// there for an agent that names it.
+    pub(crate) tools: Option<BTreeSet<String>>,
+}
+
+impl Reach {
+    /// The same for the model of a slot.
+    pub(crate) fn with_model(self, slot: Slot, sees: bool) -> Self {
+        Self { sees, codes: slot == Slot::Code, ..self }
+    }
+}

@@ -1,0 +1,99 @@
+//! Which tools a turn shows, and that nothing else can be called.
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Recorded},
+};
+use serde_json::{Value, json};
+
+use super::World;
+
+const TOOLS: &str = "optional:
+  web_search: {enabled: false, category: network}
+  run_bash_command: {enabled: never}
+core:
+  grep: {description: 'Looks into files.'}
+";
+
+async fn world() -> World {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/tools.yaml", TOOLS);
+    World { model, daemon: TempDaemon::start_in(home).await }
+}
+
+/// The names of the tools that a request shows.
+fn shown(request: &Recorded) -> Vec<String> {
+    let tools = request.body["tools"].as_array().unwrap().iter();
+    tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What is told of one tool.
+fn standing<'a>(tools: &'a Value, name: &str) -> &'a Value {
+    tools.as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap()
+}
+
+#[tokio::test]
+async fn a_turn_shows_what_is_enabled_and_nothing_else_can_be_called() {
+    let world = world().await;
+    let calls = vec![
+        ("run_bash_command", json!({"command": "echo ran > outputs/ran"})),
+        ("bash", json!({"command": "echo ran > outputs/ran"})),
+        ("web_search", json!({"query": "x"})),
+        ("find_files", json!({"pattern": "*"})),
+    ];
+    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
+    let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    for hidden in &told[..3] {
+        assert!(hidden.contains("E_UNKNOWN_TOOL"), "{told:#?}");
+    }
+    assert!(!told[3].contains("E_"), "{told:#?}");
+    assert!(!world.daemon.path().join("data/workspace").join(&session).join("outputs/ran").exists());
+    let names = shown(&world.model.requests()[0]);
+    assert!(names.is_sorted(), "{names:?}");
+    assert!(names.contains(&"grep".to_owned()) && names.contains(&"read_url".to_owned()), "{names:?}");
+    assert!(!names.contains(&"web_search".to_owned()) && !names.contains(&"run_bash_command".to_owned()), "{names:?}");
+
+    for args in [&["tools", "--json"][..], &["tools", "--json", "--session", &session]] {
+        let tools = world.daemon.agentctl(args).await.exits(0).json();
+        let search = standing(&tools, "web_search");
+        assert_eq!((&search["tier"], &search["visible"]), (&json!("discovered"), &json!(false)), "{search}");
+        assert!(search["why"].as_str().unwrap().contains("@web_search"), "{search}");
+        let shell = standing(&tools, "run_bash_command");
+        assert_eq!((&shell["tier"], &shell["visible"]), (&json!("off"), &json!(false)), "{shell}");
+        let grep = standing(&tools, "grep");
+        assert_eq!(
+            (&grep["tier"], &grep["visible"], &grep["category"]),
+            (&json!("core"), &json!(true), &json!("search"))
+        );
+        assert_eq!(grep["description"], "Looks into files.");
+        assert_eq!(standing(&tools, "todo_write")["origin"], "conversation");
+        let visible = tools.as_array().unwrap().iter().filter(|tool| tool["visible"] == true);
+        let visible: Vec<&str> = visible.map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert_eq!(visible, names);
+    }
+    let table = world.daemon.agentctl(["tools"]).await.exits(0).stdout;
+    assert!(table.contains("CATEGORY") && table.contains("not shown: @web_search"), "{table}");
+    let unknown = world.daemon.agentctl(["tools", "--session", "nobody"]).await;
+    assert_eq!(unknown.code, Some(2), "{}", unknown.stderr);
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn another_tools_yaml_holds_from_the_next_turn_on() {
+    let world = world().await;
+    world.still_serves().await;
+    let before = world.model.requests()[0].body["tools"].clone();
+    world.still_serves().await;
+    assert_eq!(world.model.requests()[1].body["tools"], before, "the same bytes as long as nothing changes");
+    world.daemon.write("config/tools.yaml", "optional: {web_search: {enabled: true}}\n");
+    world.client().await.reload().await.unwrap();
+    world.still_serves().await;
+    let names = shown(world.model.requests().last().unwrap());
+    assert!(names.contains(&"web_search".to_owned()) && names.contains(&"run_bash_command".to_owned()), "{names:?}");
+    world.daemon.write("config/tools.yaml", "optional: {web_search: {enabled: perhaps}}\n");
+    let refused = world.client().await.reload().await.unwrap_err().to_string();
+    assert!(refused.contains("tools.yaml:1:") && refused.contains("never"), "{refused}");
+    world.still_serves().await;
+    assert_eq!(shown(world.model.requests().last().unwrap()), names);
+}
