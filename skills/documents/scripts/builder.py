@@ -165,6 +165,8 @@ class Builder:
         style = self.styles.get("table grid")
         if style is not None:
             table.style = style
+        else:
+            borders(table)
         self.move(table._tbl)
         weights = [2.0] * width
         for index, row in enumerate(rows):
@@ -322,6 +324,12 @@ def tidy_ends(paragraph):
                 run.text = strip(text)
             if text.strip():
                 break
+
+
+def borders(table):
+    """Lines around the cells, where the document has no style that draws them."""
+    sides = "".join(f'<w:{side} w:val="single" w:sz="4" w:space="0" w:color="8A94A3"/>' for side in ("top", "left", "bottom", "right", "insideH", "insideV"))
+    table._tbl.tblPr.append(parse_xml(f'<w:tblBorders {nsdecls("w")}>{sides}</w:tblBorders>'))
 
 
 def head(row):
