@@ -4,7 +4,8 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
+    "agent",
     "audit",
     "context",
     "daemon",

@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Models(cmd::models::ModelsArgs),
     /// List the tools that models can use
     Tools(cmd::tools::ToolsArgs),
+    /// List and show the agents that can work besides the main one
+    Agents(cmd::agents::AgentsArgs),
     /// Show whether the daemon runs and what it is doing
     Status(cmd::daemon::StatusArgs),
     /// Start the daemon and wait until it is ready

@@ -34,6 +34,16 @@ pub(crate) fn sessions() -> Vec<CompletionCandidate> {
         .collect()
 }
 
+/// The agents besides the main one.
+pub(crate) fn agents() -> Vec<CompletionCandidate> {
+    let agents = ask(async |client: Client| client.agents().await).unwrap_or_default();
+    let offer = |card: agentd_core::agent::AgentCard| {
+        let help = report::cut(&sanitize::clean_line(&card.description), 60);
+        CompletionCandidate::new(card.id).help(Some(help.into()))
+    };
+    agents.into_iter().map(offer).collect()
+}
+
 /// The interrupts that wait.
 pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
     let pending = ask(async |client: Client| client.interrupts(None).await).unwrap_or_default();

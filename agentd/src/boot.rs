@@ -26,7 +26,7 @@ use jiff::tz::TimeZone;
 
 use crate::{
     audit,
-    config::{Config, ModelPlace, OnDeadline},
+    config::{Config, ModelPlace, OnDeadline, agents},
     control::Recipe,
     environment::Environment,
     failure::Failure,
@@ -102,7 +102,9 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
         clock: Arc::clone(&clock),
         config: engine_config(config),
     });
-    let notes = tools::notes(&config.tools, &builtin.specs(), &engine.tools());
+    let mut notes = tools::notes(&config.tools, &builtin.specs(), &engine.tools());
+    let known = engine.tools();
+    notes.extend(agents::notes(&config.agents, known.iter().map(|tool| tool.name.as_str())));
     Ok(Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, notes })
 }
 
@@ -146,6 +148,7 @@ pub fn engine_config(config: &Config) -> EngineConfig {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     EngineConfig {
         system_prompt: config.system_prompt.clone(),
+        agents: Arc::new(config.agents.clone()),
         subagent_prompt: config.subagent_prompt.clone(),
         compact_prompt: config.compact_prompt.as_str().into(),
         policy: Arc::clone(&config.rules.policy),

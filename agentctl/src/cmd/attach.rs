@@ -60,6 +60,10 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
     let mut ctrl_c = CtrlC::listen()?;
     let after = args.after.unwrap_or(before_turn);
     let (line, slots) = tokio::join!(SocketLine::attach(&daemon, session, after), daemon.client.models());
+    let mut line = line?;
+    if args.output == Output::StreamJson {
+        line = line.with_children();
+    }
     let asks = io::stdin().is_terminal() && io::stderr().is_terminal();
     let human = || Human::stdio().showing_input();
     let renderer: Box<dyn Renderer> = match args.output {
@@ -69,7 +73,7 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
     };
     let mut renderer = SayBuiltin::new(renderer, slots.unwrap_or_default());
     let mut asker: Box<dyn Asker> = if asks { Box::new(TerminalAsker::new()) } else { Box::new(AskNobody) };
-    let result = turn::drive(&mut line?, &mut renderer, asker.as_mut(), &mut ctrl_c).await?;
+    let result = turn::drive(&mut line, &mut renderer, asker.as_mut(), &mut ctrl_c).await?;
     // Of turns of the past nobody asked how they ended.
     let live = result.filter(|result| Some(result.turn_id) == view.live_turn);
     Ok(live.map_or(Exit::Done, |result| Exit::of_turn(&result, Attendance::Attended)))

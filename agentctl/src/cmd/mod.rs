@@ -1,5 +1,6 @@
 //! The commands, one noun a file: its arguments, and `handle`, which does it.
 
+pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod attach;
 pub(crate) mod audit;
@@ -53,6 +54,7 @@ pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Config(args) => config::handle(global, args).await,
         Command::Reload(args) => reload::handle(global, args).await,
         Command::Models(args) => models::handle(global, args).await,
+        Command::Agents(args) => agents::handle(global, args).await,
         Command::Tools(args) => tools::handle(global, args).await,
         Command::Status(args) => daemon::status(global, args).await,
         Command::Start(args) => daemon::start(global, args).await,

@@ -180,6 +180,9 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
     let mut ctrl_c = CtrlC::listen()?;
     let (line, slots) = tokio::join!(SocketLine::start(&daemon, request), daemon.client.models());
     let mut line = line?;
+    if args.output == Output::StreamJson {
+        line = line.with_children();
+    }
     known.session = Some(line.session());
     known.turn = line.turn();
 

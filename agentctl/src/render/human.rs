@@ -314,6 +314,11 @@ impl<O: Write, E: Write> Human<O, E> {
             StateChange::Queue { length: 1, .. } => self.status(QUIET, "one more turn waits"),
             StateChange::Queue { length, .. } => self.status(QUIET, &format!("{length} more turns wait")),
             StateChange::Reset => self.status(QUIET, "the history was set aside"),
+            StateChange::Agent { stack } => {
+                let names = ["main"].into_iter().chain(stack.iter().map(String::as_str));
+                let way = names.map(clean_line).collect::<Vec<_>>().join(" → ");
+                self.status(QUIET, &if stack.is_empty() { "back to main".to_owned() } else { way })
+            }
             StateChange::Subagent(subagent) => {
                 self.status(QUIET, &format!("⤷ {}: {}", clean_line(&subagent.name), clean_line(&subagent.task)))
             }

@@ -64,6 +64,10 @@ impl<W: Write + Send> Renderer for Jsonl<W> {
         self.line(&type_first(event)?)
     }
 
+    fn child(&mut self, event: &Event) -> io::Result<()> {
+        self.event(event)
+    }
+
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
         self.line(&ResultLine { r#type: "result", session_id: self.session_id, result })
     }

@@ -225,7 +225,8 @@ impl Chat {
         }
     }
 
-    /// Asks how full the window is, for the prompt: it shows it from the warning on.
+    /// Asks how full the window is and who works there, for the prompt: it shows the one from the warning on, and the other
+    /// where it is not the main agent.
     async fn learn_fullness(&mut self) {
         let (true, Some(id)) = (self.present, self.place.id()) else { return };
         // The prompt is there all the same where nobody knows.
@@ -233,6 +234,9 @@ impl Chat {
         let full = view.filter(|view| view.level >= TokenLevel::Warning);
         let percent = full.map_or(0, |view| percent(view.tokens, view.window));
         self.known.fullness.store(percent, Ordering::Relaxed);
+        let view = self.daemon.client.session(&id.to_string()).await.ok();
+        let agent = view.and_then(|view| view.session.agents.last().map(|agent| clean_line(agent)));
+        *self.known.agent.lock().unwrap_or_else(PoisonError::into_inner) = agent.unwrap_or_default();
     }
 
     async fn compact(&mut self, strategy: CompactionStrategy) -> anyhow::Result<Exit> {
@@ -292,6 +296,7 @@ impl Chat {
             Slash::Clear | Slash::Quit => {}
             Slash::Sessions => return self.agentctl(&["sessions", "list"]).await,
             Slash::Model(None) => return self.agentctl(&["models"]).await,
+            Slash::Agents => return self.agentctl(&["agents", "list"]).await,
             Slash::Tools => {
                 let id = self.session()?.to_string();
                 return self.agentctl(&["tools", "--session", &id]).await;
@@ -411,6 +416,7 @@ impl Chat {
             Command::Sessions(args) => cmd::sessions::handle(&global, args).await,
             Command::Models(args) => cmd::models::handle(&global, args).await,
             Command::Context(args) => cmd::context::handle(&global, args).await,
+            Command::Agents(args) => cmd::agents::handle(&global, args).await,
             Command::Tools(args) => cmd::tools::handle(&global, args).await,
             Command::Status(args) => cmd::daemon::status(&global, args).await,
             Command::Grants(args) => cmd::grants::handle(&global, args).await,

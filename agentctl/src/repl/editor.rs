@@ -36,6 +36,8 @@ pub(crate) struct Known {
     pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
     /// How full the window is, in percent, where a person should see it before they say more; 0 otherwise.
     pub(crate) fullness: Arc<AtomicU64>,
+    /// Who works in the session, where that is not the main agent; empty otherwise.
+    pub(crate) agent: Arc<Mutex<String>>,
 }
 
 /// The line editor, from the outside.
@@ -54,10 +56,11 @@ impl Editor {
         let (requests, mut queue) = mpsc::channel::<oneshot::Sender<io::Result<Input>>>(1);
         std::thread::Builder::new().name("agentctl-editor".to_owned()).spawn(move || {
             let any = Arc::new(AtomicBool::new(false));
-            let fullness = Arc::clone(&known.fullness);
+            let (fullness, agent) = (Arc::clone(&known.fullness), Arc::clone(&known.agent));
             let mut editor = reedline(history, known, color, &any);
             while let Some(answer) = queue.blocking_recv() {
-                let prompt = ChatPrompt { fullness: fullness.load(Ordering::Relaxed) };
+                let agent = agent.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let prompt = ChatPrompt { fullness: fullness.load(Ordering::Relaxed), agent };
                 // Nobody waits for it where the conversation has ended.
                 let _ = answer.send(read(&mut editor, &prompt, &any));
             }
@@ -239,10 +242,12 @@ fn names(typed: &str, sessions: &[(String, String)]) -> Vec<(usize, String, Stri
         .collect()
 }
 
-/// What stands before a line: how full the window is, where that matters.
+/// What stands before a line: who works there, and how full the window is, where that matters.
 struct ChatPrompt {
     /// In percent; 0 where there is room.
     fullness: u64,
+    /// Empty where it is the main agent.
+    agent: String,
 }
 
 impl Prompt for ChatPrompt {
@@ -255,9 +260,11 @@ impl Prompt for ChatPrompt {
     }
 
     fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        match self.fullness {
-            0 => Cow::Borrowed("› "),
-            percent => Cow::Owned(format!("{percent}% › ")),
+        match (self.agent.as_str(), self.fullness) {
+            ("", 0) => Cow::Borrowed("› "),
+            ("", percent) => Cow::Owned(format!("{percent}% › ")),
+            (agent, 0) => Cow::Owned(format!("{agent} › ")),
+            (agent, percent) => Cow::Owned(format!("{agent} {percent}% › ")),
         }
     }
 
@@ -308,9 +315,12 @@ mod tests {
 
     #[test]
     fn the_prompt_is_quiet_until_the_window_fills() {
-        let indicator =
-            |fullness| ChatPrompt { fullness }.render_prompt_indicator(PromptEditMode::Default).into_owned();
-        assert_eq!((indicator(0).as_str(), indicator(78).as_str()), ("› ", "78% › "));
+        let indicator = |agent: &str, fullness| {
+            let prompt = ChatPrompt { fullness, agent: agent.to_owned() };
+            prompt.render_prompt_indicator(PromptEditMode::Default).into_owned()
+        };
+        assert_eq!((indicator("", 0).as_str(), indicator("", 78).as_str()), ("› ", "78% › "));
+        assert_eq!((indicator("poet", 0).as_str(), indicator("poet", 78).as_str()), ("poet › ", "poet 78% › "));
     }
 
     #[test]

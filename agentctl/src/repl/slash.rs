@@ -15,6 +15,7 @@ pub(crate) enum Slash {
     Current,
     Model(Option<Slot>),
     Tools,
+    Agents,
     Upload(String),
     Rename(String),
     Interrupts,
@@ -45,7 +46,7 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 19] = [
+pub(crate) const TABLE: [Entry; 20] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "go on with a turn that was stopped"),
     entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
@@ -56,6 +57,7 @@ pub(crate) const TABLE: [Entry; 19] = [
     entry("grants", "", "list the rules that hold here; agentctl grants takes them back"),
     entry("model", "[SLOT]", "show the models, or choose the slot for the next turns"),
     entry("tools", "", "list the tools"),
+    entry("agents", "", "list the agents that can work besides the main one"),
     entry("sessions", "", "list the sessions"),
     entry("load", "ID", "go to another session; the start of its id is enough"),
     entry("current", "", "show this session"),
@@ -94,6 +96,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "model" if argument.is_empty() => Slash::Model(None),
         "model" => return argument.parse().map(|slot| Slash::Model(Some(slot))).map_err(|error| format!("{error}")),
         "tools" => Slash::Tools,
+        "agents" => Slash::Agents,
         "upload" => return needed("the path of a file").map(Slash::Upload),
         "rename" => return needed("a title").map(Slash::Rename),
         "interrupts" => Slash::Interrupts,

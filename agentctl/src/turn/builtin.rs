@@ -43,6 +43,10 @@ impl<R: Renderer> Renderer for SayBuiltin<R> {
         self.inner.event(event)
     }
 
+    fn child(&mut self, event: &Event) -> io::Result<()> {
+        self.inner.child(event)
+    }
+
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
         self.inner.finish(result)
     }

@@ -95,6 +95,7 @@ impl Driver<'_> {
                 () = self.ctrl_c.pressed() => self.pressed(renderer).await?,
                 arrival = self.line.next() => match arrival? {
                     Some(Arrival::Event(event)) => return Ok(Some(*event)),
+                    Some(Arrival::Child(event)) => renderer.child(&event)?,
                     Some(Arrival::Note(note)) => renderer.note(&note)?,
                     None => return Ok(None),
                 },
@@ -172,6 +173,11 @@ impl Driver<'_> {
                 arrival = self.line.next() => {
                     let event = match arrival? {
                         Some(Arrival::Event(event)) => event,
+                        // A renderer that shows them has no question on its screen.
+                        Some(Arrival::Child(event)) => {
+                            renderer.child(&event)?;
+                            continue;
+                        }
                         // It would be written over the question. If the line stays broken, the answer will tell.
                         Some(Arrival::Note(_)) => continue,
                         None => return Ok(Asked::Settled),

@@ -1,6 +1,7 @@
 //! The line to one turn: events in, answers and cancels out. A line that broke is taken up again where it was.
 
 use std::{
+    collections::VecDeque,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -14,6 +15,7 @@ use agentd_core::{
 use agentd_proto::client::{Client, ClientError, EventStream, StartRequest, TurnStream};
 use futures_util::future::BoxFuture;
 
+use super::children::Children;
 use crate::{
     daemon::{self, Daemon},
     failure::Failure,
@@ -31,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) enum Arrival {
     /// A fact about the turn.
     Event(Box<Event>),
+    /// A fact about a subagent: its own, and nothing that the turn waits for.
+    Child(Box<Event>),
     /// Something about the line itself that the person should know.
     Note(String),
 }
@@ -70,6 +74,12 @@ pub(crate) struct SocketLine {
     /// Whether older events may come, whose interrupts may have their answers.
     replays: bool,
     cancelled: bool,
+    /// The subagents, where their events are wanted, too.
+    children: Option<Children>,
+    /// What is to be told before anything else.
+    told: VecDeque<Arrival>,
+    /// An event that waits for what subagents have to tell before it.
+    held: Option<Box<Event>>,
 }
 
 #[derive(Debug)]
@@ -100,6 +110,9 @@ impl SocketLine {
             last_seq: 0,
             replays: false,
             cancelled: false,
+            children: None,
+            told: VecDeque::new(),
+            held: None,
         })
     }
 
@@ -118,7 +131,15 @@ impl SocketLine {
             last_seq: after_seq,
             replays: true,
             cancelled: false,
+            children: None,
+            told: VecDeque::new(),
+            held: None,
         })
+    }
+
+    /// The same, with the events of subagents.
+    pub(crate) fn with_children(self) -> Self {
+        Self { children: Some(Children::default()), ..self }
     }
 
     /// The session.
@@ -133,15 +154,39 @@ impl SocketLine {
 
     async fn arrival(&mut self) -> Result<Option<Arrival>, Failure> {
         loop {
-            let heard = match &mut self.source {
-                Source::Turn(stream) => stream.next().await,
-                Source::Events(stream) => stream.next().await,
-                Source::Broken { since } => {
+            if let (Some(children), Some(event)) = (&mut self.children, &self.held) {
+                children.before(&self.client, event, &mut self.told).await;
+                self.told.extend(self.held.take().map(Arrival::Event));
+            }
+            if let Some(arrival) = self.told.pop_front() {
+                return Ok(Some(arrival));
+            }
+            let of_children = async {
+                match &mut self.children {
+                    Some(children) => children.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let of_session = async {
+                match &mut self.source {
+                    Source::Turn(stream) => Some(stream.next().await),
+                    Source::Events(stream) => Some(stream.next().await),
+                    Source::Broken { .. } | Source::Over => None,
+                }
+            };
+            let heard = tokio::select! {
+                biased;
+                heard = of_session => heard,
+                event = of_children => return Ok(Some(Arrival::Child(Box::new(event)))),
+            };
+            let heard = match (heard, &mut self.source) {
+                (Some(heard), _) => heard,
+                (None, Source::Broken { since }) => {
                     let since = *since;
                     self.take_up(since).await?;
                     return Ok(Some(Arrival::Note("the daemon is back".to_owned())));
                 }
-                Source::Over => return Ok(None),
+                (None, _) => return Ok(None),
             };
             match heard {
                 Ok(Some(event)) => {
@@ -151,7 +196,10 @@ impl SocketLine {
                     {
                         self.source = Source::Over;
                     }
-                    return Ok(Some(Arrival::Event(Box::new(event))));
+                    if self.children.is_none() {
+                        return Ok(Some(Arrival::Event(Box::new(event))));
+                    }
+                    self.held = Some(Box::new(event));
                 }
                 Ok(None) if self.turn.is_some() => {
                     self.source = Source::Over;

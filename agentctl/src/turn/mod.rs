@@ -3,6 +3,7 @@
 //! - [`mod@line`]: the line to one turn. Events come in, answers and cancels go out, and a line that broke is taken
 //!   up again where it was.
 //! - [`mod@drive`]: events go to a [`Renderer`], interrupts to an [`Asker`], Ctrl-C to the daemon.
+//! - `children`: the events of subagents, between those of the session for which they work.
 //! - [`ctrl_c`]: Ctrl-C as something to wait for. [`mod@quiet`]: what is typed meanwhile stays off the screen.
 //! - [`builtin`]: tells the person when the small built-in model answers.
 
@@ -16,6 +17,7 @@ use agentd_core::{
 use futures_util::future::BoxFuture;
 
 pub(crate) mod builtin;
+mod children;
 pub(crate) mod ctrl_c;
 mod drive;
 pub(crate) mod line;
@@ -32,6 +34,14 @@ pub(crate) trait Renderer: Send {
     /// # Errors
     /// When nothing can be written any more; a broken pipe ends the client quietly.
     fn event(&mut self, event: &Event) -> io::Result<()>;
+
+    /// Shows one event of a subagent, where those are wanted ([`SocketLine::with_children`]).
+    ///
+    /// # Errors
+    /// As [`Renderer::event`].
+    fn child(&mut self, _: &Event) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Shows what the turn came to. Nothing of the turn follows.
     ///
@@ -67,6 +77,10 @@ pub(crate) trait Renderer: Send {
 impl Renderer for Box<dyn Renderer> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.as_mut().event(event)
+    }
+
+    fn child(&mut self, event: &Event) -> io::Result<()> {
+        self.as_mut().child(event)
     }
 
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {

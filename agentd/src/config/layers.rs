@@ -22,6 +22,8 @@ pub enum Subject {
     Models,
     /// `tools.yaml`
     Tools,
+    /// `agents.yaml`
+    Agents,
     /// `web.yaml`
     Web,
     /// `hitl_rules.yaml`
@@ -36,10 +38,11 @@ pub enum Subject {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Daemon,
         Self::Models,
         Self::Tools,
+        Self::Agents,
         Self::Web,
         Self::HitlRules,
         Self::SystemPrompt,
@@ -54,6 +57,7 @@ impl Subject {
             Self::Daemon => "agentd.yaml",
             Self::Models => "models.yaml",
             Self::Tools => "tools.yaml",
+            Self::Agents => "agents.yaml",
             Self::Web => "web.yaml",
             Self::HitlRules => "hitl_rules.yaml",
             Self::SystemPrompt => "prompts/system.md",
@@ -67,6 +71,7 @@ impl Subject {
             Self::Daemon => include_str!("../../../config/agentd.yaml"),
             Self::Models => include_str!("../../../config/models.yaml"),
             Self::Tools => include_str!("../../../config/tools.yaml"),
+            Self::Agents => include_str!("../../../config/agents.yaml"),
             Self::Web => include_str!("../../../config/web.yaml"),
             Self::HitlRules => include_str!("../../../config/hitl_rules.yaml"),
             Self::SystemPrompt => include_str!("../../../config/prompts/system.md"),

@@ -2,7 +2,7 @@
 //! line. Each layer sets only what it names.
 //!
 //! - [`layers`]: the files. Reading them is all the I/O there is, but for keys that a file keeps elsewhere.
-//! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`), `web` (`web.yaml`),
+//! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`), [`agents`] (`agents.yaml`), `web` (`web.yaml`),
 //!   [`hitl_rules`] (`hitl_rules.yaml`): what they may say, and how the layers add up.
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
 //! - [`origin`]: where each value came from, for people who wonder.
@@ -10,6 +10,7 @@
 //! The defaults have no second home in code: the shipped files are the lowest layer, and [`resolve`] fails where a key
 //! is set by nobody.
 
+pub mod agents;
 mod daemon;
 mod error;
 pub mod hitl_rules;
@@ -26,6 +27,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use agentd_core::agent::Agents;
 use agentd_web::WebConfig;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -67,6 +69,8 @@ pub struct Config {
     pub models: ModelSettings,
     /// `tools.yaml`
     pub tools: ToolSettings,
+    /// `agents.yaml`
+    pub agents: Agents,
     /// `web.yaml`
     pub web: WebConfig,
     /// `hitl_rules.yaml`
@@ -92,6 +96,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let daemon = daemon::resolve(sources, &mut origins)?;
     let models = models::resolve(sources, &mut origins)?;
     let tools = tools::resolve(sources, &mut origins)?;
+    let agents = agents::resolve(sources, &mut origins)?;
     let web = web::resolve(sources, &mut origins)?;
     let rules = hitl_rules::resolve(sources, &mut origins)?;
     let system_prompt = prompt(sources, Subject::SystemPrompt, "prompts.system", &mut origins);
@@ -102,6 +107,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         daemon,
         models,
         tools,
+        agents,
         web,
         rules,
         system_prompt,

@@ -66,6 +66,10 @@ impl Daemon for Context {
         }))
     }
 
+    async fn agents(&self, _: Request<v1::AgentsRequest>) -> Result<Response<v1::AgentsResponse>, Status> {
+        Ok(Response::new(v1::AgentsResponse { agents: self.engine.agents().iter().map(Into::into).collect() }))
+    }
+
     async fn stop(&self, request: Request<v1::StopRequest>) -> Result<Response<v1::StopResponse>, Status> {
         self.control.stop(request.into_inner().drain_ms.map(Duration::from_millis));
         Ok(Response::new(v1::StopResponse { pid: process::id() }))

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{CallId, SessionId};
+use crate::{
+    ids::{CallId, SessionId},
+    model::Slot,
+};
 
 /// For whom a session works that another one made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,4 +50,82 @@ pub struct Subagent {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+/// What is known of an agent besides the main one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentCard {
+    /// Its name.
+    pub id: String,
+    /// Whether models are offered it. One that is not works where a person mentions it.
+    pub enabled: bool,
+    /// What it is for, for other agents.
+    pub description: String,
+    /// What it is told of itself, besides the general instructions.
+    pub prompt: String,
+    /// The tools that it has, besides those that every agent has; all of the main agent's where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// The skills that it reads before it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Vec<String>>,
+    /// The slot that it uses; that of the turn where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<Slot>,
+    /// The steps that it may take as a subagent where nobody says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_steps: Option<u32>,
+}
+
+impl AgentCard {
+    /// The characters of a name at the most.
+    pub const LONGEST_ID: usize = 40;
+
+    /// Names that no agent can have.
+    pub const RESERVED: [&str; 4] = [MAIN, SUBAGENT, "human", "user"];
+
+    /// An agent of that name of which nothing else is known.
+    #[must_use]
+    pub fn new(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            enabled: true,
+            description: String::new(),
+            prompt: String::new(),
+            tools: None,
+            skills: None,
+            slot: None,
+            max_steps: None,
+        }
+    }
+}
+
+/// All agents besides the main one, sorted by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Agents(Vec<AgentCard>);
+
+impl Agents {
+    /// These.
+    #[must_use]
+    pub fn new(cards: impl IntoIterator<Item = AgentCard>) -> Self {
+        let mut cards: Vec<AgentCard> = cards.into_iter().collect();
+        cards.sort_by(|a, b| a.id.cmp(&b.id));
+        Self(cards)
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<&AgentCard> {
+        self.0.iter().find(|card| card.id == id)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &AgentCard> + Clone {
+        self.0.iter()
+    }
+
+    /// Those that models are offered.
+    pub fn enabled(&self) -> impl Iterator<Item = &AgentCard> + Clone {
+        self.0.iter().filter(|card| card.enabled)
+    }
 }

@@ -217,6 +217,11 @@ pub enum StateChange {
     },
     /// Another session works for a call of this one.
     Subagent(Subagent),
+    /// Another agent works in the session from here on.
+    Agent {
+        /// Whom the session was handed to, one by the other; empty where the main agent works.
+        stack: Vec<String>,
+    },
     /// The window has become fuller, or there is room again.
     TokenLevel {
         /// How full it is.

@@ -157,6 +157,8 @@ pub struct StoredSession {
     pub window: Window,
     /// What people handed over, as far as a model is still to be told of it.
     pub handed_over: HandedOver,
+    /// Whom the session was handed to, one by the other; empty where the main agent works.
+    pub agents: Vec<String>,
 }
 
 /// Where a turn stands among the events of its session.

@@ -128,6 +128,8 @@ pub struct ToolOutput {
     pub takes_back: Option<Box<CallId>>,
     /// The history shall be compacted in this way before the model's next words.
     pub compact: Option<CompactionStrategy>,
+    /// Another agent works in the session behind this step.
+    pub changes_agent: bool,
     /// What model calls took that it paid for. Boxed as the call that is taken back.
     pub usage: Option<Box<Usage>>,
 }

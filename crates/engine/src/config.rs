@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentd_core::{guide::GuideLimits, interrupt::Answer, policy::Explanation, session::SessionSettings};
+use agentd_core::{
+    agent::Agents, guide::GuideLimits, interrupt::Answer, policy::Explanation, session::SessionSettings,
+};
 use tokio::sync::watch;
 
 use crate::policy::{Facts, Policy};
@@ -12,6 +14,8 @@ use crate::policy::{Facts, Policy};
 pub struct EngineConfig {
     /// The instructions that every session starts with.
     pub system_prompt: String,
+    /// The agents besides the main one.
+    pub agents: Arc<Agents>,
     /// What those sessions are told besides that work for another.
     pub subagent_prompt: String,
     /// How a model is asked to sum up a history.
@@ -53,6 +57,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             system_prompt: "You are a helpful assistant.".to_owned(),
+            agents: Arc::default(),
             subagent_prompt: "You work for another agent.".to_owned(),
             compact_prompt: Arc::from("Sum up the history."),
             policy: Arc::default(),

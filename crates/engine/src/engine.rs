@@ -9,6 +9,7 @@ pub(crate) mod registry;
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
+    agent::Agents,
     catalogue::ToolStanding,
     error::ErrorKind,
     files::{FileListing, FilePiece, SessionTree, Uploaded},
@@ -27,6 +28,7 @@ use tokio::sync::{OnceCell, watch};
 
 use self::{gauges::Gauges, grants::KeptHandle, registry::Siblings};
 use crate::{
+    acting::Acting,
     chain::Chain,
     compaction::Windows,
     config::{EngineConfig, PolicyInForce},
@@ -436,8 +438,18 @@ impl Engine {
     pub async fn tool_standings(&self, session: Option<SessionId>) -> Result<Vec<ToolStanding>, EngineError> {
         match session {
             Some(id) => self.session(id).await?.tools().await,
-            None => Ok(self.shared.stock().standings(&Mentioned::new(), &Reach::default())),
+            None => {
+                let config = self.shared.config();
+                let acting = Acting::of(&config.session_defaults, &[], &config.agents);
+                Ok(acting.standings(self.shared.stock().standings(&Mentioned::new(), &Reach::default())))
+            }
         }
+    }
+
+    /// The agents besides the main one.
+    #[must_use]
+    pub fn agents(&self) -> Arc<Agents> {
+        Arc::clone(&self.shared.config().agents)
     }
 
     /// The links of the chain with the reason of each, in order.

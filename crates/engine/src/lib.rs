@@ -12,13 +12,14 @@
 //! - `chain/`: the capabilities that surround a turn, one link a file, their order and its reason in `order.rs`.
 //! - `prompt/`: what the model sees, one fragment a file; `compaction/`: what makes room in it;
 //!   `guides/`: what people wrote for models to know, told in the history.
-//! - `subagent/`: sessions that work for a call of another one.
+//! - `acting`: who works in a turn, and with what; `subagent/`: sessions that work for a call of another one.
 //! - `tools/`: which tools a turn shows, pure.
 //! - [`policy`]: whether a call may run, pure.
 //! - `handing`: files that people hand over, made fit for models and told with what is said next.
 //! - `state_changes`: what calls change in the session's own state, told and taken back like changes of files.
 //! - `recovery`: what a crash left behind, and the facts that say so, pure.
 
+mod acting;
 mod chain;
 mod compaction;
 pub mod config;

@@ -105,7 +105,13 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
         EventKind::StateChanged { change: StateChange::File(change) } => {
             state_files::change(connection, session, event.at, change)
         }
-        EventKind::StateChanged { change: StateChange::Reset } => state_files::clear(connection, session),
+        EventKind::StateChanged { change: StateChange::Agent { stack } } => {
+            sessions::save_agents(connection, session, stack)
+        }
+        EventKind::StateChanged { change: StateChange::Reset } => {
+            sessions::save_agents(connection, session, &[])?;
+            state_files::clear(connection, session)
+        }
         EventKind::StateChanged { change: StateChange::Queue { added: Some(turn), .. } } => {
             queue::join(connection, session, turn)
         }

@@ -25,6 +25,7 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0008_held.sql")),
     M::up(include_str!("../migrations/0009_handed_over.sql")),
     M::up(include_str!("../migrations/0010_children.sql")),
+    M::up(include_str!("../migrations/0011_agents.sql")),
 ];
 
 /// "agnt", which the first migration writes into the file's header.

@@ -100,6 +100,7 @@ impl Projection {
                     | StateChange::File(_)
                     | StateChange::HandedOver { .. }
                     | StateChange::Subagent(_)
+                    | StateChange::Agent { .. }
                     | StateChange::TokenLevel { .. }
                     | StateChange::Undone { .. },
             }
@@ -134,9 +135,13 @@ fn is_use(kind: &EventKind) -> bool {
         | EventKind::InterruptRaised { .. }
         | EventKind::InterruptResolved { .. } => true,
         // Files are written, and the level changes, in the middle of a turn.
-        EventKind::StateChanged { change } => {
-            !matches!(change, StateChange::File(_) | StateChange::Subagent(_) | StateChange::TokenLevel { .. })
-        }
+        EventKind::StateChanged { change } => !matches!(
+            change,
+            StateChange::File(_)
+                | StateChange::Subagent(_)
+                | StateChange::Agent { .. }
+                | StateChange::TokenLevel { .. }
+        ),
         EventKind::ItemStarted { .. }
         | EventKind::ItemDelta { .. }
         | EventKind::ItemCompleted { .. }

@@ -180,6 +180,13 @@ pub(crate) fn save_settings(connection: &Connection, key: i64, settings: &Sessio
     Ok(())
 }
 
+pub(crate) fn save_agents(connection: &Connection, key: i64, agents: &[String]) -> Result<(), Fault> {
+    connection
+        .prepare_cached("UPDATE session_state SET agents = ?2 WHERE session = ?1")?
+        .execute(params![key, json(&agents)?])?;
+    Ok(())
+}
+
 pub(crate) fn save_todos(connection: &Connection, key: i64, todos: &[Todo]) -> Result<(), Fault> {
     connection
         .prepare_cached("UPDATE session_state SET todos = ?2 WHERE session = ?1")?
@@ -222,12 +229,13 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
     let snapshot = connection.unchecked_transaction()?;
     let Some(row) = row(&snapshot, id)? else { return Ok(None) };
     let state = snapshot
-        .prepare_cached("SELECT settings, todos, handed_over FROM session_state WHERE session = ?1")?
+        .prepare_cached("SELECT settings, todos, handed_over, agents FROM session_state WHERE session = ?1")?
         .query_row([row.key], |state| {
-            Ok((state.get::<_, String>(0)?, state.get::<_, String>(1)?, state.get::<_, String>(2)?))
+            let text = |column| state.get::<_, String>(column);
+            Ok((text(0)?, text(1)?, text(2)?, text(3)?))
         })
         .optional()?;
-    let Some((settings, todos, handed_over)) = state else {
+    let Some((settings, todos, handed_over, agents)) = state else {
         return Err(Fault::Damaged(format!("the settings of session {id} are missing")));
     };
     Ok(Some(StoredSession {
@@ -238,6 +246,7 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
         reset_seq: row.projection.reset_seq,
         window: row.projection.window,
         handed_over: json_from(&handed_over)?,
+        agents: json_from(&agents)?,
         summary: row.into_summary(),
     }))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentd_core::{catalogue::ToolStanding, model::SlotInfo};
+use agentd_core::{agent::AgentCard, catalogue::ToolStanding, model::SlotInfo};
 
 use super::{Client, ClientError, ConfigView, DaemonStatus, Reloaded};
 use crate::{
@@ -39,6 +39,14 @@ impl Client {
     pub async fn tools(&self, session: &str) -> Result<Vec<ToolStanding>, ClientError> {
         let request = v1::ToolsRequest { session: session.to_owned() };
         Ok(convert::all(self.daemon().tools(request).await?.into_inner().standings)?)
+    }
+
+    /// The agents besides the main one, sorted by name.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn agents(&self) -> Result<Vec<AgentCard>, ClientError> {
+        Ok(convert::all(self.daemon().agents(v1::AgentsRequest {}).await?.into_inner().agents)?)
     }
 
     /// Tells the daemon to stop and returns its process id at once. Running turns may take until the deadline, or

@@ -175,6 +175,7 @@ impl From<&StateChange> for state_changed::Change {
             StateChange::Forked { from, turn } => {
                 Self::Forked(state_changed::Forked { from: from.to_string(), turn: *turn })
             }
+            StateChange::Agent { stack } => Self::Agent(state_changed::Agent { stack: stack.clone() }),
             StateChange::Subagent(subagent) => Self::Subagent(state_changed::Subagent {
                 call_id: subagent.call_id.to_string(),
                 session_id: subagent.session_id.to_string(),
@@ -211,6 +212,7 @@ impl TryFrom<state_changed::Change> for StateChange {
             // What is shown of it is for the daemon to know.
             state_changed::Change::HandedOver(path) => Self::HandedOver { path, picture: None },
             state_changed::Change::Forked(forked) => Self::Forked { from: id(&forked.from)?, turn: forked.turn },
+            state_changed::Change::Agent(agent) => Self::Agent { stack: agent.stack },
             state_changed::Change::Subagent(subagent) => Self::Subagent(Subagent {
                 call_id: CallId::from(subagent.call_id),
                 session_id: id(&subagent.session_id)?,

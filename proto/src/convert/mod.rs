@@ -3,6 +3,7 @@
 //! What goes out is made from references with `From`, because events are shared; what comes in is checked with
 //! `TryFrom`, because it is hostile. A [`WireError`] tells what is merely newer than we are from what is wrong.
 
+mod agent;
 mod audit;
 mod context;
 mod daemon;

@@ -226,6 +226,7 @@ impl From<&SessionView> for v1::Session {
                 .map(|(turn, first_seq)| v1::session::OpenTurn { turn_id: turn.to_string(), first_seq }),
             reset_seq: session.reset_seq,
             window: Some((&session.window).into()),
+            agents: session.agents.clone(),
         }
     }
 }
@@ -249,6 +250,7 @@ impl TryFrom<v1::Session> for SessionView {
                 reset_seq: session.reset_seq,
                 window: session.window.map(Into::into).unwrap_or_default(),
                 handed_over: Default::default(),
+                agents: session.agents,
             },
             pending: all(session.pending)?,
             live_turn: session.live_turn_id.map(|turn| id(&turn)).transpose()?,

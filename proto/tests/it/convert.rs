@@ -79,6 +79,7 @@ fn sessions_survive() {
                 reset_seq: 5,
                 window: Window { after: 6, summary: 7, held: 5 },
                 handed_over: Default::default(),
+                agents: vec!["researcher".into()],
             },
             pending: samples::interrupts(),
             live_turn,

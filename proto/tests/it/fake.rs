@@ -198,6 +198,10 @@ impl Daemon for Fake {
         Err(Status::unimplemented("not here"))
     }
 
+    async fn agents(&self, _: Request<v1::AgentsRequest>) -> Result<Response<v1::AgentsResponse>, Status> {
+        Err(Status::unimplemented("not faked"))
+    }
+
     async fn stop(&self, _: Request<v1::StopRequest>) -> Result<Response<v1::StopResponse>, Status> {
         Ok(Response::new(v1::StopResponse { pid: 42 }))
     }

@@ -53,7 +53,10 @@ pub(crate) fn settings() -> SessionSettings {
         slot: Some(Slot::Code),
         project: Some(Mount { path: "/home/me/日本 語".into(), writable: true }),
         grants: vec!["run_bash_command: git status".into()],
-        parent: Some(Parent { session: SessionId::generate(), agent: Some("researcher".into()) }),
+        parent: Some(Parent {
+            session: "0193a5b2-7c1d-7000-8000-000000000001".parse().unwrap(),
+            agent: Some("researcher".into()),
+        }),
     }
 }
 
@@ -295,6 +298,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
         StateChange::File(StateFileChange { path: "notes/plan.md".into(), content: Some("one\n".into()) }),
         StateChange::File(StateFileChange { path: "old.md".into(), content: None }),
         StateChange::HandedOver { path: "uploads/a.pdf".into(), picture: None },
+        StateChange::Agent { stack: vec!["researcher".into()] },
         StateChange::Subagent(Subagent {
             call_id: CallId::generate(),
             session_id: SessionId::generate(),

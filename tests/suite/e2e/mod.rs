@@ -18,11 +18,12 @@
 //!   [`links`]: under every name of a file. [`unread`]: no tool tells of a file that may not be read.
 //! - [`large`]: results that are longer than a window.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
-//! - [`subagents`]: parts of the work done by sessions of their own.
+//! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
+mod agents;
 mod audit;
 mod bad_documents;
 mod bad_input;

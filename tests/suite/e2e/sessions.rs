@@ -79,6 +79,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
         "search_history",
         "todo_read",
         "todo_write",
+        "transfer_to_researcher",
         "undo_patch",
         "web_search",
         "write_file",

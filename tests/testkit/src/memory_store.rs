@@ -244,6 +244,7 @@ impl State {
             reset_seq: 0,
             window: Window::default(),
             handed_over: Default::default(),
+            agents: Vec::new(),
         };
         for event in self.events_of(id) {
             add(&mut session, event);
@@ -318,8 +319,10 @@ fn add(session: &mut StoredSession, event: &Event) {
             | StateChange::Subagent(_)
             | StateChange::TokenLevel { .. } => {}
             StateChange::Window { window } => session.window = *window,
+            StateChange::Agent { stack } => session.agents.clone_from(stack),
             StateChange::Reset => {
                 session.reset_seq = event.seq;
+                session.agents.clear();
                 session.window = Window { after: event.seq, summary: 0, held: 0 };
                 if session.open_turn.is_none() {
                     summary.status = SessionStatus::Idle;

@@ -130,7 +130,10 @@ fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
         tool: tool_name(call),
         args: arguments(written),
         leads_to: call.trail.leads_to().map(str::to_owned),
-        asked_by: Requester { model: call.context.model.info().id.clone(), agent: call.context.agent().to_owned() },
+        asked_by: Requester {
+            model: call.context.model.info().id.clone(),
+            agent: call.context.acting.name().to_owned(),
+        },
         verdict,
         layer: judgement.map(|judgement| judgement.layer.as_str().to_owned()),
         rule: judgement.map(|judgement| judgement.rule.clone()),
@@ -189,7 +192,8 @@ fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, Stop>, begun: Insta
     let nothing = ToolOutput::default();
     let (output, error) = match outcome {
         Ok(output) => (output, output.error),
-        Err(Stop::Lost) => return None,
+        // The last comes from no call.
+        Err(Stop::Lost | Stop::HandsOn) => return None,
         Err(Stop::Refused(_)) => (&nothing, Some(ToolErrorCode::Denied)),
         Err(Stop::Ended(StopReason::Cancelled)) => (&nothing, Some(ToolErrorCode::Cancelled)),
         Err(Stop::Ended(_) | Stop::Failed(_)) => (&nothing, Some(ToolErrorCode::NotRun)),

@@ -1,6 +1,7 @@
 //! `delegate_task`: a session of its own does a part of the work, and its answer is the result.
 
 use agentd_core::{
+    agent::AgentCard,
     ids::SessionId,
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -50,7 +51,21 @@ pub(crate) fn canonical_name(name: &str) -> &str {
 
 /// Whether a call is one of this tool: nobody else's of that name.
 pub(crate) fn is_call(context: &TurnContext, name: &str) -> bool {
-    name == NAME || (canonical_name(name) == NAME && context.tool(name).is_none())
+    context.tool(name).is_some_and(|tool| tool.name == NAME)
+}
+
+/// What models are told of this tool where these agents are offered, and of any other as it is.
+pub(crate) fn told_of(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
+    let mut tool = tool.clone();
+    if tool.name == NAME && !offered.is_empty() {
+        let cards: Vec<String> = offered.iter().map(|card| format!("{}: {}", card.id, card.description)).collect();
+        tool.parameters["properties"]["agent"] = json!({
+            "type": "string",
+            "enum": offered.iter().map(|card| &card.id).collect::<Vec<_>>(),
+            "description": format!("Who does it; a subagent like you where absent. {}", cards.join(" ")),
+        });
+    }
+    tool
 }
 
 impl Link for Delegation {
@@ -123,12 +138,24 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     if task.trim().is_empty() {
         return Err(invalid("the task is empty: say all that the subagent has to know and to do".to_owned()));
     }
-    if let Some(agent) = agent.filter(|agent| !agent.trim().is_empty()) {
-        return Err(invalid(format!("there is no agent {agent:?}; leave `agent` out")));
-    }
+    let agent = agent.map(|agent| agent.trim().to_owned()).filter(|agent| !agent.is_empty());
+    let card = agent.map(|id| card(call, &id).cloned()).transpose().map_err(invalid)?;
     let context_id = context_id.filter(|id| !id.trim().is_empty()).map(|id| id.trim().parse::<SessionId>()).transpose();
     let context_id = context_id.map_err(|_| {
         invalid("`context_id` must be that of an earlier result; leave it out for a new subagent".to_owned())
     })?;
-    Ok(Task { text: task, agent: None, max_steps: max_steps.unwrap_or(STEPS).clamp(1, MOST_STEPS), context_id })
+    let steps = max_steps.map(|steps| steps.min(MOST_STEPS)).or_else(|| card.as_ref()?.max_steps).unwrap_or(STEPS);
+    Ok(Task { text: task, agent: card, max_steps: steps.max(1), context_id })
+}
+
+/// The agent that is meant, or which there are.
+fn card<'a>(call: &'a Invocation<'_>, id: &str) -> Result<&'a AgentCard, String> {
+    let agents = call.context.acting.agents();
+    agents.get(id).filter(|card| card.enabled).ok_or_else(|| {
+        let offered: Vec<&str> = agents.enabled().map(|card| card.id.as_str()).collect();
+        match offered.as_slice() {
+            [] => format!("there is no agent {id:?}: leave `agent` out"),
+            ids => format!("there is no agent {id:?}: leave `agent` out, or name one of {}", ids.join(", ")),
+        }
+    })
 }

@@ -10,6 +10,7 @@ pub(crate) mod delegation;
 mod excerpt;
 mod feedback;
 mod files;
+pub(crate) mod handoff;
 mod large_results;
 mod memory;
 mod order;

@@ -18,6 +18,7 @@ use super::{
     delegation::{self, Delegation},
     feedback::Feedback,
     files::Files,
+    handoff::Handoff,
     large_results::LargeResults,
     memory::Memory,
     questions::Questions,
@@ -162,7 +163,7 @@ impl Chain {
     ///    first, for what people wrote of themselves and the work counts more than what they could use.
     /// 9. `files`: what is new comes in front of what is to be done, at the end of the request.
     /// 10. `search`, `todos`, `questions`: they answer their own tools.
-    /// 11. `delegation`: as they do; what others do for the session is judged and told where they do it.
+    /// 11. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
     /// 12. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
     /// 13. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
     ///     a person did while being asked.
@@ -181,6 +182,7 @@ impl Chain {
             Arc::new(Search),
             Arc::new(Todos),
             Arc::new(Questions),
+            Arc::new(Handoff),
             Arc::new(Delegation),
             Arc::new(Repair),
             Arc::new(Undo),

@@ -20,11 +20,18 @@ pub(crate) struct Draft {
     tools: ToolSet,
     may_call: bool,
     known_paths: Vec<String>,
+    /// Who is asked.
+    agent: String,
 }
 
 impl Draft {
     pub(crate) fn new(messages: Vec<Message>, tools: ToolSet, known_paths: Vec<String>) -> Self {
-        Self { messages, reminders: Vec::new(), tools, may_call: true, known_paths }
+        Self { messages, reminders: Vec::new(), tools, may_call: true, known_paths, agent: String::new() }
+    }
+
+    /// The same for that agent.
+    pub(crate) fn to(self, agent: &str) -> Self {
+        Self { agent: agent.to_owned(), ..self }
     }
 
     /// Reminds the model of something, in this request only.
@@ -39,8 +46,8 @@ impl Draft {
 
     /// The request, and what is needed to tell how much the next one repeats of it.
     pub(crate) fn seal(self, session_id: SessionId) -> (ModelRequest, Footprint) {
-        let Self { mut messages, reminders, tools, may_call, known_paths } = self;
-        let mut footprint = Footprint::of(&tools, &messages);
+        let Self { mut messages, reminders, tools, may_call, known_paths, agent } = self;
+        let mut footprint = Footprint::of(&tools, &messages).to(agent);
         if !reminders.is_empty() {
             // Files and todos are named in them, whose names others gave.
             let text = format!("<system_reminder>\n{}\n</system_reminder>", harmless(&reminders.join("\n")));

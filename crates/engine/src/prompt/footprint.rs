@@ -67,6 +67,8 @@ pub(crate) fn picture(picture: &Picture) -> Print {
 /// What is remembered of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Footprint {
+    /// Whom it asked.
+    agent: String,
     tools: Print,
     /// The messages without what is said at the end of this request only.
     messages: Vec<(SegmentKind, Print)>,
@@ -77,7 +79,12 @@ pub(crate) struct Footprint {
 impl Footprint {
     pub(crate) fn of(tools: &ToolSet, messages: &[Message]) -> Self {
         let messages = messages.iter().map(|message| (history::kind(message), print(message))).collect();
-        Self { tools: tools.print, messages, end: Print::default() }
+        Self { agent: String::new(), tools: tools.print, messages, end: Print::default() }
+    }
+
+    /// The same of a request to that agent: with another one tools and instructions change by their nature.
+    pub(crate) fn to(self, agent: String) -> Self {
+        Self { agent, ..self }
     }
 
     /// Adds what is said at the end of this request only.
@@ -120,15 +127,20 @@ impl Footprint {
         let Some(before) = before else { return report };
         report.previous_bytes = before.bytes();
         if self.tools != before.tools {
-            report.broken_by = Some(SegmentKind::Tools.as_str().to_owned());
+            report.broken_by = Some(self.changed(before, SegmentKind::Tools.as_str()));
             return report;
         }
         let pairs = self.messages.iter().zip(&before.messages);
         let same = pairs.take_while(|(now, then)| now.1 == then.1).count();
         let repeated = self.messages[..same].iter().fold(self.tools, |sum, (_, print)| sum.and(*print));
         (report.repeated_bytes, report.repeated_tokens) = (repeated.bytes, repeated.tokens);
-        report.broken_by = before.messages.get(same).map(|(kind, _)| kind.as_str().to_owned());
+        report.broken_by = before.messages.get(same).map(|(kind, _)| self.changed(before, kind.as_str()));
         report
+    }
+
+    /// Why a segment is not as it was.
+    fn changed(&self, before: &Self, segment: &str) -> String {
+        if self.agent == before.agent { segment.to_owned() } else { "agent".to_owned() }
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet)
     let mut messages = Vec::with_capacity(state.history.len() + 1);
     messages.push(Message::System { text: context.system_prompt.clone() });
     messages.extend(history::messages(&state.history, context.next_model(state).echo_reasoning));
-    Draft::new(messages, tools, context.known_paths.clone())
+    Draft::new(messages, tools, context.known_paths.clone()).to(context.acting.name())
 }
 
 /// About how many tokens the next request to a model has, by the unscaled guess.

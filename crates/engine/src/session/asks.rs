@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    agent::{MAIN, Parent},
     audit::{AuditEntry, AuditFact, DecidedBy},
     error::ErrorKind,
     event::{EventKind, StateChange},
@@ -88,7 +87,7 @@ impl Actor {
     async fn asked_by(&self) -> AskedBy {
         let stored = self.shared.parts.store.session(self.id).await.ok().flatten();
         AskedBy {
-            agent: self.state.settings.parent.as_ref().map_or(MAIN, Parent::name).to_owned(),
+            agent: self.acting().name().to_owned(),
             session_title: stored.map(|stored| stored.summary.title).filter(|title| !title.is_empty()),
             client: self.open.as_ref().and_then(|open| open.client.clone()),
         }

@@ -1,11 +1,12 @@
 //! The task of a turn: what it is given, fixed from here on, and what it goes on from after a restart.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::sync::{Arc, atomic::AtomicU64};
 
-use agentd_core::{ports::Workspace, turn::StopReason};
+use agentd_core::{
+    event::{EventKind, StateChange},
+    ports::Workspace,
+    turn::StopReason,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -13,8 +14,8 @@ use super::{
     turns::{chat_slot, turn_error},
 };
 use crate::{
+    acting::Acting,
     chain::ResultLimits,
-    config::EngineConfig,
     engine::grants::LiveGrants,
     error::EngineError,
     handing, prompt,
@@ -39,19 +40,19 @@ impl Actor {
     pub(super) async fn launch(&mut self, state: TurnState) -> Result<(), Fault> {
         let workspace = self.workspace().await?;
         let config = self.shared.config();
-        let instructions = self.instructions(&config);
-        let Some(slot) = self.open.as_ref().map(|open| open.slot) else { return Ok(()) };
+        let acting = self.acting();
+        let Some(slot) = self.open.as_ref().map(|open| acting.slot(open.slot)) else { return Ok(()) };
         let pictures = handing::pictures(&state.history).next().is_some();
         let tools = self.shown(&Mentioned::new(), slot, pictures);
         let Some(open) = &mut self.open else { return Ok(()) };
         let shared = &self.shared;
-        let model = shared.parts.models.get(open.slot);
+        let model = shared.parts.models.get(slot);
         let known_paths = if model.info().embedded {
             shared.parts.workspaces.paths(&workspace, 200).await.map_err(EngineError::from)?
         } else {
             Vec::new()
         };
-        let chat = shared.parts.models.get(chat_slot(open.slot));
+        let chat = shared.parts.models.get(chat_slot(slot));
         // The last answer may be written by another model, which reads the same results.
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let (recorder, messages) = Recorder::new(open.turn_id);
@@ -67,9 +68,9 @@ impl Actor {
             state_files: self.files.subscribe(),
             answered: self.interrupts.answered(),
             environment: Arc::clone(&open.environment),
-            slot: open.slot,
+            slot,
             model,
-            chat_slot: chat_slot(open.slot),
+            chat_slot: chat_slot(slot),
             chat,
             tools,
             toolbox: Arc::clone(&shared.parts.toolbox),
@@ -88,7 +89,7 @@ impl Actor {
             compact_prompt: Arc::clone(&config.compact_prompt),
             scales: Arc::clone(&shared.scales),
             windows: Arc::clone(&shared.windows),
-            system_prompt: prompt::system(&instructions, &workspace, self.state.created_at),
+            system_prompt: prompt::system(&acting.instructions(&config), &workspace, self.state.created_at),
             max_message_history: config.max_message_history,
             guide_limits: config.guides,
             workspace,
@@ -100,7 +101,8 @@ impl Actor {
             delegated: AtomicU64::new(0),
             client: open.client.clone(),
             cancel: cancel.clone(),
-            stopwatch: Stopwatch::start(),
+            stopwatch: Stopwatch::start(state.worked),
+            acting,
         };
         let span = tracing::info_span!("turn", session = %self.id, turn = %open.turn_id, trace = %open.trace_id);
         let task = tokio::spawn(tracing::Instrument::instrument(run(Arc::new(context), state), span));
@@ -113,10 +115,7 @@ impl Actor {
     pub(super) async fn resume(&mut self) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
         match self.launch(state).await {
-            Err(Fault::Request(error)) => {
-                let state = self.replayed_state().await?;
-                self.end(state.outcome(StopReason::Failed, Some(turn_error(&error)))).await
-            }
+            Err(Fault::Request(error)) => self.fail(&error).await,
             launched => launched,
         }
     }
@@ -134,11 +133,33 @@ impl Actor {
         Ok(state)
     }
 
-    /// What the session's system message begins with: of one that works for another, how that is done, too.
-    fn instructions<'a>(&self, config: &'a EngineConfig) -> Cow<'a, str> {
-        match &self.state.settings.parent {
-            None => Cow::Borrowed(&config.system_prompt),
-            Some(_) => Cow::Owned(format!("{}\n\n{}", config.system_prompt.trim_end(), config.subagent_prompt)),
+    /// Who works in the session.
+    pub(super) fn acting(&self) -> Acting {
+        Acting::of(&self.state.settings, &self.state.agents, &self.shared.config().agents)
+    }
+
+    /// The main agent works again, where another one did.
+    pub(super) fn back_to_main(&self) -> Option<EventKind> {
+        let change = StateChange::Agent { stack: Vec::new() };
+        (!self.state.agents.is_empty()).then_some(EventKind::StateChanged { change })
+    }
+
+    /// Another agent goes on with the open turn. Who is told in the journal already.
+    pub(super) async fn hand_on(&mut self, mut state: TurnState) -> Result<(), Fault> {
+        let Some(running) = self.open.as_mut().and_then(|open| open.running.take()) else { return Ok(()) };
+        if let Some(reason) = running.cancelled_for {
+            return self.end(state.outcome(reason, None)).await;
         }
+        (state.changes_agent, state.delegated) = (false, 0);
+        match self.launch(state).await {
+            Err(Fault::Request(error)) => self.fail(&error).await,
+            launched => launched,
+        }
+    }
+
+    /// Ends the open turn, which cannot go on.
+    async fn fail(&mut self, error: &EngineError) -> Result<(), Fault> {
+        let state = self.replayed_state().await?;
+        self.end(state.outcome(StopReason::Failed, Some(turn_error(error)))).await
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct SessionState {
     pub(crate) created_at: Timestamp,
     pub(crate) settings: SessionSettings,
     pub(crate) todos: Vec<Todo>,
+    /// Whom the session was handed to.
+    pub(crate) agents: Vec<String>,
     /// The files of the session's own state.
     pub(crate) files: Arc<StateFiles>,
     /// The items that a model may see, each with the number of its completion.
@@ -51,6 +53,7 @@ impl SessionState {
         let mut state = Self::newborn(stored.summary.created_at, stored.settings.clone());
         state.todos.clone_from(&stored.todos);
         state.handed_over.clone_from(&stored.handed_over);
+        state.agents.clone_from(&stored.agents);
         state.files = Arc::new(files);
         state.window = stored.window;
         state.show(items, compaction);
@@ -62,6 +65,7 @@ impl SessionState {
             created_at,
             settings,
             todos: Vec::new(),
+            agents: Vec::new(),
             files: Arc::default(),
             history: VecDeque::new(),
             window: Window::default(),
@@ -114,10 +118,12 @@ impl SessionState {
             EventKind::TurnEnded { result } => self.last_stop = Some(result.stop_reason),
             EventKind::StateChanged { change } => match change {
                 StateChange::Todos { todos } => self.todos.clone_from(todos),
+                StateChange::Agent { stack } => self.agents.clone_from(stack),
                 StateChange::Settings { settings } => self.settings.clone_from(settings),
                 StateChange::File(change) => Arc::make_mut(&mut self.files).apply(change, event.at),
                 StateChange::Reset => {
                     self.files = Arc::default();
+                    self.agents.clear();
                     self.show(Vec::new(), None);
                     self.window = Window { after: event.seq, summary: 0, held: 0 };
                     // What was set aside cannot be continued.

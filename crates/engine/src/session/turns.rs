@@ -100,10 +100,18 @@ impl Actor {
         start: StartTurn,
         waited: bool,
     ) -> Result<StartedTurn, Fault> {
+        // A turn that goes on with one before it goes on with its agent; what is said anew is said to the main one.
+        let back = start.text.as_ref().and_then(|_| self.back_to_main());
+        if back.is_some() {
+            self.state.agents.clear();
+        }
         // A turn that only compacts tells nothing.
         let tells = start.compact.is_none();
         let handed = if tells { self.handed().await? } else { Vec::new() };
-        let (slot, reason) = route(start.slot, self.state.settings.slot, self.sight(&handed));
+        let (slot, reason) = match self.acting().card().and_then(|card| card.slot) {
+            Some(slot) => (slot, "its agent uses it"),
+            None => route(start.slot, self.state.settings.slot, self.sight(&handed)),
+        };
         let model = self.shared.parts.models.get(slot);
         let told = if tells { self.told_first(slot, &*model, &handed).await? } else { Vec::new() };
         let configured = self.shared.config().max_steps;
@@ -153,6 +161,7 @@ impl Actor {
             environment,
             handed_over,
         }];
+        facts.extend(back);
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(waited.then(|| self.left_queue()));
         let first = self.first_words().await;
@@ -270,6 +279,7 @@ impl Actor {
                 TurnMessage::TakeSteers(reply) => {
                     let _ = reply.send(self.take_steers(turn_id).await?);
                 }
+                TurnMessage::HandOn(state) => self.hand_on(*state).await?,
                 TurnMessage::End { outcome, verdict } => {
                     let _ = verdict.send(self.turn_wants_to_end(*outcome).await?);
                 }
@@ -343,6 +353,9 @@ impl Actor {
         let mut cut_off = self.journal.close_open();
         self.tell_what_was_changed(open.first_seq, &mut cut_off).await;
         facts.extend(cut_off);
+        if outcome.reason == StopReason::Completed {
+            facts.extend(self.back_to_main());
+        }
         let took = self.shared.parts.clock.now().duration_since(open.started_at);
         facts.push(EventKind::TurnEnded {
             result: Box::new(TurnResult {

@@ -14,7 +14,7 @@ pub(crate) mod outcome;
 mod watch;
 
 use agentd_core::{
-    agent::{Parent, SUBAGENT, Subagent},
+    agent::{AgentCard, Parent, SUBAGENT, Subagent},
     event::{EventKind, StateChange},
     ids::SessionId,
     tool::{ToolErrorCode, ToolOutput},
@@ -45,7 +45,7 @@ pub(crate) struct Task {
     /// In words, for the subagent.
     pub(crate) text: String,
     /// Which agent it is, where one was named.
-    pub(crate) agent: Option<String>,
+    pub(crate) agent: Option<AgentCard>,
     /// The steps that it may take.
     pub(crate) max_steps: u32,
     /// The earlier one that shall go on.
@@ -76,7 +76,7 @@ async fn take_up(call: &Invocation<'_>, subagent: Subagent) -> Begun {
 async fn begin(call: &Invocation<'_>, task: &Task) -> Result<Begun, Stop> {
     let context = call.context;
     let known = match task.context_id {
-        None => (SessionId::generate(), task.agent.clone(), 0),
+        None => (SessionId::generate(), task.agent.as_ref().map(|card| card.id.clone()), 0),
         Some(id) => match earlier(context, id).await {
             Ok((agent, last_seq)) => (id, agent, last_seq),
             Err(refused) => return Ok(Err(refused)),

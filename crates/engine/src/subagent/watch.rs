@@ -63,6 +63,8 @@ impl<'a> Watch<'a> {
         let events = session.subscribe(work.subagent().after).await?;
         let context = call.context;
         let progress = call.started.get().map(|item| context.recorder.progress(*item)).unwrap_or_default();
+        // Also for clients that wait to listen: it is there now.
+        progress.tell(&format!("{}: {}", work.subagent().name, work.subagent().task));
         let grants = context.grants.clone();
         Ok(Self { call, session, events, grants, progress, asked: HashSet::new(), waiting: None, stopped: None })
     }

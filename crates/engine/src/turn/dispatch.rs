@@ -51,7 +51,7 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
         }
         rest = later;
     }
-    Ok(())
+    if state.changes_agent { Err(Stop::HandsOn) } else { Ok(()) }
 }
 
 /// How many calls from the front may run at once: all leading ones that only look, or that another session works for; or
@@ -74,6 +74,7 @@ struct Outcome {
     todos: Option<Vec<Todo>>,
     compact: Option<CompactionStrategy>,
     usage: Option<Box<Usage>>,
+    changes_agent: bool,
 }
 
 async fn run_call(context: &TurnContext, call: &ToolCall, state: &TurnState) -> Result<Outcome, Stop> {
@@ -83,7 +84,7 @@ async fn run_call(context: &TurnContext, call: &ToolCall, state: &TurnState) -> 
     let invocation = Invocation { context, call, state, started: &started, trail: &trail };
     let output = context.chain.around_tool(&invocation).await?;
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let ToolOutput { text, error, files, todos, state_files, takes_back, compact, usage, .. } = output;
+    let ToolOutput { text, error, files, todos, state_files, takes_back, compact, usage, changes_agent, .. } = output;
     remember(context, state_files).await?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
     let takes_back = takes_back.map(|call| *call);
@@ -94,7 +95,7 @@ async fn run_call(context: &TurnContext, call: &ToolCall, state: &TurnState) -> 
     };
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
     let item = context.recorder.complete(id, ItemBody::ToolResult(result), status).await?;
-    Ok(Outcome { item, todos, compact, usage })
+    Ok(Outcome { item, todos, compact, usage, changes_agent })
 }
 
 /// Tells what a call changed of the files in the session's state. It is in the journal before the result is, so that no
@@ -116,6 +117,10 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         state.note_denial(call_id.clone(), name.clone(), text.clone());
     }
     state.note(outcome.item);
+    if outcome.changes_agent {
+        state.changes_agent = true;
+        state.agent_changes += 1;
+    }
     if let Some(usage) = outcome.usage {
         pay(context, state, *usage).await?;
     }

@@ -25,7 +25,7 @@ use std::{
 };
 
 use agentd_core::{
-    agent::{MAIN, Parent, Subagent},
+    agent::Subagent,
     environment::ClientEnvironment,
     error::ModelError,
     guide::GuideLimits,
@@ -50,7 +50,8 @@ use self::{
     stopwatch::Stopwatch,
 };
 use crate::{
-    chain::{Chain, ResultLimits},
+    acting::Acting,
+    chain::{Chain, ResultLimits, delegation},
     compaction::Windows,
     config::PolicyInForce,
     engine::{grants::LiveGrants, registry::Siblings},
@@ -64,6 +65,8 @@ pub(crate) struct TurnContext {
     pub(crate) turn_id: TurnId,
     pub(crate) trace_id: TraceId,
     pub(crate) settings: SessionSettings,
+    /// Who works.
+    pub(crate) acting: Acting,
     pub(crate) policy: PolicyInForce,
     /// What people allowed, as it stands now.
     pub(crate) grants: LiveGrants,
@@ -144,11 +147,6 @@ impl TurnContext {
         }
     }
 
-    /// Who works here, as people know it.
-    pub(crate) fn agent(&self) -> &str {
-        self.settings.parent.as_ref().map_or(MAIN, Parent::name)
-    }
-
     /// Asks a person and waits for the answer or the turn's cancel. The wait is not counted as work.
     pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answered, Stop> {
         let waiting = self.stopwatch.pause();
@@ -179,7 +177,8 @@ impl TurnContext {
 
     /// The visible tool of that name or alias.
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
-        self.tools.get(self.toolbox.canonical_name(name))
+        let own = || self.tools.get(delegation::canonical_name(name));
+        self.tools.get(self.toolbox.canonical_name(name)).or_else(own)
     }
 
     /// What the rules say, as they stand now, of files that the call comes upon without naming them, or of which it would
@@ -237,6 +236,8 @@ pub(crate) enum Stop {
     Refused(Denial),
     /// It failed.
     Failed(TurnError),
+    /// Another agent goes on with it.
+    HandsOn,
     /// The session cannot store what the turn does. Nothing more may be done, not even an end be told.
     Lost,
 }

@@ -13,7 +13,7 @@ use agentd_core::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Stop, TurnOutcome};
+use super::{Stop, TurnOutcome, TurnState};
 
 /// Facts that wait for the session's writer at the most.
 const QUEUE: usize = 256;
@@ -34,6 +34,8 @@ pub(crate) enum TurnMessage {
     Compact { item_id: ItemId, replaced: Vec<ItemId>, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },
     /// What was added to the turn since it last asked.
     TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
+    /// Another agent goes on with the turn, in a task of its own, from here.
+    HandOn(Box<TurnState>),
     /// The turn is over, unless something was added meanwhile.
     End { outcome: Box<TurnOutcome>, verdict: oneshot::Sender<EndVerdict> },
 }
@@ -177,6 +179,12 @@ impl Recorder {
     /// What was added to the turn since this was last asked.
     pub(crate) async fn take_steers(&self) -> Result<Vec<Arc<Item>>, Stop> {
         self.ask_session(TurnMessage::TakeSteers).await
+    }
+
+    /// Lets another agent go on. Nothing of this task may follow.
+    pub(crate) async fn hand_on(&self, state: TurnState) {
+        // A session that cannot take it in cannot end the turn either: it tells its readers itself.
+        let _ = self.send(TurnMessage::HandOn(Box::new(state))).await;
     }
 
     /// Ends the turn, unless something was added to it meanwhile.

@@ -30,6 +30,10 @@ pub(crate) async fn run(context: Arc<TurnContext>, mut state: TurnState) {
                 state.note_denial(denial.call_id, denial.tool, denial.reason);
                 state.outcome(StopReason::Denied, None)
             }
+            Err(Stop::HandsOn) => {
+                state.worked = context.stopwatch.worked();
+                return context.recorder.hand_on(state).await;
+            }
             Err(Stop::Failed(error)) => state.outcome(StopReason::Failed, Some(error)),
             Err(Stop::Lost) => return,
         };

@@ -3,10 +3,11 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use agentd_core::{
-    event::{Event, EventKind},
+    event::{Event, EventKind, StateChange},
     ids::CallId,
     item::{Item, ItemBody},
     session::Todo,
@@ -39,6 +40,12 @@ pub(crate) struct TurnState {
     pub(crate) usage: Usage,
     /// The tokens among them that sessions took which worked for its calls, as far as this life of the daemon knows.
     pub(crate) delegated: u64,
+    /// Whether another agent goes on behind this step.
+    pub(crate) changes_agent: bool,
+    /// How often the agent has changed.
+    pub(crate) agent_changes: u32,
+    /// How long the turn had worked before its agent changed.
+    pub(crate) worked: Duration,
     /// What was refused.
     pub(crate) denials: Vec<Denial>,
     /// The files that were changed, each once.
@@ -171,6 +178,7 @@ impl TurnState {
                 self.steps = *step;
                 self.usage = *turn;
             }
+            EventKind::StateChanged { change: StateChange::Agent { .. } } => self.agent_changes += 1,
             _ => {}
         }
     }

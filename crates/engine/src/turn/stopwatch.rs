@@ -10,6 +10,8 @@ use tokio::time::Instant;
 /// How long a turn has worked.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
+    /// What was worked before.
+    before: Duration,
     started: Instant,
     waited_ms: AtomicU64,
 }
@@ -21,13 +23,14 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Stopwatch {
-    pub(crate) fn start() -> Self {
-        Self { started: Instant::now(), waited_ms: AtomicU64::new(0) }
+    /// Of a turn that has worked so long.
+    pub(crate) fn start(before: Duration) -> Self {
+        Self { before, started: Instant::now(), waited_ms: AtomicU64::new(0) }
     }
 
     pub(crate) fn worked(&self) -> Duration {
         let waited = Duration::from_millis(self.waited_ms.load(Ordering::Relaxed));
-        self.started.elapsed().saturating_sub(waited)
+        self.before + self.started.elapsed().saturating_sub(waited)
     }
 
     pub(crate) fn pause(&self) -> Waiting<'_> {

@@ -225,7 +225,7 @@ async fn another_slot_has_another_window() {
     let (world, models) = two_models();
     let session = world.session().await;
     models.base.then(counted("a", 1900));
-    run(&session, &"many words ".repeat(350)).await;
+    run(&session, &"many words ".repeat(250)).await;
     let chat = SessionSettings { slot: Some(Slot::Chat), ..world.engine.session_defaults() };
     session.configure(chat).await.unwrap();
     assert_eq!(levels(&world, &session), [TokenLevel::Warning]);

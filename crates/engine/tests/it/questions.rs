@@ -101,6 +101,8 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "search",
         "todos",
         "questions",
+        "handoff",
+        "delegation",
         "repair",
         "undo",
     ];

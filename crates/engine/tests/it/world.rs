@@ -203,6 +203,7 @@ fn line(event: &Event) -> String {
             StateChange::TokenLevel { level, tokens, window } => format!("{} ({tokens} of {window})", level.as_str()),
             StateChange::Window { window } => format!("window: {window:?}"),
             StateChange::Reset => "reset".to_owned(),
+            StateChange::Agent { stack } => format!("agents: {stack:?}"),
             StateChange::Subagent(subagent) => format!("{} works: {}", subagent.name, subagent.task),
             StateChange::Forked { turn, .. } => format!("forked after turn {turn}"),
             StateChange::File(file) => match &file.content {

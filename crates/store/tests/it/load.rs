@@ -80,6 +80,7 @@ async fn questions_about_a_long_session_walk_an_index() {
         "state_file_changes",
     );
     check("SELECT payload FROM events WHERE session = 1 AND seq > 2 ORDER BY seq LIMIT 3", "events_by_number");
-    check("SELECT id FROM sessions ORDER BY updated_at DESC, id DESC LIMIT 3", "sessions_by_use");
+    check("SELECT id FROM sessions WHERE parent IS NULL ORDER BY updated_at DESC, id DESC LIMIT 3", "sessions_by_use");
+    check("SELECT id FROM sessions WHERE parent = 1 ORDER BY key", "children");
     check("DELETE FROM events WHERE session = 1", "events_by_number");
 }

@@ -1,0 +1,109 @@
+//! The events of subagents, between those of the session for which they work.
+
+use std::collections::VecDeque;
+
+use agentd_core::{
+    agent::Subagent,
+    event::{Event, EventKind, StateChange},
+    item::{Item, ItemBody},
+};
+use agentd_proto::client::{Client, EventStream};
+use futures_util::{FutureExt as _, future::select_all};
+
+use super::line::Arrival;
+
+/// The subagents that are under way.
+#[derive(Debug, Default)]
+pub(crate) struct Children {
+    known: Vec<Child>,
+}
+
+#[derive(Debug)]
+struct Child {
+    subagent: Subagent,
+    /// The number of its last stored event that came in.
+    seen: u64,
+    /// Its events as they come; none where it could not be listened to yet.
+    live: Option<EventStream>,
+    /// Those that had not come when its work was over.
+    rest: Option<EventStream>,
+}
+
+impl Children {
+    /// Does what an event of the parent asks for, and tells what comes before it: of a subagent whose work is over, all that
+    /// is left to tell. Dropping the wait loses nothing; then the same event is brought again.
+    pub(crate) async fn before(&mut self, client: &Client, event: &Event, told: &mut VecDeque<Arrival>) {
+        match &event.kind {
+            EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
+                if !self.known.iter().any(|child| child.subagent == *subagent) {
+                    let (subagent, seen) = (subagent.clone(), subagent.after);
+                    self.known.push(Child { subagent, seen, live: None, rest: None });
+                }
+            }
+            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
+                let over = self.known.iter().position(|child| child.subagent.call_id == result.call_id);
+                if let Some(index) = over {
+                    self.known[index].tell_rest(client, told).await;
+                    self.known.remove(index);
+                }
+            }
+            _ => self.listen(client).await,
+        }
+    }
+
+    /// Listens to those that are not listened to yet. One that has not begun is tried again with the next event.
+    async fn listen(&mut self, client: &Client) {
+        for child in self.known.iter_mut().filter(|child| child.live.is_none()) {
+            child.live = client.subscribe(&child.subagent.session_id.to_string(), child.seen, false).await.ok();
+        }
+    }
+
+    /// The next event of any of them; never where none is listened to.
+    pub(crate) async fn next(&mut self) -> Event {
+        loop {
+            let live = self.known.iter_mut().enumerate();
+            let waits = live.filter_map(|(index, child)| {
+                let live = child.live.as_mut()?;
+                Some(live.next().map(move |heard| (index, heard)).boxed())
+            });
+            let waits: Vec<_> = waits.collect();
+            if waits.is_empty() {
+                return std::future::pending().await;
+            }
+            let ((index, heard), ..) = select_all(waits).await;
+            let Some(child) = self.known.get_mut(index) else { continue };
+            match heard {
+                Ok(Some(event)) => {
+                    child.note(&event);
+                    return event;
+                }
+                // What is missing comes when its work is over.
+                Ok(None) | Err(_) => child.live = None,
+            }
+        }
+    }
+}
+
+impl Child {
+    fn note(&mut self, event: &Event) {
+        if event.kind.is_stored() {
+            self.seen = self.seen.max(event.seq);
+        }
+    }
+
+    async fn tell_rest(&mut self, client: &Client, told: &mut VecDeque<Arrival>) {
+        if self.rest.is_none() {
+            self.live = None;
+            self.rest = client.subscribe(&self.subagent.session_id.to_string(), self.seen, true).await.ok();
+        }
+        while let Some(rest) = &mut self.rest {
+            match rest.next().await {
+                Ok(Some(event)) => {
+                    self.note(&event);
+                    told.push_back(Arrival::Child(Box::new(event)));
+                }
+                Ok(None) | Err(_) => self.rest = None,
+            }
+        }
+    }
+}

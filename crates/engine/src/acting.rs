@@ -1,0 +1,134 @@
+//! Who works in a turn: the main agent, one that it has handed the session to, or a subagent. Pure.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use agentd_core::{
+    agent::{AgentCard, Agents, MAIN, Parent},
+    catalogue::{CatalogueTool, ToolLabel, ToolOrigin, ToolStanding},
+    model::Slot,
+    session::SessionSettings,
+    tool::ToolSpec,
+};
+
+use crate::{
+    chain::{delegation, handoff},
+    config::EngineConfig,
+    prompt::ToolSet,
+};
+
+/// Who works in a turn. A reload of the configuration changes later turns only.
+#[derive(Debug, Clone)]
+pub(crate) struct Acting {
+    agents: Arc<Agents>,
+    /// Whom the session was handed to, one by the other; empty where the main agent works.
+    stack: Vec<String>,
+    parent: Option<Parent>,
+}
+
+impl Acting {
+    /// Of a session that was handed on so far. One whose card is gone works no more: whoever had handed on to it does.
+    pub(crate) fn of(settings: &SessionSettings, stack: &[String], agents: &Arc<Agents>) -> Self {
+        let known = stack.iter().take_while(|id| agents.get(id).is_some()).cloned().collect();
+        Self { agents: Arc::clone(agents), stack: known, parent: settings.parent.clone() }
+    }
+
+    /// Its name, as people know it.
+    pub(crate) fn name(&self) -> &str {
+        match (self.stack.last(), &self.parent) {
+            (Some(id), _) => id,
+            (None, Some(parent)) => parent.name(),
+            (None, None) => MAIN,
+        }
+    }
+
+    /// All agents besides the main one.
+    pub(crate) fn agents(&self) -> &Agents {
+        &self.agents
+    }
+
+    /// Whom the session was handed to.
+    pub(crate) fn stack(&self) -> &[String] {
+        &self.stack
+    }
+
+    /// Whether the session works for another.
+    pub(crate) fn is_subagent(&self) -> bool {
+        self.parent.is_some()
+    }
+
+    /// What is known of it, where it is not the main agent.
+    pub(crate) fn card(&self) -> Option<&AgentCard> {
+        let id = self.stack.last().or_else(|| self.parent.as_ref()?.agent.as_ref())?;
+        self.agents.get(id)
+    }
+
+    /// The slot that it uses in a turn that was begun with that one.
+    pub(crate) fn slot(&self, of_turn: Slot) -> Slot {
+        self.card().and_then(|card| card.slot).unwrap_or(of_turn)
+    }
+
+    /// The tools that it names, where it names any.
+    pub(crate) fn named_tools(&self) -> Option<BTreeSet<String>> {
+        Some(self.card()?.tools.as_ref()?.iter().cloned().collect())
+    }
+
+    /// What its system message begins with: the general instructions first, which are the same for all.
+    pub(crate) fn instructions(&self, config: &EngineConfig) -> String {
+        let mut text = config.system_prompt.trim_end().to_owned();
+        let mut add = |more: &str| {
+            text.push_str("\n\n");
+            text.push_str(more.trim());
+        };
+        if let Some(card) = self.card() {
+            add(&format!("You are the agent `{}`. {}", card.id, card.prompt));
+            if let Some(skills) = card.skills.as_ref().filter(|skills| !skills.is_empty()) {
+                add(&format!("Read these skills before you begin, as far as they matter: {}.", skills.join(", ")));
+            }
+        }
+        if self.is_subagent() {
+            add(&config.subagent_prompt);
+        } else if !self.stack.is_empty() {
+            add(handoff::TAKEN_OVER);
+        }
+        text
+    }
+
+    /// What it is shown, of what it may use: with the tools by which it hands work on, as the agents are now.
+    pub(crate) fn tools(&self, may_use: ToolSet) -> ToolSet {
+        let transfers = self.transfers();
+        if transfers.is_empty() {
+            return may_use;
+        }
+        let told = |tool: &ToolSpec| delegation::told_of(tool, &self.offered());
+        ToolSet::new(may_use.specs.iter().map(told).chain(transfers).collect())
+    }
+
+    /// The same of every tool, with the reason.
+    pub(crate) fn standings(&self, mut standings: Vec<ToolStanding>) -> Vec<ToolStanding> {
+        for standing in &mut standings {
+            standing.tool.spec = delegation::told_of(&standing.tool.spec, &self.offered());
+        }
+        let transfers = self.transfers().into_iter().map(|spec| ToolStanding {
+            tool: CatalogueTool {
+                spec,
+                origin: ToolOrigin::Conversation,
+                label: ToolLabel { category: "agent".to_owned(), ..ToolLabel::default() },
+            },
+            visible: true,
+            why: "agents.yaml enables the agent".to_owned(),
+        });
+        standings.extend(transfers);
+        standings.sort_by(|a, b| a.tool.spec.name.cmp(&b.tool.spec.name));
+        standings
+    }
+
+    /// The agents that it can give work to.
+    fn offered(&self) -> Vec<&AgentCard> {
+        if self.is_subagent() { Vec::new() } else { self.agents.enabled().collect() }
+    }
+
+    /// The tools by which it hands the session on.
+    fn transfers(&self) -> Vec<ToolSpec> {
+        if self.is_subagent() { Vec::new() } else { handoff::specs(&self.stack, &self.offered()) }
+    }
+}
