@@ -36,6 +36,7 @@ const EXAMPLES: &str = "Examples:
   agentctl run --session 0193a5b2                   continue a turn that was interrupted
   agentctl run 'Summarise it' --file report.txt     the file is copied into the session's uploads/
   agentctl run 'Add a test' -C .:rw --on-interrupt approve
+  agentctl run 'And the docs' --continue --if-busy queue   when the turn that runs is done
   agentctl run 'List my files' --output json | jq -r .text";
 
 fn after_help() -> String {
@@ -63,9 +64,33 @@ pub(crate) struct RunArgs {
     /// What happens when the turn needs an answer [default: ask on a terminal, deny elsewhere]
     #[arg(long, value_name = "HOW")]
     on_interrupt: Option<AtInterrupt>,
+    /// What happens when a turn of the session runs already
+    #[arg(long, value_name = "HOW", default_value = "refuse")]
+    if_busy: WhenBusy,
     /// What is printed on standard output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     output: Output,
+}
+
+/// What happens when a turn of the session runs already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WhenBusy {
+    /// It is told, and nothing else happens; the exit code is 1
+    Refuse,
+    /// The prompt waits for the turns before it
+    Queue,
+    /// The prompt is added to the turn that runs, and its answer is shown
+    Steer,
+}
+
+impl From<WhenBusy> for IfBusy {
+    fn from(choice: WhenBusy) -> Self {
+        match choice {
+            WhenBusy::Refuse => Self::Refuse,
+            WhenBusy::Queue => Self::Queue,
+            WhenBusy::Steer => Self::Steer,
+        }
+    }
 }
 
 /// What happens when a turn needs an answer.
@@ -172,7 +197,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
             slot: args.turn.model,
             max_steps: args.max_steps.map(NonZeroU32::get),
             on_interrupt: at_interrupt.for_daemon(),
-            if_busy: IfBusy::Refuse,
+            if_busy: args.if_busy.into(),
             client: daemon::CLIENT.to_owned(),
             environment: daemon.environment(),
         },

@@ -1,5 +1,9 @@
 //! `agentctl run` as scripts rely on it.
 
+use agentd_core::{
+    event::{EventKind, StateChange},
+    item::ItemBody,
+};
 use agentd_testkit::{
     daemon::{Output, TempHome, program, until},
     model_server::{ModelServer, Reply},
@@ -7,7 +11,7 @@ use agentd_testkit::{
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{World, keys};
+use super::{Events as _, World, keys, works_through};
 
 const RESULT_KEYS: [&str; 12] = [
     "denials",
@@ -302,4 +306,49 @@ async fn a_reader_that_has_enough_is_no_failure() {
         (status["running_turns"] == 0).then_some(())
     })
     .await;
+}
+
+/// What `--if-busy` asks for while a turn of the session waits for an answer: the outputs of that one and of the other.
+async fn beside_a_turn(how: &str, is_there: impl Fn(&EventKind) -> bool) -> (Output, Output) {
+    let world = World::start().await;
+    let which = Reply::tool_call("ask_human", json!({"question": "Which one?"}));
+    works_through(&world.model, vec![(&["that one"], which)], Reply::text("All is said."));
+    let args = ["run", "the first", "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut first = world.daemon.spawn_agentctl(args);
+    let (raised, _) = first.event("interrupt_raised").await;
+    let session = raised["session_id"].as_str().unwrap();
+
+    let refused = world.daemon.agentctl(["run", "the second", "--session", session]).await;
+    refused.exits(1).says(&["waits for an answer", "hint:"]);
+    let args = ["run", "the second", "--session", session, "--if-busy", how, "--output", "json"];
+    let second = world.daemon.spawn_agentctl(args);
+    let mut events = world.client().await.subscribe(session, 0, true).await.unwrap();
+    events.stored_until(is_there).await;
+
+    let id = raised["interrupt"]["id"].as_str().unwrap();
+    world.daemon.agentctl(["answer", id, "that one"]).await.exits(0);
+    (first.output(Vec::new()).await, second.output(Vec::new()).await)
+}
+
+#[tokio::test]
+async fn a_prompt_waits_behind_a_turn_where_it_is_asked_to() {
+    let queued =
+        |kind: &EventKind| matches!(kind, EventKind::StateChanged { change: StateChange::Queue { length: 1, .. } });
+    let (first, second) = beside_a_turn("queue", queued).await;
+    let (first, second) = (first.exits(0).json_lines().pop().unwrap(), second.exits(0).json());
+    assert_ne!(first["turn_id"], second["turn_id"]);
+    assert_eq!((&first["text"], &second["text"]), (&json!("All is said."), &json!("All is said.")));
+}
+
+#[tokio::test]
+async fn a_prompt_joins_a_turn_where_it_is_asked_to() {
+    let joined = |kind: &EventKind| match kind {
+        EventKind::ItemStarted { item } => {
+            matches!(&item.body, ItemBody::UserMessage { text, .. } if text == "the second")
+        }
+        _ => false,
+    };
+    let (first, second) = beside_a_turn("steer", joined).await;
+    let (first, second) = (first.exits(0).json_lines().pop().unwrap(), second.exits(0).json());
+    assert_eq!((&first["turn_id"], &first["text"]), (&second["turn_id"], &second["text"]));
 }
