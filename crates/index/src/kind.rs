@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// The kinds of documents whose text is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Pages.
@@ -68,6 +68,22 @@ impl Kind {
     #[must_use]
     pub const fn is_text(self) -> bool {
         matches!(self, Self::Csv | Self::Html | Self::Markdown | Self::Plain)
+    }
+
+    /// One word for it, which stands in what is written down.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Pdf => "pdf",
+            Self::Docx => "docx",
+            Self::Xlsx => "xlsx",
+            Self::Xls => "xls",
+            Self::Ods => "ods",
+            Self::Pptx => "pptx",
+            Self::Csv => "csv",
+            Self::Html => "html",
+            Self::Markdown => "markdown",
+            Self::Plain => "plain",
+        }
     }
 
     /// Whether it has pages, sheets or slides that can be cited.

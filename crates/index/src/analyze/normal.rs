@@ -1,6 +1,6 @@
 //! Compatibility forms as plain ones (NFKC), with the way back to the text as it was.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, iter, ops::Range};
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, char::canonical_combining_class, is_nfkc_quick};
 
@@ -42,8 +42,15 @@ impl<'a> Normal<'a> {
             }
             let piece = text.get(before..end).unwrap_or_default();
             let start = now.len();
-            now.extend(piece.nfkc());
-            let same = now.get(start..) == Some(piece);
+            let is_normal = piece.len() == first.len_utf8() && is_nfkc_quick(iter::once(first)) == IsNormalized::Yes;
+            // Most of a text is, and bringing it into normal form would take the most of the time.
+            let same = if is_normal {
+                now.push(first);
+                true
+            } else {
+                now.extend(piece.nfkc());
+                now.get(start..) == Some(piece)
+            };
             if !(same && stretches.last().is_some_and(|last| last.same)) {
                 stretches.push(Stretch { now: start, before, same });
             }

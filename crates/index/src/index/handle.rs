@@ -94,7 +94,20 @@ impl IndexHandle {
             self.renew(&view, "its folder is gone").await?;
             view = self.shared.view();
         }
-        Ok(ids.iter().filter(|id| !view.entries.contains_key(id)).cloned().collect())
+        Ok(ids.iter().filter(|id| !view.entries.contains_key(id)).copied().collect())
+    }
+
+    /// Whether all these documents are there, as far as that is known without looking at the disk: a search finds out by itself
+    /// when the index was deleted.
+    pub(crate) fn has_all<'a>(&self, mut ids: impl Iterator<Item = &'a DocumentId>) -> bool {
+        let view = self.shared.view();
+        ids.all(|id| view.entries.contains_key(id))
+    }
+
+    /// What is wrong with each of these documents, where something is and it is there.
+    pub(crate) fn flaws<'a>(&self, ids: impl Iterator<Item = &'a DocumentId>) -> Vec<Option<String>> {
+        let view = self.shared.view();
+        ids.map(|id| view.entries.get(id)?.about.flaw.clone()).collect()
     }
 
     /// The entry of a document that is there.
@@ -124,7 +137,7 @@ impl IndexHandle {
         if self.shared.view().entries.contains_key(id) && self.missing(std::slice::from_ref(id)).await?.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Claim::new(self.queue.clone(), id.clone(), alone)))
+        Ok(Some(Claim::new(self.queue.clone(), *id, alone)))
     }
 
     /// Takes a document out. Says whether it was there.
@@ -132,7 +145,7 @@ impl IndexHandle {
     /// # Errors
     /// When nothing can be written.
     pub async fn remove(&self, id: &DocumentId) -> Result<bool, IndexError> {
-        ask(&self.queue, |reply| Command::Remove { id: id.clone(), reply }).await
+        ask(&self.queue, |reply| Command::Remove { id: *id, reply }).await
     }
 
     /// Takes out what nobody used for long, and says how many documents that were. It is done by itself when a document is
@@ -252,7 +265,7 @@ impl IndexHandle {
         }
         at_work.retain(|_, lock| lock.strong_count() > 0);
         let lock = Arc::new(tokio::sync::Mutex::new(()));
-        at_work.insert(id.clone(), Arc::downgrade(&lock));
+        at_work.insert(*id, Arc::downgrade(&lock));
         lock
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    hash::{Hash, Hasher},
     io::{self, Read},
 };
 
@@ -39,6 +40,21 @@ impl ContentHash {
     }
 }
 
+impl ContentHash {
+    /// The hash that is written so.
+    fn parse(text: &str) -> Option<Self> {
+        let digits = text.as_bytes();
+        let mut hash = [0; 32];
+        if digits.len() != 2 * hash.len() {
+            return None;
+        }
+        for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(hash))
+    }
+}
+
 /// In hexadecimal.
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,41 +68,68 @@ impl fmt::Debug for ContentHash {
     }
 }
 
-/// The key of a document in the index: the same bytes read in the same way have the same chunks, whoever gave them.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct DocumentId(String);
+/// The key of a document in the index: the same bytes read in the same way have the same chunks, whoever gave them. A search
+/// looks up each of its documents several times, so it is copied and compared as it is, and written down as text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct DocumentId {
+    content: ContentHash,
+    kind: Kind,
+    reading: u32,
+}
 
 impl DocumentId {
     /// The key of these bytes, read as this kind by this version of whatever makes text and chunks of them.
     #[must_use]
-    pub fn new(content: ContentHash, kind: Kind, reading: u32) -> Self {
-        let kind = format!("{kind:?}").to_ascii_lowercase();
-        Self(format!("{content}.{kind}.{reading}"))
+    pub const fn new(content: ContentHash, kind: Kind, reading: u32) -> Self {
+        Self { content, kind, reading }
     }
 
     /// Whether it is a document of these bytes.
     #[must_use]
     pub fn is_of(&self, content: ContentHash) -> bool {
-        self.0.split('.').next() == Some(content.to_string().as_str())
+        self.content == content
     }
+}
 
-    /// As it is written down.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
+/// Bytes of a good hash are one as they are.
+impl Hash for DocumentId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [first, second, third, fourth, fifth, sixth, seventh, eighth, ..] = self.content.0;
+        state.write_u64(u64::from_le_bytes([first, second, third, fourth, fifth, sixth, seventh, eighth]));
     }
 }
 
 impl fmt::Display for DocumentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "{}.{}.{}", self.content, self.kind.word(), self.reading)
     }
 }
 
 impl fmt::Debug for DocumentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<DocumentId> for String {
+    fn from(id: DocumentId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for DocumentId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let read = || {
+            let mut parts = text.split('.');
+            let (content, kind, reading) = (parts.next()?, parts.next()?, parts.next()?);
+            let kind = Kind::ALL.into_iter().find(|known| known.word() == kind)?;
+            let id = Self::new(ContentHash::parse(content)?, kind, reading.parse().ok()?);
+            parts.next().is_none().then_some(id)
+        };
+        read().ok_or_else(|| format!("{text:?} is no key of a document"))
     }
 }
 
@@ -102,6 +145,14 @@ mod tests {
         let keys = [(Kind::Csv, 1), (Kind::Plain, 1), (Kind::Csv, 2)].map(|(kind, by)| DocumentId::new(hash, kind, by));
         assert_ne!(keys[0], keys[1]);
         assert_ne!(keys[0], keys[2]);
-        assert!(keys[0].as_str().ends_with(".csv.1"), "{}", keys[0]);
+        assert!(keys[0].to_string().ends_with(".csv.1"), "{}", keys[0]);
+        for key in keys {
+            assert_eq!(DocumentId::try_from(key.to_string()), Ok(key));
+        }
+        let whole = keys[0].to_string();
+        for damaged in ["", "abc.csv.1", &whole[1..], &whole.replace("csv", "tar"), &format!("{whole}.1"), &whole[..69]]
+        {
+            DocumentId::try_from(damaged.to_owned()).unwrap_err();
+        }
     }
 }

@@ -43,7 +43,7 @@ impl Uses {
         for id in ids {
             match times.get_mut(id) {
                 Some(time) => *time = now,
-                None => drop(times.insert(id.clone(), now)),
+                None => drop(times.insert(*id, now)),
             }
         }
     }

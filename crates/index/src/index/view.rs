@@ -136,7 +136,7 @@ pub(crate) fn look_through(folder: &Folder) -> Result<Found, IndexError> {
             if ordinal == ENTRY_ORDINAL {
                 let document: TantivyDocument = store.get(doc)?;
                 let entry: Entry = from_record(&document, &folder.fields)?;
-                entries.insert(entry.id.clone(), Arc::new(entry));
+                entries.insert(entry.id, Arc::new(entry));
             }
         }
     }

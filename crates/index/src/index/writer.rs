@@ -156,15 +156,10 @@ impl Writer {
     fn run(mut self, mut queue: mpsc::Receiver<Command>, timer: &tokio::runtime::Runtime) {
         let mut closing = None;
         while closing.is_none() {
-            let command = if self.waiting_since.is_some() {
-                // Those that are done wait for others only as long as there are others.
-                match queue.try_recv() {
-                    Ok(command) if !self.is_due() => Some(command),
-                    Ok(command) => {
-                        self.commit();
-                        Some(command)
-                    }
-                    Err(_) => {
+            let command = if let Some(since) = self.waiting_since {
+                match self.next_while_waiting(since, &mut queue, timer) {
+                    Some(command) => Some(command),
+                    None => {
                         self.commit();
                         continue;
                     }
@@ -196,6 +191,24 @@ impl Writer {
             drop(self);
             let _ = reply.send(Ok(()));
         }
+    }
+
+    /// The next command while documents that are done wait to be written; none when they have waited long enough. They wait for
+    /// others only as long as there are others: each time of writing costs a wait for the disk.
+    fn next_while_waiting(
+        &self,
+        since: Instant,
+        queue: &mut mpsc::Receiver<Command>,
+        timer: &tokio::runtime::Runtime,
+    ) -> Option<Command> {
+        if self.batch.done.len() >= self.shared.config.commit_documents {
+            return None;
+        }
+        if self.batch.open.is_empty() {
+            return queue.try_recv().ok();
+        }
+        let left = self.shared.config.commit_wait.checked_sub(since.elapsed())?;
+        timer.block_on(async { tokio::time::timeout(left, queue.recv()).await }).ok().flatten()
     }
 
     /// Does what is asked. What is answered is for whoever asked; an answer that nobody waits for is dropped.
@@ -309,12 +322,6 @@ impl Writer {
         self.committed()
     }
 
-    fn is_due(&self) -> bool {
-        let config = &self.shared.config;
-        self.batch.done.len() >= config.commit_documents
-            || self.waiting_since.is_some_and(|since| since.elapsed() >= config.commit_wait)
-    }
-
     /// Writes for good what is done, and tells whoever waits for it.
     fn commit(&mut self) {
         self.waiting_since = None;
@@ -331,7 +338,7 @@ impl Writer {
         let done = std::mem::take(&mut self.batch.done);
         let entries = Arc::make_mut(&mut self.entries);
         for (entry, _) in &done {
-            entries.insert(entry.id.clone(), Arc::clone(entry));
+            entries.insert(entry.id, Arc::clone(entry));
         }
         self.publish();
         for (entry, reply) in done {

@@ -85,7 +85,7 @@ impl Bringer<'_> {
         if let Some(failure) = self.broken.why(&known.id) {
             return Ok(Outcome::Unreadable(failure));
         }
-        let id = known.id.clone();
+        let id = known.id;
         match self.read(claim, known, progress).await? {
             Ok(()) => Ok(Outcome::Indexed),
             Err(Failure::Cancelled) => Err(IndexError::Cancelled),
@@ -145,6 +145,8 @@ impl Bringer<'_> {
                 Some(Ok(Piece::Head(_) | Piece::End(_))) | None => break None,
             }
         };
+        // The next document is read while this one is written for good.
+        drop(extraction);
         finish(indexing, about, failure).await
     }
 }

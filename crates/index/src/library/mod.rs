@@ -41,8 +41,9 @@ use crate::{
 
 /// What text and chunks are made by. Whoever changes what comes of a document counts it up, so that documents are read again.
 const READING: u32 = 2;
-/// Documents that one search brings into the index at the same time.
-const AT_ONCE: usize = 2;
+/// Documents that one search brings into the index at the same time: more than are read at once, so that some are read while
+/// others are written for good together.
+const AT_ONCE: usize = 8;
 /// How long a search may read through texts.
 const SCAN: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -134,12 +135,15 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<DocumentFinds, IndexError> {
         let visible: Vec<Visible> =
-            known.iter().map(|Known { id, name, .. }| Visible { id: id.clone(), name: name.clone() }).collect();
+            known.iter().map(|Known { id, name, .. }| Visible { id: *id, name: name.clone() }).collect();
         let index = self.shelf.take().await?;
         let mut unreadable = unreadable.clone();
-        unreadable.extend(self.bring_in(&index, known, progress, cancel).await?);
-        let flaw = |document: &Visible| Some((document.name.clone(), index.entry(&document.id)?.about.flaw.clone()?));
-        unreadable.extend(visible.iter().filter_map(flaw));
+        if !index.has_all(known.iter().map(|known| &known.id)) {
+            unreadable.extend(self.bring_in(&index, known, progress, cancel).await?);
+        }
+        let flaws = index.flaws(visible.iter().map(|document| &document.id));
+        let names = visible.iter().map(|document| &document.name);
+        unreadable.extend(names.zip(flaws).filter_map(|(name, flaw)| Some((name.clone(), flaw?))));
         let text = query.text.clone();
         let (asked, phrase) = if query.regex {
             (Query::Regex { pattern: text, case_sensitive: false }, false)
@@ -167,7 +171,7 @@ impl Library {
         progress: &OnProgress,
         cancel: &CancellationToken,
     ) -> Result<Vec<(String, String)>, IndexError> {
-        let ids: Vec<DocumentId> = known.iter().map(|known| known.id.clone()).collect();
+        let ids: Vec<DocumentId> = known.iter().map(|known| known.id).collect();
         let missing = index.missing(&ids).await?;
         let mut unreadable = Vec::new();
         let mut new = Vec::new();
@@ -201,8 +205,7 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<Vec<DocumentState>, IndexError> {
         let Told { known, unreadable } = self.look_at(documents).await?;
-        let names: Vec<(DocumentId, String)> =
-            known.iter().map(|known| (known.id.clone(), known.name.clone())).collect();
+        let names: Vec<(DocumentId, String)> = known.iter().map(|known| (known.id, known.name.clone())).collect();
         let index = self.shelf.take().await?;
         if again {
             for (id, _) in &names {
@@ -306,13 +309,16 @@ impl Knowledge for Library {
         async move {
             let find = async {
                 let told = self.look_at(documents).await?;
-                match self.find(&told, &query, &progress, &cancel).await {
+                let found = match self.find(&told, &query, &progress, &cancel).await {
                     Err(IndexError::Lost(why)) => {
                         tracing::warn!(%why, "searching again, as the index was begun anew");
                         self.find(&told, &query, &progress, &cancel).await
                     }
                     found => found,
-                }
+                };
+                // Hundreds of files are closed, and nobody has to wait for that.
+                drop(tokio::task::spawn_blocking(move || drop(told)));
+                found
             };
             until_cancelled(find, &cancel).await
         }

@@ -36,7 +36,7 @@ impl Allowed {
         let mut allowed = Self::default();
         for (position, document) in documents.iter().enumerate() {
             let Some(entry) = view.entries.get(&document.id) else {
-                allowed.missing.push(document.id.clone());
+                allowed.missing.push(document.id);
                 continue;
             };
             let word = entry.owner as usize / 64;

@@ -65,7 +65,7 @@ fn hit(view: &View, request: &Request, candidate: &Candidate, found: Found) -> O
     let title = view.entries.get(&visible.id).and_then(|entry| entry.title.clone());
     let citation = citation(&visible.name, &found.chunk.place);
     Some(Hit {
-        document: visible.id.clone(),
+        document: visible.id,
         owner: candidate.owner,
         ordinal: candidate.ordinal,
         title,

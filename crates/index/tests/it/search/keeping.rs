@@ -17,13 +17,13 @@ async fn what_is_indexed_stays_and_what_was_cut_off_was_never_there() {
     half.add((1..200).map(|number| page(number, None, "kept half".to_owned())).collect()).await.unwrap();
     // Written for good together with another one, and still not there.
     let other = shelf.add("other.pdf", &["kept as well"]).await;
-    let all = [whole.clone(), other.clone(), agentd_index::Visible { id: id.clone(), name: "half.pdf".to_owned() }];
+    let all = [whole.clone(), other.clone(), agentd_index::Visible { id, name: "half.pdf".to_owned() }];
     let answer = shelf.search(&all, "kept").await;
-    assert_eq!((answer.hits.len(), answer.missing.as_slice()), (2, [id.clone()].as_slice()));
+    assert_eq!((answer.hits.len(), answer.missing.as_slice()), (2, [id].as_slice()));
     drop(half);
 
     let shelf = shelf.reopened().await;
-    assert_eq!(shelf.index.missing(&[whole.id.clone(), id.clone(), other.id]).await.unwrap(), [id]);
+    assert_eq!(shelf.index.missing(&[whole.id, id, other.id]).await.unwrap(), [id]);
     assert_eq!(cited(&shelf.search(std::slice::from_ref(&whole), "kept").await), ["whole.pdf p. 1"]);
 
     assert!(shelf.index.remove(&whole.id).await.unwrap());
@@ -48,7 +48,7 @@ async fn what_nobody_used_for_thirty_days_goes_and_what_was_used_stays() {
     let shelf = shelf.reopened().await;
     shelf.clock.store(START + 721 * HOUR, Ordering::Relaxed);
     assert_eq!(shelf.index.sweep().await.unwrap(), 1);
-    assert_eq!(shelf.index.missing(&[used.id.clone(), unused.id.clone()]).await.unwrap(), [unused.id]);
+    assert_eq!(shelf.index.missing(&[used.id, unused.id]).await.unwrap(), [unused.id]);
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn stale_documents_make_room() {
     shelf.clock.store(START + 25 * HOUR, Ordering::Relaxed);
     let fresh = shelf.add("fresh.pdf", &["text too"]).await;
     shelf.index.sweep().await.unwrap();
-    assert_eq!(shelf.index.missing(&[stale.id.clone(), fresh.id]).await.unwrap(), [stale.id]);
+    assert_eq!(shelf.index.missing(&[stale.id, fresh.id]).await.unwrap(), [stale.id]);
 }
 
 #[tokio::test]

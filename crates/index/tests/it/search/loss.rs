@@ -38,7 +38,7 @@ async fn an_index_deleted_while_a_document_comes_in_takes_the_next_one() {
 
     std::fs::remove_dir_all(shelf.folder.path().join("index")).unwrap();
     let last = shelf.add("last.pdf", &["text"]).await;
-    assert_eq!(shelf.index.missing(&[first.id, next.id, last.id.clone()]).await.unwrap().len(), 2);
+    assert_eq!(shelf.index.missing(&[first.id, next.id, last.id]).await.unwrap().len(), 2);
     assert_eq!(cited(&shelf.search(&[last], "text").await), ["last.pdf p. 1"]);
 }
 

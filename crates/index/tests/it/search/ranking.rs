@@ -109,7 +109,7 @@ async fn places_are_cited_as_people_write_them_and_neighbours_are_told() {
     indexing.add(places.into_iter().enumerate().map(chunk).collect()).await.unwrap();
     assert_eq!(indexing.finish(About::default()).await.unwrap().chunks, 4);
 
-    let documents = vec![Visible { id: id.clone(), name: "x".to_owned() }];
+    let documents = vec![Visible { id, name: "x".to_owned() }];
     let cases = [("word0", "x p. 12"), ("word1", "x Sales!A2:F20"), ("word2", "x slide 7"), ("word3", "x")];
     for (query, citation) in cases {
         let mut request = Request::new(documents.clone(), Query::Words(query.to_owned()));
