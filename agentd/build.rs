@@ -1,9 +1,20 @@
-//! How the daemon is linked.
+//! How the daemon is linked, and which skills come with it.
 
-use std::process::Command;
+use std::{
+    fmt::Write as _,
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The first C library that understands packed relocations.
 const PACKS_RELOCATIONS: (u32, u32) = (2, 36);
+
+/// The skills that come with the daemon, seen from this crate.
+const SKILLS: &str = "../skills";
+
+/// What tools leave behind in a checkout.
+const PASSED_OVER: [&str; 4] = ["__pycache__", ".pytest_cache", ".venv", ".DS_Store"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -12,6 +23,52 @@ fn main() {
     if is_native() && glibc().is_some_and(|version| version >= PACKS_RELOCATIONS) {
         println!("cargo::rustc-link-arg-bin=agentd=-Wl,-z,pack-relative-relocs");
     }
+    if let Err(error) = bundle() {
+        println!("cargo::error=the skills in {SKILLS} cannot be bundled: {error}");
+    }
+}
+
+/// Writes down the files of all skills, each with its content, and a word that is another for other files.
+fn bundle() -> io::Result<()> {
+    let root = fs::canonicalize(SKILLS)?;
+    let mut files = Vec::new();
+    visit(&root, &mut files)?;
+    files.sort();
+    let mut list = String::new();
+    // FNV-1a: it has to tell editions apart, and to be the same wherever it is built.
+    let mut edition: u64 = 0xcbf2_9ce4_8422_2325;
+    for path in &files {
+        let name = path.strip_prefix(&root).map_err(io::Error::other)?.to_string_lossy().into_owned();
+        for byte in name.bytes().chain(fs::read(path)?) {
+            edition = (edition ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        let _ = writeln!(list, "    ({name:?}, include_bytes!({path:?})),");
+    }
+    let text = format!(
+        "/// Another for other files.\npub(super) const EDITION: &str = \"{edition:016x}\";\n\n/// Paths and contents.\n\
+         pub(super) static FILES: &[(&str, &[u8])] = &[\n{list}];\n"
+    );
+    let out = std::env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("there is no OUT_DIR"))?;
+    fs::write(Path::new(&out).join("bundled_skills.rs"), text)
+}
+
+fn visit(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if PASSED_OVER.iter().any(|passed| name == *passed) {
+            continue;
+        }
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            visit(&entry.path(), files)?;
+        } else if kind.is_file() {
+            println!("cargo::rerun-if-changed={}", entry.path().display());
+            files.push(entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// Whether the program is built for the machine that builds it, whose C library can be asked.

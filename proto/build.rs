@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "agent",
     "audit",
     "context",
@@ -18,6 +18,7 @@ const FILES: [&str; 17] = [
     "model",
     "policy",
     "session",
+    "skill",
     "tool",
     "turn",
     "turn_result",

@@ -80,6 +80,8 @@ pub(crate) enum Command {
     Tools(cmd::tools::ToolsArgs),
     /// List and show the agents that can work besides the main one
     Agents(cmd::agents::AgentsArgs),
+    /// List, show, check and add skills
+    Skills(cmd::skills::SkillsArgs),
     /// Show whether the daemon runs and what it is doing
     Status(cmd::daemon::StatusArgs),
     /// Start the daemon and wait until it is ready

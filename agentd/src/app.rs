@@ -80,7 +80,7 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
     let Beginning { started, config, recipe, socket, mut supervisor, log } = beginning;
     // First of all, so that no signal finds the default, which is to die without a word.
     let mut signals = Signals::listen()?;
-    let Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, notes } =
+    let Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, skills, notes } =
         boot::assemble(&config, &recipe, &socket, log.redactor()).await?;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     recover(&engine).await?;
@@ -100,6 +100,7 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
         engine: engine.clone(),
         sandbox: sandbox.clone(),
         toolbox,
+        skills: skills.clone(),
         models,
         makers,
         log,

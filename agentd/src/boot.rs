@@ -20,7 +20,9 @@ use agentd_index::{Extractor, IndexConfig, Library, Limits, PictureReader};
 use agentd_local::{EmbeddedConfig, EmbeddedModel};
 use agentd_models::ModelRouter;
 use agentd_store::{SqliteStore, StoreConfig};
-use agentd_tools::{BuiltinToolbox, FileSnapshots, Sandbox, SnapshotConfig, ToolboxConfig, WorkspaceFolders};
+use agentd_tools::{
+    BuiltinToolbox, FileSnapshots, Sandbox, SkillShelf, SnapshotConfig, ToolboxConfig, WorkspaceFolders,
+};
 use agentd_web::Fetcher;
 use jiff::tz::TimeZone;
 
@@ -32,7 +34,7 @@ use crate::{
     failure::Failure,
     models::ReloadableModels,
     redact::Redactor,
-    sandbox,
+    sandbox, skills,
     tools::{self, ConfiguredToolbox},
 };
 
@@ -61,6 +63,8 @@ pub struct Parts {
     pub models: Arc<ReloadableModels>,
     /// Makes them.
     pub makers: ModelMaker,
+    /// All skills; told of new settings at a reload.
+    pub skills: SkillShelf,
     /// Told of new settings at a reload.
     pub toolbox: Arc<ConfiguredToolbox>,
     /// What the configuration says to no effect.
@@ -83,7 +87,11 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
     audit::tell_start(&audit, &*clock, &config.rules).await;
     let sandbox = Arc::new(Sandbox::new(sandbox::settings(config, paths, socket, env)));
     let library = Arc::new(library(&paths.data, &clock));
-    let tools = toolbox_config(config, env, Arc::clone(&sandbox), library.clone());
+    let skills = skills::shelf(config, paths, env).await;
+    let tools = ToolboxConfig {
+        skills: Some(skills.clone()),
+        ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone())
+    };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
     let toolbox = Arc::new(ConfiguredToolbox::new(Arc::clone(&builtin), &config.tools));
     let engine = Engine::new(EngineParts {
@@ -94,7 +102,8 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
             WorkspaceFolders::new(paths.data.join("workspace"))
                 .remembering(paths.data.join("memories"))
                 .keeping_private(&[&paths.data, &paths.config])
-                .guided_by(&paths.config, env.path("HOME").as_deref()),
+                .guided_by(&paths.config, env.path("HOME").as_deref())
+                .with_skills(skills.clone()),
         ),
         pictures: Some(Arc::new(PictureReader::new(OWN_PROGRAM.into()))),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
@@ -105,7 +114,7 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
     let mut notes = tools::notes(&config.tools, &builtin.specs(), &engine.tools());
     let known = engine.tools();
     notes.extend(agents::notes(&config.agents, known.iter().map(|tool| tool.name.as_str())));
-    Ok(Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, notes })
+    Ok(Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, skills, notes })
 }
 
 /// Documents are read by this program, started once more as a worker; its own file may be replaced meanwhile.

@@ -14,7 +14,7 @@ use agentd_core::{
 };
 use agentd_engine::{Engine, policy::Policy};
 use agentd_proto::client::Reloaded;
-use agentd_tools::sandbox::Sandbox;
+use agentd_tools::{SkillShelf, sandbox::Sandbox};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
@@ -70,6 +70,8 @@ pub struct DaemonControl {
     pub sandbox: Arc<Sandbox>,
     /// Told when each tool is offered.
     pub toolbox: Arc<ConfiguredToolbox>,
+    /// Told which skills are told.
+    pub skills: SkillShelf,
     /// Exchanged.
     pub models: Arc<ReloadableModels>,
     /// Makes the new ones.
@@ -97,6 +99,7 @@ impl DaemonControl {
         self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.recipe.env));
         self.models.replace(models);
         self.toolbox.follow_settings(&new.tools);
+        self.skills.follow_settings(new.skills.clone());
         self.engine.reconfigure(boot::engine_config(&new));
         self.sandbox.set_network(sandbox::network(&new));
         let notes = held_back(&current, &new);
@@ -168,6 +171,10 @@ impl Control for DaemonControl {
     fn config_origins(&self) -> Vec<(String, String)> {
         let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         config.origins.iter().map(|(key, origin)| (key.to_owned(), origin.to_string())).collect()
+    }
+
+    fn skills(&self) -> Option<SkillShelf> {
+        Some(self.skills.clone())
     }
 
     fn passed_variables(&self) -> Vec<String> {

@@ -7,7 +7,7 @@
 //! - [`start`](mod@start): from there to a running daemon. [`paths`]: where configuration and data are. [`config`]: the
 //!   layers of files, variables and flags. [`lock`]: one daemon for a data folder.
 //! - [`boot`]: the only file that names every adapter. [`models`], [`tools`]: what stands between them and the engine.
-//!   [`sandbox`]: what commands are kept from.
+//!   [`sandbox`]: what commands are kept from. [`skills`]: those that came with agentd, and where all others are.
 //! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. [`signals`] and [`control`]:
 //!   how it is told to stop or to read its configuration again.
 //! - [`rpc`]: the services that clients speak to. [`rehearsal`]: what other rules would have said of the audit log's calls.
@@ -35,5 +35,6 @@ pub mod rpc;
 pub mod sandbox;
 pub mod service;
 pub mod signals;
+pub mod skills;
 pub mod start;
 pub mod tools;

@@ -13,6 +13,7 @@ use crate::{
     config::{Config, Confinement},
     environment::Environment,
     paths::Paths,
+    skills,
 };
 
 /// This program, even after its file was replaced by an upgrade: the kernel keeps what runs.
@@ -95,7 +96,8 @@ pub fn settings(config: &Config, paths: &Paths, socket: &Path, env: &Environment
         },
         helper: OWN_PROGRAM.into(),
         network: network(config),
-        read: settings.read.clone(),
+        // What skills need is installed in the daemon's own folder, and seen there.
+        read: settings.read.iter().cloned().chain([skills::environments(paths)]).collect(),
         write: settings.write.clone(),
         hidden: hidden(paths, socket, env.path("HOME")),
         limits: SandboxLimits {

@@ -22,6 +22,7 @@ pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod sessions;
+pub(crate) mod skills;
 pub(crate) mod tools;
 pub(crate) mod undo;
 
@@ -56,6 +57,7 @@ pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Models(args) => models::handle(global, args).await,
         Command::Agents(args) => agents::handle(global, args).await,
         Command::Tools(args) => tools::handle(global, args).await,
+        Command::Skills(args) => skills::handle(global, args).await,
         Command::Status(args) => daemon::status(global, args).await,
         Command::Start(args) => daemon::start(global, args).await,
         Command::Stop(args) => daemon::stop(global, args).await,

@@ -6,9 +6,11 @@ use std::{
 };
 
 use agentd_core::{
+    catalogue::{ToolStanding, ToolTier},
     context::{CompactionStrategy, TokenLevel},
     error::ErrorKind,
     files::Uploaded,
+    guide::SkillReport,
     ids::SessionId,
     interrupt::Answer,
     model::{Slot, SlotInfo},
@@ -86,6 +88,7 @@ impl Chat {
         if present {
             chat.greet(view.as_ref());
             chat.learn_sessions().await;
+            chat.learn_names().await;
             chat.learn_fullness().await;
             if let Some(view) = view {
                 chat.take_up(&view).await?;
@@ -209,6 +212,7 @@ impl Chat {
     async fn drive(&mut self, mut line: SocketLine) -> anyhow::Result<Exit> {
         let driven = turn::drive(&mut line, &mut self.renderer, self.asker.as_mut(), &mut self.ctrl_c).await;
         self.learn_sessions().await;
+        self.learn_names().await;
         self.learn_fullness().await;
         let attendance = if self.present { Attendance::Attended } else { Attendance::Unattended };
         Ok(driven?.map_or(Exit::Done, |result| Exit::of_turn(&result, attendance)))
@@ -223,6 +227,32 @@ impl Chat {
             let sessions = sessions.into_iter().map(|session| (session.id.to_string(), clean_line(&session.title)));
             *self.known.sessions.lock().unwrap_or_else(PoisonError::into_inner) = sessions.collect();
         }
+    }
+
+    /// Fetches what can be mentioned.
+    async fn learn_names(&mut self) {
+        if !self.present {
+            return;
+        }
+        let session = self.place.id().map(|id| id.to_string()).unwrap_or_default();
+        let client = &self.daemon.client;
+        let (tools, skills, agents) = tokio::join!(client.tools(&session), client.skills(&session), client.agents());
+        let tools = tools.unwrap_or_default().into_iter().filter(|standing| standing.tool.label.tier != ToolTier::Off);
+        let tool = |standing: ToolStanding| {
+            let about = standing.tool.spec.description;
+            let first = about.split(". ").next().unwrap_or_default().trim_end_matches('.');
+            (clean_line(&standing.tool.spec.name), clean_line(&format!("tool: {first}")))
+        };
+        let skills = skills.unwrap_or_default().into_iter().filter(|found| found.usable);
+        let skill = |found: SkillReport| {
+            (clean_line(&found.skill.name), clean_line(&format!("skill: {}", found.skill.description)))
+        };
+        let agents = agents.unwrap_or_default().into_iter();
+        let agents = agents.map(|card| (clean_line(&card.id), clean_line(&format!("agent: {}", card.description))));
+        let mut names: Vec<(String, String)> = tools.map(tool).chain(skills.map(skill)).chain(agents).collect();
+        names.sort_by(|left, right| left.0.cmp(&right.0));
+        names.dedup_by(|later, first| later.0 == first.0);
+        *self.known.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
     }
 
     /// Asks how full the window is and who works there, for the prompt: it shows the one from the warning on, and the other

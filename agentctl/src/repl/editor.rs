@@ -34,6 +34,8 @@ const HISTORY: usize = 2_000;
 pub(crate) struct Known {
     /// Ids of sessions with their titles, last used first.
     pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
+    /// What can be mentioned, and what it is: tools, skills, agents.
+    pub(crate) names: Arc<Mutex<Vec<(String, String)>>>,
     /// How full the window is, in percent, where a person should see it before they say more; 0 otherwise.
     pub(crate) fullness: Arc<AtomicU64>,
     /// Who works in the session, where that is not the main agent; empty otherwise.
@@ -192,7 +194,8 @@ struct Names(Known);
 impl Completer for Names {
     fn complete(&mut self, line: &str, pos: usize) -> CompletionResult {
         let sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = line.get(..pos).map(|typed| names(typed, &sessions)).unwrap_or_default();
+        let mentioned = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = line.get(..pos).map(|typed| names(typed, &sessions, &mentioned)).unwrap_or_default();
         let suggestions: Vec<Suggestion> = names
             .into_iter()
             .map(|(start, value, description)| Suggestion {
@@ -208,7 +211,11 @@ impl Completer for Names {
 }
 
 /// What what was typed can become: where the word starts, the word, and what it means.
-fn names(typed: &str, sessions: &[(String, String)]) -> Vec<(usize, String, String)> {
+fn names(typed: &str, sessions: &[(String, String)], mentioned: &[(String, String)]) -> Vec<(usize, String, String)> {
+    if let Some((start, begun)) = mentions::begun_name(typed).filter(|_| !typed.starts_with('/')) {
+        let fits = mentioned.iter().filter(|(name, _)| mentions::begins(name, begun));
+        return fits.map(|(name, about)| (start, name.clone(), about.clone())).collect();
+    }
     if let Some((start, paths)) = mentions::complete(typed).filter(|_| !typed.starts_with('/')) {
         return paths.into_iter().map(|path| (start, path, String::new())).collect();
     }
@@ -301,7 +308,7 @@ mod tests {
     #[test]
     fn commands_sessions_and_slots_are_completed() {
         let sessions = [("0193a".to_owned(), "one".to_owned()), ("0200b".to_owned(), "two".to_owned())];
-        let words = |typed: &str| names(typed, &sessions).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
+        let words = |typed: &str| names(typed, &sessions, &[]).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
         assert_eq!(words("/re"), ["/rename ", "/reset"]);
         assert_eq!(words("/load 02"), ["0200b"]);
         assert_eq!(words("/model c"), ["code", "chat"]);
@@ -310,7 +317,21 @@ mod tests {
         assert_eq!(words("/compact s"), ["summarize"]);
         assert_eq!(words("hello /re"), [""; 0]);
         assert_eq!(words("/reset now"), [""; 0]);
-        assert_eq!(names("/load 02", &sessions)[0].0, 6);
+        assert_eq!(names("/load 02", &sessions, &[])[0].0, 6);
+    }
+
+    #[test]
+    fn what_can_be_mentioned_is_completed() {
+        let known = [("pdf", "skill: forms"), ("read_file", "tool: reads"), ("read_url", "tool: pages")];
+        let known = known.map(|(name, about)| (name.to_owned(), about.to_owned()));
+        let words = |typed: &str| names(typed, &[], &known).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
+        assert_eq!(words("fill this with @p"), ["pdf"]);
+        assert_eq!(words("@read-"), ["read_file", "read_url"]);
+        assert_eq!(words("请用@READ_U"), ["read_url"]);
+        assert_eq!(words("@"), ["pdf", "read_file", "read_url"]);
+        assert_eq!(words("ada@p"), [""; 0]);
+        assert_eq!(words("@pdf and"), [""; 0]);
+        assert_eq!(names("use @pd", &[], &known), [(5, "pdf".to_owned(), "skill: forms".to_owned())]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Files that a person mentions: `#report.pdf`, `#notes/my plan.md`, `#"odd name?.txt"`. What names no file is only text.
+//! What a person mentions. Tools, skills and agents, as in `@pdf`, are for the daemon to find; here their names are completed.
+//! Files: `#report.pdf`, `#notes/my plan.md`, `#"odd name?.txt"`. What names no file is only text.
 
 use std::{
     collections::HashMap,
@@ -143,6 +144,23 @@ fn is_hidden(path: &Path) -> bool {
 
 fn has_hidden(path: &Path) -> bool {
     path.components().any(|part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b".")))
+}
+
+/// The name that is begun at the end of what was typed, as in `@pd`, and where it starts.
+pub(super) fn begun_name(typed: &str) -> Option<(usize, &str)> {
+    let at = typed.rfind('@')?;
+    let begun = &typed[at + 1..];
+    let is_name = begun.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.:".contains(letter));
+    let before = typed[..at].chars().next_back();
+    let starts_word = before.is_none_or(|before| !before.is_ascii_alphanumeric() && !"._%+-/@\\=&#$`".contains(before));
+    (is_name && starts_word).then_some((at + 1, begun))
+}
+
+/// Whether a name begins so: neither case nor the stroke between words counts.
+pub(super) fn begins(name: &str, begun: &str) -> bool {
+    let plain = |letter: char| if letter == '_' { '-' } else { letter.to_ascii_lowercase() };
+    let mut letters = name.chars().map(plain);
+    begun.chars().map(plain).all(|wanted| letters.next() == Some(wanted))
 }
 
 /// What the mention at the end of what was typed can become: where its path starts, and the paths.

@@ -24,6 +24,8 @@ pub enum Subject {
     Tools,
     /// `agents.yaml`
     Agents,
+    /// `skills.yaml`
+    Skills,
     /// `web.yaml`
     Web,
     /// `hitl_rules.yaml`
@@ -38,11 +40,12 @@ pub enum Subject {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Daemon,
         Self::Models,
         Self::Tools,
         Self::Agents,
+        Self::Skills,
         Self::Web,
         Self::HitlRules,
         Self::SystemPrompt,
@@ -58,6 +61,7 @@ impl Subject {
             Self::Models => "models.yaml",
             Self::Tools => "tools.yaml",
             Self::Agents => "agents.yaml",
+            Self::Skills => "skills.yaml",
             Self::Web => "web.yaml",
             Self::HitlRules => "hitl_rules.yaml",
             Self::SystemPrompt => "prompts/system.md",
@@ -72,6 +76,7 @@ impl Subject {
             Self::Models => include_str!("../../../config/models.yaml"),
             Self::Tools => include_str!("../../../config/tools.yaml"),
             Self::Agents => include_str!("../../../config/agents.yaml"),
+            Self::Skills => include_str!("../../../config/skills.yaml"),
             Self::Web => include_str!("../../../config/web.yaml"),
             Self::HitlRules => include_str!("../../../config/hitl_rules.yaml"),
             Self::SystemPrompt => include_str!("../../../config/prompts/system.md"),

@@ -17,6 +17,7 @@ pub mod hitl_rules;
 pub mod layers;
 mod models;
 pub mod origin;
+mod skills;
 mod tools;
 pub mod value;
 mod web;
@@ -28,6 +29,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use agentd_core::agent::Agents;
+use agentd_tools::SkillSettings;
 use agentd_web::WebConfig;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -71,6 +73,8 @@ pub struct Config {
     pub tools: ToolSettings,
     /// `agents.yaml`
     pub agents: Agents,
+    /// `skills.yaml`
+    pub skills: SkillSettings,
     /// `web.yaml`
     pub web: WebConfig,
     /// `hitl_rules.yaml`
@@ -97,6 +101,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let models = models::resolve(sources, &mut origins)?;
     let tools = tools::resolve(sources, &mut origins)?;
     let agents = agents::resolve(sources, &mut origins)?;
+    let skills = skills::resolve(sources, &mut origins)?;
     let web = web::resolve(sources, &mut origins)?;
     let rules = hitl_rules::resolve(sources, &mut origins)?;
     let system_prompt = prompt(sources, Subject::SystemPrompt, "prompts.system", &mut origins);
@@ -108,6 +113,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         models,
         tools,
         agents,
+        skills,
         web,
         rules,
         system_prompt,

@@ -2,7 +2,7 @@
 //!
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
 //! - `sessions`, `upload`: sessions and their files; `documents`: what those say that are documents. `interrupts`: what waits for an answer. `grants`: rules that are
-//!   kept. `policy`: what the rules say, and what others would. `audit`: the audit log. `daemon`: the daemon itself.
+//!   kept. `skills`: which skills there are. `policy`: what the rules say, and what others would. `audit`: the audit log. `daemon`: the daemon itself.
 //! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
@@ -18,6 +18,7 @@ mod interrupts;
 mod policy;
 mod refusal;
 mod sessions;
+mod skills;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -41,10 +42,10 @@ use agentd_proto::{
     v1::{
         audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
         grants_server::GrantsServer, interrupts_server::InterruptsServer, policy_server::PolicyServer,
-        sessions_server::SessionsServer, turns_server::TurnsServer,
+        sessions_server::SessionsServer, skills_server::SkillsServer, turns_server::TurnsServer,
     },
 };
-use agentd_tools::Sandbox;
+use agentd_tools::{Sandbox, SkillShelf};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Server, server::Router};
@@ -93,6 +94,11 @@ pub trait Control: Send + Sync + 'static {
     /// Where each value of it came from, by key.
     fn config_origins(&self) -> Vec<(String, String)>;
 
+    /// The skills, where there are any.
+    fn skills(&self) -> Option<SkillShelf> {
+        None
+    }
+
     /// The variables that the configuration lets clients pass to tools, besides those that always may.
     fn passed_variables(&self) -> Vec<String>;
 }
@@ -126,6 +132,7 @@ pub async fn router(
     health.set_serving::<TurnsServer<Context>>().await;
     health.set_serving::<SessionsServer<Context>>().await;
     health.set_serving::<DocumentsServer<Context>>().await;
+    health.set_serving::<SkillsServer<Context>>().await;
     health.set_serving::<InterruptsServer<Context>>().await;
     health.set_serving::<GrantsServer<Context>>().await;
     health.set_serving::<AuditServer<Context>>().await;
@@ -142,6 +149,7 @@ pub async fn router(
         .add_service(TurnsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(SessionsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DocumentsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(SkillsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(InterruptsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(GrantsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(AuditServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))

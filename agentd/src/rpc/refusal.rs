@@ -1,6 +1,6 @@
 //! How errors reach clients.
 
-use agentd_core::error::{AuditError, ErrorKind, KnowledgeError};
+use agentd_core::error::{AuditError, ErrorKind, KnowledgeError, WorkspaceError};
 use agentd_engine::EngineError;
 use agentd_proto::status::to_status;
 use tonic::Status;
@@ -46,6 +46,12 @@ impl Refusal {
 
 impl From<EngineError> for Refusal {
     fn from(error: EngineError) -> Self {
+        Self { kind: error.kind(), message: error.to_string(), hint: error.hint().map(str::to_owned) }
+    }
+}
+
+impl From<WorkspaceError> for Refusal {
+    fn from(error: WorkspaceError) -> Self {
         Self { kind: error.kind(), message: error.to_string(), hint: error.hint().map(str::to_owned) }
     }
 }

@@ -1,4 +1,6 @@
-//! Guides: what people wrote for models to know before they begin: `AGENTS.md` files and the catalogue of skills.
+//! Guides: what people wrote for models to know before they begin: `AGENTS.md` files and skills.
+
+use serde::{Deserialize, Serialize};
 
 /// How much of them is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,9 +69,9 @@ pub enum GuideOrigin {
 }
 
 /// A skill: a folder with a `SKILL.md`, of which models know the name and the description.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skill {
-    /// Its name.
+    /// Its name, which is that of its folder below `skills/`.
     pub name: String,
     /// What it is for, in a line.
     pub description: String,
@@ -77,4 +79,166 @@ pub struct Skill {
     pub path: String,
     /// Says whether that is as it was.
     pub digest: String,
+    /// Whose it is.
+    pub origin: SkillOrigin,
+    /// Whether models are told of it without its being mentioned.
+    pub enabled: bool,
+    /// Endings of files, without the dot, that it is for: a file of that kind that is handed over brings it.
+    pub file_types: Vec<String>,
+    /// The Python packages that its scripts need.
+    pub packages: Vec<String>,
+}
+
+/// Whose a skill is. The earlier ones come first where two have one name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkillOrigin {
+    /// The person's own, beside their configuration.
+    #[default]
+    Person,
+    /// It came with agentd.
+    Bundled,
+    /// It came with the project, by whoever wrote that.
+    Project,
+}
+
+impl Skill {
+    /// Whether it is for a file of that name.
+    #[must_use]
+    pub fn is_for(&self, file: &str) -> bool {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        let Some((_, ending)) = name.rsplit_once('.') else { return false };
+        self.file_types.iter().any(|kind| kind.eq_ignore_ascii_case(ending))
+    }
+
+    /// Whether the person has it by their own choice.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        self.origin != SkillOrigin::Project
+    }
+}
+
+impl SkillOrigin {
+    /// In a word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Person => "person",
+            Self::Bundled => "bundled",
+            Self::Project => "project",
+        }
+    }
+}
+
+/// All that is known of the folder of a skill.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkillReport {
+    /// The skill, as far as it can be told.
+    #[serde(flatten)]
+    pub skill: Skill,
+    /// Its folder, as people are shown it.
+    pub folder: String,
+    /// Whether sessions can use it.
+    pub usable: bool,
+    /// Under what terms it may be used, as it says.
+    pub license: Option<String>,
+    /// Tools that it says it uses. That allows none.
+    pub allowed_tools: Vec<String>,
+    /// Files in it.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Whether its packages are installed, where it needs any.
+    pub installed: bool,
+    /// What is wrong with it, or odd.
+    pub problems: Vec<SkillProblem>,
+    /// What its `SKILL.md` says; only where one skill is asked for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+}
+
+/// Something about a file of a skill.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkillProblem {
+    /// The file, below the skill's folder; empty where the whole is meant.
+    pub file: String,
+    /// The line, from 1; 0 where none is meant.
+    pub line: u32,
+    /// What it is.
+    pub message: String,
+    /// Whether the skill cannot be used because of it.
+    pub is_fatal: bool,
+}
+
+impl std::fmt::Display for SkillProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.file.is_empty(), self.line) {
+            (true, _) => f.write_str(&self.message),
+            (false, 0) => write!(f, "{}: {}", self.file, self.message),
+            (false, line) => write!(f, "{}:{line}: {}", self.file, self.message),
+        }
+    }
+}
+
+/// Characters of the name of a skill.
+const MAX_SKILL_NAME: usize = 64;
+
+/// Whether a name can be that of a skill: of a folder below `skills/`, and behind an `@`.
+#[must_use]
+pub fn is_skill_name(name: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    name.len() <= MAX_SKILL_NAME
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && !name.ends_with('.')
+        && name.chars().all(plain)
+}
+
+/// The names of skills that a text names by their folders, as in `skills/NAME/`, each once.
+#[must_use]
+pub fn skills_named(text: &str) -> Vec<&str> {
+    const FOLDER: &str = "skills/";
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(FOLDER) {
+        let glued = text[..at].ends_with(|before: char| before.is_alphanumeric() || "-_.".contains(before));
+        let rest = &text[at + FOLDER.len()..];
+        let end = rest.find(|letter: char| !(letter.is_ascii_alphanumeric() || "-_.".contains(letter)));
+        let name = rest[..end.unwrap_or(rest.len())].trim_end_matches('.');
+        if !glued && is_skill_name(name) && !found.contains(&name) {
+            found.push(name);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_name_skills_by_their_folders() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(skills_named(text), expected, "{text}");
+        check("python skills/pdf/scripts/fill.py", &["pdf"]);
+        check("cd ./skills/pdf && python x.py && cat skills/docx/SKILL.md skills/pdf/a", &["pdf", "docx"]);
+        check("{\"path\":\"skills/a-b.c/SKILL.md\"}", &["a-b.c"]);
+        check("ls skills/. skills/ skills/.. skills/.hidden /x/myskills/pdf", &[]);
+        check("ls /w/1/skills/pdf", &["pdf"]);
+    }
+
+    #[test]
+    fn names_are_those_of_plain_folders() {
+        for name in ["pdf", "code-review", "a_b", "v1.2", "7zip"] {
+            assert!(is_skill_name(name), "{name}");
+        }
+        for name in ["", ".hidden", "..", "a/b", "a b", "a\u{1b}[31m", "é", "-a", "a.", &"n".repeat(65)] {
+            assert!(!is_skill_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn skills_are_for_files_by_their_endings() {
+        let skill = Skill { file_types: vec!["docx".to_owned()], ..Skill::default() };
+        for (file, is_for) in [("uploads/a.docx", true), ("A.DOCX", true), ("docx", false), ("a.docx.pdf", false)] {
+            assert_eq!(skill.is_for(file), is_for, "{file}");
+        }
+    }
 }

@@ -4,6 +4,7 @@ mod audit;
 mod knowledge;
 mod pictures;
 mod progress;
+mod skills;
 mod web;
 mod workspaces;
 
@@ -35,6 +36,7 @@ pub use self::{
     knowledge::{Knowledge, OnProgress},
     pictures::Pictures,
     progress::CallProgress,
+    skills::{SkillPackages, Skills},
     web::Web,
     workspaces::{KeptArea, KeptText, Workspace, Workspaces},
 };

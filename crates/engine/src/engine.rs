@@ -18,7 +18,7 @@ use agentd_core::{
     item::Item,
     knowledge::OpenDocument,
     model::SlotInfo,
-    ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspaces},
+    ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspace, Workspaces},
     search::{Found, SearchQuery},
     session::{SessionSettings, SessionSummary},
     tool::ToolSpec,
@@ -410,6 +410,15 @@ impl Engine {
             self.session(session).await?.change_state_file(change).await?;
         }
         Ok(written.path)
+    }
+
+    /// Where a session works.
+    ///
+    /// # Errors
+    /// When there is no such session, or its project is gone.
+    pub async fn workspace(&self, session: SessionId) -> Result<Workspace, EngineError> {
+        let (_, tree) = self.session(session).await?.tree().await?;
+        Ok(Workspace::clone(&tree.workspace))
     }
 
     /// The files of a session, with its folders made.

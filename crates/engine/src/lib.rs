@@ -13,7 +13,7 @@
 //! - `prompt/`: what the model sees, one fragment a file; `compaction/`: what makes room in it;
 //!   `guides/`: what people wrote for models to know, told in the history.
 //! - `acting`: who works in a turn, and with what; `subagent/`: sessions that work for a call of another one.
-//! - `tools/`: which tools a turn shows, pure.
+//! - `tools/`: which tools a turn shows, pure; `mentions/`: what an input names with `@`, pure.
 //! - [`policy`]: whether a call may run, pure.
 //! - `handing`: files that people hand over, made fit for models and told with what is said next.
 //! - `state_changes`: what calls change in the session's own state, told and taken back like changes of files.
@@ -27,6 +27,7 @@ pub mod engine;
 pub mod error;
 mod guides;
 mod handing;
+mod mentions;
 pub mod policy;
 mod prompt;
 pub mod recovery;

@@ -8,6 +8,7 @@
 //! - `encoding/`: text in whatever encoding its file has, edited byte by byte.
 //! - `patch/`: what a patch says, and where its hunks stand in a file.
 //! - `guides/`: what people wrote for models to know: `AGENTS.md` files and the catalogue of skills.
+//! - [`skills`]: where skills are, their copies in sessions, and the Python environments that their scripts need.
 //! - `process/`: commands in a clean environment, ended with all their children.
 //! - [`sandbox`]: what a command may reach, held by the kernel.
 //! - `arguments`, `failure`, `text`, `diff`: what a model wrote, checked; what it is told when a call fails; what it
@@ -23,10 +24,12 @@ mod job;
 mod patch;
 mod process;
 pub mod sandbox;
+pub mod skills;
 mod text;
 pub mod toolbox;
 pub mod workspace;
 
 pub use sandbox::{Sandbox, SandboxConfig};
+pub use skills::{SkillConfig, SkillSetting, SkillSettings, SkillShelf};
 pub use toolbox::{BuiltinToolbox, Limits, ToolboxConfig};
 pub use workspace::{FileSnapshots, SnapshotConfig, WorkspaceFolders};

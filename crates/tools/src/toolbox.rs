@@ -22,6 +22,7 @@ use crate::{
     failure::Failure,
     job::Job,
     sandbox::Sandbox,
+    skills::SkillShelf,
     text,
     workspace::{
         jail::Jail,
@@ -46,6 +47,8 @@ pub struct ToolboxConfig {
     pub standing: BTreeMap<String, String>,
     /// What commands are locked into; without it they may do whatever the daemon may.
     pub sandbox: Option<Arc<Sandbox>>,
+    /// The skills, whose programs commands find that are about them.
+    pub skills: Option<SkillShelf>,
     /// Who reads and searches documents; without it only text is read.
     pub knowledge: Option<Arc<dyn Knowledge>>,
     /// Who asks servers; without it nobody does.
@@ -67,6 +70,7 @@ impl ToolboxConfig {
             environment: BTreeMap::new(),
             standing: BTreeMap::new(),
             sandbox: None,
+            skills: None,
             knowledge: None,
             web: None,
             parallel_file_calls: 8,
@@ -144,6 +148,7 @@ impl BuiltinToolbox {
                 standing: config.standing,
                 output_bytes: config.limits.output_bytes,
                 sandbox: config.sandbox,
+                skills: config.skills,
             },
             limits: config.limits,
             knowledge: config.knowledge,

@@ -15,6 +15,7 @@ mod grants;
 mod interrupts;
 mod policy;
 mod sessions;
+mod skills;
 mod turns;
 
 pub use connect::Client;

@@ -18,6 +18,7 @@ mod model;
 mod policy;
 mod search;
 mod session;
+mod skill;
 mod tool;
 mod turn;
 mod undo;

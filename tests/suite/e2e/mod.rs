@@ -19,6 +19,7 @@
 //! - [`large`]: results that are longer than a window.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
 //! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
+//! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
@@ -45,6 +46,7 @@ mod large;
 mod life;
 mod limits;
 mod links;
+mod mentions;
 mod own_tools;
 mod patches;
 mod policy;
@@ -54,6 +56,7 @@ mod run;
 mod sandbox;
 mod sessions;
 mod skill_scripts;
+mod skills;
 mod subagents;
 mod tiers;
 mod undo;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 
+use super::Skills;
 use crate::{
     context::HistoryFile,
     error::{ErrorKind, WorkspaceError},
@@ -140,6 +141,11 @@ pub trait Workspaces: Send + Sync {
     /// again; what cannot be read is left out.
     fn guides<'a>(&'a self, _: &'a Workspace, _: GuideLimits) -> BoxFuture<'a, Guides> {
         Box::pin(std::future::ready(Guides::default()))
+    }
+
+    /// The skills that its sessions can use; none where nobody knows of any.
+    fn skills(&self) -> Option<&dyn Skills> {
+        None
     }
 
     /// Paths of files that tools could open, relative to the workspace, newest first, at most `limit`. What the daemon

@@ -40,11 +40,13 @@ impl Link for Approvals {
         async move {
             let context = call.context;
             let Some(tool) = call.tool() else { return unknown(call).await };
+            let failed = context.chain.make_ready(call).await?;
             let followed = followed(call).await?;
             let judgement = judge(call, tool, followed.as_ref());
             let verdict = judgement.verdict.clone();
             match (verdict, context.answered.get(&call.call.call_id).map(Answers::approval)) {
                 (Verdict::Deny { reason }, _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
+                _ if let Some(output) = failed => Ok(output),
                 // It came through here before: what was answered is a question of its own.
                 (_, Some(None)) => run(call, next, followed).await,
                 // What a person said of this call stands, also where a rule that was kept since would let it run.
@@ -142,7 +144,9 @@ async fn preview(
     let context = call.context;
     let preview = context.or_cancelled(context.chain.preview(call)).await?;
     let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
-    Ok(preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string))))
+    let shown = preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string)));
+    let Some(need) = call.trail.need() else { return Ok(shown) };
+    Ok(shown.map(|shown| Some([need.shown(), shown.unwrap_or_default()].join("\n"))))
 }
 
 /// What the rules say of the call as it stands, with what people allow now; also for the audit log.
@@ -166,6 +170,9 @@ fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) ->
             // A rule that was kept for this path would say nothing of the next call, which may mean another.
             judgement = Explanation { grants: Vec::new(), ..named };
         }
+    }
+    if let Some(need) = call.trail.need() {
+        judgement = need.over(judgement);
     }
     call.trail.judged(&judgement);
     judgement

@@ -151,7 +151,9 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
 /// The agent that is meant, or which there are.
 fn card<'a>(call: &'a Invocation<'_>, id: &str) -> Result<&'a AgentCard, String> {
     let agents = call.context.acting.agents();
-    agents.get(id).filter(|card| card.enabled).ok_or_else(|| {
+    // One that models are not offered works where the person mentions it.
+    let mentioned = |card: &&AgentCard| call.context.mentions.agents.iter().any(|known| known.id == card.id);
+    agents.get(id).filter(|card| card.enabled || mentioned(card)).ok_or_else(|| {
         let offered: Vec<&str> = agents.enabled().map(|card| card.id.as_str()).collect();
         match offered.as_slice() {
             [] => format!("there is no agent {id:?}: leave `agent` out"),

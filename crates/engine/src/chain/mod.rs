@@ -13,6 +13,7 @@ mod files;
 pub(crate) mod handoff;
 mod large_results;
 mod memory;
+mod mentions;
 mod order;
 mod questions;
 mod repair;

@@ -21,6 +21,7 @@ use super::{
     handoff::Handoff,
     large_results::LargeResults,
     memory::Memory,
+    mentions::MentionsOfInput,
     questions::Questions,
     repair::Repair,
     search::Search,
@@ -75,6 +76,12 @@ pub(crate) trait Link: Send + Sync {
 
     /// May change what the model is sent.
     fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut Draft) {}
+
+    /// Called before a call is judged, whoever answers it: may bring into the session what it is about, and note what it needs
+    /// besides. An output is what the call comes to, for it could only fail.
+    fn make_ready<'a>(&'a self, _: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, Stop>> {
+        std::future::ready(Ok(None)).boxed()
+    }
 
     /// What a call of one of its tools would do, as [`agentd_core::ports::Toolbox::preview`] tells it of others. None
     /// where the link has no such tool, or nothing to show.
@@ -161,7 +168,7 @@ impl Chain {
     /// 7. `compaction`: before all that look at the history, so that they look at what is left of it.
     /// 8. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
     ///    first, for what people wrote of themselves and the work counts more than what they could use.
-    /// 9. `files`: what is new comes in front of what is to be done, at the end of the request.
+    /// 9. `files`, `mentions`: what is new comes in front of what is to be done, at the end of the request.
     /// 10. `search`, `todos`, `questions`: they answer their own tools.
     /// 11. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
     /// 12. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
@@ -179,6 +186,7 @@ impl Chain {
             Arc::new(Memory),
             Arc::new(Skills),
             Arc::new(Files),
+            Arc::new(MentionsOfInput),
             Arc::new(Search),
             Arc::new(Todos),
             Arc::new(Questions),
@@ -241,6 +249,16 @@ impl Chain {
         for link in &self.links {
             link.before_model(context, state, draft);
         }
+    }
+
+    /// Brings what the call is about. An output is what the call comes to.
+    pub(crate) async fn make_ready(&self, call: &Invocation<'_>) -> Result<Option<ToolOutput>, Stop> {
+        for link in &self.links {
+            if let Some(output) = link.make_ready(call).await? {
+                return Ok(Some(output));
+            }
+        }
+        Ok(None)
     }
 
     /// What the call would do, for a person who is asked to approve it. An error is what it would return.

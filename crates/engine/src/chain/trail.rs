@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use agentd_core::{policy::Explanation, tool::ToolCall};
 
+use super::skills::Need;
 use crate::turn::recorder::Answered;
 
 /// What is known of the decision on one call.
@@ -11,6 +12,8 @@ pub(crate) struct Trail<'a> {
     /// The call as the model wrote it, whatever somebody made of it since.
     pub(crate) written: &'a ToolCall,
     judged: OnceLock<Explanation>,
+    /// What must be installed first.
+    need: OnceLock<Need>,
     /// What was said of the arguments that somebody put in place of the model's.
     judged_again: OnceLock<Explanation>,
     answered: OnceLock<Answered>,
@@ -26,6 +29,7 @@ impl<'a> Trail<'a> {
         Self {
             written,
             judged: OnceLock::new(),
+            need: OnceLock::new(),
             judged_again: OnceLock::new(),
             answered: OnceLock::new(),
             replied: OnceLock::new(),
@@ -40,6 +44,16 @@ impl<'a> Trail<'a> {
         if let Err(again) = self.judged.set(judgement.clone()) {
             let _ = self.judged_again.set(again);
         }
+    }
+
+    /// It needs something installed, which whoever lets it run must know.
+    pub(super) fn needs(&self, need: Need) {
+        let _ = self.need.set(need);
+    }
+
+    /// What it needs installed first.
+    pub(super) fn need(&self) -> Option<&Need> {
+        self.need.get()
     }
 
     /// Somebody has answered: whether the call may run, or what it asks.

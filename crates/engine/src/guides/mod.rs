@@ -221,6 +221,8 @@ mod tests {
             description: description.to_owned(),
             path: format!("~/{name}/SKILL.md"),
             digest: description.to_owned(),
+            enabled: true,
+            ..Skill::default()
         };
         let mut guides =
             Guides { skills: vec![skill("pdf", "Fill in forms"), skill("tax", "Taxes")], ..Guides::default() };

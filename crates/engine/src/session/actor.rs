@@ -34,6 +34,7 @@ use super::{
 use crate::{
     engine::{Shared, gauges::Share},
     error::EngineError,
+    mentions::Mentions,
     recovery::RecoveredTurn,
     turn::{UnderWay, recorder::TurnMessage},
 };
@@ -80,6 +81,8 @@ pub(super) struct OpenTurn {
     pub(super) environment: Arc<ClientEnvironment>,
     /// Whether it was begun to compact and for nothing else.
     pub(super) compacts: bool,
+    /// What its input mentions; none where that is not known any more, after a restart.
+    pub(super) mentions: Option<Arc<Mentions>>,
     /// What was added to the turn and no model was given yet, each a started item: it is completed where it is taken, so that
     /// the journal has it in the place in which the model reads it.
     pub(super) steers: Vec<Arc<Item>>,

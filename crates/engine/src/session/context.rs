@@ -23,6 +23,7 @@ use crate::{
     error::EngineError,
     guides::{self, Opening},
     handing::{self, Handed},
+    mentions::Mentions,
     prompt::{self, view::Standing},
     tools::Mentioned,
     turn::route::route,
@@ -57,6 +58,7 @@ impl Actor {
         slot: Slot,
         model: &dyn Model,
         handed: &[Handed],
+        mentions: &Mentions,
     ) -> Result<Vec<ItemBody>, Fault> {
         let workspace = self.workspace().await?;
         let (shared, limits) = (&self.shared, self.shared.config().guides);
@@ -69,7 +71,7 @@ impl Actor {
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let history = self.state.seen();
         let pictures = handed.iter().any(|file| file.picture.is_some()) || handing::pictures(&history).next().is_some();
-        let tools = &self.shown(&Mentioned::new(), slot, pictures);
+        let tools = &self.shown(&mentions.tools, slot, pictures);
         Ok(shared.chain.before_input(&Opening { guides: &guides, limits, window, history: &history, handed, tools }))
     }
 

@@ -19,7 +19,6 @@ use crate::{
     engine::grants::LiveGrants,
     error::EngineError,
     handing, prompt,
-    tools::Mentioned,
     turn::{Limits, TurnContext, TurnState, files::SessionFiles, recorder::Recorder, run::run, stopwatch::Stopwatch},
 };
 
@@ -43,7 +42,12 @@ impl Actor {
         let acting = self.acting();
         let Some(slot) = self.open.as_ref().map(|open| acting.slot(open.slot)) else { return Ok(()) };
         let pictures = handing::pictures(&state.history).next().is_some();
-        let tools = self.shown(&Mentioned::new(), slot, pictures);
+        let known = self.open.as_ref().and_then(|open| open.mentions.clone());
+        let mentions = match known {
+            Some(mentions) => mentions,
+            None => self.mentioned_last(&state.history, slot, pictures).await?,
+        };
+        let tools = self.shown(&mentions.tools, slot, pictures);
         let Some(open) = &mut self.open else { return Ok(()) };
         let shared = &self.shared;
         let model = shared.parts.models.get(slot);
@@ -73,6 +77,7 @@ impl Actor {
             chat_slot: chat_slot(slot),
             chat,
             tools,
+            mentions,
             toolbox: Arc::clone(&shared.parts.toolbox),
             snapshots: Arc::clone(&shared.parts.snapshots),
             audit: Arc::clone(&shared.parts.audit),

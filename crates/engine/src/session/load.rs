@@ -185,6 +185,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
     match events.first().map(|event| (event.at, &event.kind)) {
         Some((started_at, EventKind::TurnStarted { trace_id, slot, max_steps, compacts, environment, .. })) => {
             Ok(OpenTurn {
+                mentions: None,
                 turn_id,
                 trace_id: *trace_id,
                 started_at,

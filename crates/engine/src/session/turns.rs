@@ -113,7 +113,8 @@ impl Actor {
             None => route(start.slot, self.state.settings.slot, self.sight(&handed)),
         };
         let model = self.shared.parts.models.get(slot);
-        let told = if tells { self.told_first(slot, &*model, &handed).await? } else { Vec::new() };
+        let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };
+        let told = if tells { self.told_first(slot, &*model, &handed, &mentions).await? } else { Vec::new() };
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
         self.open = Some(OpenTurn {
@@ -127,6 +128,7 @@ impl Actor {
             client: Some(start.client).filter(|client| !client.is_empty()),
             environment: Arc::new(start.environment.clone()),
             compacts: start.compact.is_some(),
+            mentions: Some(mentions),
             steers: Vec::new(),
             under_way: HashMap::new(),
             running: None,

@@ -1,13 +1,21 @@
-//! Which tools the turns of this session show.
+//! Which tools the turns of this session show, and what their inputs mention.
 
-use agentd_core::{catalogue::ToolStanding, model::Slot};
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{agent::AgentCard, catalogue::ToolStanding, guide::Skill, item::Item, model::Slot, turn::StartTurn};
+use tokio::time::timeout;
 
 use super::actor::{Actor, Fault};
 use crate::{
+    handing::{self, Handed},
+    mentions::{self, Known, KnownAgent, Mentions, Said},
     prompt::ToolSet,
     tools::{AgentReach, Mentioned, Reach},
     turn::route::route,
 };
+
+/// How long a turn waits for the names of skills. No answer waits for a disk that hangs.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Actor {
     /// Every tool, and why the next turn would show it or not.
@@ -31,5 +39,59 @@ impl Actor {
         let acting = self.acting();
         let agent = acting.card().map(|card| AgentReach { id: card.id.clone(), tools: acting.named_tools() });
         Reach { agent, is_child: acting.is_subagent(), ..Reach::default() }.with_model(slot, sees)
+    }
+
+    /// The agents that can be mentioned.
+    fn agents(&self) -> Vec<KnownAgent> {
+        let acting = self.acting();
+        let known = |card: &AgentCard| KnownAgent { id: card.id.clone(), description: card.description.clone() };
+        acting.agents().iter().map(known).collect()
+    }
+
+    /// What the input of a turn that begins mentions; of one without, the input that it goes on with.
+    pub(super) async fn mentioned(
+        &mut self,
+        start: &StartTurn,
+        handed: &[Handed],
+        slot: Slot,
+    ) -> Result<Arc<Mentions>, Fault> {
+        let history = self.state.seen();
+        let pictures = handed.iter().any(|file| file.picture.is_some()) || handing::pictures(&history).next().is_some();
+        let Some(text) = &start.text else { return self.mentioned_last(&history, slot, pictures).await };
+        let files: Vec<String> = handed.iter().map(|file| file.path.clone()).collect();
+        let text = mentions::typed(text, start.typed_bytes);
+        self.meant_by(Said { text, files: &files }, slot, pictures).await
+    }
+
+    /// What the last input of a history mentions.
+    pub(super) async fn mentioned_last(
+        &mut self,
+        history: &[Arc<Item>],
+        slot: Slot,
+        pictures: bool,
+    ) -> Result<Arc<Mentions>, Fault> {
+        let (text, files) = mentions::last_said(history);
+        self.meant_by(Said { text: &text, files: &files }, slot, pictures).await
+    }
+
+    async fn meant_by(&mut self, said: Said<'_>, slot: Slot, pictures: bool) -> Result<Arc<Mentions>, Fault> {
+        // What a session is told that works for another was written by a model.
+        if self.state.settings.parent.is_some() || !said.may_mention() {
+            return Ok(Arc::default());
+        }
+        let skills = self.skills().await?;
+        let (shared, agents) = (&self.shared, self.agents());
+        let canonical = |name: &str| shared.parts.toolbox.canonical_name(name).to_owned();
+        let known = Known { stock: &shared.stock(), canonical: &canonical, skills: &skills, agents: &agents };
+        Ok(Arc::new(Mentions::of(said, &known, &self.reach(slot, pictures))))
+    }
+
+    /// The skills that this session can use.
+    async fn skills(&mut self) -> Result<Vec<Skill>, Fault> {
+        let workspace = self.workspace().await?;
+        let Some(skills) = self.shared.parts.workspaces.skills().filter(|_| self.shared.config().guides.skills) else {
+            return Ok(Vec::new());
+        };
+        Ok(timeout(PATIENCE, skills.usable(&workspace)).await.unwrap_or_default())
     }
 }

@@ -74,6 +74,17 @@ impl Stock {
         self.tools.get(first).filter(|tool| tool.spec.name == name)
     }
 
+    /// The names of all tools, sorted.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| tool.spec.name.as_str())
+    }
+
+    /// Why a turn does not show a tool, in a sentence; none where it does, or there is no such tool.
+    pub(crate) fn why_not(&self, name: &str, mentioned: &Mentioned, reach: &Reach) -> Option<String> {
+        let found = visible::judged(&self.tools, mentioned, reach).find(|(tool, _)| tool.spec.name == name);
+        found.map(|(_, standing)| standing).filter(|standing| !standing.is_shown()).map(|standing| standing.to_string())
+    }
+
     /// What models are told of all tools that calls can mean, sorted by name.
     pub(crate) fn specs(&self) -> Vec<ToolSpec> {
         let mut specs: Vec<ToolSpec> = self.tools.iter().map(|tool| tool.spec.clone()).collect();

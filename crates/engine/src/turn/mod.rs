@@ -55,6 +55,7 @@ use crate::{
     compaction::Windows,
     config::PolicyInForce,
     engine::{grants::LiveGrants, registry::Siblings},
+    mentions::Mentions,
     policy::{self, Facts},
     prompt::{ToolSet, tokens::Scales},
 };
@@ -83,6 +84,8 @@ pub(crate) struct TurnContext {
     pub(crate) chat: Arc<dyn Model>,
     /// The visible tools, sorted by name.
     pub(crate) tools: ToolSet,
+    /// What the turn's input mentions.
+    pub(crate) mentions: Arc<Mentions>,
     pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) files: SessionFiles,

@@ -31,6 +31,8 @@ fn guides(words: &str) -> Guides {
             description: "Fill in forms".to_owned(),
             path: "~/.config/agentd/skills/pdf/SKILL.md".to_owned(),
             digest: "d".to_owned(),
+            enabled: true,
+            ..Skill::default()
         }],
         ..Guides::default()
     }

@@ -15,6 +15,7 @@ use crate::{
     job::Job,
     process::{self, Binary, Captured, Ended, Finished, RunError, Script},
     sandbox::{self, Sandbox},
+    skills::SkillShelf,
     text,
     workspace::path::ToolPath,
 };
@@ -63,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) output_bytes: usize,
     /// What commands are locked into.
     pub(crate) sandbox: Option<Arc<Sandbox>>,
+    /// The skills whose programs commands find.
+    pub(crate) skills: Option<SkillShelf>,
 }
 
 impl Args {
@@ -108,17 +111,22 @@ pub(crate) async fn run(
     settings: &Settings,
     cancel: &CancellationToken,
 ) -> Result<ToolOutput, Failure> {
-    let (args, _, folder) = prepared;
+    let (args, directory, folder) = prepared;
     let timeout = args.timeout(settings);
+    let mut environment = process::environment::clean(
+        &context.workspace,
+        &settings.standing,
+        &settings.environment,
+        &context.environment,
+    );
+    if let Some(skills) = &settings.skills {
+        let about = format!("{directory}/ {}", args.command);
+        process::environment::find_first(&mut environment, &skills.programs(&context.workspace, &about));
+    }
     let script = Script {
         command: process::bash(args.command),
         folder,
-        environment: process::environment::clean(
-            &context.workspace,
-            &settings.standing,
-            &settings.environment,
-            &context.environment,
-        ),
+        environment,
         timeout,
         output_cap: settings.output_bytes,
     };

@@ -18,7 +18,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 
 /// How much time there is for a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// None: only what the system has at hand is told, so that it may be asked where nobody may wait.
     AtOnce,
     /// As much as the disk takes.
@@ -27,21 +27,21 @@ pub(super) enum Pace {
 
 /// What cannot be told at once, and needs a patient look.
 #[derive(Debug)]
-pub(super) struct NotAtHand;
+pub(crate) struct NotAtHand;
 
 /// What changes when a file or a folder does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     /// The same for the same file, whatever its name.
-    pub(super) identity: (u64, u64),
+    pub(crate) identity: (u64, u64),
     /// Bytes.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     modified: (i64, u32),
     changed: (i64, u32),
     kind: FileType,
     owner: u32,
     /// Whether what was read at that time is what is there as long as the stamp is the same.
-    pub(super) settled: bool,
+    pub(crate) settled: bool,
 }
 
 impl Stamp {
@@ -75,7 +75,7 @@ impl Stamp {
 
 /// Opens a plain file of this user without waiting for anybody, as opening a pipe would. `follow` says whether links on
 /// the way are followed.
-pub(super) fn open(path: &Path, follow: bool) -> io::Result<(File, Stamp)> {
+pub(crate) fn open(path: &Path, follow: bool) -> io::Result<(File, Stamp)> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = if follow { openat(CWD, path, flags, Mode::empty())? } else { exact::open(path, flags)? };
     let stamp = Stamp::of(&opened, Pace::Patient)?;
@@ -84,7 +84,7 @@ pub(super) fn open(path: &Path, follow: bool) -> io::Result<(File, Stamp)> {
 }
 
 /// The stamp of what a path names; none where nothing is there.
-pub(super) fn stamp(path: &Path, follow: bool, pace: Pace) -> Result<Option<Stamp>, NotAtHand> {
+pub(crate) fn stamp(path: &Path, follow: bool, pace: Pace) -> Result<Option<Stamp>, NotAtHand> {
     let opened = match pace {
         Pace::AtOnce => at_hand(path, follow),
         Pace::Patient => openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from),
@@ -96,7 +96,7 @@ pub(super) fn stamp(path: &Path, follow: bool, pace: Pace) -> Result<Option<Stam
     }
 }
 
-pub(super) fn is_missing(error: &io::Error) -> bool {
+pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 

@@ -8,24 +8,27 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{disk::Stamp, skills::Front};
-use crate::encoding::{Document, detect};
+use super::disk::Stamp;
+use crate::{
+    encoding::{Document, detect},
+    skills::{Flaw, Front},
+};
 
 /// What was read of a file.
 #[derive(Debug)]
-pub(super) struct Read {
-    pub(super) text: String,
+pub(crate) struct Read {
+    pub(crate) text: String,
     /// Its whole size.
-    pub(super) bytes: u64,
-    pub(super) digest: String,
+    pub(crate) bytes: u64,
+    pub(crate) digest: String,
     /// The same for the same file, whatever its name.
-    pub(super) identity: (u64, u64),
+    pub(crate) identity: (u64, u64),
     /// What its front matter says, or why it says nothing, once somebody has asked.
-    pub(super) front: OnceLock<Result<Front, String>>,
+    pub(crate) front: OnceLock<Result<Front, Flaw>>,
 }
 
 /// Reads the first `most` bytes of a file.
-pub(super) fn read(file: File, stamp: Stamp, most: usize) -> io::Result<Read> {
+pub(crate) fn read(file: File, stamp: Stamp, most: usize) -> io::Result<Read> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX);
     file.take(limit).read_to_end(&mut bytes)?;

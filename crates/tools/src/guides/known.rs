@@ -20,7 +20,7 @@ const MAX_ENTRIES: usize = 1000;
 /// What was read before, by path. Nobody waits for somebody else's disk: what is known is locked only while it is looked
 /// at.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(crate) struct Known {
     files: Mutex<ByPath<File>>,
     folders: Mutex<ByPath<Folder>>,
 }
@@ -43,14 +43,14 @@ struct Folder {
 
 /// What lies in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Entry {
-    pub(super) name: String,
-    pub(super) is_folder: bool,
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) is_folder: bool,
 }
 
 impl Known {
     /// The first `most` bytes of a plain file of this user. None where there is no such file.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         path: &Path,
         follow: bool,
@@ -90,7 +90,7 @@ impl Known {
     }
 
     /// What lies in a folder, sorted by name, without what is hidden. Nothing where there is no such folder.
-    pub(super) fn entries(&self, folder: &Path, pace: Pace) -> Result<Arc<[Entry]>, NotAtHand> {
+    pub(crate) fn entries(&self, folder: &Path, pace: Pace) -> Result<Arc<[Entry]>, NotAtHand> {
         let Some(stamp) = disk::stamp(folder, true, pace).or_else(|wait| match pace {
             Pace::AtOnce => Err(wait),
             Pace::Patient => Ok(None),

@@ -3,7 +3,8 @@
 //! - `place`: where `AGENTS.md` files may be: the person's own, the folders above a project, the project.
 //! - `disk`: files and folders as they are now, opened safely, and without waiting where nobody may wait.
 //! - `known`: what was read before and is as it was. `file`: what is read of one file.
-//! - `skills`: the catalogue of skills, from the front matter of each `SKILL.md`.
+//!
+//! The catalogue of skills is that of [`crate::skills`], which looks at files in the same way.
 //!
 //! Before most turns nothing has changed, and to see that takes a few microseconds: less than waking a thread that may
 //! wait for a disk. So the first look is at what the system has at hand, and only where that does not tell is there a
@@ -12,11 +13,10 @@
 //! A project may be anybody's, and so may the folders around it: what is not a plain file of this user, or lies behind a
 //! link, is left out.
 
-mod disk;
+pub(crate) mod disk;
 mod file;
-mod known;
-mod place;
-mod skills;
+pub(crate) mod known;
+pub(crate) mod place;
 
 use std::{
     path::{Path, PathBuf},
@@ -32,6 +32,7 @@ use self::{
     disk::{NotAtHand, Pace},
     known::Known,
 };
+use crate::skills::{SkillConfig, SkillShelf};
 
 /// The name of the files.
 const NAME: &str = "AGENTS.md";
@@ -47,13 +48,17 @@ pub(crate) struct GuideReader {
     home: Option<PathBuf>,
     /// What was read before.
     known: Arc<Known>,
+    /// The skills.
+    pub(crate) shelf: SkillShelf,
 }
 
 impl GuideReader {
     pub(crate) fn new(config: &Path, home: Option<&Path>) -> Self {
         // What a project's real path is compared with is real, too.
         let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
-        Self { config: config.to_path_buf(), home, known: Arc::default() }
+        let person = SkillConfig { person: config.join("skills"), home: home.clone(), ..SkillConfig::default() };
+        let shelf = SkillShelf::new(person, Default::default());
+        Self { config: config.to_path_buf(), home, known: Arc::default(), shelf }
     }
 
     /// Looks at everything, and reads what is not as it was. It waits for the disk.
@@ -76,7 +81,7 @@ impl GuideReader {
             }
         }
         if limits.skills {
-            guides.skills = skills::catalogue(&self.config.join("skills"), self.home.as_deref(), &self.known, pace)?;
+            guides.skills = self.shelf.look(workspace, pace)?;
         }
         Ok(guides)
     }

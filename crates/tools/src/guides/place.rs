@@ -11,18 +11,18 @@ const MAX_ABOVE: usize = 10;
 
 /// Where one may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) path: PathBuf,
+pub(crate) struct Place {
+    pub(crate) path: PathBuf,
     /// As people are shown it.
-    pub(super) name: String,
-    pub(super) origin: GuideOrigin,
+    pub(crate) name: String,
+    pub(crate) origin: GuideOrigin,
     /// Whether links on the way are followed: what is in the person's own configuration, they put there.
-    pub(super) follow: bool,
+    pub(crate) follow: bool,
 }
 
 /// The person's own place, the folders above the project from the outermost on, and the project. The person's home and
 /// the root are the last that are looked at, whichever comes first.
-pub(super) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>) -> Vec<Place> {
+pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>) -> Vec<Place> {
     let mut places = vec![place(config, GuideOrigin::Person, home)];
     let Some(project) = project else { return places };
     let mut above = Vec::new();
@@ -46,7 +46,7 @@ fn place(folder: &Path, origin: GuideOrigin, home: Option<&Path>) -> Place {
 }
 
 /// A path as people write it, in one line.
-pub(super) fn shown(path: &Path, home: Option<&Path>) -> String {
+pub(crate) fn shown(path: &Path, home: Option<&Path>) -> String {
     let shown = match home.and_then(|home| path.strip_prefix(home).ok()) {
         Some(rest) => format!("~/{}", rest.display()),
         None => path.display().to_string(),

@@ -1,6 +1,10 @@
 //! What a command sees of the world. The daemon's own environment holds keys, so none of it is passed on.
 
-use std::{collections::BTreeMap, ffi::OsString, path::Path};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use agentd_core::{environment::ClientEnvironment, ports::Workspace};
 
@@ -74,6 +78,19 @@ pub(crate) fn clean(
         }
     }
     environment
+}
+
+/// Has programs be found in these folders before all others. Each is that of a Python environment.
+pub(crate) fn find_first(environment: &mut BTreeMap<OsString, OsString>, folders: &[PathBuf]) {
+    let Some(first) = folders.first().and_then(|folder| folder.parent()) else { return };
+    environment.insert("VIRTUAL_ENV".into(), first.into());
+    let mut path = OsString::new();
+    for folder in folders {
+        path.push(folder);
+        path.push(":");
+    }
+    path.push(environment.get(std::ffi::OsStr::new("PATH")).cloned().unwrap_or_default());
+    environment.insert("PATH".into(), path);
 }
 
 fn is_allowed(name: &str) -> bool {

@@ -17,7 +17,7 @@ use agentd_core::{
     guide::{GuideLimits, Guides},
     ids::SessionId,
     knowledge::OpenDocument,
-    ports::{KeptArea, KeptText, Workspace, Workspaces},
+    ports::{KeptArea, KeptText, Skills, Workspace, Workspaces},
     session::Mount,
     state_files::StateFiles,
 };
@@ -30,13 +30,12 @@ use super::{
     backend::Files,
     browse, copy, documents, jail, kept,
     path::{Place, ToolPath},
-    remove, target,
+    remove, uploads,
     walk::{Kind, Left, Walk},
 };
-use crate::{guides::GuideReader, job::Job, toolbox::Limits};
+use crate::{guides::GuideReader, job::Job, skills::SkillShelf, toolbox::Limits};
 
 const METADATA: &str = ".metadata.json";
-const MAX_UPLOAD_NAME: usize = 200;
 
 /// The workspaces of all sessions, `{base}/{session}/` each.
 #[derive(Debug, Clone)]
@@ -84,6 +83,15 @@ impl WorkspaceFolders {
     #[must_use]
     pub fn guided_by(mut self, config: &Path, home: Option<&Path>) -> Self {
         self.guides = Some(GuideReader::new(config, home));
+        self
+    }
+
+    /// The same, with these skills in place of those in the configuration folder. What people wrote must be told of before.
+    #[must_use]
+    pub fn with_skills(mut self, shelf: SkillShelf) -> Self {
+        if let Some(guides) = &mut self.guides {
+            guides.shelf = shelf;
+        }
         self
     }
 
@@ -183,11 +191,11 @@ impl Workspaces for WorkspaceFolders {
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
         self.work("keep the upload", move |base| {
-            let name = upload_name(&name);
+            let name = uploads::upload_name(&name);
             make(base, session)
                 .and_then(|root| jail::own_root(&root))
                 .and_then(|root| jail::open_real_folder(&root, "uploads"))
-                .and_then(|uploads| put(&uploads, &name, &content))
+                .and_then(|folder| uploads::put(&folder, &name, &content))
                 .map(|name| format!("uploads/{name}"))
                 .map_err(|error| storage(&format!("keep the upload {name}"), error))
         })
@@ -281,6 +289,10 @@ impl Workspaces for WorkspaceFolders {
         let workspace = workspace.clone();
         let looked = self.work("look for what people wrote", move |_| Ok(reader.look(&workspace, limits)));
         async move { looked.await.unwrap_or_default() }.boxed()
+    }
+
+    fn skills(&self) -> Option<&dyn Skills> {
+        self.guides.as_ref().map(|guides| &guides.shelf as &dyn Skills)
     }
 
     fn paths<'a>(
@@ -411,51 +423,6 @@ fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
     base.remove_dir(&doomed)
 }
 
-/// The last part of the name, as a visible file name of bearable length.
-fn upload_name(name: &str) -> String {
-    let last = name.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or("");
-    let clean: String = last.chars().filter(|character| !character.is_control()).collect();
-    let clean = clean.trim().trim_start_matches(['.', '~']).trim();
-    if clean.is_empty() {
-        return "upload".to_owned();
-    }
-    let (stem, extension) = split_extension(clean);
-    let room = MAX_UPLOAD_NAME.saturating_sub(extension.len());
-    let end = (0..=stem.len().min(room)).rev().find(|end| stem.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}{extension}", &stem[..end])
-}
-
-/// `("report", ".pdf")`; an extension longer than any real one belongs to the name.
-fn split_extension(name: &str) -> (&str, &str) {
-    match name.rfind('.') {
-        Some(dot) if dot > 0 && name.len() - dot <= 20 => name.split_at(dot),
-        _ => (name, ""),
-    }
-}
-
-/// Puts a new file into a folder, under the first free name.
-fn put(folder: &Dir, name: &str, content: &[u8]) -> io::Result<String> {
-    const MAX_TRIES: usize = 10_000;
-    let (stem, extension) = split_extension(name);
-    for number in 1..MAX_TRIES {
-        let candidate = if number == 1 { name.to_owned() } else { format!("{stem}-{number}{extension}") };
-        let mut file = match folder.open_with(&candidate, OpenOptions::new().write(true).create_new(true)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-            Err(error) => return Err(error),
-        };
-        let written = file.write_all(content).and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            // Half an upload must not look like a whole one.
-            let _ = folder.remove_file(&candidate);
-            return Err(error);
-        }
-        target::sync(folder)?;
-        return Ok(candidate);
-    }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("too many uploads are named {name}")))
-}
-
 fn missing_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -472,29 +439,4 @@ fn storage(doing: &str, error: io::Error) -> WorkspaceError {
         _ => "look at the data folder of the daemon",
     };
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}")).with_hint(hint).with_source(error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn upload_names_are_plain() {
-        for (given, expected) in [
-            ("notes.txt", "notes.txt"),
-            ("/home/me/notes.txt", "notes.txt"),
-            ("C:\\files\\notes.txt", "notes.txt"),
-            ("../../etc/passwd", "passwd"),
-            (".env", "env"),
-            ("..", "upload"),
-            ("", "upload"),
-            ("/", "upload"),
-            ("a\nb\0.txt", "ab.txt"),
-            ("报告.pdf", "报告.pdf"),
-        ] {
-            assert_eq!(upload_name(given), expected, "{given:?}");
-        }
-        let long = upload_name(&format!("{}.pdf", "ä".repeat(500)));
-        assert!(long.len() <= MAX_UPLOAD_NAME && long.ends_with("ä.pdf"), "{long}");
-    }
 }

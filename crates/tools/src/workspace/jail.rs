@@ -286,12 +286,12 @@ pub(super) fn open_exact(folder: &Dir, path: &Path) -> io::Result<fs::File> {
 }
 
 /// Opens the root of a workspace or project, refusing a link in its place and on the way to it.
-pub(super) fn own_root(root: &Path) -> io::Result<Dir> {
+pub(crate) fn own_root(root: &Path) -> io::Result<Dir> {
     Ok(Dir::from_std_file(exact::open_folder(root)?.into()))
 }
 
 /// Opens a folder, refusing a link in its place.
-pub(super) fn open_real_folder(parent: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
+pub(crate) fn open_real_folder(parent: &Dir, name: impl AsRef<Path>) -> io::Result<Dir> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags((OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits());
     Ok(Dir::from_std_file(parent.open_with(name, &options)?.into_std()))

@@ -12,7 +12,7 @@
 //! - `target`: a file about to be written: replaced whole or not at all.
 //! - `walk`: visits files below a folder, through the jail, within bounds.
 //! - `kept`: what the daemon keeps in a session's tree for tools to read.
-//! - `copy`: a session's own files, for another session.
+//! - `copy`: a session's own files, for another session. `uploads`: what people put there.
 //! - `remove`: empties a folder whatever it holds.
 //! - [`snapshots`]: records what calls change, and takes it back.
 
@@ -26,9 +26,10 @@ pub(crate) mod jail;
 mod kept;
 mod links;
 pub(crate) mod path;
-mod remove;
+pub(crate) mod remove;
 pub mod snapshots;
 pub(crate) mod target;
+mod uploads;
 pub(crate) mod walk;
 
 use agentd_core::ports::KeptArea;

@@ -10,7 +10,7 @@ use super::jail;
 ///
 /// Each folder met is first moved up to the top, so that depth costs neither stack nor open files, and a command
 /// that still runs cannot lead the removal elsewhere.
-pub(super) fn empty(top: &Dir) -> io::Result<()> {
+pub(crate) fn empty(top: &Dir) -> io::Result<()> {
     let mut folders: Vec<std::ffi::OsString> = Vec::new();
     for entry in top.entries()? {
         let entry = entry?;

@@ -1,0 +1,203 @@
+//! `agentctl skills`: which skills there are, what is wrong with them, and how one is added.
+
+use std::{io::Write as _, path::PathBuf};
+
+use agentd_core::guide::{SkillOrigin, SkillReport};
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
+
+use crate::{
+    args::Global,
+    complete, daemon,
+    exit::Exit,
+    failure::Failure,
+    render::sanitize::clean_line,
+    report::{self, Table},
+};
+
+/// The arguments of `skills`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl skills list
+  agentctl skills list --session 0193a5b2      those of the session's project too
+  agentctl skills show pdf
+  agentctl skills check ./my-skill             before you add it, or while you write it
+  agentctl skills add ~/.claude/skills/tax     a copy among your own
+  agentctl skills list --json | jq -r '.[] | select(.usable | not) | .name'
+
+A skill is a folder with a SKILL.md. Yours are in ~/.config/agentd/skills; `skills.yaml` says which are told to models.
+@NAME in an input brings one into the session.")]
+pub(crate) struct SkillsArgs {
+    #[command(subcommand)]
+    command: SkillsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SkillsCommand {
+    /// List the skills
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show one skill: what it says of itself, and its SKILL.md
+    Show {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Look at a folder and say what is wrong with it; exits with 1 where it cannot be used
+    Check {
+        /// The folder
+        #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+        folder: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copy a folder into your own skills
+    Add {
+        /// The folder
+        #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+        folder: PathBuf,
+        /// Take it in place of a skill of its name
+        #[arg(long)]
+        replace: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// The session whose project's skills count too; the start of its id is enough
+    #[arg(long, value_name = "ID", add = ArgValueCandidates::new(complete::sessions))]
+    session: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does it.
+pub(crate) async fn handle(global: &Global, args: SkillsArgs) -> anyhow::Result<Exit> {
+    let client = daemon::connect(global).await?.client;
+    match args.command {
+        SkillsCommand::List { common } => {
+            list(&client.skills(common.session.as_deref().unwrap_or_default()).await?, common.json)
+        }
+        SkillsCommand::Show { name, common } => {
+            let name = name.trim_start_matches('@');
+            let found = client.skill(common.session.as_deref().unwrap_or_default(), name).await?;
+            if common.json {
+                report::json(&found)?;
+                return Ok(Exit::Done);
+            }
+            tell(&found)?;
+            let mut out = anstream::stdout().lock();
+            writeln!(out)?;
+            for line in found.text.lines() {
+                writeln!(out, "{}", clean_line(line))?;
+            }
+            Ok(Exit::Done)
+        }
+        SkillsCommand::Check { folder, json } => {
+            let found = client.check_skill(&absolute(&folder)?).await?;
+            let exit = if found.usable { Exit::Done } else { Exit::Failed };
+            if json {
+                report::json(&found)?;
+                return Ok(exit);
+            }
+            tell(&found)?;
+            Ok(exit)
+        }
+        SkillsCommand::Add { folder, replace, json } => {
+            let added = client.add_skill(&absolute(&folder)?, replace).await?;
+            if json {
+                report::json(&added)?;
+                return Ok(Exit::Done);
+            }
+            let mut out = anstream::stdout().lock();
+            let (name, place) = (clean_line(&added.skill.name), clean_line(&added.folder));
+            writeln!(out, "added {name} as {place}; say @{name} to use it")?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// The path from the root on: the daemon is somewhere else.
+fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
+    let path = std::fs::canonicalize(folder)
+        .map_err(|error| Failure::usage(format!("{} cannot be opened: {error}", folder.display())))?;
+    match path.into_os_string().into_string() {
+        Ok(path) => Ok(path),
+        Err(path) => Err(Failure::usage(format!("{} is no plain text", path.display())).into()),
+    }
+}
+
+fn list(skills: &[SkillReport], json: bool) -> anyhow::Result<Exit> {
+    if json {
+        report::json(&skills)?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(["SKILL", "FROM", "TOLD", "PACKAGES", "WHAT IT IS FOR"]);
+    for found in skills {
+        let skill = &found.skill;
+        let told = match (found.usable, skill.enabled) {
+            (false, _) => "cannot be used",
+            (true, true) => "always",
+            (true, false) => "when mentioned",
+        };
+        let packages = match (skill.packages.len(), found.installed) {
+            (0, _) => "none".to_owned(),
+            (_, true) => "installed".to_owned(),
+            (several, false) => format!("{several}, asks first"),
+        };
+        let fatal = found.problems.iter().find(|problem| problem.is_fatal);
+        let about = fatal.map_or_else(|| skill.description.clone(), ToString::to_string);
+        table.row_with_long_end([
+            skill.name.clone(),
+            origin(skill.origin).to_owned(),
+            told.to_owned(),
+            packages,
+            about,
+        ]);
+    }
+    table.print("no skills; put folders with a SKILL.md into ~/.config/agentd/skills")?;
+    Ok(Exit::Done)
+}
+
+fn tell(found: &SkillReport) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    let skill = &found.skill;
+    let mut line = |name: &str, value: &str| -> std::io::Result<()> {
+        if value.is_empty() { Ok(()) } else { writeln!(out, "{name:<12}{}", clean_line(value)) }
+    };
+    line("name", &skill.name)?;
+    line("for", &skill.description)?;
+    line("folder", &found.folder)?;
+    line("from", origin(skill.origin))?;
+    line("license", found.license.as_deref().unwrap_or_default())?;
+    line("files", &format!("{} ({} bytes)", found.files, found.bytes))?;
+    line("file types", &skill.file_types.join(", "))?;
+    line("says tools", &found.allowed_tools.join(", "))?;
+    let installed =
+        if found.installed { "installed" } else { "not installed; asked for when a command first needs them" };
+    if !skill.packages.is_empty() {
+        line("packages", &format!("{} ({installed})", skill.packages.join(", ")))?;
+    }
+    for problem in &found.problems {
+        line(if problem.is_fatal { "wrong" } else { "odd" }, &problem.to_string())?;
+    }
+    line("usable", if found.usable { "yes" } else { "no" })?;
+    Ok(())
+}
+
+fn origin(origin: SkillOrigin) -> &'static str {
+    match origin {
+        SkillOrigin::Person => "yours",
+        SkillOrigin::Bundled => "agentd",
+        SkillOrigin::Project => "the project (untrusted)",
+    }
+}

@@ -1,0 +1,130 @@
+//! The skills that came with agentd, and where all others are.
+//!
+//! The bundled ones are in the binary, so that they are there wherever it is. They are unpacked into the data folder, once for
+//! each edition of them, because commands run their scripts.
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use agentd_tools::{SkillConfig, SkillShelf};
+
+use crate::{config::Config, environment::Environment, paths::Paths};
+
+mod bundled {
+    //! The files of `skills/`, written down when the daemon is built.
+    include!(concat!(env!("OUT_DIR"), "/bundled_skills.rs"));
+}
+
+/// How the folder of an edition begins.
+const EDITION: &str = "bundled-";
+
+/// What programs that install packages may see of the daemon's environment: where programs are, how to reach the person's
+/// index of packages, and how to speak.
+const PASSED_TO_INSTALLERS: [&str; 24] = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_INDEX_URL",
+    "PIP_CONFIG_FILE",
+    "PIP_CERT",
+    "UV_INDEX_URL",
+    "UV_DEFAULT_INDEX",
+    "UV_CONFIG_FILE",
+];
+
+/// Where the Python environments of skills are.
+#[must_use]
+pub fn environments(paths: &Paths) -> PathBuf {
+    paths.data.join("skill_environments")
+}
+
+/// All skills. The bundled ones are unpacked where that has not been done; where it cannot be, they are missing and nothing
+/// else is.
+pub async fn shelf(config: &Config, paths: &Paths, env: &Environment) -> SkillShelf {
+    let data = paths.data.clone();
+    let unpacked = tokio::task::spawn_blocking(move || unpack(&data.join("skills"))).await;
+    let bundled = match unpacked.map_err(io::Error::other).flatten() {
+        Ok(folder) => Some(folder),
+        Err(error) => {
+            tracing::warn!("the skills that came with agentd cannot be unpacked: {error}");
+            None
+        }
+    };
+    let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
+    let place = SkillConfig {
+        person: paths.config.join("skills"),
+        bundled,
+        environments: environments(paths),
+        home: env.path("HOME"),
+        variables: PASSED_TO_INSTALLERS.iter().filter_map(passed).collect(),
+    };
+    SkillShelf::new(place, config.skills.clone())
+}
+
+/// Unpacks this edition below `folder`, and takes away those before it.
+fn unpack(folder: &Path) -> io::Result<PathBuf> {
+    let edition = format!("{EDITION}{}", bundled::EDITION);
+    let place = folder.join(&edition);
+    if place.is_dir() {
+        return Ok(place);
+    }
+    let private = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let draft = folder.join(".unpacking");
+    match fs::remove_dir_all(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => private(&draft)?,
+    }
+    for (name, content) in bundled::FILES {
+        let path = draft.join(name);
+        path.parent().map_or(Ok(()), private)?;
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+        io::Write::write_all(&mut file, content)?;
+    }
+    fs::rename(&draft, &place)?;
+    for entry in fs::read_dir(folder)?.flatten() {
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with(EDITION) && name != *edition {
+            // What stays takes room, and nobody sees it.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundled_skills_are_unpacked_once_for_each_edition() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("skills");
+        fs::create_dir_all(folder.join("bundled-before/pdf")).unwrap();
+        fs::create_dir_all(folder.join(".unpacking/half")).unwrap();
+        let place = unpack(&folder).unwrap();
+        assert!(place.join("pdf/SKILL.md").is_file() && !place.join("half").exists());
+        assert!(!folder.join("bundled-before").exists() && !folder.join(".unpacking").exists());
+        fs::remove_file(place.join("pdf/SKILL.md")).unwrap();
+        assert_eq!(unpack(&folder).unwrap(), place);
+        assert!(!place.join("pdf/SKILL.md").exists(), "what is there is not written again");
+    }
+}

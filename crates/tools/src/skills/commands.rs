@@ -1,0 +1,56 @@
+//! Which skills a command is about: those whose folders it names.
+
+use std::path::PathBuf;
+
+use agentd_core::{
+    guide::skills_named,
+    ports::{SkillPackages, Workspace},
+};
+
+use super::{Shelf, environment::Environments, link};
+
+/// What stands in a command that runs something of a skill with Python.
+const RUNS: [&str; 3] = ["python", ".py", "pip"];
+
+/// Whether a command could need packages of a skill at all.
+pub(super) fn may_need(command: &str) -> bool {
+    command.contains("skills") && RUNS.iter().any(|word| command.contains(word))
+}
+
+impl Shelf {
+    /// What the command needs that is not installed.
+    pub(super) fn missing(&self, workspace: &Workspace, command: &str) -> Vec<SkillPackages> {
+        let wanted = skills_named(command).into_iter().filter_map(|name| wanted(workspace, name));
+        wanted.filter(|wanted| self.environments.ready(&wanted.environment).is_none()).collect()
+    }
+
+    /// Where it finds programs first. A command that names no skill has the packages of the session's only one that needs any.
+    pub(super) fn programs(&self, workspace: &Workspace, command: &str) -> Vec<PathBuf> {
+        let mut about: Vec<SkillPackages> =
+            skills_named(command).into_iter().filter_map(|name| wanted(workspace, name)).collect();
+        if about.is_empty() {
+            let all = link::linked(workspace);
+            about = all.iter().filter_map(|name| wanted(workspace, name)).collect();
+            about.truncate(if about.len() == 1 { 1 } else { 0 });
+        }
+        let ready = about.iter().filter_map(|wanted| self.environments.ready(&wanted.environment));
+        ready.map(|place| place.join("bin")).collect()
+    }
+}
+
+/// The packages of a skill that the session has.
+fn wanted(workspace: &Workspace, name: &str) -> Option<SkillPackages> {
+    let packages = link::packages(workspace, name).filter(|packages| !packages.is_empty())?;
+    let environment = Environments::name(name, &packages);
+    Some(SkillPackages { skill: name.to_owned(), packages, environment })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_nothing_needs_nothing() {
+        assert!(may_need("python skills/pdf/x.py") && !may_need("cat skills/pdf/x.md") && !may_need("python x.py"));
+    }
+}

@@ -1,0 +1,199 @@
+//! Skills: folders with a `SKILL.md`, as many agents know them.
+//!
+//! - `front`: what the front matter says. `requirements`: the packages that a skill declares.
+//! - `source`: where skills are, and which of them a session has: the person's own, those that came with agentd, those of the
+//!   project.
+//! - `tree`: the files of a skill, looked through and copied. `link`: the copy that a session has below `skills/`, made when it
+//!   is needed and made anew when the skill has changed.
+//! - `environment`: Python environments with those packages. `commands`: which skills a command is about.
+//! - `check`: all that is known of a folder, for people; and how one is taken into the person's own.
+//!
+//! What came with a project is anybody's: it takes no other skill's name, leads nowhere through links, and says in the
+//! catalogue whose it is.
+
+mod check;
+mod commands;
+mod environment;
+mod front;
+mod link;
+mod requirements;
+mod source;
+mod tree;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use agentd_core::{
+    error::{ErrorKind, WorkspaceError},
+    guide::{Skill, SkillReport},
+    ports::{CallProgress, SkillPackages, Skills, Workspace},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::front::{Flaw, Front};
+use self::{
+    environment::Environments,
+    source::{Candidate, Source},
+};
+use crate::guides::{
+    disk::{NotAtHand, Pace},
+    known::Known,
+};
+
+/// What is set of each skill, by its name.
+pub type SkillSettings = BTreeMap<String, SkillSetting>;
+
+/// What is set of one skill.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SkillSetting {
+    /// Whether models are told of it without its being mentioned; they are where nothing is said.
+    pub enabled: Option<bool>,
+    /// Endings of files that bring it, without the dot.
+    pub file_types: Vec<String>,
+    /// What models are told of it, in place of its own description.
+    pub description: Option<String>,
+}
+
+/// Where skills are, and where their environments are made.
+#[derive(Debug, Clone, Default)]
+pub struct SkillConfig {
+    /// The person's own.
+    pub person: PathBuf,
+    /// Those that came with agentd.
+    pub bundled: Option<PathBuf>,
+    /// The folder of environments. Commands in the sandbox must be able to read it.
+    pub environments: PathBuf,
+    /// The person's home, for paths that they are shown.
+    pub home: Option<PathBuf>,
+    /// What programs that install packages see of the environment.
+    pub variables: BTreeMap<String, String>,
+}
+
+/// All skills. Cloneable; all clones are one.
+#[derive(Debug, Clone)]
+pub struct SkillShelf(Arc<Shelf>);
+
+#[derive(Debug)]
+struct Shelf {
+    config: SkillConfig,
+    settings: RwLock<Arc<SkillSettings>>,
+    known: Known,
+    environments: Environments,
+    /// One skill is copied at a time: two calls of one step may ask for the same.
+    linking: Mutex<()>,
+}
+
+impl SkillShelf {
+    /// Skills that lie there. Nothing is read yet.
+    #[must_use]
+    pub fn new(config: SkillConfig, settings: SkillSettings) -> Self {
+        let environments = Environments::new(config.environments.clone(), config.variables.clone());
+        let settings = RwLock::new(Arc::new(settings));
+        Self(Arc::new(Shelf { config, settings, known: Known::default(), environments, linking: Mutex::default() }))
+    }
+
+    /// Follows other settings, from the next turn on.
+    pub fn follow_settings(&self, settings: SkillSettings) {
+        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Looks at a folder that may become a skill.
+    #[must_use]
+    pub fn check(&self, folder: &Path) -> SkillReport {
+        self.0.check(folder)
+    }
+
+    /// Takes a folder into the person's own skills, and says what was taken.
+    ///
+    /// # Errors
+    /// When it is no sound skill, or one of that name is there and shall not be replaced.
+    pub fn add(&self, folder: &Path, replace: bool) -> Result<SkillReport, WorkspaceError> {
+        self.0.add(folder, replace)
+    }
+
+    /// The skills of a session that works there.
+    pub(crate) fn look(&self, workspace: &Workspace, pace: Pace) -> Result<Vec<Skill>, NotAtHand> {
+        Ok(self.0.skills(workspace, pace)?.into_iter().map(|(skill, _)| skill).collect())
+    }
+
+    /// The folders of programs that a command is to find first, for the skills that it is about.
+    pub(crate) fn programs(&self, workspace: &Workspace, command: &str) -> Vec<PathBuf> {
+        self.0.programs(workspace, command)
+    }
+
+    /// Runs file work on a thread that may block.
+    fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Shelf) -> T + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
+        let shelf = Arc::clone(&self.0);
+        async move {
+            let worked = tokio::task::spawn_blocking(move || work(&shelf)).await;
+            worked.map_err(|error| {
+                WorkspaceError::new(ErrorKind::Internal, "could not look at the skills").with_source(error)
+            })
+        }
+        .boxed()
+    }
+}
+
+impl Shelf {
+    fn sources(&self, workspace: Option<&Workspace>) -> Vec<Source> {
+        let project = workspace.and_then(|workspace| workspace.project.as_ref()).map(|mount| mount.path.as_path());
+        source::sources(&self.config.person, self.config.bundled.as_deref(), project)
+    }
+
+    fn settings(&self) -> Arc<SkillSettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn skills(&self, workspace: &Workspace, pace: Pace) -> Result<Vec<(Skill, Candidate)>, NotAtHand> {
+        let sources = self.sources(Some(workspace));
+        source::skills(&sources, &self.settings(), self.config.home.as_deref(), &self.known, pace)
+    }
+}
+
+impl Skills for SkillShelf {
+    fn usable<'a>(&'a self, workspace: &'a Workspace) -> BoxFuture<'a, Vec<Skill>> {
+        if let Ok(skills) = self.look(workspace, Pace::AtOnce) {
+            return std::future::ready(skills).boxed();
+        }
+        let workspace = workspace.clone();
+        let looked = self.work(move |shelf| shelf.skills(&workspace, Pace::Patient).unwrap_or_default());
+        async move { looked.await.unwrap_or_default().into_iter().map(|(skill, _)| skill).collect() }.boxed()
+    }
+
+    fn link<'a>(&'a self, workspace: &'a Workspace, name: &'a str) -> BoxFuture<'a, Result<bool, WorkspaceError>> {
+        let (workspace, name) = (workspace.clone(), name.to_owned());
+        let linked = self.work(move |shelf| shelf.link(&workspace, &name));
+        async move { linked.await? }.boxed()
+    }
+
+    fn missing<'a>(&'a self, workspace: &'a Workspace, command: &'a str) -> BoxFuture<'a, Vec<SkillPackages>> {
+        if !commands::may_need(command) {
+            return std::future::ready(Vec::new()).boxed();
+        }
+        let (workspace, command) = (workspace.clone(), command.to_owned());
+        let looked = self.work(move |shelf| shelf.missing(&workspace, &command));
+        async move { looked.await.unwrap_or_default() }.boxed()
+    }
+
+    fn install<'a>(
+        &'a self,
+        wanted: &'a SkillPackages,
+        progress: &'a CallProgress,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<(), WorkspaceError>> {
+        self.0.environments.make(wanted, progress, cancel).boxed()
+    }
+
+    fn reports<'a>(&'a self, workspace: Option<&'a Workspace>) -> BoxFuture<'a, Vec<SkillReport>> {
+        let workspace = workspace.cloned();
+        let looked = self.work(move |shelf| shelf.reports(workspace.as_ref()));
+        async move { looked.await.unwrap_or_default() }.boxed()
+    }
+}

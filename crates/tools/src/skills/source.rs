@@ -1,0 +1,168 @@
+//! Where skills are, and which of them a session has.
+
+use std::path::{Path, PathBuf};
+
+use agentd_core::guide::{Skill, SkillOrigin, is_skill_name};
+
+use super::{
+    SkillSettings,
+    front::{self, Front, MAX_FRONT, TOLD_DESCRIPTION},
+    requirements,
+};
+use crate::{
+    guides::{
+        disk::{NotAtHand, Pace},
+        known::{Entry, Known},
+        place::shown,
+    },
+    text::first_chars,
+};
+
+/// The file that makes a folder a skill.
+pub(crate) const SKILL_FILE: &str = "SKILL.md";
+/// The file that lists packages.
+pub(crate) const PACKAGES_FILE: &str = "requirements.txt";
+/// Skills at the most.
+const MAX_SKILLS: usize = 200;
+/// Where a project may keep them.
+const OF_PROJECTS: [&str; 2] = [".agentd/skills", ".claude/skills"];
+
+/// A folder of skills.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) folder: PathBuf,
+    pub(crate) origin: SkillOrigin,
+}
+
+impl Source {
+    /// Whether links on the way are followed: what came with a project leads nowhere.
+    pub(crate) fn follows(&self) -> bool {
+        self.origin != SkillOrigin::Project
+    }
+}
+
+/// A folder that may be a skill.
+pub(crate) struct Candidate {
+    pub(crate) source: Source,
+    pub(crate) folder: PathBuf,
+    /// The folder's name.
+    pub(crate) entry: String,
+}
+
+/// Where a session's skills are. Where two have one name, the earlier is the one that it has: what came with a project never
+/// takes the place of what the person has.
+pub(crate) fn sources(person: &Path, bundled: Option<&Path>, project: Option<&Path>) -> Vec<Source> {
+    let own = Source { folder: person.to_path_buf(), origin: SkillOrigin::Person };
+    let bundled = bundled.map(|folder| Source { folder: folder.to_path_buf(), origin: SkillOrigin::Bundled });
+    let of_project = project.into_iter().flat_map(|project| {
+        OF_PROJECTS.map(|below| Source { folder: project.join(below), origin: SkillOrigin::Project })
+    });
+    std::iter::once(own).chain(bundled).chain(of_project).collect()
+}
+
+/// The folders that may be skills, in the order of their sources and names.
+pub(crate) fn candidates(sources: &[Source], known: &Known, pace: Pace) -> Result<Vec<Candidate>, NotAtHand> {
+    let mut found = Vec::new();
+    for source in sources {
+        for Entry { name, .. } in known.entries(&source.folder, pace)?.iter() {
+            let folder = source.folder.join(name);
+            found.push(Candidate { source: source.clone(), folder, entry: name.clone() });
+        }
+    }
+    Ok(found)
+}
+
+/// The skills that a session has, sorted by name, with their folders. One that says nothing of itself is left out, as is
+/// one whose name another has.
+pub(crate) fn skills(
+    sources: &[Source],
+    settings: &SkillSettings,
+    home: Option<&Path>,
+    known: &Known,
+    pace: Pace,
+) -> Result<Vec<(Skill, Candidate)>, NotAtHand> {
+    let mut skills: Vec<(Skill, Candidate)> = Vec::new();
+    for candidate in candidates(sources, known, pace)? {
+        let Some(skill) = skill(&candidate, settings, home, known, pace)? else { continue };
+        if skills.iter().any(|(taken, _)| taken.name.eq_ignore_ascii_case(&skill.name)) {
+            continue;
+        }
+        skills.push((skill, candidate));
+    }
+    skills.sort_by(|(left, _), (right, _)| left.name.cmp(&right.name));
+    if skills.len() > MAX_SKILLS {
+        tracing::warn!("only {MAX_SKILLS} of {} skills are used", skills.len());
+        skills.truncate(MAX_SKILLS);
+    }
+    Ok(skills)
+}
+
+fn skill(
+    candidate: &Candidate,
+    settings: &SkillSettings,
+    home: Option<&Path>,
+    known: &Known,
+    pace: Pace,
+) -> Result<Option<Skill>, NotAtHand> {
+    let path = candidate.folder.join(SKILL_FILE);
+    let follows = candidate.source.follows();
+    let Some(read) = known.read(&path, follows, MAX_FRONT, pace)? else { return Ok(None) };
+    let front = read.front.get_or_init(|| {
+        front::front(&read.text).inspect_err(|flaw| {
+            tracing::warn!("the skill {}:{} is left out: {}", path.display(), flaw.line, flaw.message);
+        })
+    });
+    let Ok(front) = front else { return Ok(None) };
+    let Some(name) = name(front, &candidate.entry) else {
+        tracing::warn!("the skill {} is left out: neither its name nor its folder's can be one", path.display());
+        return Ok(None);
+    };
+    let listed = known.read(&candidate.folder.join(PACKAGES_FILE), follows, requirements::MAX_FILE, pace)?;
+    // What is wrong with the list is told where the skill is checked; nothing is installed of such a one.
+    let packages = packages(front, listed.as_ref().map(|read| read.text.as_str())).unwrap_or_default();
+    let setting = settings.get(&name);
+    let description =
+        setting.and_then(|setting| setting.description.clone()).unwrap_or_else(|| front.description.clone());
+    Ok(Some(Skill {
+        description: line(&description),
+        path: shown(&path, home),
+        digest: read.digest.clone(),
+        origin: candidate.source.origin,
+        enabled: setting.and_then(|setting| setting.enabled).unwrap_or_else(|| is_told(candidate.source.origin)),
+        file_types: setting.map(|setting| setting.file_types.clone()).unwrap_or_default(),
+        packages,
+        name,
+    }))
+}
+
+/// Whether models are told of a skill without its being mentioned, where nobody says. Those that came with agentd come when
+/// they are called, or when a file of their kind is handed over.
+pub(crate) fn is_told(origin: SkillOrigin) -> bool {
+    origin != SkillOrigin::Bundled
+}
+
+/// The name by which a skill goes: its own where that can be one, else its folder's.
+pub(crate) fn name(front: &Front, entry: &str) -> Option<String> {
+    let own = front.name.as_deref().filter(|name| is_skill_name(name));
+    own.or_else(|| is_skill_name(entry).then_some(entry)).map(str::to_owned)
+}
+
+/// The packages that a skill needs: those of its list, and those of its front matter.
+pub(crate) fn packages(front: &Front, listed: Option<&str>) -> Result<Vec<String>, (&'static str, front::Flaw)> {
+    let mut found = requirements::of_list(&front.dependencies).map_err(|flaw| (SKILL_FILE, flaw))?;
+    let listed = listed.map_or(Ok(Vec::new()), requirements::of_file).map_err(|flaw| (PACKAGES_FILE, flaw))?;
+    for package in listed {
+        if !found.contains(&package) {
+            found.push(package);
+        }
+    }
+    Ok(found)
+}
+
+fn line(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match first_chars(&words, TOLD_DESCRIPTION) {
+        (start, true) => format!("{}…", start.trim_end()),
+        (whole, false) => whole.to_owned(),
+    }
+}

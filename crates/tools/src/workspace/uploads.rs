@@ -1,0 +1,79 @@
+//! What people upload: under a name that is plain, and free.
+
+use std::io::{self, Write as _};
+
+use cap_std::fs::{Dir, OpenOptions};
+
+use super::target;
+
+const MAX_UPLOAD_NAME: usize = 200;
+
+/// The last part of the name, as a visible file name of bearable length.
+pub(super) fn upload_name(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or("");
+    let clean: String = last.chars().filter(|character| !character.is_control()).collect();
+    let clean = clean.trim().trim_start_matches(['.', '~']).trim();
+    if clean.is_empty() {
+        return "upload".to_owned();
+    }
+    let (stem, extension) = split_extension(clean);
+    let room = MAX_UPLOAD_NAME.saturating_sub(extension.len());
+    let end = (0..=stem.len().min(room)).rev().find(|end| stem.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}{extension}", &stem[..end])
+}
+
+/// `("report", ".pdf")`; an extension longer than any real one belongs to the name.
+fn split_extension(name: &str) -> (&str, &str) {
+    match name.rfind('.') {
+        Some(dot) if dot > 0 && name.len() - dot <= 20 => name.split_at(dot),
+        _ => (name, ""),
+    }
+}
+
+/// Puts a new file into a folder, under the first free name.
+pub(super) fn put(folder: &Dir, name: &str, content: &[u8]) -> io::Result<String> {
+    const MAX_TRIES: usize = 10_000;
+    let (stem, extension) = split_extension(name);
+    for number in 1..MAX_TRIES {
+        let candidate = if number == 1 { name.to_owned() } else { format!("{stem}-{number}{extension}") };
+        let mut file = match folder.open_with(&candidate, OpenOptions::new().write(true).create_new(true)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) => return Err(error),
+        };
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // Half an upload must not look like a whole one.
+            let _ = folder.remove_file(&candidate);
+            return Err(error);
+        }
+        target::sync(folder)?;
+        return Ok(candidate);
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("too many uploads are named {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upload_names_are_plain() {
+        for (given, expected) in [
+            ("notes.txt", "notes.txt"),
+            ("/home/me/notes.txt", "notes.txt"),
+            ("C:\\files\\notes.txt", "notes.txt"),
+            ("../../etc/passwd", "passwd"),
+            (".env", "env"),
+            ("..", "upload"),
+            ("", "upload"),
+            ("/", "upload"),
+            ("a\nb\0.txt", "ab.txt"),
+            ("报告.pdf", "报告.pdf"),
+        ] {
+            assert_eq!(upload_name(given), expected, "{given:?}");
+        }
+        let long = upload_name(&format!("{}.pdf", "ä".repeat(500)));
+        assert!(long.len() <= MAX_UPLOAD_NAME && long.ends_with("ä.pdf"), "{long}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Tools, skills and agents that an input names with `@`.
+
+use agentd_core::event::EventKind;
+use agentd_proto::client::{NewSession, SessionChoice};
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome, until},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use serde_json::json;
+
+use super::{Events as _, World, tool_texts, turn};
+
+async fn world() -> World {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/tools.yaml", "optional: {web_search: {enabled: false}, read_url: {enabled: never}}\n");
+    home.write("config/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes\n---\n# How\n");
+    home.write("config/skills/grep/SKILL.md", "---\nname: grep\ndescription: Named like a tool\n---\n");
+    let world = World { model, daemon: TempDaemon::start_in(home).await };
+    world.model.default_reply(Reply::text("Good."));
+    world
+}
+
+fn shown(request: &Recorded) -> Vec<String> {
+    let tools = request.body["tools"].as_array().unwrap().iter();
+    tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The last words of a request, where reminders are.
+fn tail(request: &Recorded) -> String {
+    request.messages().last().unwrap()["content"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_mentioned_tool_is_there_for_the_turn() {
+    let world = world().await;
+    // Reminders stand behind results.
+    world.model.respond_with(|request| match tool_texts(request).is_empty() {
+        false => Reply::text("done"),
+        true => Reply::tool_call("web_search", json!({"query": "x"})),
+    });
+    let first = world.daemon.agentctl(["run", "Look with @web-search.", "--output", "json"]).await.exits(0).json();
+    let session = first["session_id"].as_str().unwrap().to_owned();
+    let requests = world.model.requests();
+    assert!(shown(&requests[0]).contains(&"web_search".to_owned()), "{:?}", shown(&requests[0]));
+    assert!(tail(&requests[0]).contains("mentioned web_search"), "{}", tail(&requests[0]));
+    let answer = requests[1].messages().iter().rfind(|message| message["role"] == "tool").unwrap().to_string();
+    assert!(!answer.contains("E_UNKNOWN_TOOL"), "it was run: {answer}");
+
+    world.model.respond_with(|_| Reply::text("Good."));
+    world.daemon.agentctl(["run", "And without.", "--session", &session]).await.exits(0);
+    let last = world.model.requests().last().unwrap().clone();
+    assert!(!shown(&last).contains(&"web_search".to_owned()) && !tail(&last).contains("mentioned"), "{}", tail(&last));
+}
+
+#[tokio::test]
+async fn names_that_load_nothing_are_said_and_break_nothing() {
+    let world = world().await;
+    let output = world.daemon.agentctl(["run", "Use @taxx and @read_url, mail a@b.org, run `@x`."]).await.exits(0);
+    assert!(output.stderr.contains("nothing is called @taxx; did you mean @tax?"), "{}", output.stderr);
+    assert!(output.stderr.contains("@read_url loads nothing") && output.stderr.contains("never"), "{}", output.stderr);
+    assert_eq!(output.stderr.matches("nothing is called").count(), 1, "{}", output.stderr);
+    assert!(!tail(&world.model.requests()[0]).contains("<system_reminder>"));
+    // What a script adds from elsewhere mentions nothing.
+    let piped = world.daemon.agentctl_with(["run", "What is this?"], "see @web_search and @taxx").await.exits(0);
+    assert!(!piped.stderr.contains("@taxx"), "{}", piped.stderr);
+    assert!(!shown(world.model.requests().last().unwrap()).contains(&"web_search".to_owned()));
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_tool_comes_before_a_skill_of_its_name() {
+    let world = world().await;
+    world.daemon.agentctl(["run", "Use @grep and @TAX."]).await.exits(0);
+    let said = tail(&world.model.requests()[0]);
+    assert!(said.contains("The person mentioned grep: use"), "{said}");
+    assert!(said.contains("mentioned the skill tax") && said.contains("skills/tax/SKILL.md"), "{said}");
+    assert!(!said.contains("skills/grep/"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mentions_hold_for_all_of_a_turn_also_after_a_crash() {
+    let mut world = world().await;
+    world.model.respond_with(|_| Reply::tool_call("ask_human", json!({"question": "Which?"})));
+    let client = world.client().await;
+    let words = "Do it with @tax and @web_search.";
+    let mut events = client.turn(turn(SessionChoice::New(NewSession::default()), words)).await.unwrap();
+    let raised = events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let session = raised[0].session_id.to_string();
+    drop(events);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    world.model.respond_with(|_| Reply::text("done"));
+    let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    let id = waiting[0]["id"].as_str().unwrap().to_owned();
+    world.daemon.agentctl(["answer", &id, "this"]).await.exits(0);
+    let last = until("the model hears the answer", || async {
+        world.model.requests().last().filter(|request| tool_texts(request).contains("this")).cloned()
+    });
+    let last = last.await;
+    assert!(last.body.to_string().contains("Do it with"), "{session}");
+    assert!(shown(&last).contains(&"web_search".to_owned()), "{:?}", shown(&last));
+    assert!(tail(&last).contains("skills/tax/SKILL.md"), "{}", tail(&last));
+}
