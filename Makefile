@@ -43,7 +43,7 @@ $(PACKAGES)/ready: tests/clients/python/requirements.txt
 
 # The scripts of the bundled skills, run as processes, with the packages that their skills ask for.
 test-skills: $(SKILL_PACKAGES)/ready
-	PYTHONPATH=$(abspath $(SKILL_PACKAGES)) $(PYTHON) -m unittest discover -s tests/skills
+	PYTHONPATH=$(abspath $(SKILL_PACKAGES)) $(PYTHON) tests/skills/run.py
 
 $(SKILL_PACKAGES)/ready: $(SKILL_REQUIREMENTS)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --only-binary :all: --target $(SKILL_PACKAGES) \

@@ -194,7 +194,10 @@ class Pdf(Trial):
         self.write("uploads/cut.pdf", whole[: len(whole) // 3])
         self.write("uploads/noise.pdf", whole[:400] + bytes(range(256)) * 100)
         self.write("uploads/nested.pdf", b"%PDF-1.4\n1 0 obj\n" + b"[" * 100_000)
-        for name in ("cut", "noise", "nested"):
+        # A tree of pages that is its own child.
+        self.write("uploads/loop.pdf", b"%PDF-1.4\n1 0 obj\n<</Type/Catalog/Pages 2 0 R>>\nendobj\n2 0 obj\n<</Type/Pages/Kids[2 0 R]/Count 5>>\nendobj\n"
+                   b"trailer<</Root 1 0 R>>\n%%EOF")  # fmt: skip
+        for name in ("cut", "noise", "nested", "loop"):
             for script in ("info.py", "text.py", "tables.py", "render.py"):
                 ran = self.call(script, f"uploads/{name}.pdf")
                 self.assertIn(ran.code, (0, 1, 2), f"{name} {script} {ran}")

@@ -202,6 +202,13 @@ class Spreadsheets(Trial):
         for (formula, value), row in zip(wanted, rows):
             self.assertEqual(row, [value], formula)
 
+    def test_formulas_are_found_however_late_they_come(self):
+        cells = {f"A{row}": row * 1234567 for row in range(1, 9000)}
+        name = self.book({"S": {**cells, "A9000": "=A1+1"}, "T": {"A1": 5}})
+        told = self.done("look.py", name)
+        self.assertIn("1 formulas, first =A1+1", told)
+        self.assertEqual(self.rows(name, range="A9000:A9000"), [["1234568"]])
+
     def test_long_chains_are_computed(self):
         cells = {"A1": 1, **{f"A{row}": f"=A{row - 1}+1" for row in range(2, 6001)}}
         self.assertEqual(self.rows(self.book({"S": cells}), range="A6000:A6000"), [["6000"]])

@@ -1,7 +1,7 @@
 """Tells what a PDF is: pages, sizes, whether there is text, form fields, fonts, locks."""
 
 from cli import arguments, ranges, say, say_json, start
-from opened import pdfium_document, pypdf_reader
+from opened import page_at, pdfium_document, pypdf_reader
 
 parser = arguments(__doc__, "example:\n  python skills/pdf/scripts/info.py uploads/report.pdf")
 parser.add_argument("file")
@@ -42,7 +42,7 @@ def main(options):
 
 
 def page_of(document, number):
-    page = document[number - 1]
+    page = page_at(document, number)
     width, height = page.get_size()
     text = page.get_textpage()
     count = text.count_chars()

@@ -48,6 +48,16 @@ def pdfium_document(path, password=None):
     return document
 
 
+def page_at(document, number):
+    """A page by its number, counted from 1."""
+    import pypdfium2
+
+    try:
+        return document[number - 1]
+    except pypdfium2.PdfiumError as error:
+        raise Fault(f"page {number} is damaged and cannot be opened; give other pages with --pages") from error
+
+
 def plumber_document(path, password=None):
     """A document of pdfplumber: where words and lines lie. Only for what pdfium opened before."""
     import pdfplumber

@@ -1,7 +1,7 @@
 """Makes pictures (PNG) of the pages of a PDF, to look at them."""
 
 from cli import Fault, arguments, output_folder, place, ranges, say, start
-from opened import pdfium_document
+from opened import page_at, pdfium_document
 
 parser = arguments(
     __doc__,
@@ -46,7 +46,7 @@ def main(options):
 
 def picture(document, number, size, wide=False):
     """A page at `size` dots an inch, or `size` dots wide."""
-    page = document[number - 1]
+    page = page_at(document, number)
     width, height = page.get_size()
     if width <= 0 or height <= 0:
         raise Fault(f"page {number} has no area")

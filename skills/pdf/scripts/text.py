@@ -1,7 +1,7 @@
 """Takes the text out of a PDF, page by page."""
 
 from cli import arguments, clean, note, output_file, ranges, say, start
-from opened import pdfium_document, plumber_document
+from opened import page_at, pdfium_document, plumber_document
 
 parser = arguments(
     __doc__,
@@ -36,7 +36,7 @@ def main(options):
 def plain_pages(options):
     document = pdfium_document(options.file, options.password)
     for number in ranges(options.pages, len(document)):
-        page = document[number - 1]
+        page = page_at(document, number)
         text = page.get_textpage()
         # Hyphens at the end of a line come as a mark of their own.
         yield number, text.get_text_bounded().replace("\ufffe", "-").replace("\r\n", "\n")

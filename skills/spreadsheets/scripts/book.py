@@ -107,7 +107,7 @@ def package_book(found, formulas):
     for page in shown.worksheets:
         sheet = Sheet(page.title, page.sheet_state)
         held = take(page, sheet, held, is_value=True)
-        if raw:
+        if raw and has_formulas(found, page):
             held = take(raw[page.title], sheet, held, is_value=False)
         sheets.append(sheet)
     if not sheets:
@@ -115,8 +115,27 @@ def package_book(found, formulas):
     return Book(found, sheets, names, parts)
 
 
+def has_formulas(found, page):
+    """Whether the text of a sheet has formulas at all: long sheets of numbers are not read twice."""
+    part = str(getattr(page, "_worksheet_path", "")).lstrip("/")
+    try:
+        with zipfile.ZipFile(found) as package, package.open(part) as stream:
+            end = b""
+            while True:
+                piece = stream.read(1 << 20)
+                # Prefixes of names are allowed: <f>, <f t="shared">, <x:f>.
+                if re.search(rb"<(\w+:)?f[\s/>]", end + piece):
+                    return True
+                if not piece:
+                    return False
+                end = piece[-40:]
+    except (KeyError, zipfile.BadZipFile, OSError, ValueError):
+        return True
+
+
 def take(page, sheet, held, is_value):
     """Copies the cells of a page; what the page claims of its size is not believed."""
+    formats = {}
     if hasattr(page, "reset_dimensions"):
         page.reset_dimensions()
     try:
@@ -128,8 +147,11 @@ def take(page, sheet, held, is_value):
                 key = (cell.row, cell.column)
                 if is_value:
                     sheet.values[key] = value
-                    if cell.number_format != "General":
-                        sheet.formats[key] = cell.number_format
+                    style = getattr(cell, "_style_id", None)
+                    if style not in formats:
+                        formats[style] = cell.number_format
+                    if formats[style] != "General":
+                        sheet.formats[key] = formats[style]
                 elif cell.data_type == "f":
                     text = getattr(value, "text", value)
                     if isinstance(text, str) and is_formula(text if text.startswith("=") else f"={text}"):
