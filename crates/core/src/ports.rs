@@ -202,6 +202,18 @@ pub trait Snapshots: Send + Sync {
         preview: bool,
     ) -> BoxFuture<'a, Result<Undone, WorkspaceError>>;
 
+    /// Keeps for one session, too, what is needed to take back changes of another one that worked on its files, and returns
+    /// them as they can be taken back there: what could not be kept is only told of.
+    fn adopt(
+        &self,
+        _from: SessionId,
+        _to: SessionId,
+        changes: Vec<FileChange>,
+    ) -> BoxFuture<'_, Result<Vec<FileChange>, WorkspaceError>> {
+        let told = changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect();
+        Box::pin(std::future::ready(Ok(told)))
+    }
+
     /// Removes all that is kept of a session.
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 }

@@ -100,12 +100,23 @@ impl Acting {
             return may_use;
         }
         let told = |tool: &ToolSpec| delegation::told_of(tool, &self.offered());
-        ToolSet::new(may_use.specs.iter().map(told).chain(transfers).collect())
+        let shown = may_use.specs.iter().filter(|tool| self.may_give(tool)).map(told);
+        ToolSet::new(shown.chain(transfers).collect())
+    }
+
+    /// Whether it may use the tool, as far as that is one to give work away: an agent that names its tools does so only where
+    /// it names that one, too.
+    fn may_give(&self, tool: &ToolSpec) -> bool {
+        let named = self.card().and_then(|card| card.tools.as_ref());
+        tool.name != delegation::NAME || named.is_none_or(|named| named.contains(&tool.name))
     }
 
     /// The same of every tool, with the reason.
     pub(crate) fn standings(&self, mut standings: Vec<ToolStanding>) -> Vec<ToolStanding> {
         for standing in &mut standings {
+            if standing.visible && !self.may_give(&standing.tool.spec) {
+                (standing.visible, standing.why) = (false, format!("the agent {} does not name it", self.name()));
+            }
             standing.tool.spec = delegation::told_of(&standing.tool.spec, &self.offered());
         }
         let transfers = self.transfers().into_iter().map(|spec| ToolStanding {

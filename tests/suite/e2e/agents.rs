@@ -80,7 +80,7 @@ async fn a_session_is_handed_on_with_prompt_tools_and_slot_and_comes_back_with_t
     assert!(
         tools.contains(&"read_file") && tools.contains(&"transfer_to_main") && tools.contains(&"transfer_to_critic")
     );
-    for not in ["transfer_to_poet", "run_bash_command", "edit_file"] {
+    for not in ["transfer_to_poet", "run_bash_command", "edit_file", "delegate_task"] {
         assert!(!tools.contains(&not), "{tools:?}");
     }
     // The general instructions stand first, word for word.

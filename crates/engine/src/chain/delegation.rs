@@ -15,7 +15,7 @@ use crate::{
     turn::{Stop, TurnContext},
 };
 
-const NAME: &str = "delegate_task";
+pub(crate) const NAME: &str = "delegate_task";
 
 /// What other systems call it.
 const ALIASES: [&str; 2] = ["call_subagent", "task"];
@@ -61,7 +61,6 @@ pub(crate) fn told_of(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
         let cards: Vec<String> = offered.iter().map(|card| format!("{}: {}", card.id, card.description)).collect();
         tool.parameters["properties"]["agent"] = json!({
             "type": "string",
-            "enum": offered.iter().map(|card| &card.id).collect::<Vec<_>>(),
             "description": format!("Who does it; a subagent like you where absent. {}", cards.join(" ")),
         });
     }
@@ -139,7 +138,11 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
         return Err(invalid("the task is empty: say all that the subagent has to know and to do".to_owned()));
     }
     let agent = agent.map(|agent| agent.trim().to_owned()).filter(|agent| !agent.is_empty());
-    let card = agent.map(|id| card(call, &id).cloned()).transpose().map_err(invalid)?;
+    // An agent that names nobody gives the work to one like itself, which may do no more than it.
+    let card = match agent {
+        Some(id) => Some(card(call, &id).map_err(invalid)?.clone()),
+        None => call.context.acting.card().cloned(),
+    };
     let context_id = context_id.filter(|id| !id.trim().is_empty()).map(|id| id.trim().parse::<SessionId>()).transpose();
     let context_id = context_id.map_err(|_| {
         invalid("`context_id` must be that of an earlier result; leave it out for a new subagent".to_owned())
@@ -148,7 +151,7 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     Ok(Task { text: task, agent: card, max_steps: steps.max(1), context_id })
 }
 
-/// The agent that is meant, or which there are.
+/// The agent that is meant, or which are offered.
 fn card<'a>(call: &'a Invocation<'_>, id: &str) -> Result<&'a AgentCard, String> {
     let agents = call.context.acting.agents();
     // One that models are not offered works where the person mentions it.

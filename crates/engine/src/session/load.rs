@@ -135,7 +135,10 @@ impl Actor {
     async fn recover(&mut self, turn_id: TurnId, first_seq: u64) -> Result<(), Fault> {
         let events = self.turn_events(turn_id, first_seq).await?;
         self.open = Some(open_turn(turn_id, first_seq, &events)?);
-        let fates = fate::of_turn(&*self.shared.parts.store, &events).await?;
+        let fates = {
+            let parts = &self.shared.parts;
+            fate::of_turn(&*parts.store, &*parts.snapshots, self.id, &events).await?
+        };
         let mut recovery = recovery::recover(self.id, turn_id, &events, &fates);
         self.tell_what_was_changed(first_seq, &mut recovery.facts).await;
         self.interrupts = Interrupts::restore(recovery.pending, recovery.answered, recovery.of_children, recovery.told);

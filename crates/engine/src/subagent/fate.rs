@@ -10,12 +10,12 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::{CallId, SessionId, TurnId},
     item::{Item, ItemBody},
-    ports::Store,
+    ports::{Snapshots, Store},
     tool::{ToolErrorCode, ToolOutput},
     turn::StopReason,
 };
 
-use super::outcome::Work;
+use super::{adopted, outcome::Work};
 use crate::{
     error::EngineError,
     recovery::{self, Disposition},
@@ -34,10 +34,20 @@ pub(crate) enum Fate {
 }
 
 /// The subagents of those calls that an open turn had begun and not ended, by their calls.
-pub(crate) async fn of_turn(store: &dyn Store, events: &[Arc<Event>]) -> Result<HashMap<CallId, Fate>, EngineError> {
+pub(crate) async fn of_turn(
+    store: &dyn Store,
+    snapshots: &dyn Snapshots,
+    parent: SessionId,
+    events: &[Arc<Event>],
+) -> Result<HashMap<CallId, Fate>, EngineError> {
     let mut fates = HashMap::new();
     for (call_id, subagent) in under_way(events) {
-        fates.insert(call_id, find_out(store, subagent).await?);
+        let child = subagent.session_id;
+        let mut fate = find_out(store, subagent).await?;
+        if let Fate::Ended(output) = &mut fate {
+            output.files = adopted(snapshots, child, parent, std::mem::take(&mut output.files)).await;
+        }
+        fates.insert(call_id, fate);
     }
     Ok(fates)
 }

@@ -17,7 +17,8 @@ use agentd_core::{
     agent::{AgentCard, Parent, SUBAGENT, Subagent},
     event::{EventKind, StateChange},
     ids::SessionId,
-    tool::{ToolErrorCode, ToolOutput},
+    ports::Snapshots,
+    tool::{FileChange, ToolErrorCode, ToolOutput},
     turn::{IfBusy, StartTurn},
 };
 
@@ -161,7 +162,27 @@ async fn follow(
             watch.follow_to_end(&mut work).await?;
         }
     }
-    work.into_output()
+    let mut output = work.into_output()?;
+    let context = call.context;
+    output.files = adopted(&*context.snapshots, session.id(), context.session_id, output.files).await;
+    Ok(output)
+}
+
+/// What a subagent changed, as it can be taken back with the turn that it worked for.
+pub(crate) async fn adopted(
+    snapshots: &dyn Snapshots,
+    subagent: SessionId,
+    parent: SessionId,
+    changes: Vec<FileChange>,
+) -> Vec<FileChange> {
+    let told = || changes.iter().map(|change| FileChange::new(change.path.clone(), change.change)).collect();
+    match snapshots.adopt(subagent, parent, changes.clone()).await {
+        Ok(adopted) => adopted,
+        Err(error) => {
+            tracing::warn!(session = %parent, "what the subagent {subagent} changed can be undone only there: {error}");
+            told()
+        }
+    }
 }
 
 fn told(error: &EngineError) -> String {

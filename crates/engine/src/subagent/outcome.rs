@@ -121,13 +121,10 @@ impl Work {
         if let Some((_, why)) = &error {
             result["error"] = why.as_str().into();
         }
-        let changes = folded(&self.files);
-        // What was there before is kept with the subagent's session, and can be undone there.
-        let files = changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect();
         ToolOutput {
             text: result.to_string(),
             error: error.map(|(code, _)| code),
-            files,
+            files: folded(&self.files),
             usage: (self.usage != Usage::default()).then(|| Box::new(self.usage)),
             ..ToolOutput::default()
         }
@@ -176,7 +173,8 @@ impl Work {
             "error": interrupted("call delegate_task with this context_id to let it go on"),
         });
         let usage = (self.usage != Usage::default()).then(|| Box::new(self.usage));
-        ToolOutput { usage, ..ToolOutput::error(ToolErrorCode::UnknownOutcome, result.to_string()) }
+        let files = folded(&self.files);
+        ToolOutput { usage, files, ..ToolOutput::error(ToolErrorCode::UnknownOutcome, result.to_string()) }
     }
 }
 

@@ -14,6 +14,7 @@ mod sandbox;
 mod search;
 mod snapshot;
 mod start_up;
+mod subagents;
 mod turn;
 
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub(crate) enum Subject {
     Start,
     /// Memory, idle and with 500 turns at once
     ManyTurns,
+    /// 20 subagents at once on one model
+    Subagents,
     /// Judging a command
     Policy,
     /// Recording what a command changes in a tree of 20,000 files
@@ -76,6 +79,7 @@ impl Subject {
             Self::Run => run_command::measure().await,
             Self::Start => start_up::measure().await,
             Self::ManyTurns => many_turns::measure().await,
+            Self::Subagents => subagents::measure().await,
             Self::Policy => policy::measure().await,
             Self::Snapshot => snapshot::measure().await,
             Self::Sandbox => sandbox::measure().await,

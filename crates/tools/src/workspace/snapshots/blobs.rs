@@ -95,6 +95,20 @@ impl Blobs {
         Ok(Ok(hash))
     }
 
+    /// Keeps a content of another folder of this kind; false where it is not there, or there is no room for it.
+    pub(super) fn take(&self, folder: &Path, hash: &str) -> io::Result<bool> {
+        if read_hash(hash).is_none() {
+            return Ok(false);
+        }
+        let mut source = match File::open(folder.join(hash)) {
+            Ok(source) => source,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let size = source.metadata()?.len();
+        Ok(self.keep_file(&mut source, size)?.is_ok_and(|(kept, _)| text(&kept) == hash))
+    }
+
     /// Takes a content by sharing its blocks. What is hashed is what was taken: the original may change meanwhile.
     fn share(&self, source: &File, size: u64) -> io::Result<Result<(Hash, u64), Full>> {
         if !self.has_room(size) {

@@ -164,6 +164,19 @@ impl Snapshots for FileSnapshots {
         self.work(session, "take the changes back", move |kept| kept.undo(&workspace, changes, preview))
     }
 
+    fn adopt(
+        &self,
+        from: SessionId,
+        to: SessionId,
+        changes: Vec<FileChange>,
+    ) -> BoxFuture<'_, Result<Vec<FileChange>, WorkspaceError>> {
+        if changes.is_empty() {
+            return std::future::ready(Ok(changes)).boxed();
+        }
+        let folder = self.base.join(from.to_string());
+        self.work(to, "keep what another session changed", move |kept| kept.adopt(&folder, changes))
+    }
+
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _)| *id != session);
         let folder = self.base.join(session.to_string());

@@ -14,7 +14,7 @@ use std::{
     fs::{self, File},
     io,
     os::unix::fs::DirBuilderExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -174,6 +174,23 @@ impl Kept {
         let mut files: Vec<FileChange> = differences.into_iter().map(|difference| difference.change).collect();
         notes.extend(surplus::cut(&mut files, self.config.max_changes));
         Ok(Changes { files, notes })
+    }
+
+    /// Keeps the contents of changes that another session recorded below that folder.
+    pub(super) fn adopt(&self, folder: &Path, changes: Vec<FileChange>) -> io::Result<Vec<FileChange>> {
+        let contents = folder.join("blobs");
+        let take = |change: FileChange| {
+            let states = [&change.before, &change.after].into_iter().flatten();
+            let hashes: Vec<&str> = states.map(|state| state.hash.as_str()).filter(|hash| !hash.is_empty()).collect();
+            let mut is_kept = true;
+            for hash in hashes {
+                is_kept &= self.blobs.take(&contents, hash)?;
+            }
+            Ok(if is_kept { change } else { FileChange::new(change.path, change.change) })
+        };
+        let adopted = changes.into_iter().map(take).collect::<io::Result<_>>()?;
+        self.blobs.settle()?;
+        Ok(adopted)
     }
 
     /// Takes changes back, or foresees it.

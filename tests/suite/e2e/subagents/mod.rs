@@ -1,8 +1,11 @@
 //! Subagents: parts of the work done by sessions of their own, through restarts, questions and cancels.
 
+mod killed;
+
 use agentd_core::{
     agent::Subagent,
     event::{Event, EventKind, StateChange},
+    grant::GrantScope,
     interrupt::Answer,
     session::SessionStatus,
     turn::StopReason,
@@ -126,8 +129,16 @@ async fn parts_are_done_at_once_on_the_same_files_and_their_answers_come_back() 
         .sum();
     assert!(result.usage.tokens() > 2 * own, "{} of {own}", result.usage.tokens());
 
-    // Lists show them when they are asked for; they can be read, found, and go with their parent.
+    // What they changed is taken back with the turn.
     let session = session_of(&events);
+    let left = format!("data/workspace/{session}/outputs/left.txt");
+    assert_eq!(world.daemon.read(&left), "left was here");
+    world.daemon.agentctl(["undo", &session]).await.exits(0);
+    assert!(!world.daemon.path().join(&left).exists());
+    world.daemon.agentctl(["undo", &session, "--redo"]).await.exits(0);
+    assert_eq!(world.daemon.read(&left), "left was here");
+
+    // Lists show them when they are asked for; they can be read, found, and go with their parent.
     let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
     assert_eq!(listed.as_array().unwrap().len(), 1);
     let all = world.daemon.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
@@ -364,4 +375,67 @@ async fn stored(world: &World, session: &str) -> Vec<Value> {
         .into_iter()
         .filter(|line| line["session_id"] == session && line["type"] != "result" && line["type"] != "item_delta")
         .collect()
+}
+
+#[tokio::test]
+async fn what_a_person_allows_in_the_session_holds_for_it_and_all_that_work_for_it() {
+    let world = World::start().await;
+    // The second writes when it is told to.
+    delegates(&world, &["First", "Second"], |task, request| {
+        let told = tool_texts(request);
+        let own = if task == "First" { "first" } else { "second" };
+        if own == "second" && !told.contains("it is there") {
+            let command = "until [ -e outputs/go.txt ]; do sleep 0.05; done; echo it is there";
+            Reply::tool_call("run_bash_command", json!({"command": command}))
+        } else if !told.contains(&format!("outputs/{own}.txt")) {
+            let content = format!("written by {own}");
+            Reply::tool_call("write_file", json!({"path": format!("outputs/{own}.txt"), "content": content}))
+        } else {
+            report(own)
+        }
+    });
+    let client = world.client().await;
+    let mut stream = client
+        .turn(turn(
+            SessionChoice::New(NewSession { confirm_exec: Some(false), ..NewSession::default() }),
+            "Have it done",
+        ))
+        .await
+        .unwrap();
+    let (mut events, mut asked) = (Vec::new(), None);
+    while asked.is_none() || subagents(&events).len() < 2 {
+        let event = stream.event().await.unwrap();
+        if let EventKind::InterruptRaised { interrupt } = &event.kind {
+            asked = Some(interrupt.id);
+        }
+        events.push(event);
+    }
+    client.answer(asked.unwrap(), &Answer::Always { scope: GrantScope::Session }, "desk").await.unwrap();
+    let waits = subagents(&events).into_iter().find(|child| child.task == "Second").unwrap().session_id.to_string();
+    let allowed = until("what is allowed to reach the other", || async {
+        let view = client.session(&waits).await.unwrap();
+        (!view.session.settings.grants.is_empty()).then_some(())
+    });
+    allowed.await;
+    world.daemon.write(&format!("data/workspace/{}/outputs/go.txt", session_of(&events)), "go");
+    let rest = stream.to_the_end().await;
+    assert!(!rest.iter().any(|event| matches!(event.kind, EventKind::InterruptRaised { .. })), "{rest:#?}");
+    let settings = client.session(&session_of(&events)).await.unwrap().session.settings;
+    assert_eq!(settings.grants.iter().map(|grant| grant.rule.as_str()).collect::<Vec<_>>(), ["write_file"]);
+}
+
+#[tokio::test]
+async fn the_tokens_of_subagents_count_to_the_limit_of_the_turn() {
+    let world = World::configured("turns: {token_budget: 5000}\n").await;
+    delegates(&world, &["Spend"], |_, _| {
+        let usage = json!({"prompt_tokens": 2000, "completion_tokens": 1, "total_tokens": 2001});
+        Reply { usage: Some(usage), ..Reply::tool_call("now", json!({})) }
+    });
+    let output = world.daemon.agentctl(["run", "Have it done", "--output", "json"]).await;
+    assert_eq!(output.json()["stop_reason"], "budget", "{output:?}");
+    let told = results(&world);
+    assert_eq!(told[0]["ok"], false);
+    assert!(told[0]["error"].as_str().unwrap().contains("tokens of the turn"), "{told:#?}");
+    let asked = world.model.requests().iter().filter(|request| task_of(request).is_some()).count();
+    assert!(asked <= 4, "it was stopped: {asked}");
 }

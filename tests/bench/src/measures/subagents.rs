@@ -1,0 +1,68 @@
+//! Work that is given away: whether 20 subagents at once keep one model busy.
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use serde_json::{Value, json};
+
+use super::turn;
+use crate::{
+    figures::{Figure, Samples, as_f64, millis},
+    report::Row,
+    world::{Home, ModelProcess, folder},
+};
+
+const SUBAGENTS: usize = 20;
+const ROUNDS: usize = 5;
+/// How long the model thinks about each subagent's answer.
+const THINKS: Duration = Duration::from_millis(400);
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let folder = folder()?;
+    let path = folder.path().join("replies.json");
+    std::fs::write(&path, replies().to_string())?;
+    let script = path.to_string_lossy().into_owned();
+    let model = ModelProcess::start(&["script", &script]).await?;
+    let home = Home::new(&model)?;
+    let config = home.data().parent().map(|home| home.join("config")).unwrap_or_default();
+    std::fs::create_dir_all(&config)?;
+    std::fs::write(config.join("agentd.yaml"), format!("turns: {{parallel_calls: {SUBAGENTS}}}\n"))?;
+    let daemon = home.start().await?;
+    let mut times = Samples::default();
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        let seen = turn::run(&daemon.client, turn::request(None, None), || {}).await?;
+        times.add(begun.elapsed());
+        if seen.answer != "All parts are done." {
+            bail!("the turn said {:?}", seen.answer);
+        }
+    }
+    let made = daemon.client.sessions_and_children(1000).await?.len();
+    if made != ROUNDS * (SUBAGENTS + 1) {
+        bail!("{made} sessions were made");
+    }
+    let busy = 100.0 * millis(THINKS) / times.median();
+    let each = (times.median() - millis(THINKS)) / as_f64(SUBAGENTS as u64);
+    let note = format!("{each:.1} ms of the daemon for each, from the call to its result in the journal");
+    Ok(vec![
+        Row::new(
+            "20 subagents at once on one model, time in which it works for all",
+            vec![Figure::percent("", busy).at_least(70.0)],
+        )
+        .with_note(note),
+    ])
+}
+
+/// The main agent gives all parts away at once and answers when it has heard of them; each subagent thinks and answers.
+fn replies() -> Value {
+    let report = "Each thing was looked at and found in order. ".repeat(6);
+    let calls: Vec<Value> = (0..SUBAGENTS)
+        .map(|part| json!({"name": "delegate_task", "arguments": {"task": format!("Part {part}")}}))
+        .collect();
+    let thinks = u64::try_from(THINKS.as_millis()).unwrap_or_default();
+    json!([
+        {"match": "You are a subagent", "repeat": true, "text": report, "first_delay_ms": thinks},
+        {"match": "found in order", "repeat": true, "text": "All parts are done."},
+        {"repeat": true, "tool_calls": calls},
+    ])
+}

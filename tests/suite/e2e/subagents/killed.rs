@@ -1,0 +1,119 @@
+//! The daemon is killed at every stored event of a turn and of the subagent that works for it.
+
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    session::SessionStatus,
+    turn::OnInterrupt,
+};
+use agentd_proto::client::{Client, ClientError, EventStream};
+use agentd_testkit::{
+    daemon::{TempDaemon, until},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use futures_util::{StreamExt as _, stream};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{
+    super::{tool_texts, trusting, turn},
+    report, session_of, task_of,
+};
+
+/// A careful main agent and a careful subagent: whatever either was told is not done again.
+fn careful(request: &Recorded) -> Reply {
+    let told = tool_texts(request);
+    if task_of(request).is_some() {
+        return match told.contains("appended") || told.contains("may have taken effect") {
+            true => report("the log"),
+            false => Reply::tool_call(
+                "run_bash_command",
+                json!({"command": r#"echo line >> "$PROJECT/log.txt"; echo appended"#}),
+            ),
+        };
+    }
+    let go_on = told.rsplit("\"context_id\":\"").next().and_then(|rest| rest.split('"').next());
+    match go_on {
+        _ if told.contains("The report of the log") => Reply::text("All is done."),
+        Some(id) if told.contains("let it go on") => {
+            Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": id}))
+        }
+        _ => Reply::tool_call("delegate_task", json!({"task": "Write a line"})),
+    }
+}
+
+#[tokio::test]
+async fn killed_at_any_event_nothing_is_lost_and_nothing_finished_runs_twice() {
+    let model = ModelServer::start().await;
+    model.respond_with(|request| Reply { delay_ms: 2, ..careful(request) });
+    let whole = killed_at(&TempDaemon::start(&model.base_url()).await, usize::MAX).await;
+    assert!(matches!(whole.last().unwrap().kind, EventKind::TurnEnded { .. }), "{whole:#?}");
+    stream::iter(1..=whole.len()).for_each_concurrent(3, |number| kill_and_go_on(&model, number)).await;
+}
+
+/// Runs the turn, kills the daemon when the event of that number of the parent or its subagent is seen.
+async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
+    std::fs::create_dir_all(daemon.path().join("project")).unwrap();
+    let client = Client::connect(&daemon.socket()).await.unwrap();
+    let mut start = turn(trusting(&daemon.path().join("project")), "Do it");
+    start.start.on_interrupt = OnInterrupt::Approve;
+    let mut events = client.turn(start).await.unwrap();
+    let (mut seen, mut of_child) = (Vec::new(), None);
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            event = next_of(&mut of_child) => event,
+        };
+        let Ok(Some(event)) = event else { return seen };
+        if let EventKind::StateChanged { change: StateChange::Subagent(child) } = &event.kind {
+            // It begins a moment later.
+            let session = child.session_id.to_string();
+            let listen = || async { client.subscribe(&session, 0, false).await.ok() };
+            of_child = Some(until("the subagent", listen).await);
+        }
+        if event.kind.is_stored() {
+            let is_end = matches!(event.kind, EventKind::TurnEnded { .. }) && event.session_id == events.session_id();
+            seen.push(event);
+            if seen.len() == number {
+                daemon.signal(Signal::SIGKILL);
+            }
+            if is_end {
+                return seen;
+            }
+        }
+    }
+}
+
+async fn next_of(stream: &mut Option<EventStream>) -> Result<Option<Event>, ClientError> {
+    match stream {
+        Some(stream) => stream.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn kill_and_go_on(model: &ModelServer, number: usize) {
+    let mut daemon = TempDaemon::start(&model.base_url()).await;
+    let seen = killed_at(&daemon, number).await;
+    if seen.len() < number {
+        // Which of two sessions is seen first is not the same each time.
+        return;
+    }
+    daemon.ended().await;
+    let lines = || daemon.read("project/log.txt").lines().count();
+    let before = lines();
+    daemon.restart().await;
+    let session = session_of(&seen);
+    let client = Client::connect(&daemon.socket()).await.unwrap();
+    let view = client.session(&session).await.unwrap();
+    assert!(view.session.open_turn.is_none(), "killed at {number}: {view:#?}");
+    assert_eq!(daemon.read("project/log.txt").lines().count(), before, "nothing runs before it is asked for");
+    if view.session.summary.status == SessionStatus::Interrupted {
+        let args = ["run", "--session", &session, "--on-interrupt", "approve", "--output", "json"];
+        let result = daemon.agentctl(args).await.exits(0).json();
+        assert_eq!(result["text"], "All is done.", "killed at {number}: {result:#}");
+    }
+    let lines = daemon.read("project/log.txt").lines().count();
+    let children = client.sessions_and_children(10).await.unwrap().len() - 1;
+    // A command that was cut off may have run or not; what is known to have run does not run again.
+    assert!(lines <= 1, "killed at {number}: it ran {lines} times");
+    assert!(children <= 2, "killed at {number}: {children} subagents");
+}
