@@ -64,7 +64,7 @@ class _Reader:
         self.document, self.pictures, self.changes = document, [], 0
         try:
             self.comments = {str(comment.comment_id): comment for comment in document.comments}
-        except Exception:  # noqa: BLE001: a damaged part of comments
+        except Exception:  # a damaged part of comments
             self.comments = {}
 
     def block(self, element):
@@ -102,7 +102,7 @@ class _Reader:
             found = numbering.xpath(f'./w:num[@w:numId="{int(number)}"]/w:abstractNumId/@w:val')
             kinds = numbering.xpath(f'./w:abstractNum[@w:abstractNumId="{int(found[0])}"]/w:lvl[@w:ilvl="{level}"]/w:numFmt/@w:val')
             return bool(kinds) and kinds[0] not in ("bullet", "none")
-        except Exception:  # noqa: BLE001: no numbering, or a damaged one
+        except Exception:  # no numbering, or a damaged one
             return False
 
     def words(self, element, change=""):

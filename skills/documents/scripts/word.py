@@ -18,10 +18,10 @@ def open_document(path):
         if found.suffix.lower() == ".dotx":
             raise Fault(f"{path} is a template; save it as .docx first")
         document = docx.Document(str(found))
-        document.element.body.tag  # noqa: B018: fails here where the file is damaged
+        document.element.body.tag  # fails here where the file is damaged
     except Fault:
         raise
-    except Exception as error:  # noqa: BLE001: the library raises what its parsers raise
+    except Exception as error:  # the library raises what its parsers raise
         raise Fault(f"{found.name} is damaged or no Word document: {str(error)[:200]}") from error
     return document
 
@@ -96,7 +96,7 @@ def style_of(document, element):
 
     try:
         return Paragraph(element, document._body).style.name or "Normal"
-    except Exception:  # noqa: BLE001: a style that the file names and has not
+    except Exception:  # a style that the file names and has not
         return "Normal"
 
 

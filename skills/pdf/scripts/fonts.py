@@ -65,7 +65,7 @@ class Faces:
                 break
             try:
                 found, bold = subset(file, missing)
-            except Exception as error:  # noqa: BLE001: fonts of a machine are of all kinds
+            except Exception as error:  # fonts of a machine are of all kinds
                 if fail:
                     from cli import Fault
 

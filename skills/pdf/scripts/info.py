@@ -54,14 +54,14 @@ def page_of(document, number):
 def metadata(reader):
     try:
         return {key: str(value) for key, value in (reader.metadata or {}).items()}
-    except Exception:  # noqa: BLE001: what a damaged file says of itself is not needed
+    except Exception:  # what a damaged file says of itself is not needed
         return {}
 
 
 def fields(reader):
     try:
         return reader.get_fields() or {}
-    except Exception:  # noqa: BLE001
+    except Exception:
         return {}
 
 
@@ -75,7 +75,7 @@ def bookmarks(reader):
 
     try:
         return list(flat(reader.outline))[:40]
-    except Exception:  # noqa: BLE001
+    except Exception:
         return []
 
 
@@ -92,7 +92,7 @@ def missing_fonts(reader, count):
                 if not any(key in described for key in ("/FontFile", "/FontFile2", "/FontFile3")):
                     if inner.get("/Subtype") != "/Type3":
                         names.add(str(inner.get("/BaseFont", "?")).lstrip("/"))
-        except Exception:  # noqa: BLE001
+        except Exception:
             continue
     return names
 

@@ -23,7 +23,7 @@ def pypdf_reader(path, password=None):
             raise _locked(found, password)
         count = len(reader.pages)
         if count:
-            reader.pages[0].mediabox  # noqa: B018: fails here and not half way, where the file is damaged
+            reader.pages[0].mediabox  # fails here and not half way, where the file is damaged
     except Fault:
         raise
     except (PyPdfError, RecursionError, ValueError, KeyError, TypeError, AttributeError, IndexError, OSError) as error:
@@ -67,7 +67,7 @@ def plumber_document(path, password=None):
     found = input_file(path, ".pdf")
     try:
         return pdfplumber.open(found, password=password or "")
-    except Exception as error:  # noqa: BLE001: it raises what its parsers raise
+    except Exception as error:  # it raises what its parsers raise
         raise _damaged(found, error) from error
 
 

@@ -72,7 +72,7 @@ class _Document(BaseDocTemplate):
             canvas.drawCentredString(self.pagesize[0] / 2, self.bottomMargin * 0.5, str(self.count))
         canvas.restoreState()
 
-    def afterFlowable(self, flowable):  # noqa: N802: the library's name
+    def afterFlowable(self, flowable):  # the library's name
         level = getattr(flowable, "heading", None)
         if level is None:
             return

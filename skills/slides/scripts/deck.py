@@ -20,8 +20,8 @@ def open_deck(path):
         deck = pptx.Presentation(str(found))
         count = len(deck.slides)
         if count:
-            deck.slides[0].shapes.title  # noqa: B018: fails here where the file is damaged
-    except Exception as error:  # noqa: BLE001: the library raises what its parsers raise
+            deck.slides[0].shapes.title  # fails here where the file is damaged
+    except Exception as error:  # the library raises what its parsers raise
         raise Fault(f"{found.name} is damaged or no presentation: {str(error)[:200]}") from error
     if count > MAX_SLIDES:
         raise Fault(f"the presentation has {count} slides; more than {MAX_SLIDES} are not worked on")

@@ -11,7 +11,6 @@ from cli import arguments, output_folder, place, ranges, say, start
 from deck import BODIES, A, flat, inherited, insets, is_edge, kind_of, measured, open_deck
 from PIL import Image, ImageDraw, ImageFont
 from pptx.oxml.ns import qn
-from pptx.util import Emu
 
 parser = arguments(
     __doc__,
@@ -104,7 +103,7 @@ class _Pen:
                 image.draft("RGB", (WIDE, WIDE))
                 size = max(1, int(box[2] - box[0])), max(1, int(box[3] - box[1]))
                 self.image.paste(image.convert("RGB").resize(size), (int(box[0]), int(box[1])))
-        except Exception:  # noqa: BLE001: kinds of pictures that cannot be drawn
+        except Exception:  # kinds of pictures that cannot be drawn
             self.draw.rectangle(box, outline=(150, 160, 175), fill=(225, 230, 236))
 
     def text(self, shape, box):

@@ -92,7 +92,7 @@ def content(shape, pictures, number):
 def picture_of(shape):
     try:
         return shape.image
-    except Exception:  # noqa: BLE001: no picture, or one that is linked and not in the file
+    except Exception:  # no picture, or one that is linked and not in the file
         return None
 
 
@@ -125,7 +125,7 @@ def chart(found):
     try:
         labels = [str(label) for label in found.plots[0].categories]
         rows = [["chart", *labels]] + [[series.name, *map(str, series.values)] for plot in found.plots for series in plot.series]
-    except Exception:  # noqa: BLE001: kinds of charts that the library does not know
+    except Exception:  # kinds of charts that the library does not know
         return "(a chart whose numbers cannot be read)"
     title = found.chart_title.text_frame.text if found.has_title and found.chart_title.has_text_frame else ""
     lines = ["| " + " | ".join(row) + " |" for row in rows]

@@ -54,7 +54,7 @@ def start(main, parser):
         code = _fail(2, "the file needs more memory than there is; work on a part of it")
     except RecursionError:
         code = _fail(2, "the file is nested too deep; it is damaged or hostile")
-    except Exception as error:  # noqa: BLE001: libraries raise all kinds of errors at damaged files
+    except Exception as error:  # libraries raise all kinds of errors at damaged files
         if os.environ.get("SKILL_TRACE"):
             traceback.print_exc()
         cause = clean(str(error)).strip() or "no more is known"

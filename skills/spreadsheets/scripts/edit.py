@@ -8,7 +8,8 @@ import zipfile
 
 from book import bounds, typed
 from cli import Fault, arguments, check_package, input_file, note, output_file, read_json, say, start
-from formulas import is_formula, modern
+from formulas import is_formula
+from later import modern
 
 parser = arguments(
     __doc__,

@@ -333,7 +333,7 @@ class Machine:
             return self.each(lambda value: -number(value) if tree[1] == "-" else value, self.compute(tree[2]))
         if kind == "binary":
             return self.pairs(tree[1], self.compute(tree[2]), self.compute(tree[3]))
-        from functions import call
+        from library import call
 
         return call(self, tree[1], tree[2])
 
@@ -477,23 +477,6 @@ def is_formula(content):
     return isinstance(content, str) and content.startswith("=") and len(content) > 1
 
 
-# Functions that files name with a mark before them, because they came later than the format.
-FUTURE = (
-    "AGGREGATE BYCOL BYROW CEILING.MATH CHOOSECOLS CHOOSEROWS CONCAT COVARIANCE.P COVARIANCE.S DAYS DROP EXPAND FILTER FLOOR.MATH "
-    "FORECAST.LINEAR FORMULATEXT HSTACK IFNA IFS ISFORMULA LAMBDA LET MAKEARRAY MAP MAXIFS MINIFS MODE.MULT MODE.SNGL NUMBERVALUE "
-    "PERCENTILE.EXC PERCENTILE.INC PERCENTRANK.INC QUARTILE.EXC QUARTILE.INC RANDARRAY RANK.AVG RANK.EQ REDUCE SCAN SEQUENCE SHEET SHEETS "
-    "SORT SORTBY STDEV.P STDEV.S SWITCH TAKE TEXTAFTER TEXTBEFORE TEXTJOIN TEXTSPLIT TOCOL TOROW UNICHAR UNICODE UNIQUE VAR.P VAR.S VSTACK "
-    "WRAPCOLS WRAPROWS XLOOKUP XMATCH XOR"
-).split()
-LATER = re.compile(r"(?<![\w.])(" + "|".join(re.escape(name) for name in sorted(FUTURE, key=len, reverse=True)) + r")\(", re.I)
-
-
-def modern(formula):
-    """The formula as files must have it."""
-    parts = re.split(r'("[^"]*")', formula)
-    return "".join(part if part.startswith('"') else LATER.sub(lambda match: f"_xlfn.{match.group(0).upper()}", part) for part in parts)
-
-
 def deeply(work):
     """Runs `work` where long chains of cells may call each other, and gives what it gives."""
     box = {}
@@ -501,7 +484,7 @@ def deeply(work):
     def run():
         try:
             box["value"] = work()
-        except BaseException as error:  # noqa: BLE001: handed over to the caller's thread
+        except BaseException as error:  # handed over to the caller's thread
             box["error"] = error
 
     before, size = sys.getrecursionlimit(), threading.stack_size(512 << 20)
