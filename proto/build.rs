@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 18] = [
+const FILES: [&str; 19] = [
     "agent",
     "audit",
     "context",
@@ -15,6 +15,7 @@ const FILES: [&str; 18] = [
     "grant",
     "interrupt",
     "item",
+    "mcp",
     "model",
     "policy",
     "session",

@@ -82,6 +82,8 @@ pub(crate) enum Command {
     Agents(cmd::agents::AgentsArgs),
     /// List, show, check and add skills
     Skills(cmd::skills::SkillsArgs),
+    /// List, try and add MCP servers
+    Mcp(cmd::mcp::McpArgs),
     /// Show whether the daemon runs and what it is doing
     Status(cmd::daemon::StatusArgs),
     /// Start the daemon and wait until it is ready

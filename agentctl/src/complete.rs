@@ -50,6 +50,12 @@ pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
     report::short_ids(pending.iter().map(|interrupt| interrupt.id)).into_iter().map(CompletionCandidate::new).collect()
 }
 
+/// The MCP servers.
+pub(crate) fn mcp_servers() -> Vec<CompletionCandidate> {
+    let servers = ask(async |client: Client| client.mcp_servers().await).unwrap_or_default();
+    servers.into_iter().map(|server| CompletionCandidate::new(server.name)).collect()
+}
+
 fn ask<T, F>(question: impl FnOnce(Client) -> F) -> Option<T>
 where
     F: Future<Output = Result<T, ClientError>>,

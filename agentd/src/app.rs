@@ -10,6 +10,7 @@ use agentd_audit::AuditLog;
 use agentd_core::ports::Clock;
 use agentd_engine::Engine;
 use agentd_index::Library;
+use agentd_mcp::McpPool;
 use agentd_store::SqliteStore;
 use agentd_tools::Sandbox;
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
@@ -34,6 +35,9 @@ const CLOSING_GRACE: Duration = Duration::from_secs(2);
 
 /// How long the index of documents may take to close. It can be made anew from the documents.
 const CLOSING_INDEX: Duration = Duration::from_secs(3);
+
+/// How long MCP servers may take to end. Their guards end them also without us.
+const CLOSING_SERVERS: Duration = Duration::from_secs(5);
 
 /// How long the audit log may take to close. What somebody waited for is on the disk already.
 const CLOSING_AUDIT: Duration = Duration::from_secs(5);
@@ -62,6 +66,7 @@ struct Running {
     engine: Engine,
     store: Arc<SqliteStore>,
     library: Arc<Library>,
+    mcp: Arc<McpPool>,
     audit: Arc<AuditLog>,
     clock: Arc<dyn Clock>,
     server: Server,
@@ -80,7 +85,7 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
     let Beginning { started, config, recipe, socket, mut supervisor, log } = beginning;
     // First of all, so that no signal finds the default, which is to die without a word.
     let mut signals = Signals::listen()?;
-    let Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, skills, notes } =
+    let Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, mcp, skills, notes } =
         boot::assemble(&config, &recipe, &socket, log.redactor()).await?;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     recover(&engine).await?;
@@ -103,6 +108,7 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
         skills: skills.clone(),
         models,
         makers,
+        mcp: mcp.clone(),
         log,
         audit: audit.clone(),
         clock: clock.clone(),
@@ -116,6 +122,7 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
 
     supervisor.ready();
     tokio::spawn(look_at_sandbox(sandbox));
+    mcp.open();
     let ready_after_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
     if let Err(error) = footprint::forget_start() {
@@ -127,9 +134,9 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
         () = feed_watchdog(&supervisor, &engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => return Err(server_ended(ended)),
     };
-    supervisor.stopping(drain + CLOSING_GRACE + CLOSING_INDEX + CLOSING_AUDIT + CLOSING_JOURNAL);
+    supervisor.stopping(drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_AUDIT + CLOSING_JOURNAL);
     tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
-    let running = Running { engine, store, library, audit, clock, server, closing, name };
+    let running = Running { engine, store, library, mcp, audit, clock, server, closing, name };
     tokio::select! {
         () = running.finish(drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
@@ -200,13 +207,16 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
 }
 
 impl Running {
-    /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then the index, the
+    /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then MCP servers, the index, the
     /// audit log and the journal, which nobody writes any more; the name goes last, so that who finds it gone finds nothing half alive.
     async fn finish(mut self, drain: Duration) {
         self.engine.drain(drain).await;
         self.closing.cancel();
         if timeout(CLOSING_GRACE * 2, &mut self.server).await.is_err() {
             self.server.abort();
+        }
+        if timeout(CLOSING_SERVERS, self.mcp.close()).await.is_err() {
+            tracing::warn!("MCP servers took too long to end; their guards end them");
         }
         if timeout(CLOSING_INDEX, self.library.close()).await.is_err() {
             tracing::warn!("the index of documents took too long to close; what it lacks is indexed again when needed");

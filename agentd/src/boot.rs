@@ -18,6 +18,7 @@ use agentd_core::{
 use agentd_engine::{Engine, EngineConfig, EngineParts};
 use agentd_index::{Extractor, IndexConfig, Library, Limits, PictureReader};
 use agentd_local::{EmbeddedConfig, EmbeddedModel};
+use agentd_mcp::McpPool;
 use agentd_models::ModelRouter;
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{
@@ -32,6 +33,7 @@ use crate::{
     control::Recipe,
     environment::Environment,
     failure::Failure,
+    mcp::{self, AllTools},
     models::ReloadableModels,
     redact::Redactor,
     sandbox, skills,
@@ -67,6 +69,8 @@ pub struct Parts {
     pub skills: SkillShelf,
     /// Told of new settings at a reload.
     pub toolbox: Arc<ConfiguredToolbox>,
+    /// The MCP servers. Closed when no turn runs any more.
+    pub mcp: Arc<McpPool>,
     /// What the configuration says to no effect.
     pub notes: Vec<String>,
 }
@@ -93,7 +97,9 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
         ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone())
     };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
-    let toolbox = Arc::new(ConfiguredToolbox::new(Arc::clone(&builtin), &config.tools));
+    let mcp = mcp::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), Arc::clone(&builtin));
+    let all = Arc::new(AllTools::new(Arc::clone(&builtin), Arc::clone(&mcp)));
+    let toolbox = Arc::new(ConfiguredToolbox::new(all, &config.tools));
     let engine = Engine::new(EngineParts {
         models: models.clone(),
         toolbox: toolbox.clone(),
@@ -114,10 +120,11 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
     let mut notes = tools::notes(&config.tools, &builtin.specs(), &engine.tools());
     let known = engine.tools();
     notes.extend(agents::notes(&config.agents, known.iter().map(|tool| tool.name.as_str())));
-    Ok(Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, skills, notes })
+    Ok(Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, mcp, skills, notes })
 }
 
-/// Documents are read by this program, started once more as a worker; its own file may be replaced meanwhile.
+/// Documents are read by this program, started once more as a worker, and MCP servers are guarded by it; its own file may
+/// be replaced meanwhile.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// How many documents are read at the same time.

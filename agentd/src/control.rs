@@ -13,6 +13,7 @@ use agentd_core::{
     ports::{Audit as _, Clock},
 };
 use agentd_engine::{Engine, policy::Policy};
+use agentd_mcp::McpPool;
 use agentd_proto::client::Reloaded;
 use agentd_tools::{SkillShelf, sandbox::Sandbox};
 use futures_util::{FutureExt, future::BoxFuture};
@@ -76,6 +77,8 @@ pub struct DaemonControl {
     pub models: Arc<ReloadableModels>,
     /// Makes the new ones.
     pub makers: ModelMaker,
+    /// Told which MCP servers there are.
+    pub mcp: Arc<McpPool>,
     /// Told of the new level and the new secrets.
     pub log: LogHandle,
     /// Told of the new rules.
@@ -102,6 +105,7 @@ impl DaemonControl {
         self.skills.follow_settings(new.skills.clone());
         self.engine.reconfigure(boot::engine_config(&new));
         self.sandbox.set_network(sandbox::network(&new));
+        self.mcp.reconfigure(new.mcp.clone());
         let notes = held_back(&current, &new);
         *current = new;
         Ok(Reloaded { config_sources: sources(&current), notes })
@@ -154,6 +158,19 @@ impl Control for DaemonControl {
             hint: failure.hint().map(str::to_owned),
         })?;
         Ok(tried.policy)
+    }
+
+    fn mcp(&self) -> &Arc<McpPool> {
+        &self.mcp
+    }
+
+    fn try_mcp(&self, text: String, path: PathBuf) -> Result<(), Refusal> {
+        let tried = self.recipe.sources().and_then(|sources| Ok(config::try_mcp(&sources, text, path)?));
+        tried.map_err(|failure| Refusal {
+            kind: ErrorKind::Configuration,
+            message: failure.message_with_causes(),
+            hint: failure.hint().map(str::to_owned),
+        })
     }
 
     fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {

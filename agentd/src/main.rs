@@ -4,6 +4,7 @@ use std::{env, io::Write, process::ExitCode};
 
 use agentd::{args::Args, environment::Environment, failure::Failure, service, service::Supervisor, start};
 use agentd_index::{PICTURE_WORKER_ARGUMENT, WORKER_ARGUMENT, run_picture_worker, run_worker};
+use agentd_mcp::{GUARD_ARGUMENT, run_guard};
 use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
 use clap::Parser;
 
@@ -11,11 +12,15 @@ use clap::Parser;
 const THREAD_LIMITS: [&str; 2] = ["CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"];
 
 fn main() -> ExitCode {
-    // Before anything else: the sandbox's helper and the readers of documents and pictures have one thread and know nothing of a daemon.
+    // Before anything else: the sandbox's helper, the guards of MCP servers and the readers of documents and pictures have
+    // one thread and know nothing of a daemon.
     let mut arguments = env::args_os().skip(1);
     if let Some(first) = arguments.next() {
         if first == HELPER_ARGUMENT {
             return run_helper(arguments.collect());
+        }
+        if first == GUARD_ARGUMENT {
+            return run_guard(&arguments.collect::<Vec<_>>());
         }
         if first == WORKER_ARGUMENT {
             return run_worker(&arguments.collect::<Vec<_>>());

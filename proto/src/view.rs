@@ -211,3 +211,57 @@ pub struct ConfigView {
     /// The links of the chain with the reason of each, in order.
     pub chain: Vec<(String, String)>,
 }
+
+/// How an MCP server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum McpServerState {
+    /// It does not run; the next call starts it.
+    Stopped,
+    /// It is being started.
+    Starting,
+    /// It runs.
+    Running,
+    /// It failed; the next call starts it, unless that comes too soon.
+    Down,
+    /// The configuration has it and does not want it.
+    Disabled,
+}
+
+impl McpServerState {
+    /// In a word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Down => "down",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
+/// An MCP server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpServerView {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How it is.
+    pub state: McpServerState,
+    /// Why it is down; empty where it is not.
+    pub reason: String,
+    /// How it is spoken to: stdio, http or sse.
+    pub transport: String,
+    /// Its command line or its address.
+    pub place: String,
+    /// How many connections to it there are.
+    pub connections: u32,
+    /// What it says it is.
+    pub says_it_is: String,
+    /// The names under which models are offered its tools.
+    pub tools: Vec<String>,
+    /// Whether it was ever reached as it is configured now.
+    pub reached: bool,
+    /// What is not as the configuration wants it.
+    pub notes: Vec<String>,
+}

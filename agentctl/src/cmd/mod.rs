@@ -16,6 +16,7 @@ pub(crate) mod files;
 pub(crate) mod fork;
 pub(crate) mod grants;
 pub(crate) mod interrupts;
+pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod policy;
 pub(crate) mod reload;
@@ -52,6 +53,7 @@ pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Undo(args) => undo::handle(global, args).await,
         Command::Audit(args) => audit::handle(global, args).await,
         Command::Policy(args) => policy::handle(global, args).await,
+        Command::Mcp(args) => mcp::handle(global, args).await,
         Command::Config(args) => config::handle(global, args).await,
         Command::Reload(args) => reload::handle(global, args).await,
         Command::Models(args) => models::handle(global, args).await,

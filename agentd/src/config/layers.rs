@@ -28,6 +28,8 @@ pub enum Subject {
     Skills,
     /// `web.yaml`
     Web,
+    /// `mcp_servers.yaml`
+    Mcp,
     /// `hitl_rules.yaml`
     HitlRules,
     /// `prompts/system.md`
@@ -40,13 +42,14 @@ pub enum Subject {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Daemon,
         Self::Models,
         Self::Tools,
         Self::Agents,
         Self::Skills,
         Self::Web,
+        Self::Mcp,
         Self::HitlRules,
         Self::SystemPrompt,
         Self::SubagentPrompt,
@@ -63,6 +66,7 @@ impl Subject {
             Self::Agents => "agents.yaml",
             Self::Skills => "skills.yaml",
             Self::Web => "web.yaml",
+            Self::Mcp => "mcp_servers.yaml",
             Self::HitlRules => "hitl_rules.yaml",
             Self::SystemPrompt => "prompts/system.md",
             Self::SubagentPrompt => "prompts/subagent.md",
@@ -78,6 +82,7 @@ impl Subject {
             Self::Agents => include_str!("../../../config/agents.yaml"),
             Self::Skills => include_str!("../../../config/skills.yaml"),
             Self::Web => include_str!("../../../config/web.yaml"),
+            Self::Mcp => include_str!("../../../config/mcp_servers.yaml"),
             Self::HitlRules => include_str!("../../../config/hitl_rules.yaml"),
             Self::SystemPrompt => include_str!("../../../config/prompts/system.md"),
             Self::SubagentPrompt => include_str!("../../../config/prompts/subagent.md"),

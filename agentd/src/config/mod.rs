@@ -3,7 +3,7 @@
 //!
 //! - [`layers`]: the files. Reading them is all the I/O there is, but for keys that a file keeps elsewhere.
 //! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`), [`agents`] (`agents.yaml`), `web` (`web.yaml`),
-//!   [`hitl_rules`] (`hitl_rules.yaml`): what they may say, and how the layers add up.
+//!   `mcp` (`mcp_servers.yaml`), [`hitl_rules`] (`hitl_rules.yaml`): what they may say, and how the layers add up.
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
 //! - [`origin`]: where each value came from, for people who wonder.
 //!
@@ -15,6 +15,7 @@ mod daemon;
 mod error;
 pub mod hitl_rules;
 pub mod layers;
+mod mcp;
 mod models;
 pub mod origin;
 mod skills;
@@ -29,10 +30,12 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use agentd_core::agent::Agents;
+use agentd_mcp::McpConfig;
 use agentd_tools::SkillSettings;
 use agentd_web::WebConfig;
 use secrecy::{ExposeSecret, SecretString};
 
+pub use self::mcp::over as try_mcp;
 pub use self::{
     daemon::{Confinement, DaemonSettings, OnDeadline, SandboxSettings},
     error::{ConfigError, Place, nearest},
@@ -77,6 +80,8 @@ pub struct Config {
     pub skills: SkillSettings,
     /// `web.yaml`
     pub web: WebConfig,
+    /// `mcp_servers.yaml`
+    pub mcp: McpConfig,
     /// `hitl_rules.yaml`
     pub rules: RuleSettings,
     /// `prompts/system.md`
@@ -103,6 +108,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let agents = agents::resolve(sources, &mut origins)?;
     let skills = skills::resolve(sources, &mut origins)?;
     let web = web::resolve(sources, &mut origins)?;
+    let mcp = mcp::resolve(sources, &mut origins)?;
     let rules = hitl_rules::resolve(sources, &mut origins)?;
     let system_prompt = prompt(sources, Subject::SystemPrompt, "prompts.system", &mut origins);
     let subagent_prompt = prompt(sources, Subject::SubagentPrompt, "prompts.subagent", &mut origins);
@@ -115,6 +121,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
         agents,
         skills,
         web,
+        mcp,
         rules,
         system_prompt,
         subagent_prompt,
@@ -157,6 +164,6 @@ impl Config {
         });
         let of_search = self.web.search.iter().filter_map(|search| search.api_key.as_ref());
         let of_models = servers.flat_map(|model| model.api_key.iter().chain(model.headers.values()));
-        of_models.chain(of_search).map(SecretString::expose_secret)
+        of_models.chain(of_search).map(SecretString::expose_secret).chain(self.mcp.secrets())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
 //! - `sessions`, `upload`: sessions and their files; `documents`: what those say that are documents. `interrupts`: what waits for an answer. `grants`: rules that are
-//!   kept. `skills`: which skills there are. `policy`: what the rules say, and what others would. `audit`: the audit log. `daemon`: the daemon itself.
+//!   kept. `skills`: which skills there are. `policy`: what the rules say, and what others would. `mcp`: MCP servers. `audit`: the audit log. `daemon`: the daemon itself.
 //! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
@@ -15,6 +15,7 @@ mod documents;
 mod feed;
 mod grants;
 mod interrupts;
+mod mcp;
 mod policy;
 mod refusal;
 mod sessions;
@@ -35,13 +36,14 @@ use agentd_core::{
     ports::{AuditReader, Knowledge},
 };
 use agentd_engine::{Engine, policy::Policy};
+use agentd_mcp::McpPool;
 use agentd_proto::{
     FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
     client::Reloaded,
     socket::Incoming,
     v1::{
         audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
-        grants_server::GrantsServer, interrupts_server::InterruptsServer, policy_server::PolicyServer,
+        grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer, policy_server::PolicyServer,
         sessions_server::SessionsServer, skills_server::SkillsServer, turns_server::TurnsServer,
     },
 };
@@ -81,6 +83,15 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     /// The first thing in it that makes no sense, with its line and column.
     fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal>;
+
+    /// The MCP servers.
+    fn mcp(&self) -> &Arc<McpPool>;
+
+    /// Looks whether the person's file of MCP servers could have this text.
+    ///
+    /// # Errors
+    /// The first thing in it that makes no sense, with its line and column.
+    fn try_mcp(&self, text: String, path: PathBuf) -> Result<(), Refusal>;
 
     /// Shows every line of the audit log, oldest first.
     ///
@@ -137,6 +148,7 @@ pub async fn router(
     health.set_serving::<GrantsServer<Context>>().await;
     health.set_serving::<AuditServer<Context>>().await;
     health.set_serving::<PolicyServer<Context>>().await;
+    health.set_serving::<McpServer<Context>>().await;
     health.set_serving::<DaemonServer<Context>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -154,6 +166,7 @@ pub async fn router(
         .add_service(GrantsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(AuditServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(PolicyServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(McpServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)

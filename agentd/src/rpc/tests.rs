@@ -43,9 +43,23 @@ use tonic::{
 
 use super::*;
 
-#[derive(Default)]
 struct FakeControl {
     stops: Mutex<Vec<Option<Duration>>>,
+    mcp: Arc<McpPool>,
+}
+
+impl Default for FakeControl {
+    fn default() -> Self {
+        let mcp = McpPool::new(agentd_mcp::pool::PoolParts {
+            config: Default::default(),
+            catalogues: agentd_mcp::catalogue::CatalogueFolder::new("/nonexistent".into()),
+            guard: "/nonexistent".into(),
+            logins: agentd_mcp::login::Logins::new("/nonexistent".into()),
+            environment: Default::default(),
+            reserved: Box::new(|_| false),
+        });
+        Self { stops: Mutex::default(), mcp }
+    }
 }
 
 impl Control for FakeControl {
@@ -59,6 +73,14 @@ impl Control for FakeControl {
     }
 
     fn try_rules(&self, text: String, _: PathBuf) -> Result<Arc<agentd_engine::policy::Policy>, Refusal> {
+        Err(Refusal::invalid(text))
+    }
+
+    fn mcp(&self) -> &Arc<McpPool> {
+        &self.mcp
+    }
+
+    fn try_mcp(&self, text: String, _: PathBuf) -> Result<(), Refusal> {
         Err(Refusal::invalid(text))
     }
 

@@ -14,7 +14,7 @@
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
 //!   [`files`]: its files as a person sees them.
 //! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say; [`web`]: what
-//!   servers are asked and answer.
+//!   servers are asked and answer; [`untrusted`]: words of strangers, made fit to be shown.
 //! - [`undo`]: what a turn did to files, taken back.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
 //!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Pictures`], [`ports::Web`],
@@ -44,6 +44,7 @@ pub mod state_files;
 pub mod tool;
 pub mod turn;
 pub mod undo;
+pub mod untrusted;
 pub mod usage;
 pub mod web;
 

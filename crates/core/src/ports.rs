@@ -2,6 +2,7 @@
 
 mod audit;
 mod knowledge;
+mod person;
 mod pictures;
 mod progress;
 mod skills;
@@ -34,6 +35,7 @@ use crate::{
 pub use self::{
     audit::{Audit, AuditReader},
     knowledge::{Knowledge, OnProgress},
+    person::Person,
     pictures::Pictures,
     progress::CallProgress,
     skills::{SkillPackages, Skills},
@@ -94,6 +96,8 @@ pub struct ToolContext {
     pub environment: Arc<ClientEnvironment>,
     /// Where the call tells how far it is.
     pub progress: CallProgress,
+    /// Whom the call may ask while it runs.
+    pub person: Person,
     /// The time.
     pub now: Timestamp,
     /// Set when the turn is cancelled. A tool that holds processes ends them before it returns.

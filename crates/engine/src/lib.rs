@@ -45,3 +45,9 @@ pub use engine::{
 };
 pub use error::EngineError;
 pub use session::{SessionHandle, SessionView, StartedTurn, subscribers::Subscription};
+
+/// The tools that belong to every session, whatever toolbox is plugged in: their names are taken.
+#[must_use]
+pub fn own_tools() -> Vec<agentd_core::tool::ToolSpec> {
+    chain::Chain::standard().tools().into_iter().map(|(tool, _)| tool).collect()
+}

@@ -17,6 +17,7 @@ use agentd_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    session::asks::withdrawn,
     subagent::fate::Fate,
     turn::{
         UnderWay,
@@ -211,6 +212,10 @@ pub(crate) fn recover(
         .collect();
     let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
         std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
+    // What a call asked while it ran has nobody left who could use the answer.
+    let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(|call| ran.contains(call));
+    let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
+    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while what asked it ran")));
     let disposition = if !under_way.is_empty() {
         Disposition::Resume
     } else if !pending.is_empty() {

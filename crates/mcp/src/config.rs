@@ -1,21 +1,36 @@
 //! Which servers there are, and what a person sets of them. No call changes any of it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use secrecy::SecretString;
+use agentd_core::tool::Effect;
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::{Digest as _, Sha256};
+
+/// All servers.
+#[derive(Debug, Clone, Default)]
+pub struct McpConfig {
+    /// By their names.
+    pub servers: BTreeMap<String, ServerConfig>,
+}
 
 /// One server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
+    /// Whether it is there at all.
+    pub enabled: bool,
     /// How it is reached.
     pub reached: Reached,
     /// Tools of it that are set otherwise than the others, by the names that the server gives them.
     pub tools: BTreeMap<String, ToolSetting>,
-    /// How long it may take to answer its first request.
+    /// Whether it is started with the daemon, and not at its first call.
+    pub eager: bool,
+    /// How long it may take to start and to say what it offers.
     pub start_timeout: Duration,
     /// How long a call may go without a word of it.
     pub call_timeout: Duration,
-    /// After how long without a call it is stopped.
+    /// How long a call may take in all, whatever words of it come.
+    pub call_limit: Duration,
+    /// After how long without a call it is stopped; never, where there is none.
     pub idle_stop: Option<Duration>,
 }
 
@@ -30,6 +45,8 @@ pub enum Reached {
         args: Vec<String>,
         /// What it sees of the environment besides the defaults.
         env: BTreeMap<String, SecretString>,
+        /// Where it runs.
+        cwd: PathBuf,
     },
     /// An address.
     Http {
@@ -47,7 +64,7 @@ pub enum Reached {
 pub enum HttpWire {
     /// The one of today.
     Streamable,
-    /// The one before it: an event stream, and an address that it names.
+    /// The one before it: an event stream, and an address that it names. Servers of today are understood, too.
     Sse,
 }
 
@@ -62,4 +79,96 @@ pub struct ToolSetting {
     pub alias: Option<String>,
     /// What models are told of it, in place of what the server says.
     pub description: Option<String>,
+    /// What a call of it can do, as the person says. Nobody believes the server.
+    pub effect: Option<Effect>,
+}
+
+impl McpConfig {
+    /// The servers that are there.
+    pub fn enabled(&self) -> impl Iterator<Item = (&str, &ServerConfig)> {
+        self.servers.iter().filter(|(_, server)| server.enabled).map(|(name, server)| (name.as_str(), server))
+    }
+
+    /// All that must never be shown.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.servers
+            .values()
+            .flat_map(|server| match &server.reached {
+                Reached::Stdio { env: hidden, .. } | Reached::Http { headers: hidden, .. } => hidden.values(),
+            })
+            .map(|secret| secret.expose_secret())
+    }
+}
+
+impl ServerConfig {
+    /// The setting of one of its tools.
+    #[must_use]
+    pub fn tool(&self, name: &str) -> ToolSetting {
+        self.tools.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Whether both are the same server, reached in the same way, secrets included.
+    #[must_use]
+    pub(crate) fn same_place(&self, other: &Self) -> bool {
+        let same = |one: &BTreeMap<String, SecretString>, other: &BTreeMap<String, SecretString>| {
+            let plain = |(name, value): (&String, &SecretString)| (name.clone(), value.expose_secret().to_owned());
+            one.iter().map(plain).eq(other.iter().map(plain))
+        };
+        self.fingerprint() == other.fingerprint()
+            && match (&self.reached, &other.reached) {
+                (Reached::Stdio { env: one, .. }, Reached::Stdio { env: other, .. }) => same(one, other),
+                (
+                    Reached::Http { headers: one, wire: wire_of_one, .. },
+                    Reached::Http { headers: other, wire: wire_of_other, .. },
+                ) => same(one, other) && wire_of_one == wire_of_other,
+                _ => false,
+            }
+    }
+
+    /// What tells this server from another of the same name: what it offers is remembered by it. Secrets are not in it.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        let mut take = |text: &str| {
+            hash.update(text.len().to_le_bytes());
+            hash.update(text);
+        };
+        match &self.reached {
+            Reached::Stdio { command, args, env, cwd } => {
+                take("stdio");
+                take(command);
+                args.iter().for_each(|arg| take(arg));
+                take(&cwd.to_string_lossy());
+                env.keys().for_each(|name| take(name));
+            }
+            Reached::Http { url, headers, .. } => {
+                take("http");
+                take(url);
+                headers.keys().for_each(|name| take(name));
+            }
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Where it is, in a few words: a command line or an address, without secrets.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match &self.reached {
+            Reached::Stdio { command, args, .. } => {
+                std::iter::once(command).chain(args).cloned().collect::<Vec<_>>().join(" ")
+            }
+            // A key may stand behind the question mark.
+            Reached::Http { url, .. } => url.split(['?', '#']).next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// How it is spoken to, in a word.
+    #[must_use]
+    pub fn transport(&self) -> &'static str {
+        match &self.reached {
+            Reached::Stdio { .. } => "stdio",
+            Reached::Http { wire: HttpWire::Streamable, .. } => "http",
+            Reached::Http { wire: HttpWire::Sse, .. } => "sse",
+        }
+    }
 }

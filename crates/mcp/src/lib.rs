@@ -1,5 +1,33 @@
 //! MCP servers, as tools of agentd.
 //!
 //! - [`config`]: which servers there are, and what a person sets of them.
+//! - [`pool`]: all servers together: one process each, shared by sessions, started when it is called; [`toolbox`]: the
+//!   same as a [`Toolbox`](agentd_core::ports::Toolbox).
+//! - `server/`: one server: an actor that starts it, knows whether it lives, and stops it when nobody needs it.
+//! - [`catalogue`]: what a server offers, as it was last seen, kept on the disk; [`published`]: what of that models are
+//!   offered, under which names.
+//! - `schema`, `answer`: what servers say, made fit for models. All of it is the word of strangers.
+//! - `elicitation`: questions of servers to a person.
+//! - [`login`]: who is known where, for servers behind an address.
+//! - [`guard`]: the process between agentd and a server, which leaves nothing of the server behind.
 
+mod answer;
+pub mod catalogue;
 pub mod config;
+mod elicitation;
+pub mod guard;
+pub mod log;
+pub mod login;
+pub mod pool;
+pub mod published;
+mod schema;
+mod server;
+pub mod toolbox;
+
+pub use self::{
+    config::{McpConfig, ServerConfig},
+    guard::{GUARD_ARGUMENT, run_guard},
+    pool::McpPool,
+    server::Health,
+    toolbox::McpToolbox,
+};

@@ -424,6 +424,7 @@ mod tests {
             reading: Default::default(),
             environment: Arc::default(),
             progress: Default::default(),
+            person: Default::default(),
             now: Timestamp::UNIX_EPOCH,
             cancel: CancellationToken::new(),
         }

@@ -4,7 +4,7 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `documents`, `turns`, `interrupts`, `grants`, `audit`: the other calls. `error`: what can go wrong.
+//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `audit`: the other calls. `error`: what can go wrong.
 
 mod audit;
 mod connect;
@@ -13,6 +13,7 @@ mod documents;
 mod error;
 mod grants;
 mod interrupts;
+mod mcp;
 mod policy;
 mod sessions;
 mod skills;
@@ -23,6 +24,6 @@ pub use error::{ClientError, ClientErrorKind};
 pub use turns::{EventStream, SessionChoice, StartRequest, TurnSender, TurnStream};
 
 pub use crate::view::{
-    AuditChange, AuditComparison, Comparison, ConfigView, DaemonStatus, Forked, Hello, NewSession, NumberedItem,
-    PolicyCall, RecoveredTurn, Reloaded, RuleText, SandboxState, SessionView,
+    AuditChange, AuditComparison, Comparison, ConfigView, DaemonStatus, Forked, Hello, McpServerState, McpServerView,
+    NewSession, NumberedItem, PolicyCall, RecoveredTurn, Reloaded, RuleText, SandboxState, SessionView,
 };

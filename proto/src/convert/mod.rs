@@ -14,6 +14,7 @@ mod files;
 mod grant;
 mod interrupt;
 mod item;
+mod mcp;
 mod model;
 mod policy;
 mod search;

@@ -22,6 +22,7 @@
 //! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
+//! - [`mcp`]: tools of MCP servers, real ones and such as do what none should.
 //! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
 
 mod agents;
@@ -46,6 +47,7 @@ mod large;
 mod life;
 mod limits;
 mod links;
+mod mcp;
 mod mentions;
 mod own_tools;
 mod patches;

@@ -87,6 +87,7 @@ impl Engine {
             reading: Default::default(),
             environment: Arc::default(),
             progress: Default::default(),
+            person: Default::default(),
             now: self.shared.parts.clock.now(),
             cancel: CancellationToken::new(),
         };

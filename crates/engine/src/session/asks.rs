@@ -38,7 +38,7 @@ impl Actor {
             let _ = waiter.send(answered);
             return Ok(());
         }
-        let Err(waiter) = self.interrupts.wait_again(&call_id, waiter) else { return Ok(()) };
+        let Err(waiter) = self.interrupts.wait_again(&call_id, &ask, waiter) else { return Ok(()) };
         let config = self.shared.config();
         let raised_at = self.shared.parts.clock.now();
         let deadline = config
@@ -242,13 +242,17 @@ impl Actor {
 
     /// The answers that end all questions of a turn that ends.
     pub(super) fn withdraw_all(&self) -> Vec<EventKind> {
-        let withdraw = |interrupt: Interrupt| EventKind::InterruptResolved {
-            interrupt_id: interrupt.id,
-            call_id: interrupt.call_id,
-            answer: Answer::Reject { reason: Some("the turn ended".to_owned()) },
-            by: AnsweredBy::Daemon,
-        };
-        self.interrupts.pending().into_iter().map(withdraw).collect()
+        self.interrupts.pending().into_iter().map(|interrupt| withdrawn(interrupt, "the turn ended")).collect()
+    }
+
+    /// Ends what a call asks that needs no answer any more.
+    pub(super) async fn withdraw(&mut self, turn_id: TurnId, call: &CallId) -> Result<(), Fault> {
+        let asked = self.interrupts.withdraw(call);
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let facts = asked.into_iter().map(|interrupt| withdrawn(interrupt, "nobody waits for the answer any more"));
+        self.commit(Some(turn_id), facts.collect()).await
     }
 
     /// Rules that were granted while the call was on its way here.
@@ -274,6 +278,16 @@ impl Actor {
             _ => EngineError::new(ErrorKind::NotFound, format!("no interrupt {id} waits for an answer"))
                 .with_hint("agentctl interrupts shows what waits"),
         })
+    }
+}
+
+/// The end of a question that nobody answered.
+pub(crate) fn withdrawn(interrupt: Interrupt, why: &str) -> EventKind {
+    EventKind::InterruptResolved {
+        interrupt_id: interrupt.id,
+        call_id: interrupt.call_id,
+        answer: Answer::Reject { reason: Some(why.to_owned()) },
+        by: AnsweredBy::Daemon,
     }
 }
 

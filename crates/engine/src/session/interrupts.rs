@@ -67,13 +67,22 @@ impl Interrupts {
         self.answered.clone()
     }
 
-    /// Lets the waiter of a call that has asked before wait again.
+    /// Lets the waiter of a call that has asked the same before wait again. Whether a call may run is asked once, whatever
+    /// has changed in how it is put.
     pub(crate) fn wait_again(
         &mut self,
         call: &CallId,
+        ask: &Ask,
         waiter: oneshot::Sender<Answered>,
     ) -> Result<(), oneshot::Sender<Answered>> {
-        match self.pending.iter_mut().find(|pending| pending.interrupt.call_id.as_ref() == Some(call)) {
+        let is_same = |asked: &Ask| match ask {
+            Ask::Approval { .. } => matches!(asked, Ask::Approval { .. }),
+            Ask::Question { .. } => asked == ask,
+        };
+        let is_meant = |pending: &&mut Pending| {
+            pending.interrupt.call_id.as_ref() == Some(call) && is_same(&pending.interrupt.ask)
+        };
+        match self.pending.iter_mut().find(is_meant) {
             None => Err(waiter),
             Some(pending) => {
                 pending.waiter = Some(waiter);
@@ -101,6 +110,12 @@ impl Interrupts {
             // The turn may have been cancelled meanwhile; then nobody needs the answer.
             let _ = waiter.send(answered);
         }
+    }
+
+    /// Takes out what a call waits for, and nobody gets an answer.
+    pub(crate) fn withdraw(&mut self, call: &CallId) -> Vec<Interrupt> {
+        let of_call = |pending: &mut Pending| pending.interrupt.call_id.as_ref() == Some(call);
+        self.pending.extract_if(.., of_call).map(|pending| pending.interrupt).collect()
     }
 
     pub(crate) fn pending(&self) -> Vec<Interrupt> {

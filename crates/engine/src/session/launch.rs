@@ -106,7 +106,7 @@ impl Actor {
             delegated: AtomicU64::new(0),
             client: open.client.clone(),
             cancel: cancel.clone(),
-            stopwatch: Stopwatch::start(state.worked),
+            stopwatch: Stopwatch::start(state.worked).into(),
             acting,
         };
         let span = tracing::info_span!("turn", session = %self.id, turn = %open.turn_id, trace = %open.trace_id);

@@ -9,7 +9,7 @@
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
 
 mod actor;
-mod asks;
+pub(crate) mod asks;
 mod context;
 mod drain;
 mod interrupts;

@@ -275,6 +275,7 @@ impl Actor {
                 }
                 TurnMessage::Child(fact) => self.tell_of_child(turn_id, *fact).await?,
                 TurnMessage::Ask { call_id, ask, answer } => self.ask(turn_id, call_id, *ask, answer).await?,
+                TurnMessage::Withdraw { call_id } => self.withdraw(turn_id, &call_id).await?,
                 TurnMessage::Compact { item_id, replaced, compaction, stored } => {
                     self.compact(turn_id, item_id, &replaced, *compaction, stored).await?;
                 }

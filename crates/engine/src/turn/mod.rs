@@ -9,6 +9,7 @@ pub(crate) mod dispatch;
 pub(crate) mod files;
 pub(crate) mod finalize;
 pub(crate) mod level;
+mod person;
 pub(crate) mod recorder;
 pub(crate) mod route;
 pub(crate) mod run;
@@ -119,7 +120,7 @@ pub(crate) struct TurnContext {
     /// Who started the turn, by the name that it gave.
     pub(crate) client: Option<String>,
     pub(crate) cancel: CancellationToken,
-    pub(crate) stopwatch: Stopwatch,
+    pub(crate) stopwatch: Arc<Stopwatch>,
 }
 
 /// A call that was begun, and that another session works for.
@@ -224,6 +225,13 @@ impl TurnContext {
             reading: self.read_rules(call),
             environment: Arc::clone(&self.environment),
             progress: Default::default(),
+            person: person::of_call(
+                call.call_id.clone(),
+                self.recorder.clone(),
+                Arc::clone(&self.stopwatch),
+                self.on_interrupt,
+                self.cancel.clone(),
+            ),
             now: self.clock.now(),
             cancel: self.cancel.clone(),
         }

@@ -30,6 +30,8 @@ pub(crate) enum TurnMessage {
     Ask { call_id: CallId, ask: Box<Ask>, answer: oneshot::Sender<Answered> },
     /// What a session that works for a call asks a person, or what was answered to it: told here, once.
     Child(Box<EventKind>),
+    /// What the call has asked and nobody has answered is asked no more: the call has ended, or asks otherwise.
+    Withdraw { call_id: CallId },
     /// The end of a compaction that was started: it replaces these items. Answered with the item as it is stored.
     Compact { item_id: ItemId, replaced: Vec<ItemId>, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },
     /// What was added to the turn since it last asked.
@@ -82,9 +84,12 @@ impl Answers {
         self.approval.as_ref()
     }
 
-    /// What was said to that.
+    /// What was said to that. A call may ask several questions, and an answer is the answer to one.
     pub(crate) fn to(&self, ask: &Ask) -> Option<&Answered> {
-        if matches!(ask, Ask::Question { .. }) { self.question.as_ref() } else { self.approval.as_ref() }
+        match ask {
+            Ask::Question { .. } => self.question.as_ref().filter(|answered| answered.asked.as_deref() == Some(ask)),
+            Ask::Approval { .. } => self.approval.as_ref(),
+        }
     }
 }
 
@@ -163,6 +168,12 @@ impl Recorder {
     /// Tells what a session that works for a call asks a person, or what was answered to it. What is known is not told again.
     pub(crate) async fn child(&self, kind: EventKind) -> Result<(), Stop> {
         self.send(TurnMessage::Child(Box::new(kind))).await
+    }
+
+    /// Takes back what a call has asked, if it waits for an answer still. Where there is no room to say so, the end of the
+    /// turn does.
+    pub(crate) fn withdraw(&self, call_id: CallId) {
+        let _ = self.session.try_send(TurnMessage::Withdraw { call_id });
     }
 
     /// Completes a compaction, which replaces these items.

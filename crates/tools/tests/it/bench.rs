@@ -75,6 +75,7 @@ impl Bench {
                 reading: Default::default(),
                 environment: Arc::default(),
                 progress: Default::default(),
+                person: Default::default(),
                 now: "2026-11-21T08:31:05Z".parse().unwrap(),
                 cancel: CancellationToken::new(),
             },

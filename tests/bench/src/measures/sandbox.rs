@@ -39,6 +39,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         reading: Default::default(),
         environment: Arc::default(),
         progress: Default::default(),
+        person: Default::default(),
         now: Timestamp::now(),
         cancel: CancellationToken::new(),
     };

@@ -78,6 +78,7 @@ async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
         reading: Default::default(),
         environment: Arc::default(),
         progress: Default::default(),
+        person: Default::default(),
         now: Timestamp::now(),
         cancel: Default::default(),
     })

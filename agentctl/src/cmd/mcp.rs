@@ -1,0 +1,320 @@
+//! `agentctl mcp`: MCP servers, listed, tried, and written into the configuration.
+
+mod edit;
+mod entry;
+mod import;
+mod login;
+
+use std::{io::Write as _, path::PathBuf, time::Instant};
+
+use agentd_proto::client::{McpServerState, McpServerView};
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
+use serde_json::{Value, json};
+
+use self::entry::Entry;
+use crate::{
+    args::Global,
+    complete,
+    daemon::{self, Daemon},
+    exit::Exit,
+    failure::Failure,
+    render::sanitize::clean_line,
+    report::{self, Table},
+};
+
+/// The arguments of `mcp`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl mcp add time -- uvx mcp-server-time            a program of this machine
+  agentctl mcp add notes --env KEY='${NOTES_KEY}' -- npx -y notes-server
+  agentctl mcp add weather --url https://example.org/mcp  an address
+  agentctl mcp import .mcp.json                           servers that another program knows
+  agentctl mcp list
+  agentctl mcp test time                                  start it, and see what it offers
+  agentctl mcp logs time                                  what it said, and what happened to it
+  agentctl mcp login weather                              in a browser
+  agentctl mcp stop time
+
+Servers stand in mcp_servers.yaml. They start when one of their tools is called, are shared by all sessions, and are
+stopped when nobody has called them for a while.")]
+pub(crate) struct McpArgs {
+    #[command(subcommand)]
+    command: McpCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum McpCommand {
+    /// List the servers, how they are and what they offer
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Start a server now, also one that failed
+    Start(One),
+    /// Stop a server, with all that it started
+    Stop(One),
+    /// Start a server, and show how long that took and what it offers
+    Test(One),
+    /// Show the last words of a server
+    Logs {
+        #[command(flatten)]
+        one: One,
+        /// How many lines
+        #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
+        lines: u32,
+    },
+    /// Log in to a server behind an address, in a browser
+    Login(One),
+    /// Write a server into the person's mcp_servers.yaml
+    Add(AddArgs),
+    /// Take servers from the file of another program: .mcp.json, claude_desktop_config.json or VS Code's mcp.json
+    Import {
+        /// The file
+        #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        file: PathBuf,
+        /// Only show what would be taken
+        #[arg(long)]
+        dry_run: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct One {
+    /// The server
+    #[arg(value_name = "NAME", add = ArgValueCandidates::new(complete::mcp_servers))]
+    name: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct AddArgs {
+    /// What it shall be called
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Where it is, for one that is no program of this machine
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    url: Option<String>,
+    /// Speak the older way over HTTP, with an event stream of its own
+    #[arg(long, requires = "url")]
+    sse: bool,
+    /// A header of each request, such as 'Authorization: Bearer ${KEY}'; may be given several times
+    #[arg(long, value_name = "NAME: VALUE", requires = "url")]
+    header: Vec<String>,
+    /// A variable that the program sees; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The program and its arguments, behind `--`
+    #[arg(value_name = "COMMAND", last = true, required_unless_present = "url")]
+    command: Vec<String>,
+}
+
+/// Does what was asked.
+pub(crate) async fn handle(global: &Global, args: McpArgs) -> anyhow::Result<Exit> {
+    match args.command {
+        McpCommand::List { json } => list(&daemon::connect(global).await?, json).await,
+        McpCommand::Start(one) => start(&daemon::connect(global).await?, &one).await,
+        McpCommand::Test(one) => test(&daemon::connect(global).await?, &one).await,
+        McpCommand::Stop(one) => {
+            daemon::connect(global).await?.client.stop_mcp_server(&one.name).await?;
+            said(one.json, "stopped", &one.name)
+        }
+        McpCommand::Logs { one, lines } => logs(&daemon::connect(global).await?, &one, lines).await,
+        McpCommand::Login(one) => login::handle(&daemon::connect(global).await?, &one.name, one.json).await,
+        McpCommand::Add(args) => {
+            let json = args.json;
+            let entry = args.entry()?;
+            write(global, std::slice::from_ref(&entry)).await?;
+            said(json, "added", &entry.name)
+        }
+        McpCommand::Import { file, dry_run, json } => import(global, &file, dry_run, json).await,
+    }
+}
+
+async fn list(daemon: &Daemon, json: bool) -> anyhow::Result<Exit> {
+    let servers = daemon.client.mcp_servers().await?;
+    if json {
+        report::json(&servers.iter().map(as_json).collect::<Vec<_>>())?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(["SERVER", "STATE", "TOOLS", "OVER", "WHERE"]);
+    for server in &servers {
+        let tools = if server.reached { server.tools.len().to_string() } else { "?".to_owned() };
+        let state = server.state.as_str().to_owned();
+        table.row_with_long_end([server.name.clone(), state, tools, server.transport.clone(), server.place.clone()]);
+    }
+    table.print("there are no MCP servers; `agentctl mcp add` and `agentctl mcp import` add some")?;
+    for server in &servers {
+        notes(server);
+    }
+    Ok(Exit::Done)
+}
+
+async fn start(daemon: &Daemon, one: &One) -> anyhow::Result<Exit> {
+    let server = daemon.client.start_mcp_server(&one.name).await?;
+    if one.json {
+        report::json(&as_json(&server))?;
+        return Ok(Exit::Done);
+    }
+    notes(&server);
+    said(false, "runs", &one.name)
+}
+
+async fn test(daemon: &Daemon, one: &One) -> anyhow::Result<Exit> {
+    let begun = Instant::now();
+    let server = daemon.client.start_mcp_server(&one.name).await?;
+    let took = begun.elapsed();
+    if one.json {
+        let mut shown = as_json(&server);
+        shown["took_ms"] = json!(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        report::json(&shown)?;
+        return Ok(Exit::Done);
+    }
+    let mut out = anstream::stdout().lock();
+    let says = if server.says_it_is.is_empty() { "nothing of itself" } else { &server.says_it_is };
+    writeln!(out, "{} runs after {} ms; it says it is {}", server.name, took.as_millis(), clean_line(says))?;
+    writeln!(out, "{}:", report::count(server.tools.len() as u64, "tool"))?;
+    for tool in &server.tools {
+        writeln!(out, "  {}", clean_line(tool))?;
+    }
+    notes(&server);
+    Ok(Exit::Done)
+}
+
+async fn logs(daemon: &Daemon, one: &One, lines: u32) -> anyhow::Result<Exit> {
+    let lines = daemon.client.mcp_server_logs(&one.name, lines).await?;
+    if one.json {
+        report::json(&json!({ "name": one.name, "lines": lines }))?;
+        return Ok(Exit::Done);
+    }
+    if lines.is_empty() {
+        crate::note(&format!("{} has said nothing, and nothing has happened to it", clean_line(&one.name)));
+    }
+    let mut out = anstream::stdout().lock();
+    for line in &lines {
+        writeln!(out, "{}", clean_line(line))?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn import(global: &Global, file: &std::path::Path, dry_run: bool, json: bool) -> anyhow::Result<Exit> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("could not read {}: {error}", file.display())))?;
+    let mut found = import::read(&text, file)?;
+    if !dry_run {
+        let known: Vec<String> = match daemon::connect(global).await?.client.mcp_servers().await {
+            Ok(servers) => servers.into_iter().map(|server| server.name).collect(),
+            Err(error) => return Err(error.into()),
+        };
+        found.leave_known(&known);
+        if !found.taken.is_empty() {
+            write(global, &found.taken).await?;
+        }
+    }
+    let taken: Vec<&str> = found.taken.iter().map(|entry| entry.name.as_str()).collect();
+    if json {
+        let left: Vec<Value> = found.left.iter().map(|(what, why)| json!({ "what": what, "why": why })).collect();
+        report::json(&json!({ "taken": taken, "left": left, "written": !dry_run && !taken.is_empty() }))?;
+        return Ok(Exit::Done);
+    }
+    let verb = if dry_run { "would take" } else { "took" };
+    let mut out = anstream::stdout().lock();
+    match taken.as_slice() {
+        [] => writeln!(out, "{verb} nothing")?,
+        some => writeln!(out, "{verb} {}", clean_line(&some.join(", ")))?,
+    }
+    for (what, why) in &found.left {
+        crate::note(&clean_line(&format!("left {what}: {why}")));
+    }
+    Ok(Exit::Done)
+}
+
+/// Writes servers into the person's file, when the daemon says that it makes sense, and has the daemon read it.
+async fn write(global: &Global, entries: &[Entry]) -> anyhow::Result<()> {
+    let daemon = daemon::connect(global).await?;
+    let path = daemon::config_dir()?.join("mcp_servers.yaml");
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(Failure::usage(format!("could not read {}: {error}", path.display())).into()),
+    };
+    let mut new = text;
+    for entry in entries {
+        new = edit::with(&new, entry).map_err(|why| {
+            Failure::usage(format!("{}: {why}", path.display()))
+                .hint(format!("write it there by hand:\n{}", entry.yaml("  ")))
+        })?;
+    }
+    daemon.client.check_mcp_servers(&new, &path.display().to_string()).await?;
+    edit::replace(&path, &new)
+        .map_err(|error| Failure::usage(format!("could not write {}: {error}", path.display())))?;
+    daemon.client.reload().await?;
+    Ok(())
+}
+
+impl AddArgs {
+    fn entry(self) -> Result<Entry, Failure> {
+        let split = |text: &str, at: char, what: &str| match text.split_once(at) {
+            Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.trim().to_owned())),
+            _ => Err(Failure::usage(format!("`{text}` is no {what}")).hint(format!("write NAME{at}VALUE"))),
+        };
+        let mut command = self.command.into_iter();
+        Ok(Entry {
+            name: self.name,
+            command: command.next(),
+            args: command.collect(),
+            env: self.env.iter().map(|text| split(text, '=', "variable")).collect::<Result<_, _>>()?,
+            cwd: None,
+            url: self.url,
+            headers: self.header.iter().map(|text| split(text, ':', "header")).collect::<Result<_, _>>()?,
+            sse: self.sse,
+        })
+    }
+}
+
+fn as_json(server: &McpServerView) -> Value {
+    json!({
+        "name": server.name,
+        "state": server.state.as_str(),
+        "reason": Some(&server.reason).filter(|reason| !reason.is_empty()),
+        "transport": server.transport,
+        "place": server.place,
+        "connections": server.connections,
+        "says_it_is": server.says_it_is,
+        "reached": server.reached,
+        "tools": server.tools,
+        "notes": server.notes,
+    })
+}
+
+fn notes(server: &McpServerView) {
+    if server.state == McpServerState::Down {
+        crate::note(&clean_line(&format!("{}: {}", server.name, server.reason)));
+    }
+    for note in &server.notes {
+        crate::note(&clean_line(&format!("{}: {note}", server.name)));
+    }
+}
+
+fn said(json: bool, what: &str, name: &str) -> anyhow::Result<Exit> {
+    if json {
+        report::json(&json!({ "status": what, "name": name }))?;
+    } else {
+        let text = match what {
+            "runs" => format!("{name} runs"),
+            "added" => format!("{name} is added; `agentctl mcp test {name}` tries it"),
+            other => format!("{name} is {other}"),
+        };
+        crate::note(&clean_line(&text));
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,127 @@
+//! A server put into the text of `mcp_servers.yaml`. Everything else in it stays as the person wrote it, comments too.
+
+use std::{
+    fs, io,
+    io::Write as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::Path,
+};
+
+use super::entry::Entry;
+
+/// The text with one more server. What cannot be done without touching what a person wrote is refused.
+pub(super) fn with(text: &str, entry: &Entry) -> Result<String, String> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let Some(at) = lines.iter().position(|line| line.starts_with("servers:")) else {
+        let gap = if text.is_empty() || text.ends_with("\n\n") {
+            ""
+        } else if text.ends_with('\n') {
+            "\n"
+        } else {
+            "\n\n"
+        };
+        return Ok(format!("{text}{gap}servers:\n{}", entry.yaml("  ")));
+    };
+    let head = lines[at].trim_end();
+    let value = head["servers:".len()..].split(" #").next().unwrap_or_default().trim();
+    let mut new: String = lines[..at].concat();
+    match value {
+        "" => {
+            new.push_str(head);
+            new.push('\n');
+        }
+        "{}" | "null" | "~" => new.push_str("servers:\n"),
+        _ => return Err("the servers stand in one line, which cannot be changed without reading it anew".to_owned()),
+    }
+    let body = &lines[at + 1..];
+    let children = || body.iter().take_while(|line| !starts_a_key(line)).filter(|line| is_content(line));
+    let indent: String =
+        children().next().map_or("  ".to_owned(), |line| line.chars().take_while(|letter| *letter == ' ').collect());
+    let is_child = |line: &&&str| line.starts_with(&indent) && !line[indent.len()..].starts_with(' ');
+    let name_of = |line: &&&str| {
+        let key = line.trim().split(':').next().unwrap_or_default().trim();
+        key.trim_matches(['"', '\'']).to_owned()
+    };
+    if children().filter(is_child).any(|line| name_of(&line) == entry.name) {
+        return Err(format!("there is a server `{}` already", entry.name));
+    }
+    new.push_str(&entry.yaml(&indent));
+    new.push_str(&body.concat());
+    Ok(new)
+}
+
+/// A line that is neither empty nor a comment.
+fn is_content(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.starts_with('#')
+}
+
+/// A line that ends the block before it.
+fn starts_a_key(line: &str) -> bool {
+    is_content(line) && !line.starts_with(' ')
+}
+
+/// Puts the text in the place of the file, whole or not at all. A file that is made is its owner's alone: keys may stand
+/// in it.
+pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    // What is linked is written where it is.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mode = fs::metadata(path).map_or(0o600, |meta| meta.permissions().mode());
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = Path::new(&part);
+    let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(part)?;
+    file.write_all(text.as_bytes())?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.sync_all()?;
+    fs::rename(part, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str) -> Entry {
+        Entry { name: name.to_owned(), command: Some("x".to_owned()), ..Entry::default() }
+    }
+
+    #[test]
+    fn what_a_person_wrote_stays() {
+        let check = |text: &str, expected: &str| assert_eq!(with(text, &entry("new")).unwrap(), expected, "{text}");
+        check("", "servers:\n  new:\n    command: \"x\"\n");
+        check("# mine\nglobal: {}\n", "# mine\nglobal: {}\n\nservers:\n  new:\n    command: \"x\"\n");
+        check("servers: {}  # none yet\nglobal: {}\n", "servers:\n  new:\n    command: \"x\"\nglobal: {}\n");
+        check(
+            "servers: # mine\n    # the first\n    a:\n        command: y # why\nglobal:\n  idle_stop: 1m",
+            "servers: # mine\n    new:\n      command: \"x\"\n    # the first\n    a:\n        command: y # why\nglobal:\n  idle_stop: 1m",
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_done_with_care_is_refused() {
+        let check = |text: &str, part: &str| {
+            let why = with(text, &entry("new")).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        };
+        check("servers: {a: {command: y}}\n", "in one line");
+        check("servers:\n  new:\n    command: y\n", "already");
+        check("servers:\n  'new': {command: y}\n", "already");
+        assert!(with("servers:\n  a:\n    env:\n      new: y\n", &entry("new")).is_ok());
+        assert!(with("servers:\n  a: {}\nglobal:\n  new: y\n", &entry("new")).is_ok());
+    }
+
+    #[test]
+    fn a_new_file_is_its_owners_alone_and_an_old_one_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/mcp_servers.yaml");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        replace(&path, "a").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode()), ("a", 0o600));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        replace(&path, "b").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), mode()), ("b", 0o644));
+    }
+}

@@ -1,0 +1,246 @@
+//! Servers that other programs know: `mcpServers` of `.mcp.json` and `claude_desktop_config.json`, `servers` of VS Code's
+//! `mcp.json`. What cannot be taken is said, with the reason.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::entry::Entry;
+use crate::failure::Failure;
+
+/// What was found in a file.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) taken: Vec<Entry>,
+    /// What was not taken, and why.
+    pub(super) left: Vec<(String, String)>,
+}
+
+/// Reads such a file.
+pub(super) fn read(text: &str, file: &Path) -> Result<Found, Failure> {
+    let wrong = |why: String| {
+        Failure::usage(format!("{}: {why}", file.display()))
+            .hint("it should be .mcp.json, claude_desktop_config.json or VS Code's mcp.json")
+    };
+    let value: Value =
+        serde_json::from_str(&without_comments(text)).map_err(|error| wrong(format!("it is no JSON: {error}")))?;
+    let servers = ["mcpServers", "servers"].iter().find_map(|key| value.get(key)?.as_object());
+    let servers = servers.or_else(|| value.get("mcp")?.get("servers")?.as_object());
+    let Some(servers) = servers else { return Err(wrong("it has neither `mcpServers` nor `servers`".to_owned())) };
+    let mut found = Found::default();
+    for (name, server) in servers {
+        match server.as_object() {
+            Some(server) => found.take(name, server),
+            None => found.leave(name, "it is no object"),
+        }
+    }
+    Ok(found)
+}
+
+impl Found {
+    /// Leaves those that are there already.
+    pub(super) fn leave_known(&mut self, known: &[String]) {
+        let taken = std::mem::take(&mut self.taken);
+        for entry in taken {
+            if known.contains(&entry.name) {
+                self.leave(&entry.name, "there is a server of that name already");
+            } else {
+                self.taken.push(entry);
+            }
+        }
+    }
+
+    fn take(&mut self, name: &str, server: &Map<String, Value>) {
+        let fit = fit_name(name);
+        if server.get("disabled").and_then(Value::as_bool) == Some(true) {
+            return self.leave(name, "it is disabled there");
+        }
+        let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
+        let pairs = |key: &str| -> Vec<(String, String)> {
+            let pairs = server.get(key).and_then(Value::as_object).into_iter().flatten();
+            pairs.map(|(name, value)| (name.clone(), plain(value))).collect()
+        };
+        let args = server.get("args").and_then(Value::as_array).into_iter().flatten().map(plain);
+        let mode = text("type").or_else(|| text("transport")).unwrap_or_default();
+        let mut entry = Entry {
+            name: fit.clone(),
+            command: text("command"),
+            args: args.collect(),
+            env: pairs("env"),
+            cwd: text("cwd"),
+            url: text("url").or_else(|| text("serverUrl")),
+            headers: pairs("headers"),
+            sse: mode == "sse",
+        };
+        if entry.command.is_none() && entry.url.is_none() {
+            return self.leave(name, "it has neither a command nor an address");
+        }
+        if entry.command.is_some() {
+            entry.url = None;
+        }
+        if let Err(why) = translate(&mut entry) {
+            return self.leave(name, &why);
+        }
+        for key in server.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
+            self.leave(&format!("{name}.{key}"), "agentd has no such setting");
+        }
+        if self.taken.iter().any(|other| other.name == fit) {
+            return self.leave(name, &format!("another is called `{fit}`"));
+        }
+        if fit != name {
+            self.leave(&format!("the name `{name}`"), &format!("here it is `{fit}`"));
+        }
+        self.taken.push(entry);
+    }
+
+    fn leave(&mut self, what: &str, why: &str) {
+        self.left.push((what.to_owned(), why.to_owned()));
+    }
+}
+
+/// Keys that are understood.
+const KNOWN: [&str; 12] = [
+    "args",
+    "command",
+    "cwd",
+    "disabled",
+    "env",
+    "headers",
+    "name",
+    "serverUrl",
+    "transport",
+    "type",
+    "url",
+    "description",
+];
+
+/// Variables as they are written here. What only an editor knows cannot be taken.
+fn translate(entry: &mut Entry) -> Result<(), String> {
+    let texts = entry
+        .command
+        .iter_mut()
+        .chain(entry.cwd.iter_mut())
+        .chain(entry.url.iter_mut())
+        .chain(entry.args.iter_mut())
+        .chain(entry.env.iter_mut().map(|(_, value)| value))
+        .chain(entry.headers.iter_mut().map(|(_, value)| value));
+    for text in texts {
+        *text = text.replace("${env:", "${").replace("${userHome}", "${HOME}");
+        for known_there_only in ["${input:", "${workspaceFolder", "${file", "${config:", "${command:"] {
+            if text.contains(known_there_only) {
+                return Err(format!("`{known_there_only}…}}` is known to the editor alone"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A name as it may stand in the configuration.
+fn fit_name(name: &str) -> String {
+    let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
+    let fit: String = name.chars().map(|letter| if is_fit(letter) { letter } else { '-' }).take(40).collect();
+    let fit = fit.trim_start_matches(['-', '_', '.']);
+    if fit.is_empty() { "server".to_owned() } else { fit.to_owned() }
+}
+
+/// The text without comments, which editors allow in their JSON, and without commas before a closing bracket.
+fn without_comments(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    let mut quoted = false;
+    while let Some(letter) = letters.next() {
+        match (quoted, letter, letters.peek()) {
+            (true, '\\', _) => {
+                out.push(letter);
+                out.extend(letters.next());
+                continue;
+            }
+            (false, '/', Some('/')) => {
+                while letters.peek().is_some_and(|letter| *letter != '\n') {
+                    letters.next();
+                }
+                continue;
+            }
+            (false, '/', Some('*')) => {
+                let mut last = ' ';
+                for letter in letters.by_ref().skip(1) {
+                    if (last, letter) == ('*', '/') {
+                        break;
+                    }
+                    last = letter;
+                }
+                continue;
+            }
+            (false, '}' | ']', _) => {
+                let end = out.trim_end().len();
+                if out[..end].ends_with(',') {
+                    out.truncate(end - 1);
+                }
+            }
+            (_, '"', _) => quoted = !quoted,
+            _ => {}
+        }
+        out.push(letter);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(text: &str) -> Found {
+        read(text, Path::new("x.json")).unwrap()
+    }
+
+    #[test]
+    fn servers_of_other_programs_are_taken() {
+        let found = read_all(
+            r#"{"mcpServers": {
+                "files": {"command": "npx", "args": ["-y", "server", 5], "env": {"KEY": "${KEY:-none}"}},
+                "My Notes": {"type": "http", "url": "https://example.org/mcp", "headers": {"A": "b"}},
+                "old": {"type": "sse", "url": "https://example.org/sse"}
+            }}"#,
+        );
+        assert_eq!(
+            found.taken.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(),
+            ["files", "My-Notes", "old"]
+        );
+        assert_eq!(found.taken[0].args, ["-y", "server", "5"]);
+        assert_eq!(found.taken[0].env, [("KEY".to_owned(), "${KEY:-none}".to_owned())]);
+        assert_eq!((found.taken[1].sse, found.taken[2].sse), (false, true));
+        assert_eq!(found.left, [("the name `My Notes`".to_owned(), "here it is `My-Notes`".to_owned())]);
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_said() {
+        let found = read_all(
+            r#"{ // of an editor
+                "inputs": [{"id": "key"}], /* and so on */
+                "servers": {
+                    "a": {"command": "x // no comment", "env": {"A": "${env:HOME}"}, "dev": {"watch": "*"},},
+                    "b": {"command": "x", "env": {"KEY": "${input:key}"}},
+                    "c": {"type": "stdio"},
+                    "d": 5,
+                    "e": {"command": "x", "disabled": true},
+                }
+            }"#,
+        );
+        assert_eq!(found.taken.len(), 1);
+        assert_eq!(found.taken[0].command.as_deref(), Some("x // no comment"));
+        assert_eq!(found.taken[0].env[0].1, "${HOME}");
+        let left: Vec<&str> = found.left.iter().map(|(what, _)| what.as_str()).collect();
+        assert_eq!(left, ["a.dev", "b", "c", "d", "e"]);
+    }
+
+    #[test]
+    fn another_file_is_refused() {
+        for text in ["", "[]", "{}", "not json"] {
+            assert!(read(text, Path::new("x.json")).is_err(), "{text}");
+        }
+    }
+}

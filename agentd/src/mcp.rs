@@ -1,0 +1,155 @@
+//! MCP servers beside the tools of agentd: one toolbox of both, and what servers see of the environment.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use agentd_core::{
+    catalogue::{Catalogue, CatalogueTool, ToolLabel, ToolOrigin, ToolTier},
+    ports::{ToolContext, Toolbox},
+    tool::{Followed, ToolCall, ToolOutput, ToolSpec},
+};
+use agentd_mcp::{
+    McpConfig, McpPool, McpToolbox, catalogue::CatalogueFolder, login::Logins, pool::PoolParts, published::Published,
+};
+use futures_util::future::BoxFuture;
+
+use crate::environment::Environment;
+
+/// What servers see of the daemon's environment. They are programs of the person, and work in the person's home; what may
+/// be a secret is not among it.
+const PASSED: [&str; 14] = [
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+];
+
+/// Where programs are looked for where nothing says otherwise.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The pool of the configuration. Nothing is started; what servers offered when they were last reached is read, which
+/// blocks.
+#[must_use]
+pub fn pool(config: &McpConfig, data: &Path, env: &Environment, guard: &Path, ours: Arc<dyn Toolbox>) -> Arc<McpPool> {
+    let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
+    let mut environment: BTreeMap<String, String> = PASSED.iter().filter_map(passed).collect();
+    environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
+    let own: Vec<String> = agentd_engine::own_tools().into_iter().map(|tool| tool.name).collect();
+    let reserved = move |name: &str| {
+        let known = ours.canonical_name(name);
+        known != name || ours.specs().iter().any(|spec| spec.name == known) || own.iter().any(|tool| tool == name)
+    };
+    McpPool::new(PoolParts {
+        config: config.clone(),
+        catalogues: CatalogueFolder::new(data.join("mcp").join("catalogues")),
+        guard: guard.to_owned(),
+        logins: Logins::new(data.join("mcp").join("tokens")),
+        environment,
+        reserved: Box::new(reserved),
+    })
+}
+
+/// The tools of agentd and those of MCP servers.
+pub struct AllTools {
+    ours: Arc<dyn Toolbox>,
+    pool: Arc<McpPool>,
+    theirs: McpToolbox,
+    /// Both together, as they were when they were last asked for.
+    together: Mutex<Option<Together>>,
+}
+
+/// Both together, and what servers offered then.
+struct Together {
+    published: Arc<Published>,
+    catalogue: Arc<Catalogue>,
+    specs: Arc<[ToolSpec]>,
+}
+
+impl AllTools {
+    /// Both. Names of `ours` are never among theirs.
+    #[must_use]
+    pub fn new(ours: Arc<dyn Toolbox>, pool: Arc<McpPool>) -> Self {
+        Self { ours, theirs: McpToolbox::new(Arc::clone(&pool)), pool, together: Mutex::default() }
+    }
+
+    /// All tools that there are now. A server that nobody has asked yet is asked in the background.
+    fn now(&self) -> (Arc<Catalogue>, Arc<[ToolSpec]>) {
+        self.pool.look_around();
+        let published = self.pool.published();
+        let mut together = self.together.lock().unwrap_or_else(PoisonError::into_inner);
+        if together.as_ref().is_none_or(|known| !Arc::ptr_eq(&known.published, &published)) {
+            let ours = self.ours.catalogue();
+            let mut tools = ours.tools.clone();
+            tools.extend(published.specs.iter().filter_map(|spec| offered(spec, &published)));
+            tools.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
+            let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
+            let catalogue = Arc::new(Catalogue { tools, labels: ours.labels.clone() });
+            *together = Some(Together { published, catalogue, specs });
+        }
+        together.as_ref().map(|known| (Arc::clone(&known.catalogue), Arc::clone(&known.specs))).unwrap_or_default()
+    }
+
+    fn whose(&self, call: &ToolCall) -> &dyn Toolbox {
+        if self.theirs.has(&call.name) { &self.theirs } else { &*self.ours }
+    }
+}
+
+/// A tool of a server, as models are offered it: where it is mentioned, unless the configuration says always.
+fn offered(spec: &ToolSpec, published: &Published) -> Option<CatalogueTool> {
+    let server = published.routes.get(&spec.name)?.server.clone();
+    let always = published.always.contains(&spec.name);
+    let label = ToolLabel {
+        tier: if always { ToolTier::Enabled } else { ToolTier::Discovered },
+        always_available: always,
+        category: "mcp".to_owned(),
+        tags: vec![server.clone()],
+    };
+    Some(CatalogueTool { spec: spec.clone(), origin: ToolOrigin::Mcp { server }, label })
+}
+
+impl Toolbox for AllTools {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        self.now().1
+    }
+
+    fn catalogue(&self) -> Arc<Catalogue> {
+        self.now().0
+    }
+
+    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
+        self.ours.canonical_name(name)
+    }
+
+    fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
+        self.whose(call).changes(context, call)
+    }
+
+    fn preview<'a>(
+        &'a self,
+        context: &'a ToolContext,
+        call: &'a ToolCall,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
+        self.whose(call).preview(context, call)
+    }
+
+    fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
+        self.whose(call).follow(context, call)
+    }
+
+    fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
+        self.whose(call).call(context, call)
+    }
+}

@@ -1,0 +1,108 @@
+//! What a server offers, as it was last seen. It is kept on the disk, so that its tools show before it is started.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// How many tools of one server are taken, and how many bytes of what it says of them.
+pub const MOST_TOOLS: usize = 512;
+const MOST_BYTES: u64 = 8 << 20;
+
+/// What a server offers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Catalogue {
+    /// The [fingerprint](crate::ServerConfig::fingerprint) of the server that said so.
+    pub fingerprint: String,
+    /// Its name and version, as it says.
+    #[serde(default)]
+    pub says_it_is: String,
+    /// Its tools, sorted by name.
+    pub tools: Vec<KnownTool>,
+    /// Whether it has resources that can be read.
+    #[serde(default)]
+    pub resources: bool,
+    /// Whether it has prompts that can be asked for.
+    #[serde(default)]
+    pub prompts: bool,
+}
+
+/// A tool of a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownTool {
+    /// Its name there.
+    pub name: String,
+    /// What the server says of it.
+    #[serde(default)]
+    pub description: String,
+    /// The schema of its arguments.
+    #[serde(default)]
+    pub schema: Map<String, Value>,
+}
+
+/// Where catalogues are kept: a file for each server.
+#[derive(Debug, Clone)]
+pub struct CatalogueFolder(PathBuf);
+
+impl CatalogueFolder {
+    /// In this folder. It is made when the first is kept.
+    #[must_use]
+    pub fn new(folder: PathBuf) -> Self {
+        Self(folder)
+    }
+
+    /// What is known of these servers, by name. What cannot be read is as good as not there. Blocks.
+    #[must_use]
+    pub fn read<'a>(&self, servers: impl Iterator<Item = &'a str>) -> BTreeMap<String, Catalogue> {
+        servers.filter_map(|server| Some((server.to_owned(), read(&self.file(server)).ok()?))).collect()
+    }
+
+    /// Keeps what a server offers. Blocks.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn keep(&self, server: &str, catalogue: &Catalogue) -> io::Result<()> {
+        fs::create_dir_all(&self.0)?;
+        let (file, part) = (self.file(server), self.0.join(format!(".{}.part", file_name(server))));
+        fs::write(&part, serde_json::to_vec(catalogue)?)?;
+        fs::rename(part, file)
+    }
+
+    fn file(&self, server: &str) -> PathBuf {
+        self.0.join(file_name(server))
+    }
+}
+
+/// Servers are named by people, who may write anything.
+fn file_name(server: &str) -> String {
+    format!("{}.json", crate::schema::fit(server))
+}
+
+fn read(path: &Path) -> io::Result<Catalogue> {
+    if fs::metadata(path)?.len() > MOST_BYTES {
+        return Err(io::Error::other("it is too large"));
+    }
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_kept_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = CatalogueFolder::new(folder.path().join("mcp"));
+        let tool = KnownTool { name: "a".to_owned(), ..KnownTool::default() };
+        let catalogue = Catalogue { fingerprint: "1".to_owned(), tools: vec![tool], ..Catalogue::default() };
+        kept.keep("../odd name", &catalogue).unwrap();
+        fs::write(folder.path().join("mcp/broken.json"), "{").unwrap();
+        let read = kept.read(["../odd name", "broken", "never seen"].into_iter());
+        assert_eq!(read, BTreeMap::from([("../odd name".to_owned(), catalogue)]));
+        assert!(folder.path().join("mcp/___odd_name.json").is_file());
+    }
+}

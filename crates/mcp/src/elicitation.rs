@@ -1,0 +1,328 @@
+//! Questions of servers to a person. They are asked as any question is, in the name of the server, and the answer is
+//! checked against the form before the server sees it.
+
+use agentd_core::{
+    interrupt::{Answer, Ask},
+    untrusted,
+};
+use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
+use serde_json::{Map, Value};
+
+use crate::{
+    log::Log,
+    server::calls::{Call, Calls},
+};
+
+/// How long the words of a server to a person may be, in characters.
+const LONGEST: usize = 2000;
+/// How many fields of a form are shown.
+const MOST_FIELDS: usize = 32;
+
+/// Asks the person whose call it is.
+pub(crate) async fn ask(server: &str, calls: &Calls, log: &Log, request: ElicitRequestParams) -> ElicitResult {
+    let Some((call, may_be_others)) = calls.latest() else {
+        log.note("it asked a person outside of any call, which nobody sees");
+        return declined();
+    };
+    let _one_at_a_time = call.asks().await;
+    let note = if may_be_others { "\nSeveral sessions use this server now; it may be meant for another." } else { "" };
+    match request {
+        ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
+            match serde_json::to_value(&requested_schema) {
+                Ok(schema) => form(server, &call, log, &shown(&message), note, &schema).await,
+                Err(_) => declined(),
+            }
+        }
+        ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
+            let url = untrusted::plain(&url).replace('\n', "");
+            let context = format!(
+                "It wants you to open this address in a browser: {}\nLook at whose it is before you do. Answer with \
+                 anything when you are done, or reject.{note}",
+                url.chars().take(LONGEST).collect::<String>()
+            );
+            match put(server, &call, log, &shown(&message), context, None).await {
+                Reply::Words(_) => ElicitResult::new(ElicitationAction::Accept),
+                Reply::No => declined(),
+                Reply::Nobody => cancelled(),
+            }
+        }
+        _ => declined(),
+    }
+}
+
+/// The person was asked and nobody will answer.
+pub(crate) fn cancelled() -> ElicitResult {
+    ElicitResult::new(ElicitationAction::Cancel)
+}
+
+fn declined() -> ElicitResult {
+    ElicitResult::new(ElicitationAction::Decline)
+}
+
+/// Asks until the answer fits the form, the person does not want to, or it was asked too often.
+async fn form(server: &str, call: &Call, log: &Log, message: &str, note: &str, schema: &Value) -> ElicitResult {
+    let form = Form::read(schema);
+    let mut trouble = String::new();
+    loop {
+        let context = format!("{trouble}{}{note}", form.told());
+        match put(server, call, log, message, context, form.usual()).await {
+            Reply::Words(words) => match form.fill(&words) {
+                Ok(content) => {
+                    return ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(content));
+                }
+                Err(why) => trouble = format!("That did not fit: {why}.\n"),
+            },
+            Reply::No => return declined(),
+            Reply::Nobody => return cancelled(),
+        }
+    }
+}
+
+enum Reply {
+    Words(String),
+    No,
+    Nobody,
+}
+
+async fn put(server: &str, call: &Call, log: &Log, message: &str, context: String, default: Option<String>) -> Reply {
+    let Some(number) = call.next_question() else {
+        log.note("it asked a person too often during one call; no more is asked");
+        return Reply::No;
+    };
+    // With its number, so that the same words asked again are another question.
+    let again = if number > 1 { format!(" (question {number} of this call)") } else { String::new() };
+    let question = format!("The MCP server {server} asks{again}: {message}");
+    let required = default.is_none();
+    let waiting = call.wait_for_person();
+    let answer = call.person().ask(Ask::Question { question, context: Some(context), default, required }).await;
+    drop(waiting);
+    match answer {
+        Some(Answer::Text { text }) => Reply::Words(text),
+        Some(_) => Reply::No,
+        None => Reply::Nobody,
+    }
+}
+
+fn shown(words: &str) -> String {
+    untrusted::told(words).chars().take(LONGEST).collect()
+}
+
+/// What is to be filled in.
+struct Form {
+    fields: Vec<Field>,
+}
+
+struct Field {
+    name: String,
+    schema: Map<String, Value>,
+    required: bool,
+}
+
+impl Form {
+    fn read(schema: &Value) -> Self {
+        let required = |name: &str| {
+            schema["required"].as_array().is_some_and(|names| names.iter().any(|required| required == name))
+        };
+        let fields = schema["properties"].as_object().into_iter().flatten().take(MOST_FIELDS);
+        let field = |(name, schema): (&String, &Value)| {
+            let schema = schema.as_object().cloned().unwrap_or_default();
+            Field { name: name.clone(), schema, required: required(name) }
+        };
+        Self { fields: fields.map(field).collect() }
+    }
+
+    /// What the person has to know to fill it in.
+    fn told(&self) -> String {
+        let mut told = match self.fields.as_slice() {
+            [] => return "Answer with anything to agree, or reject.".to_owned(),
+            [_] => "Answer with the value, or with a JSON object of this field:".to_owned(),
+            _ => "Answer with a JSON object of these fields:".to_owned(),
+        };
+        for field in &self.fields {
+            told.push_str(&format!("\n- {}", field.told()));
+        }
+        told
+    }
+
+    /// The answer that is taken where an empty one is given: what the form says is usual, if it says so of all it needs.
+    fn usual(&self) -> Option<String> {
+        let has_default = |field: &&Field| field.schema.contains_key("default");
+        if self.fields.is_empty() {
+            return Some("yes".to_owned());
+        }
+        self.fields.iter().filter(|field| field.required).all(|field| has_default(&field)).then(|| "{}".to_owned())
+    }
+
+    /// The values, checked; what is not given is what is usual.
+    fn fill(&self, words: &str) -> Result<Map<String, Value>, String> {
+        let mut given = match serde_json::from_str(words.trim()) {
+            Ok(Value::Object(given)) => given,
+            _ => match self.fields.as_slice() {
+                [] => Map::new(),
+                [only] => Map::from_iter([(only.name.clone(), only.read(words.trim()))]),
+                _ => return Err("it is no JSON object".to_owned()),
+            },
+        };
+        let mut filled = Map::new();
+        for field in &self.fields {
+            let value = given.remove(&field.name).or_else(|| field.schema.get("default").cloned());
+            match value {
+                Some(value) => {
+                    field.check(&value)?;
+                    filled.insert(field.name.clone(), value);
+                }
+                None if field.required => return Err(format!("`{}` is missing", shown(&field.name))),
+                None => {}
+            }
+        }
+        match given.keys().next() {
+            Some(name) => Err(format!("there is no field `{}`", shown(name))),
+            None => Ok(filled),
+        }
+    }
+}
+
+impl Field {
+    fn kind(&self) -> &str {
+        self.schema.get("type").and_then(Value::as_str).unwrap_or("string")
+    }
+
+    /// The values that may be chosen, where there are only some.
+    fn choices(&self) -> Vec<&Value> {
+        let holder = if self.kind() == "array" { self.schema.get("items").and_then(Value::as_object) } else { None };
+        let holder = holder.unwrap_or(&self.schema);
+        let listed = holder.get("enum").and_then(Value::as_array).into_iter().flatten();
+        let titled = ["oneOf", "anyOf"].iter().filter_map(|key| holder.get(*key)?.as_array()).flatten();
+        listed.chain(titled.filter_map(|choice| choice.get("const"))).collect()
+    }
+
+    fn told(&self) -> String {
+        let mut told = format!("{} ({}", shown(&self.name), shown(self.kind()));
+        if self.required {
+            told.push_str(", required");
+        }
+        let choices = self.choices();
+        if !choices.is_empty() {
+            let choices: Vec<String> = choices.iter().take(50).map(|choice| shown(&plainly(choice))).collect();
+            told.push_str(&format!(", one of: {}", choices.join(", ")));
+        }
+        if let Some(default) = self.schema.get("default") {
+            told.push_str(&format!(", usually {}", shown(&plainly(default))));
+        }
+        told.push(')');
+        let about = self.schema.get("description").or_else(|| self.schema.get("title")).and_then(Value::as_str);
+        if let Some(about) = about {
+            told.push_str(&format!(": {}", shown(about)));
+        }
+        told
+    }
+
+    /// A value that was written without JSON around it.
+    fn read(&self, words: &str) -> Value {
+        let as_json = serde_json::from_str::<Value>(words).ok();
+        match (self.kind(), as_json) {
+            ("string", Some(Value::String(text))) => Value::String(text),
+            ("string", _) => Value::String(words.to_owned()),
+            ("boolean", _) if ["yes", "y"].contains(&words.to_lowercase().as_str()) => Value::Bool(true),
+            ("boolean", _) if ["no", "n"].contains(&words.to_lowercase().as_str()) => Value::Bool(false),
+            (_, Some(value)) => value,
+            (_, None) => Value::String(words.to_owned()),
+        }
+    }
+
+    fn check(&self, value: &Value) -> Result<(), String> {
+        let name = shown(&self.name);
+        let is_kind = match self.kind() {
+            "integer" => value.is_i64() || value.is_u64(),
+            "number" => value.is_number(),
+            "boolean" => value.is_boolean(),
+            "array" => value.is_array(),
+            _ => value.is_string(),
+        };
+        if !is_kind {
+            return Err(format!("`{name}` is to be a value of the kind {}", shown(self.kind())));
+        }
+        let bound = |key: &str| self.schema.get(key).and_then(Value::as_f64);
+        if let Some(number) = value.as_f64()
+            && (bound("minimum").is_some_and(|least| number < least)
+                || bound("maximum").is_some_and(|most| number > most))
+        {
+            return Err(format!("`{name}` is out of its bounds"));
+        }
+        if let Some(text) = value.as_str() {
+            let length = text.chars().count() as f64;
+            if bound("minLength").is_some_and(|least| length < least)
+                || bound("maxLength").is_some_and(|most| length > most)
+            {
+                return Err(format!("`{name}` is too short or too long"));
+            }
+        }
+        let choices = self.choices();
+        let chosen = value.as_array().map_or_else(|| vec![value], |values| values.iter().collect());
+        if !choices.is_empty() && chosen.iter().any(|value| !choices.contains(value)) {
+            return Err(format!("`{name}` is none of the values to choose from"));
+        }
+        Ok(())
+    }
+}
+
+fn plainly(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn answers_are_checked_against_the_form() {
+        let form = Form::read(&json!({"type": "object", "required": ["name", "age"], "properties": {
+            "name": {"type": "string", "minLength": 2, "description": "Your \u{1b}name"},
+            "age": {"type": "integer", "minimum": 0, "maximum": 150},
+            "colour": {"type": "string", "enum": ["red", "blue"], "default": "red"},
+            "tags": {"type": "array", "items": {"enum": ["a", "b"]}},
+        }}));
+        let check = |words: &str, expected: Result<Value, &str>| match (form.fill(words), expected) {
+            (Ok(filled), Ok(expected)) => assert_eq!(Value::Object(filled), expected, "{words}"),
+            (Err(why), Err(part)) => assert!(why.contains(part), "{words}: {why}"),
+            (found, _) => panic!("{words}: {found:?}"),
+        };
+        check(
+            r#"{"name": "Ada", "age": 36, "tags": ["a"]}"#,
+            Ok(json!({"name": "Ada", "age": 36, "colour": "red", "tags": ["a"]})),
+        );
+        check("Ada", Err("no JSON object"));
+        check(r#"{"name": "Ada"}"#, Err("`age` is missing"));
+        check(r#"{"name": "A", "age": 1}"#, Err("too short"));
+        check(r#"{"name": "Ada", "age": 1.5}"#, Err("of the kind integer"));
+        check(r#"{"name": "Ada", "age": 200}"#, Err("out of its bounds"));
+        check(r#"{"name": "Ada", "age": 1, "colour": "green"}"#, Err("none of the values"));
+        check(r#"{"name": "Ada", "age": 1, "tags": ["c"]}"#, Err("none of the values"));
+        check(r#"{"name": "Ada", "age": 1, "more": 1}"#, Err("no field `more`"));
+        assert_eq!(form.usual(), None);
+        assert!(form.told().contains("- name (string, required): Your name"), "{}", form.told());
+    }
+
+    #[test]
+    fn a_form_of_one_field_takes_the_bare_value() {
+        let check = |schema: Value, words: &str, expected: Value| {
+            let form = Form::read(&json!({"properties": {"it": schema}, "required": ["it"]}));
+            assert_eq!(form.fill(words).unwrap()["it"], expected, "{words}");
+        };
+        check(json!({"type": "string"}), "42", json!("42"));
+        check(json!({"type": "string"}), "\"quoted\"", json!("quoted"));
+        check(json!({"type": "integer"}), "42", json!(42));
+        check(json!({"type": "boolean"}), "Yes", json!(true));
+        check(json!({"type": "boolean"}), "false", json!(false));
+        check(json!({"type": "array"}), "[1]", json!([1]));
+        check(json!({"type": "string"}), r#"{"it": "x"}"#, json!("x"));
+    }
+
+    #[test]
+    fn a_form_without_fields_is_a_question_of_yes_or_no() {
+        let form = Form::read(&json!({"type": "object", "properties": {}}));
+        assert_eq!((form.usual().as_deref(), form.fill("yes")), (Some("yes"), Ok(Map::new())));
+    }
+}

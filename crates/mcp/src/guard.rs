@@ -1,0 +1,201 @@
+//! The process between agentd and a server. It has one thread, starts the server, and leaves nothing of it behind.
+//!
+//! Servers are started by wrappers (`npx`, `uvx`) and start others themselves. The guard is who the kernel gives orphans
+//! to, so it knows all of them, in the server's process group and out of it. Its leash is the server's own standard
+//! input: when agentd closes it, or is killed, the kernel says so, and the server is asked to end, told to, and killed,
+//! with everything that it started. The guard reads nothing of it and passes nothing on: bytes go straight to the server.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    fs::File,
+    io::{self, Write as _},
+    os::fd::AsFd as _,
+    process::{Command, ExitCode},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        prctl::set_child_subreaper,
+        signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask},
+        signalfd::{SfdFlags, SignalFd},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::{Pid, dup2_stderr, dup2_stdout, getpid},
+};
+
+/// The first argument of a process that is to be a guard. The command of the server follows.
+pub const GUARD_ARGUMENT: &str = "mcp-guard";
+
+/// How long a server has to end by itself when its input has ended, which is how it is asked to.
+const ASKED: Duration = Duration::from_millis(1500);
+/// How long it has after it was told to.
+const TOLD: Duration = Duration::from_millis(1000);
+/// How long what it started has to end by itself when it has ended.
+const ORPHANS: Duration = Duration::from_millis(200);
+/// How long the dying are waited for. Only a disk that does not answer takes longer.
+const DYING: Duration = Duration::from_secs(10);
+
+/// Runs a server to its end. What it says at its end is the server's exit code, as a shell would tell it.
+#[must_use]
+pub fn run_guard(command: &[OsString]) -> ExitCode {
+    let code = match guard(command) {
+        Ok(code) => code,
+        Err((code, message)) => {
+            let _ = writeln!(io::stderr(), "{message}");
+            code
+        }
+    };
+    ExitCode::from(code)
+}
+
+fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
+    let broken = |what: &str, error: &dyn std::fmt::Display| (125, format!("could not {what}: {error}"));
+    let [program, args @ ..] = command else { return Err((125, "there is no command".to_owned())) };
+    set_child_subreaper(true).map_err(|error| broken("take in orphans", &error))?;
+    // Before the server is there, so that no end is missed. It gets none of this: children begin with no signal held back.
+    let mut wanted = SigSet::empty();
+    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        wanted.add(signal);
+    }
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&wanted), None).map_err(|error| broken("hold back signals", &error))?;
+    let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .map_err(|error| broken("receive signals", &error))?;
+    let child = Command::new(program).args(args).spawn().map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+        (code, format!("could not start `{}`: {error}", program.display()))
+    })?;
+    let server = Pid::from_raw(i32::try_from(child.id()).map_err(|error| broken("know the server", &error))?);
+    // Whoever reads what the server writes sees its end when the server ends, and not when we do.
+    let nowhere = File::options().write(true).open("/dev/null").map_err(|error| broken("let go", &error))?;
+    dup2_stdout(&nowhere).and_then(|()| dup2_stderr(&nowhere)).map_err(|error| broken("let go", &error))?;
+    let mut guard = Guard { signals, server, ended: None, asked: None, told: None };
+    guard.until_server_ends();
+    guard.until_all_are_gone();
+    Ok(guard.ended.unwrap_or(137))
+}
+
+struct Guard {
+    signals: SignalFd,
+    server: Pid,
+    /// The server's exit code.
+    ended: Option<u8>,
+    /// When its input ended.
+    asked: Option<Instant>,
+    /// When it was told to end.
+    told: Option<Instant>,
+}
+
+impl Guard {
+    fn until_server_ends(&mut self) {
+        while !self.collect() && self.ended.is_none() {
+            let step = match (self.asked, self.told) {
+                (_, Some(told)) => Some(told + TOLD),
+                (Some(asked), None) => Some(asked + ASKED),
+                (None, None) => None,
+            };
+            let left = step.map(|step| step.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                if self.told.is_some() {
+                    return;
+                }
+                self.tell_to_end();
+                continue;
+            }
+            self.wait(left);
+        }
+    }
+
+    /// Whoever is left may end by itself for a moment, and is killed then, again and again until nobody is left.
+    fn until_all_are_gone(&mut self) {
+        let grace = Instant::now() + if self.ended.is_some() { ORPHANS } else { Duration::ZERO };
+        let limit = grace + DYING;
+        while !self.collect() && Instant::now() < limit {
+            let left = grace.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                self.signal(Signal::SIGKILL);
+            }
+            self.wait(Some(left.clamp(Duration::from_millis(5), Duration::from_millis(50))));
+        }
+    }
+
+    fn tell_to_end(&mut self) {
+        self.told = Some(Instant::now());
+        self.signal(Signal::SIGTERM);
+    }
+
+    /// Takes in everybody who has ended. Returns whether nobody is left.
+    fn collect(&mut self) -> bool {
+        loop {
+            match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(process, code)) if process == self.server => {
+                    self.ended = Some(u8::try_from(code & 0xff).unwrap_or(1));
+                }
+                Ok(WaitStatus::Signaled(process, signal, _)) if process == self.server => {
+                    self.ended = Some(u8::try_from(128 + signal as i32).unwrap_or(137));
+                }
+                Ok(WaitStatus::StillAlive) => return false,
+                Err(Errno::EINTR) | Ok(_) => {}
+                Err(_) => return true,
+            }
+        }
+    }
+
+    /// Waits for a signal, for the end of the server's input, or for the limit.
+    fn wait(&mut self, limit: Option<Duration>) {
+        let timeout = limit.map_or(PollTimeout::NONE, |limit| {
+            PollTimeout::from(u16::try_from(limit.as_millis().max(1)).unwrap_or(u16::MAX))
+        });
+        let stdin = io::stdin();
+        // Nothing is asked of the input but whether anybody still writes to it, which is always told.
+        let mut sources =
+            [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN), PollFd::new(stdin.as_fd(), PollFlags::empty())];
+        let watched = if self.asked.is_some() { 1 } else { 2 };
+        let _ = poll(&mut sources[..watched], timeout);
+        let over = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+        if self.asked.is_none() && sources[1].revents().is_some_and(|events| events.intersects(over)) {
+            self.asked = Some(Instant::now());
+        }
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            if signal.ssi_signo != Signal::SIGCHLD as u32 && self.told.is_none() {
+                self.tell_to_end();
+            }
+        }
+    }
+
+    /// Signals everybody whom the server has started, and it.
+    fn signal(&self, signal: Signal) {
+        for process in descendants() {
+            // It may have ended by itself.
+            let _ = kill(process, signal);
+        }
+    }
+}
+
+/// All processes that come from us. Orphans come to us, so that none is missing.
+fn descendants() -> Vec<Pid> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.filter_map(|process| process.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for process in numbers {
+        if let Some(parent) = parent(process) {
+            children.entry(parent).or_default().push(process);
+        }
+    }
+    let (mut found, mut next) = (Vec::new(), vec![getpid().as_raw()]);
+    while let Some(process) = next.pop() {
+        let young = children.remove(&process).unwrap_or_default();
+        found.extend(young.iter().copied().map(Pid::from_raw));
+        next.extend(young);
+    }
+    found
+}
+
+fn parent(process: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // A program's name may hold anything, also a parenthesis.
+    stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
+}

@@ -1,0 +1,165 @@
+//! The last words of a server: what it wrote to its standard error, what it logged, and what happened to it.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+};
+
+use agentd_core::untrusted;
+
+/// How many lines are kept, and how many bytes of all and of one.
+const MOST_LINES: usize = 1000;
+const MOST_BYTES: usize = 256 * 1024;
+const LONGEST_LINE: usize = 4096;
+
+/// The last lines. What is older is forgotten.
+#[derive(Debug, Default)]
+pub struct Log(Mutex<Ring>);
+
+#[derive(Debug, Default)]
+struct Ring {
+    lines: VecDeque<String>,
+    bytes: usize,
+    /// The beginning of a line whose end has not come yet.
+    open: Vec<u8>,
+    /// Whether the rest of the line is dropped, for it is too long.
+    skipping: bool,
+}
+
+impl Log {
+    /// Notes a line of agentd itself.
+    pub fn note(&self, line: &str) {
+        self.ring().push(format!("agentd: {}", shown(line)));
+    }
+
+    /// Notes a line of the server, from one of its mouths.
+    pub fn said(&self, line: &str) {
+        self.ring().push(shown(line));
+    }
+
+    /// Takes in what the server wrote to its standard error, as it came.
+    pub fn take(&self, bytes: &[u8]) {
+        let mut ring = self.ring();
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let ends = piece.last() == Some(&b'\n');
+            let piece = piece.strip_suffix(b"\n").unwrap_or(piece);
+            if !ring.skipping {
+                let room = LONGEST_LINE - ring.open.len().min(LONGEST_LINE);
+                let taken = piece.len().min(room);
+                ring.open.extend_from_slice(&piece[..taken]);
+                ring.skipping = taken < piece.len();
+            }
+            if ends {
+                ring.close();
+            }
+        }
+    }
+
+    /// Ends a line that was begun: no more will come.
+    pub fn end(&self) {
+        let mut ring = self.ring();
+        if !ring.open.is_empty() {
+            ring.close();
+        }
+    }
+
+    /// The last lines, oldest first.
+    #[must_use]
+    pub fn last(&self, most: usize) -> Vec<String> {
+        let ring = self.ring();
+        let skipped = ring.lines.len().saturating_sub(most);
+        ring.lines.iter().skip(skipped).cloned().collect()
+    }
+
+    /// The last words of the server itself, in one line, for an error: few, and harmless.
+    #[must_use]
+    pub fn last_words(&self) -> Option<String> {
+        const LONGEST: usize = 300;
+        let ring = self.ring();
+        let words = ring.lines.iter().rev().find(|line| !line.starts_with("agentd: ") && !line.trim().is_empty())?;
+        let words: String = words.trim().chars().take(LONGEST).collect();
+        Some(untrusted::told(&words).replace('\n', " "))
+    }
+
+    fn ring(&self) -> std::sync::MutexGuard<'_, Ring> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ring {
+    fn push(&mut self, line: String) {
+        self.bytes += line.len();
+        self.lines.push_back(line);
+        while self.lines.len() > MOST_LINES || self.bytes > MOST_BYTES {
+            self.bytes -= self.lines.pop_front().map_or(0, |line| line.len());
+        }
+    }
+
+    fn close(&mut self) {
+        let mut line = shown(&String::from_utf8_lossy(&self.open));
+        if self.skipping {
+            line.push_str(" […]");
+        }
+        self.open.clear();
+        self.skipping = false;
+        self.push(line);
+    }
+}
+
+/// A line that steers no terminal: sequences of it are taken out whole, so that no half of one is left as text.
+fn shown(line: &str) -> String {
+    let mut out = String::with_capacity(line.len().min(LONGEST_LINE));
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if letter == '\u{1b}' {
+            skip_sequence(&mut letters);
+        } else if out.len() < LONGEST_LINE {
+            out.push(letter);
+        }
+    }
+    untrusted::plain(&out).replace('\n', " ")
+}
+
+fn skip_sequence(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match letters.next() {
+        Some('[') => while letters.next().is_some_and(|letter| !('\u{40}'..='\u{7e}').contains(&letter)) {},
+        Some(']') => while letters.next().is_some_and(|letter| letter != '\u{7}' && letter != '\u{1b}') {},
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_in_pieces_and_steer_no_terminal() {
+        let log = Log::default();
+        log.take(b"one\ntw");
+        log.take(b"o\x1b[31mred\x1b[0m\x1b]0;title\x07 \xff\n");
+        log.take(b"three");
+        assert_eq!(log.last(9), ["one", "twored \u{fffd}"]);
+        log.end();
+        log.note("it ended\nat last");
+        assert_eq!(log.last(2), ["three", "agentd: it ended at last"]);
+        assert_eq!(log.last_words().as_deref(), Some("three"));
+    }
+
+    #[test]
+    fn a_flood_is_forgotten_from_its_beginning() {
+        let log = Log::default();
+        for _ in 0..40 {
+            log.take(&[b'x'; 1 << 20]);
+        }
+        log.take(b"\nlast\n");
+        let lines = log.last(9);
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].len() < LONGEST_LINE + 10 && lines[0].ends_with("[…]"));
+        for number in 0..5000 {
+            log.said(&format!("{number} {}", "y".repeat(1000)));
+        }
+        let kept = log.last(usize::MAX);
+        assert!(kept.iter().map(String::len).sum::<usize>() <= MOST_BYTES && kept.len() <= MOST_LINES);
+        assert!(kept.last().unwrap().starts_with("4999 "));
+    }
+}

@@ -1,0 +1,401 @@
+//! All servers together. One connection to each, shared by all sessions; another only for a client whose environment
+//! differs in what the server would see.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use agentd_core::environment::ClientEnvironment;
+use futures_util::future::join_all;
+
+use crate::{
+    catalogue::{Catalogue, CatalogueFolder},
+    config::{McpConfig, Reached, ServerConfig},
+    log::Log,
+    login::Logins,
+    published::{Published, publish},
+    server::{Health, Lease, ServerHandle, Supplies},
+};
+
+/// How many connections to one server there may be, for clients of different environments.
+const MOST_LEASES: usize = 8;
+/// How many servers are asked at once what they offer, in the background.
+const ASKED_AT_ONCE: usize = 2;
+
+/// What the pool needs of the world.
+pub struct PoolParts {
+    /// Which servers there are.
+    pub config: McpConfig,
+    /// Where what they offer is kept.
+    pub catalogues: CatalogueFolder,
+    /// The program that becomes the guard of a server.
+    pub guard: PathBuf,
+    /// Where tokens of servers behind an address are kept.
+    pub logins: Logins,
+    /// What servers see of the environment where a client sends none.
+    pub environment: BTreeMap<String, String>,
+    /// Whether a name of a tool is taken.
+    pub reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
+}
+
+/// All servers.
+pub struct McpPool {
+    state: Mutex<State>,
+    catalogues: CatalogueFolder,
+    environment: BTreeMap<String, String>,
+    reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    supplies: Arc<Supplies>,
+    /// Lets few be asked at once what they offer.
+    asking: tokio::sync::Semaphore,
+    /// Whether servers may be started without anybody's calling them: not before the daemon serves.
+    opened: AtomicBool,
+    /// Whether there may be servers that nobody has asked yet.
+    unseen: AtomicBool,
+}
+
+struct State {
+    config: Arc<McpConfig>,
+    servers: HashMap<Key, ServerHandle>,
+    /// The last words of servers, also of those that do not run.
+    logs: BTreeMap<String, Arc<Log>>,
+    known: BTreeMap<String, Catalogue>,
+    published: Arc<Published>,
+    /// The servers that were asked in the background what they offer, each as it was configured then.
+    asked: HashSet<(String, String)>,
+    closed: bool,
+}
+
+/// Whose connection it is: a server's, in an environment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    server: String,
+    environment: BTreeMap<String, String>,
+}
+
+/// What is told of a server.
+#[derive(Debug, Clone)]
+pub struct ServerReport {
+    /// Its name.
+    pub name: String,
+    /// How it is set.
+    pub config: ServerConfig,
+    /// How it is; of several connections, the liveliest.
+    pub health: Health,
+    /// How many connections to it there are.
+    pub connections: usize,
+    /// What it says it is; empty where it was never reached.
+    pub says_it_is: String,
+    /// What it offers, as models are offered it: our name, and what the server says. None where it was never reached.
+    pub tools: Option<Vec<String>>,
+    /// What is not as the configuration wants it.
+    pub notes: Vec<String>,
+}
+
+impl McpPool {
+    /// A pool in which nothing runs. Reads what servers offered when they were last reached, so it blocks.
+    #[must_use]
+    pub fn new(parts: PoolParts) -> Arc<Self> {
+        let PoolParts { config, catalogues, guard, logins, environment, reserved } = parts;
+        let logins = Arc::new(logins);
+        let known = catalogues.read(config.enabled().map(|(name, _)| name));
+        let published = Arc::new(publish(&config, &known, &*reserved));
+        Arc::new_cyclic(|pool: &Weak<Self>| {
+            let pool = pool.clone();
+            let learn = move |server: &str, catalogue| {
+                if let Some(pool) = pool.upgrade() {
+                    pool.learn(server, catalogue);
+                }
+            };
+            Self {
+                state: Mutex::new(State {
+                    config: Arc::new(config),
+                    servers: HashMap::new(),
+                    logs: BTreeMap::new(),
+                    known,
+                    published,
+                    asked: HashSet::new(),
+                    closed: false,
+                }),
+                catalogues,
+                environment,
+                reserved,
+                supplies: Arc::new(Supplies { guard, logins, learn: Box::new(learn) }),
+                asking: tokio::sync::Semaphore::new(ASKED_AT_ONCE),
+                opened: AtomicBool::new(false),
+                unseen: AtomicBool::new(true),
+            }
+        })
+    }
+
+    /// What models can be offered now.
+    #[must_use]
+    pub fn published(&self) -> Arc<Published> {
+        Arc::clone(&self.state().published)
+    }
+
+    /// Lets servers be started that nobody calls, and starts those that shall run from the start, in the background. Until
+    /// then nothing runs, so that nothing delays a daemon that begins.
+    pub fn open(self: &Arc<Self>) {
+        self.opened.store(true, Ordering::Release);
+        let config = Arc::clone(&self.state().config);
+        let eager = config.enabled().filter(|(_, server)| server.eager).map(|(name, _)| name.to_owned());
+        self.start_in_background(eager.collect());
+    }
+
+    /// Asks servers that were never reached what they offer, in the background, each once. Returns at once.
+    pub fn look_around(self: &Arc<Self>) {
+        if !self.opened.load(Ordering::Acquire) || !self.unseen.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let new: Vec<String> = {
+            let mut state = self.state();
+            let config = Arc::clone(&state.config);
+            let is_new = |(name, server): &(&str, &ServerConfig)| {
+                state.known.get(*name).is_none_or(|known| known.fingerprint != server.fingerprint())
+            };
+            let new: Vec<_> = config.enabled().filter(is_new).collect();
+            let first = |(name, server): (&str, &ServerConfig)| {
+                state.asked.insert((name.to_owned(), server.fingerprint())).then(|| name.to_owned())
+            };
+            new.into_iter().filter_map(first).collect()
+        };
+        self.start_in_background(new);
+    }
+
+    fn start_in_background(self: &Arc<Self>, servers: Vec<String>) {
+        for server in servers {
+            let pool = Arc::clone(self);
+            tokio::spawn(async move {
+                let Ok(_turn) = pool.asking.acquire().await else { return };
+                if let Err(why) = pool.lease(&server, &ClientEnvironment::default()).await {
+                    tracing::warn!(server, "the MCP server does not say what it offers: {why}");
+                }
+            });
+        }
+    }
+
+    /// A connection to a server, for a client of this environment. Starts it where it does not run.
+    pub(crate) async fn lease(&self, server: &str, client: &ClientEnvironment) -> Result<Lease, String> {
+        self.handle(server, client)?.lease().await
+    }
+
+    /// How a server is set.
+    pub(crate) fn config_of(&self, server: &str) -> Option<ServerConfig> {
+        self.state().config.servers.get(server).filter(|server| server.enabled).cloned()
+    }
+
+    /// The last words of a server.
+    #[must_use]
+    pub fn log(&self, server: &str) -> Option<Arc<Log>> {
+        let mut state = self.state();
+        state.config.servers.contains_key(server).then(|| state.log(server))
+    }
+
+    /// Starts a server now, also one that failed and would have to wait. Says what it offers.
+    ///
+    /// # Errors
+    /// There is no such server, or why it cannot be started.
+    pub async fn start(&self, server: &str) -> Result<ServerReport, String> {
+        let lease = self.handle(server, &ClientEnvironment::default())?.try_again().await?;
+        drop(lease);
+        self.report_of(server).ok_or_else(|| unknown(server))
+    }
+
+    /// Stops a server, with all its connections. The next call starts it again.
+    ///
+    /// # Errors
+    /// There is no such server.
+    pub async fn stop(&self, server: &str) -> Result<(), String> {
+        let handles = {
+            let mut state = self.state();
+            if !state.config.servers.contains_key(server) {
+                return Err(unknown(server));
+            }
+            state.take(|key| key.server == server)
+        };
+        join_all(handles.iter().map(ServerHandle::stop)).await;
+        Ok(())
+    }
+
+    /// Begins to log in to a server behind an address. Returns the address that the person has to open; what comes back to
+    /// `redirect` finishes it.
+    ///
+    /// # Errors
+    /// The server is a program of this machine, or why it cannot be done.
+    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, String> {
+        let url = self.address_of(server)?;
+        self.supplies.logins.begin(server, &url, redirect).await
+    }
+
+    /// Finishes that, with the address that the browser was sent back to. The next call uses the token.
+    ///
+    /// # Errors
+    /// Nothing was begun, or the token was refused.
+    pub async fn finish_login(&self, server: &str, came_back_to: &str) -> Result<(), String> {
+        self.supplies.logins.finish(server, came_back_to).await?;
+        self.stop(server).await
+    }
+
+    fn address_of(&self, server: &str) -> Result<String, String> {
+        match self.state().config.servers.get(server).map(|server| server.reached.clone()) {
+            Some(Reached::Http { url, .. }) => Ok(url),
+            Some(Reached::Stdio { .. }) => Err(format!("{server} is a program of this machine, which knows nobody")),
+            None => Err(unknown(server)),
+        }
+    }
+
+    /// All servers, by name.
+    #[must_use]
+    pub fn report(&self) -> Vec<ServerReport> {
+        let names: Vec<String> = self.state().config.servers.keys().cloned().collect();
+        names.iter().filter_map(|name| self.report_of(name)).collect()
+    }
+
+    fn report_of(&self, server: &str) -> Option<ServerReport> {
+        let state = self.state();
+        let config = state.config.servers.get(server)?.clone();
+        let connections: Vec<Health> =
+            state.servers.iter().filter(|(key, _)| key.server == server).map(|(_, handle)| handle.health()).collect();
+        let known = state.known.get(server).filter(|known| known.fingerprint == config.fingerprint());
+        let published = &state.published;
+        let mut tools: Vec<String> =
+            published.routes.iter().filter(|(_, route)| route.server == server).map(|(name, _)| name.clone()).collect();
+        tools.sort();
+        let notes = published.notes.iter().filter(|(of, _)| of == server).map(|(_, note)| note.clone());
+        Some(ServerReport {
+            name: server.to_owned(),
+            health: connections.iter().max_by_key(|health| liveliness(health)).cloned().unwrap_or(Health::Stopped),
+            connections: connections.iter().filter(|health| matches!(health, Health::Running(_))).count(),
+            says_it_is: known.map(|known| known.says_it_is.clone()).unwrap_or_default(),
+            tools: known.map(|_| tools),
+            notes: notes.collect(),
+            config,
+        })
+    }
+
+    /// Follows a new configuration. What was changed or taken away is stopped in the background.
+    pub fn reconfigure(self: &Arc<Self>, config: McpConfig) {
+        let ended = {
+            let mut state = self.state();
+            let old = std::mem::replace(&mut state.config, Arc::new(config));
+            let new = Arc::clone(&state.config);
+            let stays = |name: &str| match (old.servers.get(name), new.servers.get(name)) {
+                (Some(old), Some(new)) => new.enabled && same(old, new),
+                _ => false,
+            };
+            let unknown: Vec<&str> =
+                new.enabled().map(|(name, _)| name).filter(|name| !state.known.contains_key(*name)).collect();
+            let read = self.catalogues.read(unknown.into_iter());
+            state.known.extend(read);
+            state.logs.retain(|name, _| new.servers.contains_key(name));
+            state.published = Arc::new(publish(&new, &state.known, &*self.reserved));
+            state.take(|key| !stays(&key.server))
+        };
+        let pool = Arc::clone(self);
+        tokio::spawn(async move {
+            join_all(ended.iter().map(ServerHandle::stop)).await;
+            pool.unseen.store(true, Ordering::Release);
+            if pool.opened.load(Ordering::Acquire) {
+                pool.open();
+            }
+        });
+    }
+
+    /// Stops all servers and starts none any more.
+    pub async fn close(&self) {
+        let handles = {
+            let mut state = self.state();
+            state.closed = true;
+            state.take(|_| true)
+        };
+        join_all(handles.iter().map(ServerHandle::stop)).await;
+    }
+
+    fn handle(&self, server: &str, client: &ClientEnvironment) -> Result<ServerHandle, String> {
+        let mut environment = self.environment.clone();
+        environment.extend(client.iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let mut state = self.state();
+        if state.closed {
+            return Err("agentd is stopping".to_owned());
+        }
+        let Some(config) = state.config.servers.get(server).cloned() else { return Err(unknown(server)) };
+        if !config.enabled {
+            return Err(format!("the MCP server {server} is not enabled; set `enabled: true` in mcp_servers.yaml"));
+        }
+        let key = Key { server: server.to_owned(), environment };
+        if let Some(handle) = state.servers.get(&key) {
+            return Ok(handle.clone());
+        }
+        // Those that do not run are made again when they are needed.
+        state.servers.retain(|key, handle| key.server != server || handle.health() != Health::Stopped);
+        if state.servers.keys().filter(|key| key.server == server).count() >= MOST_LEASES {
+            return Err(format!(
+                "{MOST_LEASES} processes of the MCP server {server} run already, each for clients of another \
+                 environment; `agentctl mcp stop {server}` ends them"
+            ));
+        }
+        let log = state.log(server);
+        let environment = Arc::new(key.environment.clone());
+        let supplies = Arc::clone(&self.supplies);
+        let handle = ServerHandle::spawn(server.to_owned(), Arc::new(config), environment, supplies, log);
+        state.servers.insert(key, handle.clone());
+        Ok(handle)
+    }
+
+    /// A server has said what it offers.
+    fn learn(&self, server: &str, catalogue: Catalogue) {
+        {
+            let mut state = self.state();
+            if state.known.get(server) == Some(&catalogue) {
+                return;
+            }
+            state.known.insert(server.to_owned(), catalogue.clone());
+            state.published = Arc::new(publish(&state.config, &state.known, &*self.reserved));
+        }
+        let (folder, server) = (self.catalogues.clone(), server.to_owned());
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = folder.keep(&server, &catalogue) {
+                tracing::warn!(server, "what the MCP server offers is not kept: {error}");
+            }
+        });
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn log(&mut self, server: &str) -> Arc<Log> {
+        Arc::clone(self.logs.entry(server.to_owned()).or_default())
+    }
+
+    fn take(&mut self, wanted: impl Fn(&Key) -> bool) -> Vec<ServerHandle> {
+        let keys: Vec<Key> = self.servers.keys().filter(|key| wanted(key)).cloned().collect();
+        keys.iter().filter_map(|key| self.servers.remove(key)).collect()
+    }
+}
+
+fn unknown(server: &str) -> String {
+    format!("there is no MCP server {server}; `agentctl mcp list` shows them")
+}
+
+/// Whether a connection to the one can stay a connection to the other.
+fn same(one: &ServerConfig, other: &ServerConfig) -> bool {
+    one.same_place(other)
+        && (one.start_timeout, one.idle_stop, one.eager) == (other.start_timeout, other.idle_stop, other.eager)
+}
+
+fn liveliness(health: &Health) -> u8 {
+    match health {
+        Health::Stopped => 0,
+        Health::Down { .. } => 1,
+        Health::Starting => 2,
+        Health::Running(_) => 3,
+    }
+}

@@ -1,0 +1,285 @@
+//! What models are offered of all servers, and under which names. Pure: configuration and catalogues in, tools out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use agentd_core::tool::{Effect, ToolSpec};
+use serde_json::json;
+
+use crate::{
+    catalogue::{Catalogue, KnownTool},
+    config::{McpConfig, ServerConfig, ToolSetting},
+    schema,
+};
+
+/// All that models can be offered.
+#[derive(Debug, Default)]
+pub struct Published {
+    /// The tools, sorted by name.
+    pub specs: Arc<[ToolSpec]>,
+    /// Which of them need not be mentioned.
+    pub always: BTreeSet<String>,
+    /// What a name stands for.
+    pub routes: HashMap<String, Route>,
+    /// What is not as the configuration or a server wants it, by server.
+    pub notes: Vec<(String, String)>,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The server.
+    pub server: String,
+    /// What of it.
+    pub deed: Deed,
+}
+
+/// What a server can be asked to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deed {
+    /// Run the tool of that name.
+    Tool(String),
+    /// List its resources.
+    ListResources,
+    /// Read one.
+    ReadResource,
+    /// List its prompts.
+    ListPrompts,
+    /// Say one.
+    GetPrompt,
+}
+
+/// Works out what models can be offered. `reserved` are names that are taken already.
+#[must_use]
+pub fn publish(
+    config: &McpConfig,
+    catalogues: &BTreeMap<String, Catalogue>,
+    reserved: &dyn Fn(&str) -> bool,
+) -> Published {
+    let mut publisher = Publisher { reserved, specs: BTreeMap::new(), published: Published::default() };
+    for (name, server) in config.enabled() {
+        publisher.server(name, server, catalogues.get(name).filter(|known| known.fingerprint == server.fingerprint()));
+    }
+    let Publisher { specs, mut published, .. } = publisher;
+    published.specs = specs.into_values().collect();
+    published
+}
+
+struct Publisher<'a> {
+    reserved: &'a dyn Fn(&str) -> bool,
+    specs: BTreeMap<String, ToolSpec>,
+    published: Published,
+}
+
+impl Publisher<'_> {
+    fn server(&mut self, name: &str, server: &ServerConfig, known: Option<&Catalogue>) {
+        let Some(known) = known else {
+            // It was never started: what the configuration names can be offered all the same, and starts it.
+            for (tool, setting) in &server.tools {
+                let known = KnownTool { name: tool.clone(), ..KnownTool::default() };
+                self.tool(name, &known, setting, schema::open());
+            }
+            return;
+        };
+        for tool in &known.tools {
+            self.tool(name, tool, &server.tool(&tool.name), schema::parameters(&tool.schema));
+        }
+        for (tool, _) in server.tools.iter().filter(|(tool, _)| !known.tools.iter().any(|there| there.name == **tool)) {
+            self.note(name, format!("the configuration names a tool `{tool}`, and the server has none of that name"));
+        }
+        if known.resources {
+            self.deed(name, "list_resources", Deed::ListResources, "Lists what this server has to be read.", &[]);
+            let about = "Reads one of the resources of this server.";
+            self.deed(name, "read_resource", Deed::ReadResource, about, &[("uri", "The resource's URI.", true)]);
+        }
+        if known.prompts {
+            self.deed(name, "list_prompts", Deed::ListPrompts, "Lists the prompts of this server.", &[]);
+            let arguments = [("name", "The prompt's name.", true), ("arguments", "Its arguments, an object.", false)];
+            self.deed(name, "get_prompt", Deed::GetPrompt, "Says one of the prompts of this server.", &arguments);
+        }
+    }
+
+    fn tool(&mut self, server: &str, tool: &KnownTool, setting: &ToolSetting, parameters: serde_json::Value) {
+        if setting.enabled == Some(false) {
+            return;
+        }
+        let Some(name) = self.free_name(server, &tool.name, setting.alias.as_deref()) else { return };
+        let words = setting.description.as_deref().unwrap_or(&tool.description);
+        let spec = ToolSpec {
+            name: name.clone(),
+            description: schema::description(server, words),
+            parameters,
+            // What a server says of its own harmlessness is believed by nobody.
+            effect: setting.effect.unwrap_or(Effect::Execute),
+        };
+        if setting.always_available == Some(true) {
+            self.published.always.insert(name);
+        }
+        self.add(spec, Route { server: server.to_owned(), deed: Deed::Tool(tool.name.clone()) });
+    }
+
+    /// An ability of the server that is no tool there.
+    fn deed(&mut self, server: &str, verb: &str, deed: Deed, about: &str, arguments: &[(&str, &str, bool)]) {
+        let name = schema::name(server, verb);
+        if self.is_taken(&name) {
+            return self.note(server, format!("`{name}` is a tool already, so this server's {verb} is left out"));
+        }
+        let properties: serde_json::Map<_, _> = arguments
+            .iter()
+            .map(|(name, about, _)| {
+                let kind = if *name == "arguments" { "object" } else { "string" };
+                ((*name).to_owned(), json!({"type": kind, "description": about}))
+            })
+            .collect();
+        let required: Vec<&str> =
+            arguments.iter().filter(|(_, _, required)| *required).map(|(name, _, _)| *name).collect();
+        let parameters = json!({"type": "object", "properties": properties, "required": required});
+        let description = schema::description(server, about);
+        let route = Route { server: server.to_owned(), deed };
+        self.add(ToolSpec { name, description, parameters, effect: Effect::Execute }, route);
+    }
+
+    /// The alias where there is one and it is free; otherwise the name that is made of the server's and the tool's, with
+    /// a number where two become alike.
+    fn free_name(&mut self, server: &str, tool: &str, alias: Option<&str>) -> Option<String> {
+        let own = schema::name(server, tool);
+        match alias {
+            Some(alias) if !schema::is_fit(alias) => {
+                let why = "a name has letters of ASCII, digits, `_` and `-`, at most 64 of them";
+                self.note(server, format!("the alias `{alias}` cannot be used: {why}; `{tool}` is called `{own}`"));
+            }
+            Some(alias) if self.is_taken(alias) => {
+                self.note(server, format!("the alias `{alias}` is taken; `{tool}` is called `{own}`"));
+            }
+            Some(alias) => return Some(alias.to_owned()),
+            None => {}
+        }
+        if !self.is_taken(&own) {
+            return Some(own);
+        }
+        let numbered = (2..10).map(|number| schema::fit(&format!("mcp_{server}_{tool}_{number}")));
+        let free = numbered.into_iter().find(|name| !self.is_taken(name));
+        self.note(
+            server,
+            match &free {
+                Some(name) => format!("`{own}` is taken; `{tool}` is called `{name}`"),
+                None => format!("`{own}` is taken many times over; `{tool}` is left out"),
+            },
+        );
+        free
+    }
+
+    fn is_taken(&self, name: &str) -> bool {
+        (self.reserved)(name) || self.specs.contains_key(name)
+    }
+
+    fn add(&mut self, spec: ToolSpec, route: Route) {
+        self.published.routes.insert(spec.name.clone(), route);
+        self.specs.insert(spec.name.clone(), spec);
+    }
+
+    fn note(&mut self, server: &str, note: String) {
+        self.published.notes.push((server.to_owned(), note));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::{HttpWire, Reached};
+
+    fn server(tools: &[(&str, ToolSetting)]) -> ServerConfig {
+        ServerConfig {
+            enabled: true,
+            reached: Reached::Http {
+                url: "http://x/".to_owned(),
+                headers: BTreeMap::new(),
+                wire: HttpWire::Streamable,
+            },
+            tools: tools.iter().map(|(name, setting)| ((*name).to_owned(), setting.clone())).collect(),
+            eager: false,
+            start_timeout: Duration::from_secs(1),
+            call_timeout: Duration::from_secs(1),
+            call_limit: Duration::from_secs(1),
+            idle_stop: None,
+        }
+    }
+
+    fn known(server: &ServerConfig, tools: &[&str]) -> Catalogue {
+        let tools = tools.iter().map(|name| KnownTool { name: (*name).to_owned(), ..KnownTool::default() }).collect();
+        Catalogue { fingerprint: server.fingerprint(), tools, ..Catalogue::default() }
+    }
+
+    fn names(published: &Published) -> Vec<&str> {
+        published.specs.iter().map(|spec| spec.name.as_str()).collect()
+    }
+
+    fn with_alias(alias: &str) -> ToolSetting {
+        ToolSetting { alias: Some(alias.to_owned()), ..ToolSetting::default() }
+    }
+
+    #[test]
+    fn names_are_never_ours_and_never_two_alike() {
+        let off = ToolSetting { enabled: Some(false), ..ToolSetting::default() };
+        let one =
+            server(&[("a", with_alias("grep")), ("b", with_alias("mine")), ("off", off), ("gone", with_alias("x"))]);
+        let two = server(&[("c", with_alias("mine")), ("d", with_alias("not fit"))]);
+        let config = McpConfig { servers: [("s".to_owned(), one.clone()), ("t".to_owned(), two.clone())].into() };
+        let catalogues = BTreeMap::from([
+            ("s".to_owned(), known(&one, &["a", "b", "off", "x.y", "x/y"])),
+            ("t".to_owned(), known(&two, &["c", "d"])),
+        ]);
+        let published = publish(&config, &catalogues, &|name| name == "grep");
+        assert_eq!(names(&published), ["mcp_s_a", "mcp_s_x_y", "mcp_s_x_y_2", "mcp_t_c", "mcp_t_d", "mine"]);
+        assert_eq!(published.routes["mine"], Route { server: "s".to_owned(), deed: Deed::Tool("b".to_owned()) });
+        let notes: Vec<&str> = published.notes.iter().map(|(_, note)| note.as_str()).collect();
+        assert_eq!(
+            notes,
+            [
+                "the alias `grep` is taken; `a` is called `mcp_s_a`",
+                "`mcp_s_x_y` is taken; `x/y` is called `mcp_s_x_y_2`",
+                "the configuration names a tool `gone`, and the server has none of that name",
+                "the alias `mine` is taken; `c` is called `mcp_t_c`",
+                "the alias `not fit` cannot be used: a name has letters of ASCII, digits, `_` and `-`, at most 64 of \
+                 them; `d` is called `mcp_t_d`",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_never_started_is_offered_as_the_configuration_names_it() {
+        let setting = ToolSetting {
+            alias: Some("echo".to_owned()),
+            description: Some("Says it again.".to_owned()),
+            always_available: Some(true),
+            effect: Some(Effect::Read),
+            ..ToolSetting::default()
+        };
+        let config = McpConfig { servers: [("s".to_owned(), server(&[("say", setting)]))].into() };
+        let old = Catalogue { fingerprint: "another".to_owned(), ..known(&config.servers["s"], &["old"]) };
+        let published = publish(&config, &BTreeMap::from([("s".to_owned(), old)]), &|_| false);
+        assert_eq!(names(&published), ["echo"]);
+        let spec = &published.specs[0];
+        assert_eq!((spec.description.as_str(), spec.effect), ("[MCP server s] Says it again.", Effect::Read));
+        assert!(published.always.contains("echo"));
+    }
+
+    #[test]
+    fn resources_and_prompts_are_tools_too() {
+        let there = server(&[]);
+        let config = McpConfig { servers: [("s".to_owned(), there.clone())].into() };
+        let offered = Catalogue { resources: true, prompts: true, ..known(&there, &["list_prompts"]) };
+        let published = publish(&config, &BTreeMap::from([("s".to_owned(), offered)]), &|_| false);
+        assert_eq!(
+            names(&published),
+            ["mcp_s_get_prompt", "mcp_s_list_prompts", "mcp_s_list_resources", "mcp_s_read_resource"]
+        );
+        assert_eq!(published.routes["mcp_s_list_prompts"].deed, Deed::Tool("list_prompts".to_owned()));
+        assert!(published.specs.iter().all(|spec| spec.effect == Effect::Execute));
+        assert_eq!(published.notes.len(), 1);
+    }
+}

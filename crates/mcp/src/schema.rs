@@ -1,0 +1,152 @@
+//! What servers say of their tools, made fit for models: names that every provider takes, schemas that are objects,
+//! words that are bounded and pose as nobody.
+
+use agentd_core::untrusted;
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// The longest name that all providers take.
+const LONGEST_NAME: usize = 64;
+/// How long a description may be, of a tool and of one of its arguments, in characters.
+const LONGEST_DESCRIPTION: usize = 2048;
+const LONGEST_TEXT: usize = 1024;
+/// How large a schema may be, in bytes, and how deeply it may nest.
+const LARGEST: usize = 32 * 1024;
+const DEEPEST: usize = 24;
+
+/// What no provider takes at the top of a schema: there it must be an object, and nothing else may be.
+const NOT_AT_TOP: [&str; 7] = ["$schema", "$id", "anyOf", "oneOf", "allOf", "not", "enum"];
+
+/// A name for a tool of a server that all providers take.
+pub(crate) fn name(server: &str, tool: &str) -> String {
+    fit(&format!("mcp_{server}_{tool}"))
+}
+
+/// The same name with letters that all providers take, and no more of them.
+pub(crate) fn fit(name: &str) -> String {
+    let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    let fit: String = name.chars().map(|letter| if is_fit(letter) { letter } else { '_' }).collect();
+    if fit.len() <= LONGEST_NAME {
+        return fit;
+    }
+    // Two long names that begin alike are still two.
+    let hash = Sha256::digest(name.as_bytes());
+    let mark: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}_{mark}", &fit[..LONGEST_NAME - 1 - mark.len()])
+}
+
+/// Whether a name is fit as it is.
+pub(crate) fn is_fit(name: &str) -> bool {
+    !name.is_empty() && fit(name) == name
+}
+
+/// What a model is told of a tool: whose it is, and what its server says of it.
+pub(crate) fn description(server: &str, words: &str) -> String {
+    let words = bounded(words, LONGEST_DESCRIPTION);
+    format!("[MCP server {}] {}", fit(server), words.trim()).trim_end().to_owned()
+}
+
+fn bounded(words: &str, most: usize) -> String {
+    let told = untrusted::told(words);
+    match told.char_indices().nth(most) {
+        Some((end, _)) => format!("{} […]", &told[..end]),
+        None => told,
+    }
+}
+
+/// The schema of a tool's arguments, as an object of bounded size. One that cannot be taken becomes one that takes any
+/// object; the server knows what it wants.
+pub(crate) fn parameters(schema: &Map<String, Value>) -> Value {
+    let mut fit = Map::new();
+    for (key, value) in schema {
+        if !NOT_AT_TOP.contains(&key.as_str())
+            && let Some(value) = cleaned(value, DEEPEST)
+        {
+            fit.insert(key.clone(), value);
+        }
+    }
+    fit.insert("type".to_owned(), json!("object"));
+    if !fit.get("properties").is_some_and(Value::is_object) {
+        fit.insert("properties".to_owned(), json!({}));
+    }
+    if fit.get("required").is_some_and(|required| !required.is_array()) {
+        fit.remove("required");
+    }
+    let fit = Value::Object(fit);
+    if fit.to_string().len() > LARGEST { open() } else { fit }
+}
+
+/// The schema that takes any object.
+pub(crate) fn open() -> Value {
+    json!({"type": "object", "properties": {}, "additionalProperties": true})
+}
+
+/// The value with harmless words; none where it nests too deeply.
+fn cleaned(value: &Value, left: usize) -> Option<Value> {
+    Some(match value {
+        Value::String(text) => Value::String(bounded(text, LONGEST_TEXT)),
+        Value::Array(_) | Value::Object(_) if left == 0 => return None,
+        Value::Array(items) => {
+            Value::Array(items.iter().map(|item| cleaned(item, left - 1)).collect::<Option<Vec<_>>>()?)
+        }
+        Value::Object(fields) => {
+            let pairs = fields.iter().map(|(key, value)| Some((untrusted::told(key), cleaned(value, left - 1)?)));
+            Value::Object(pairs.collect::<Option<Map<_, _>>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_are_made_fit() {
+        let check = |server: &str, tool: &str, expected: &str| assert_eq!(name(server, tool), expected);
+        check("files", "read_file", "mcp_files_read_file");
+        check("my server", "a.b/c", "mcp_my_server_a_b_c");
+        check("x", "größe", "mcp_x_gr__e");
+        check("x", "", "mcp_x_");
+        let (one, two) = (name("x", &"a".repeat(80)), name("x", &format!("{}b", "a".repeat(79))));
+        assert!(is_fit(&one) && is_fit(&two) && one != two && one.len() == 64, "{one} {two}");
+    }
+
+    #[test]
+    fn schemas_become_objects() {
+        let check = |schema: Value, expected: Value| {
+            assert_eq!(parameters(schema.as_object().unwrap()), expected, "{schema}");
+        };
+        check(json!({}), json!({"type": "object", "properties": {}}));
+        check(
+            json!({"$schema": "x", "type": "string", "anyOf": [], "properties": 5, "required": "a"}),
+            json!({"type": "object", "properties": {}}),
+        );
+        check(
+            json!({"properties": {"a": {"type": "string", "description": "\u{1b}[2J<system_reminder>"}}}),
+            json!({"properties": {"a": {"type": "string", "description": "[2J&lt;system_reminder>"}}, "type": "object"}),
+        );
+        let deep = (0..100).fold(json!({}), |inner, _| json!({"properties": {"a": inner}}));
+        check(json!({"properties": deep}), json!({"type": "object", "properties": {}}));
+        let large: Map<String, Value> = (0..5000).map(|n| (format!("property_{n}"), json!({}))).collect();
+        check(json!({"properties": large}), open());
+    }
+
+    #[test]
+    fn descriptions_are_bounded_and_say_whose_they_are() {
+        let told = description("x", &format!("</skills>\u{202e}{}", "word ".repeat(9999)));
+        assert!(told.starts_with("[MCP server x] &lt;/skills>word"), "{told}");
+        assert!(told.chars().count() < LONGEST_DESCRIPTION + 50 && told.ends_with("[…]"), "{told}");
+        assert_eq!(description("x", ""), "[MCP server x]");
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_fits(server in ".{0,80}", tool in ".{0,80}") {
+            let name = name(&server, &tool);
+            prop_assert!(is_fit(&name), "{name}");
+        }
+    }
+}

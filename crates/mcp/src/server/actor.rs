@@ -1,0 +1,435 @@
+//! The actor of one server: it starts it when it is called, knows whether it lives, and stops it when nobody needs it.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use rmcp::service::RunningService;
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    time,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    budget::Budget,
+    call::span,
+    connect::{Connection, Open, Opening},
+    handler::Handler,
+    listing,
+    process::{self, Process},
+};
+use crate::{catalogue::Catalogue, config::ServerConfig, log::Log, login::Logins};
+
+/// What all servers are made with.
+pub(crate) struct Supplies {
+    /// The program that becomes the guard of a server.
+    pub(crate) guard: PathBuf,
+    /// Who is known where.
+    pub(crate) logins: Arc<Logins>,
+    /// Told what a server offers.
+    pub(crate) learn: Box<Learn>,
+}
+
+type Learn = dyn Fn(&str, Catalogue) + Send + Sync;
+
+/// How long a change of what a server offers waits for the next: one that changes all the time is asked this often.
+const SETTLING: Duration = Duration::from_secs(2);
+/// How long the messages of a connection that is closed are waited for.
+const CLOSING: Duration = Duration::from_millis(500);
+
+/// How a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It does not run. The next call starts it.
+    Stopped,
+    /// It is being started.
+    Starting,
+    /// It runs; the number is that of its guard, where it is a program of this machine.
+    Running(Option<u32>),
+    /// It failed, for this reason. The next call starts it, unless that comes before the time.
+    Down {
+        /// Why.
+        why: String,
+        /// When the next try may be, if not at once.
+        until: Option<Instant>,
+    },
+}
+
+/// The front of a server.
+#[derive(Clone)]
+pub(crate) struct ServerHandle {
+    commands: mpsc::Sender<Command>,
+    health: watch::Receiver<Health>,
+}
+
+enum Command {
+    Lease { patient: bool, answer: oneshot::Sender<Result<Lease, String>> },
+    Stop(oneshot::Sender<()>),
+}
+
+/// A connection that is needed. It is not stopped as long as this is held.
+pub(crate) struct Lease {
+    pub(crate) connection: Arc<Connection>,
+    in_use: Option<Arc<()>>,
+    released: Arc<Notify>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.in_use.take();
+        self.released.notify_one();
+    }
+}
+
+impl ServerHandle {
+    /// A server that is not started yet. The actor ends, and the server with it, when all handles are gone.
+    pub(crate) fn spawn(
+        name: String,
+        config: Arc<ServerConfig>,
+        environment: Arc<BTreeMap<String, String>>,
+        supplies: Arc<Supplies>,
+        log: Arc<Log>,
+    ) -> Self {
+        let (commands, received) = mpsc::channel(64);
+        let (told, health) = watch::channel(Health::Stopped);
+        let actor = Actor {
+            name,
+            config,
+            environment,
+            supplies,
+            log,
+            health: told,
+            budget: Budget::default(),
+            waiting: Vec::new(),
+            released: Arc::new(Notify::new()),
+        };
+        tokio::spawn(actor.run(received));
+        Self { commands, health }
+    }
+
+    /// The connection, started where it is not there. An error says why there is none.
+    pub(crate) async fn lease(&self) -> Result<Lease, String> {
+        self.ask(false).await
+    }
+
+    /// The same for a person who knows that it failed, and wants it tried all the same.
+    pub(crate) async fn try_again(&self) -> Result<Lease, String> {
+        self.ask(true).await
+    }
+
+    /// Stops it. It is gone when this returns, with all that it started.
+    pub(crate) async fn stop(&self) {
+        let (answer, stopped) = oneshot::channel();
+        if self.commands.send(Command::Stop(answer)).await.is_ok() {
+            let _ = stopped.await;
+        }
+    }
+
+    /// How it is now.
+    pub(crate) fn health(&self) -> Health {
+        self.health.borrow().clone()
+    }
+
+    async fn ask(&self, patient: bool) -> Result<Lease, String> {
+        let (answer, answered) = oneshot::channel();
+        let gone = || "agentd is stopping".to_owned();
+        self.commands.send(Command::Lease { patient, answer }).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+}
+
+struct Actor {
+    name: String,
+    config: Arc<ServerConfig>,
+    environment: Arc<BTreeMap<String, String>>,
+    supplies: Arc<Supplies>,
+    log: Arc<Log>,
+    health: watch::Sender<Health>,
+    budget: Budget,
+    /// Who waits for the start.
+    waiting: Vec<oneshot::Sender<Result<Lease, String>>>,
+    /// Told when somebody needs it no more.
+    released: Arc<Notify>,
+}
+
+/// What the server is now.
+enum State {
+    Stopped,
+    Starting(BoxFuture<'static, Result<Open, String>>),
+    Running(Box<Running>),
+}
+
+struct Running {
+    connection: Arc<Connection>,
+    /// Ends when the connection does.
+    ended: BoxFuture<'static, ()>,
+    closing: CancellationToken,
+    process: Option<Process>,
+    /// Held by all who need it.
+    in_use: Arc<()>,
+    idle_since: Instant,
+    since: Instant,
+    /// What it offers is asked again then, for it has changed.
+    listing: Option<BoxFuture<'static, ()>>,
+    changed: Arc<Notify>,
+}
+
+/// What happened.
+enum Event {
+    Command(Option<Command>),
+    Started(Box<Result<Open, String>>),
+    Ended,
+    Idle,
+    Released,
+    Changed,
+    Listed,
+}
+
+impl Actor {
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        let mut state = State::Stopped;
+        loop {
+            let event = self.next(&mut state, &mut commands).await;
+            state = match event {
+                Event::Command(None) => break,
+                Event::Command(Some(Command::Lease { patient, answer })) => self.lease(state, patient, answer),
+                Event::Command(Some(Command::Stop(answer))) => {
+                    self.budget.forgive();
+                    self.stop(state, "it was stopped").await;
+                    let _ = answer.send(());
+                    State::Stopped
+                }
+                Event::Started(started) => self.started(*started),
+                Event::Ended => self.ended(state).await,
+                Event::Idle => {
+                    self.stop(state, "it was stopped, for nobody had called it for a while").await;
+                    State::Stopped
+                }
+                Event::Released => match state {
+                    State::Running(mut running) => {
+                        running.idle_since = Instant::now();
+                        State::Running(running)
+                    }
+                    other => other,
+                },
+                Event::Changed | Event::Listed => self.listing(state, matches!(event, Event::Changed)),
+            };
+        }
+        self.stop(state, "agentd has no more use for it").await;
+    }
+
+    /// Waits for what happens next.
+    async fn next(&self, state: &mut State, commands: &mut mpsc::Receiver<Command>) -> Event {
+        match state {
+            State::Stopped => Event::Command(commands.recv().await),
+            State::Starting(starting) => tokio::select! {
+                command = commands.recv() => Event::Command(command),
+                started = starting => Event::Started(Box::new(started)),
+            },
+            State::Running(running) => {
+                let idle = self.idle(running);
+                let changed = Arc::clone(&running.changed);
+                let asks = running.listing.is_some();
+                tokio::select! {
+                    command = commands.recv() => Event::Command(command),
+                    () = &mut running.ended => Event::Ended,
+                    () = idle => Event::Idle,
+                    () = self.released.notified() => Event::Released,
+                    () = changed.notified(), if !asks => Event::Changed,
+                    () = listed(&mut running.listing), if asks => Event::Listed,
+                }
+            }
+        }
+    }
+
+    /// Returns when nobody has needed the server for long enough.
+    fn idle(&self, running: &Running) -> BoxFuture<'static, ()> {
+        match self.config.idle_stop {
+            Some(limit) if Arc::strong_count(&running.in_use) == 1 => {
+                let until = time::Instant::from_std(running.idle_since + limit);
+                time::sleep_until(until).boxed()
+            }
+            // Whoever needs it says when that is over.
+            _ => std::future::pending().boxed(),
+        }
+    }
+
+    fn lease(&mut self, state: State, patient: bool, answer: oneshot::Sender<Result<Lease, String>>) -> State {
+        match state {
+            State::Running(running) => {
+                let _ = answer.send(Ok(self.leased(&running)));
+                State::Running(running)
+            }
+            State::Starting(starting) => {
+                self.waiting.push(answer);
+                State::Starting(starting)
+            }
+            State::Stopped => {
+                if patient {
+                    self.budget.forgive();
+                }
+                if let Some(wait) = self.budget.wait(Instant::now()) {
+                    let why = match &*self.health.borrow() {
+                        Health::Down { why, .. } => why.clone(),
+                        _ => "it failed".to_owned(),
+                    };
+                    let _ = answer.send(Err(format!(
+                        "{why}. It failed several times and is tried again in {}",
+                        span(wait.max(Duration::from_secs(1)))
+                    )));
+                    return State::Stopped;
+                }
+                self.waiting.push(answer);
+                self.health.send_replace(Health::Starting);
+                self.log.note("it is started");
+                let opening = Opening {
+                    name: self.name.clone(),
+                    config: Arc::clone(&self.config),
+                    environment: Arc::clone(&self.environment),
+                    supplies: Arc::clone(&self.supplies),
+                    log: Arc::clone(&self.log),
+                };
+                State::Starting(opening.open().boxed())
+            }
+        }
+    }
+
+    fn leased(&self, running: &Running) -> Lease {
+        Lease {
+            connection: Arc::clone(&running.connection),
+            in_use: Some(Arc::clone(&running.in_use)),
+            released: Arc::clone(&self.released),
+        }
+    }
+
+    fn started(&mut self, started: Result<Open, String>) -> State {
+        match started {
+            Ok(Open { connection, service, process, catalogue, changed }) => {
+                let offered = catalogue.tools.len();
+                self.log.note(&format!("it runs, and offers {offered} tools"));
+                self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
+                (self.supplies.learn)(&self.name, catalogue);
+                let closing = CancellationToken::new();
+                let now = Instant::now();
+                let running = Box::new(Running {
+                    connection,
+                    ended: until_ended(service, closing.clone()),
+                    closing,
+                    process,
+                    in_use: Arc::new(()),
+                    idle_since: now,
+                    since: now,
+                    listing: None,
+                    changed,
+                });
+                for waiting in std::mem::take(&mut self.waiting) {
+                    let _ = waiting.send(Ok(self.leased(&running)));
+                }
+                State::Running(running)
+            }
+            Err(why) => {
+                self.log.note(&format!("it could not be started: {why}"));
+                self.budget.failed(Duration::ZERO, Instant::now());
+                self.down(why.clone());
+                for waiting in std::mem::take(&mut self.waiting) {
+                    let _ = waiting.send(Err(why.clone()));
+                }
+                State::Stopped
+            }
+        }
+    }
+
+    /// It ended by itself.
+    async fn ended(&mut self, state: State) -> State {
+        let State::Running(running) = state else { return state };
+        let Running { process, since, .. } = *running;
+        let status = match process {
+            Some(process) => process::told(process.gone().await),
+            None => "the connection was closed".to_owned(),
+        };
+        self.log.note(&format!("{status} by itself"));
+        self.budget.failed(since.elapsed(), Instant::now());
+        self.down(status);
+        State::Stopped
+    }
+
+    fn down(&self, why: String) {
+        let until = self.budget.wait(Instant::now()).map(|wait| Instant::now() + wait);
+        self.health.send_replace(Health::Down { why, until });
+    }
+
+    /// Ends what runs, and waits until it is gone.
+    async fn stop(&mut self, state: State, why: &str) {
+        match state {
+            State::Stopped => {}
+            State::Starting(starting) => {
+                drop(starting);
+                self.log.note(why);
+                for waiting in std::mem::take(&mut self.waiting) {
+                    let _ = waiting.send(Err(why.to_owned()));
+                }
+            }
+            State::Running(running) => {
+                self.log.note(why);
+                running.closing.cancel();
+                let _ = time::timeout(CLOSING, running.ended).await;
+                if let Some(process) = running.process {
+                    process.gone().await;
+                }
+            }
+        }
+        self.health.send_replace(Health::Stopped);
+    }
+
+    /// What it offers has changed, or was asked again. One that changes all the time is asked once in a while.
+    fn listing(&self, state: State, changed: bool) -> State {
+        let State::Running(mut running) = state else { return state };
+        running.listing = changed.then(|| {
+            let (connection, supplies) = (Arc::clone(&running.connection), Arc::clone(&self.supplies));
+            let (name, fingerprint, log) = (self.name.clone(), self.config.fingerprint(), Arc::clone(&self.log));
+            let limit = self.config.start_timeout;
+            async move {
+                time::sleep(SETTLING).await;
+                let listed = listing::catalogue(&connection.peer, &connection.info, fingerprint);
+                match time::timeout(limit, listed).await {
+                    Ok(Ok(catalogue)) => (supplies.learn)(&name, catalogue),
+                    Ok(Err(why)) => log.note(&format!("what it offers has changed, but {why}")),
+                    Err(_) => log.note("what it offers has changed, but it does not say how"),
+                }
+            }
+            .boxed()
+        });
+        State::Running(running)
+    }
+}
+
+async fn listed(listing: &mut Option<BoxFuture<'static, ()>>) {
+    if let Some(listing) = listing {
+        listing.await;
+    }
+}
+
+/// Ends when the connection has, by itself or because it was asked to.
+fn until_ended(
+    service: RunningService<rmcp::RoleClient, Handler>,
+    closing: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    async move {
+        let close = service.cancellation_token();
+        let ended = service.waiting();
+        tokio::pin!(ended);
+        tokio::select! {
+            _ = &mut ended => {}
+            () = closing.cancelled() => {
+                close.cancel();
+                let _ = ended.await;
+            }
+        }
+    }
+    .boxed()
+}

@@ -1,0 +1,141 @@
+//! One request to a server: with its time, its cancel, and one of a few ends. It is sent once and never again.
+
+use std::time::Duration;
+
+use agentd_core::{
+    ports::ToolContext,
+    tool::{ToolErrorCode, ToolOutput},
+};
+use rmcp::{
+    model::{ClientRequest, ErrorData, ServerResult},
+    service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError},
+};
+
+use super::{Connection, calls::Expired};
+
+/// How long a call may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallTime {
+    /// Without a word of the server.
+    pub(crate) silence: Duration,
+    /// In all.
+    pub(crate) all: Duration,
+}
+
+/// How long a server that does not read may keep us from telling it that nobody waits any more.
+const TELLING: Duration = Duration::from_millis(500);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// The turn was cancelled.
+    Cancelled,
+    /// It took too long.
+    Expired(Expired),
+    /// The server is gone. Nobody knows what it did.
+    Gone,
+    /// The server said no.
+    Refused(ErrorData),
+    /// It said something else.
+    Odd(String),
+}
+
+/// Sends a request and waits for what comes of it.
+pub(crate) async fn request(
+    connection: &Connection,
+    request: ClientRequest,
+    context: &ToolContext,
+    time: CallTime,
+) -> Result<ServerResult, NoAnswer> {
+    let under_way = connection.calls.begin(context);
+    let call = &under_way.call;
+    let expired = call.expired(time.silence, time.all);
+    tokio::pin!(expired);
+    let sending = connection.peer.send_request_with_option(request, PeerRequestOptions::no_options());
+    let mut handle = tokio::select! {
+        biased;
+        () = context.cancel.cancelled() => return Err(NoAnswer::Cancelled),
+        limit = &mut expired => return Err(NoAnswer::Expired(limit)),
+        handle = sending => handle.map_err(no_answer)?,
+    };
+    call.known_by(handle.progress_token.clone());
+    tokio::select! {
+        biased;
+        answer = &mut handle.rx => match answer {
+            Ok(answer) => answer.map_err(no_answer),
+            Err(_) => Err(NoAnswer::Gone),
+        },
+        () = context.cancel.cancelled() => {
+            tell(handle, "the person cancelled the turn").await;
+            Err(NoAnswer::Cancelled)
+        }
+        limit = &mut expired => {
+            tell(handle, "it took too long").await;
+            Err(NoAnswer::Expired(limit))
+        }
+    }
+}
+
+/// Tells the server that nobody waits for the answer any more.
+async fn tell(handle: RequestHandle<RoleClient>, why: &str) {
+    let _ = tokio::time::timeout(TELLING, handle.cancel(Some(why.to_owned()))).await;
+}
+
+fn no_answer(error: ServiceError) -> NoAnswer {
+    match error {
+        ServiceError::McpError(refusal) => NoAnswer::Refused(refusal),
+        ServiceError::TransportClosed | ServiceError::TransportSend(_) | ServiceError::Cancelled { .. } => {
+            NoAnswer::Gone
+        }
+        other => NoAnswer::Odd(other.to_string()),
+    }
+}
+
+impl NoAnswer {
+    /// The same as a model is told of it.
+    pub(crate) fn told(self, server: &str, from: &str, time: CallTime, last_words: Option<String>) -> ToolOutput {
+        let (code, text) = match self {
+            Self::Cancelled => (ToolErrorCode::Cancelled, "the turn was cancelled while this ran".to_owned()),
+            Self::Expired(Expired::Silence) => (
+                ToolErrorCode::Timeout,
+                format!(
+                    "the MCP server {server} gave no word for {} and was told to give up; nobody knows how much it has \
+                     done. Ask it for less, or go another way",
+                    span(time.silence)
+                ),
+            ),
+            Self::Expired(Expired::InAll) => (
+                ToolErrorCode::Timeout,
+                format!(
+                    "the MCP server {server} took longer than {} and was told to give up; nobody knows how much it has \
+                     done. Ask it for less, or go another way",
+                    span(time.all)
+                ),
+            ),
+            Self::Gone => {
+                let said = last_words.map(|words| format!(" (its last words: {words})")).unwrap_or_default();
+                (
+                    ToolErrorCode::UnknownOutcome,
+                    format!(
+                        "the MCP server {server} ended while this ran{said}. Nobody knows how much it has done: look \
+                         before you call it again, which starts it anew"
+                    ),
+                )
+            }
+            Self::Refused(error) => return crate::answer::of_refusal(from, &error),
+            Self::Odd(what) => {
+                (ToolErrorCode::Tool, format!("the MCP server {server} gave an answer that is none: {what}"))
+            }
+        };
+        ToolOutput::error(code, text)
+    }
+}
+
+/// A time in words: `30 s`, `5 min`.
+pub(crate) fn span(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} ms", time.as_millis()),
+        seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}

@@ -1,0 +1,250 @@
+//! The calls that are under way with one server, so that progress, questions and roots find theirs.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use agentd_core::{
+    ids::SessionId,
+    ports::{CallProgress, Person, ToolContext},
+};
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use tokio::{sync::Notify, time::Instant};
+
+/// How often a person is told of progress at the most.
+const TOLD_AGAIN: Duration = Duration::from_millis(100);
+/// How often a server may ask a person during one call.
+pub(crate) const MOST_QUESTIONS: u32 = 8;
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Calls {
+    under_way: Mutex<BTreeMap<u64, Arc<Call>>>,
+    next: AtomicU64,
+}
+
+/// One of them.
+pub(crate) struct Call {
+    session: SessionId,
+    progress: CallProgress,
+    person: Person,
+    root: Option<PathBuf>,
+    token: OnceLock<ProgressToken>,
+    time: Mutex<Time>,
+    /// Wakes who watches the time.
+    changed: Notify,
+    /// Lets one question be asked at a time.
+    asking: tokio::sync::Mutex<()>,
+}
+
+/// What a call has taken so far.
+struct Time {
+    began: Instant,
+    last_word: Instant,
+    /// How long people were waited for, and since when one is.
+    waited: Duration,
+    waiting: Option<Instant>,
+    last_told: Option<Instant>,
+    questions: u32,
+}
+
+/// Takes a call off the list when it is over.
+pub(crate) struct UnderWay<'a> {
+    calls: &'a Calls,
+    number: u64,
+    pub(crate) call: Arc<Call>,
+}
+
+impl Calls {
+    /// Puts a call on the list.
+    pub(crate) fn begin(&self, context: &ToolContext) -> UnderWay<'_> {
+        let now = Instant::now();
+        let call = Arc::new(Call {
+            session: context.session_id,
+            progress: context.progress.clone(),
+            person: context.person.clone(),
+            root: context.workspace.project.as_ref().map(|project| project.path.clone()),
+            token: OnceLock::new(),
+            time: Mutex::new(Time {
+                began: now,
+                last_word: now,
+                waited: Duration::ZERO,
+                waiting: None,
+                last_told: None,
+                questions: 0,
+            }),
+            changed: Notify::new(),
+            asking: tokio::sync::Mutex::new(()),
+        });
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.list().insert(number, Arc::clone(&call));
+        UnderWay { calls: self, number, call }
+    }
+
+    /// The call that a server means: of several, the one that began last. Also says whether it may be another's.
+    pub(crate) fn latest(&self) -> Option<(Arc<Call>, bool)> {
+        let list = self.list();
+        let (_, latest) = list.last_key_value()?;
+        let may_be_others = list.values().any(|call| call.session != latest.session);
+        Some((Arc::clone(latest), may_be_others))
+    }
+
+    /// The project folders of the sessions whose calls are under way.
+    pub(crate) fn roots(&self) -> Vec<PathBuf> {
+        let mut roots: Vec<PathBuf> = self.list().values().filter_map(|call| call.root.clone()).collect();
+        roots.sort();
+        roots.dedup();
+        roots
+    }
+
+    /// Tells the call whose progress it is.
+    pub(crate) fn progressed(&self, progress: &ProgressNotificationParam) {
+        let list = self.list();
+        if let Some(call) = list.values().find(|call| call.token.get() == Some(&progress.progress_token)) {
+            call.progressed(progress);
+        }
+    }
+
+    fn list(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Call>>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Call {
+    /// Progress under this token is this call's.
+    pub(crate) fn known_by(&self, token: ProgressToken) {
+        let _ = self.token.set(token);
+    }
+
+    /// Returns when the call has gone too long without a word, or has taken too long in all; says which limit that was.
+    /// The time in which a person is waited for does not count.
+    pub(crate) async fn expired(&self, silence: Duration, all: Duration) -> Expired {
+        loop {
+            let next = {
+                let time = self.time();
+                let quiet = time.last_word + silence;
+                let over = time.began + all + time.waited;
+                if time.waiting.is_some() { None } else { Some(quiet.min(over)) }
+            };
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = until(next) => {
+                    let time = self.time();
+                    let now = Instant::now();
+                    if time.waiting.is_none() && now >= time.began + all + time.waited {
+                        return Expired::InAll;
+                    }
+                    if time.waiting.is_none() && now >= time.last_word + silence {
+                        return Expired::Silence;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets one question be asked at a time, as long as this is held.
+    pub(crate) async fn asks(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.asking.lock().await
+    }
+
+    /// The number of the next question of this call; none where there were so many already that nobody is asked any more.
+    pub(crate) fn next_question(&self) -> Option<u32> {
+        let mut time = self.time();
+        time.questions = time.questions.saturating_add(1);
+        Some(time.questions).filter(|number| *number <= MOST_QUESTIONS)
+    }
+
+    /// Who can be asked.
+    pub(crate) fn person(&self) -> &Person {
+        &self.person
+    }
+
+    /// A person is waited for until this is dropped.
+    pub(crate) fn wait_for_person(&self) -> Waiting<'_> {
+        self.time().waiting.get_or_insert_with(Instant::now);
+        self.changed.notify_one();
+        Waiting(self)
+    }
+
+    fn progressed(&self, progress: &ProgressNotificationParam) {
+        let now = Instant::now();
+        let tells = {
+            let mut time = self.time();
+            time.last_word = now;
+            let tells = time.last_told.is_none_or(|last| now >= last + TOLD_AGAIN);
+            if tells {
+                time.last_told = Some(now);
+            }
+            tells
+        };
+        self.changed.notify_one();
+        if tells {
+            self.progress.tell(&line(progress));
+        }
+    }
+
+    fn time(&self) -> MutexGuard<'_, Time> {
+        self.time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which limit a call has met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expired {
+    /// Too long without a word.
+    Silence,
+    /// Too long in all.
+    InAll,
+}
+
+/// A person is waited for.
+pub(crate) struct Waiting<'a>(&'a Call);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        {
+            let mut time = self.0.time();
+            if let Some(since) = time.waiting.take() {
+                time.waited += now - since;
+            }
+            time.last_word = now;
+        }
+        self.0.changed.notify_one();
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.calls.list().remove(&self.number);
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How far a call is, in one line of bounded length.
+fn line(progress: &ProgressNotificationParam) -> String {
+    let ProgressNotificationParam { progress, total, message, .. } = progress;
+    let how_far = match total {
+        Some(total) => format!("{progress} of {total}"),
+        None => progress.to_string(),
+    };
+    match message {
+        Some(message) => {
+            let message: String = agentd_core::untrusted::told(message).chars().take(300).collect();
+            format!("{how_far}: {message}")
+        }
+        None => how_far,
+    }
+}

@@ -1,0 +1,183 @@
+//! The pool as a toolbox.
+
+use std::{borrow::Cow, sync::Arc};
+
+use agentd_core::{
+    ports::{ToolContext, Toolbox},
+    tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, GetPromptRequest, GetPromptRequestParams,
+    ListPromptsRequest, ListResourcesRequest, ReadResourceRequest, ReadResourceRequestParams, ServerResult,
+};
+use serde_json::{Map, Value};
+
+use crate::{
+    answer,
+    pool::McpPool,
+    published::{Deed, Route},
+    server::call::{self, CallTime},
+};
+
+/// The tools of all servers.
+pub struct McpToolbox {
+    pool: Arc<McpPool>,
+}
+
+impl McpToolbox {
+    /// The tools of this pool.
+    #[must_use]
+    pub fn new(pool: Arc<McpPool>) -> Self {
+        Self { pool }
+    }
+
+    /// Whether a tool of that name is of a server.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.pool.published().routes.contains_key(name)
+    }
+
+    async fn run(&self, context: &ToolContext, call: &ToolCall) -> ToolOutput {
+        let Some(Route { server, deed }) = self.pool.published().routes.get(&call.name).cloned() else {
+            return ToolOutput::error(ToolErrorCode::UnknownTool, "no MCP server has this tool any more");
+        };
+        let arguments = match arguments(&call.arguments) {
+            Ok(arguments) => arguments,
+            Err(output) => return output,
+        };
+        let Some(config) = self.pool.config_of(&server) else {
+            return ToolOutput::error(
+                ToolErrorCode::UnknownTool,
+                format!("the MCP server {server} is not there any more"),
+            );
+        };
+        let from = match &deed {
+            Deed::Tool(tool) => format!("{server}/{tool}"),
+            _ => server.clone(),
+        };
+        let request = match request(deed, arguments) {
+            Ok(request) => request,
+            Err(output) => return output,
+        };
+        let lease = tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => {
+                return ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled before the server was there");
+            }
+            lease = self.pool.lease(&server, &context.environment) => lease,
+        };
+        let lease = match lease {
+            Ok(lease) => lease,
+            Err(why) => {
+                let text = format!("the MCP server {server} is not there: {why}. The call did not run");
+                return ToolOutput::error(ToolErrorCode::Tool, text);
+            }
+        };
+        let time = CallTime { silence: config.call_timeout, all: config.call_limit };
+        let answered = call::request(&lease.connection, request, context, time).await;
+        match answered {
+            Ok(result) => told(&from, result),
+            Err(none) => {
+                let words = self.pool.log(&server).and_then(|log| log.last_words());
+                none.told(&server, &from, time, words)
+            }
+        }
+    }
+}
+
+impl Toolbox for McpToolbox {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        Arc::clone(&self.pool.published().specs)
+    }
+
+    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
+        name
+    }
+
+    fn preview<'a>(
+        &'a self,
+        _: &'a ToolContext,
+        call: &'a ToolCall,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
+        let refusal = arguments(&call.arguments).err();
+        std::future::ready(refusal.map_or(Ok(None), Err)).boxed()
+    }
+
+    fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
+        self.run(context, call).boxed()
+    }
+}
+
+/// The arguments as an object: nothing at all is an empty one.
+fn arguments(written: &str) -> Result<Map<String, Value>, ToolOutput> {
+    match serde_json::from_str(written.trim()) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(Value::Null) => Ok(Map::new()),
+        Err(_) if written.trim().is_empty() => Ok(Map::new()),
+        Ok(_) => Err(ToolOutput::error(ToolErrorCode::InvalidArgs, "the arguments must be a JSON object")),
+        Err(error) => {
+            Err(ToolOutput::error(ToolErrorCode::InvalidArgs, format!("the arguments are no JSON object: {error}")))
+        }
+    }
+}
+
+fn request(deed: Deed, mut arguments: Map<String, Value>) -> Result<ClientRequest, ToolOutput> {
+    let mut text = |name: &str| match arguments.remove(name) {
+        Some(Value::String(text)) if !text.is_empty() => Ok(text),
+        _ => Err(ToolOutput::error(ToolErrorCode::InvalidArgs, format!("`{name}` must be a text"))),
+    };
+    Ok(match deed {
+        Deed::Tool(name) => {
+            let mut params = CallToolRequestParams::new(Cow::Owned(name));
+            params.arguments = Some(arguments);
+            ClientRequest::CallToolRequest(CallToolRequest::new(params))
+        }
+        Deed::ListResources => ClientRequest::ListResourcesRequest(ListResourcesRequest::default()),
+        Deed::ReadResource => {
+            ClientRequest::ReadResourceRequest(ReadResourceRequest::new(ReadResourceRequestParams::new(text("uri")?)))
+        }
+        Deed::ListPrompts => ClientRequest::ListPromptsRequest(ListPromptsRequest::default()),
+        Deed::GetPrompt => {
+            let mut params = GetPromptRequestParams::new(text("name")?);
+            params.arguments = match arguments.remove("arguments") {
+                Some(Value::Object(arguments)) => Some(arguments),
+                _ => None,
+            };
+            ClientRequest::GetPromptRequest(GetPromptRequest::new(params))
+        }
+    })
+}
+
+fn told(from: &str, result: ServerResult) -> ToolOutput {
+    match result {
+        ServerResult::CallToolResult(result) => answer::of_tool(from, result),
+        ServerResult::ReadResourceResult(result) => answer::of_resource(from, result),
+        ServerResult::GetPromptResult(result) => answer::of_prompt(from, result),
+        ServerResult::ListResourcesResult(result) => {
+            let more = result.next_cursor.is_some();
+            let line = |resource: &rmcp::model::Resource| {
+                let about = resource.description.as_deref().map(|about| format!(": {about}")).unwrap_or_default();
+                format!("- {} ({}){about}", resource.uri, resource.name)
+            };
+            listed(from, result.resources.iter().map(line).collect(), more, "it has no resources")
+        }
+        ServerResult::ListPromptsResult(result) => {
+            let more = result.next_cursor.is_some();
+            let line = |prompt: &rmcp::model::Prompt| {
+                let named = prompt.arguments.iter().flatten().map(|argument| argument.name.as_str());
+                let about = prompt.description.as_deref().map(|about| format!(": {about}")).unwrap_or_default();
+                format!("- {}({}){about}", prompt.name, named.collect::<Vec<_>>().join(", "))
+            };
+            listed(from, result.prompts.iter().map(line).collect(), more, "it has no prompts")
+        }
+        _ => ToolOutput::error(ToolErrorCode::Tool, "the server gave an answer that is none to this"),
+    }
+}
+
+fn listed(from: &str, mut lines: Vec<String>, more: bool, nothing: &str) -> ToolOutput {
+    if more {
+        lines.push("- […] and more, which are not listed".to_owned());
+    }
+    answer::of_list(from, &lines, nothing)
+}

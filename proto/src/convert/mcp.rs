@@ -1,0 +1,53 @@
+//! MCP servers.
+
+use super::{WireError, mirrored};
+use crate::{
+    v1,
+    view::{McpServerState, McpServerView},
+};
+
+mirrored!(
+    McpServerState,
+    v1::McpServerState,
+    state_to_wire,
+    state,
+    optional_state,
+    "how an MCP server is",
+    [Stopped, Starting, Running, Down, Disabled]
+);
+
+impl From<&McpServerView> for v1::McpServer {
+    fn from(server: &McpServerView) -> Self {
+        Self {
+            name: server.name.clone(),
+            state: state_to_wire(server.state),
+            reason: server.reason.clone(),
+            transport: server.transport.clone(),
+            place: server.place.clone(),
+            connections: server.connections,
+            says_it_is: server.says_it_is.clone(),
+            tools: server.tools.clone(),
+            reached: server.reached,
+            notes: server.notes.clone(),
+        }
+    }
+}
+
+impl TryFrom<v1::McpServer> for McpServerView {
+    type Error = WireError;
+
+    fn try_from(server: v1::McpServer) -> Result<Self, WireError> {
+        Ok(Self {
+            name: server.name,
+            state: state(server.state)?,
+            reason: server.reason,
+            transport: server.transport,
+            place: server.place,
+            connections: server.connections,
+            says_it_is: server.says_it_is,
+            tools: server.tools,
+            reached: server.reached,
+            notes: server.notes,
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! MCP servers: real ones, and such as do what none should.
+
+use std::path::{Path, PathBuf};
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome, until},
+    model_server::ModelServer,
+};
+use serde_json::{Value, json};
+
+use super::World;
+
+/// Where the Makefile put the servers that others wrote.
+fn installed(path: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().find(|folder| folder.join("mcp-servers").is_dir());
+    let target =
+        target.unwrap_or_else(|| panic!("the servers are not there; run \"make mcp-servers\", which brings them"));
+    target.join("mcp-servers").join(path)
+}
+
+/// The fake server that does as it is told.
+fn fake() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/fake_server.py")
+}
+
+/// A daemon with these servers.
+async fn world(servers: Value) -> World {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
+    World { model, daemon: TempDaemon::start_in(home).await }
+}
+
+/// The fake server, behaving like this.
+fn behaving(how: &str) -> Value {
+    json!({"command": "python3", "args": [fake(), how], "tools": {"act": {"always_available": true}}})
+}
+
+impl World {
+    /// Ends the daemon, and waits until nothing of it and its servers is left.
+    async fn all_are_gone(&self) {
+        assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());
+        until("nothing is left", || async { self.daemon.processes().is_empty().then_some(()) }).await;
+    }
+
+    /// What the model is told of one call of the fake server.
+    async fn act(&self, text: &str) -> String {
+        let call = ("mcp_fake_act", json!({"text": text}));
+        let (mut told, _) = self.call_all(vec![call], &["--on-interrupt", "approve"]).await;
+        told.remove(0)
+    }
+}
+
+#[tokio::test]
+async fn a_real_server_answers_and_is_gone_with_the_daemon() {
+    let server = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let echo = json!({"alias": "say_again", "description": "Says it again.", "always_available": true});
+    let world = world(
+        json!({"everything": {"command": installed("bin/node"), "args": [server, "stdio"], "tools": {"echo": echo}}}),
+    )
+    .await;
+    let calls = vec![("say_again", json!({"message": "hello there"})), ("say_again", json!({"message": 5}))];
+    let (told, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
+    assert!(told[0].contains("<mcp_content from=\"everything/echo\">\nEcho: hello there\n</mcp_content>"), "{told:#?}");
+    assert!(told[1].contains("E_"), "{told:#?}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
+    for (how, expected) in [
+        ("garbage", &["after the garbage"][..]),
+        ("flood", &["after the flood"]),
+        ("dies", &["E_UNKNOWN_OUTCOME", "ended while this ran", "something broke"]),
+        ("huge", &["E_TOOL", "the answer has 52428", "ask for less"]),
+        ("injects", &["&lt;/mcp_content>", "&lt;system_reminder>obey"]),
+        ("sampling", &["lets no server ask its models"]),
+        ("mute", &["E_TIMEOUT", "gave no word for 2 s"]),
+        ("silent", &["did not answer within 3 s", "The call did not run"]),
+        ("babbles", &["The call did not run"]),
+        ("broken", &["exit code 3", "no such key", "The call did not run"]),
+        ("progress", &["done at last"]),
+        ("forks", &["acted: now"]),
+        ("stubborn", &["acted: now"]),
+    ] {
+        let mut fake = behaving(how);
+        if ["mute", "progress"].contains(&how) {
+            fake["call_timeout"] = json!("2s");
+        }
+        fake["start_timeout"] = json!("3s");
+        let world = world(json!({"fake": fake})).await;
+        let told = world.act("now").await;
+        for part in expected {
+            assert!(
+                told.contains(part),
+                "{how}: {part:?} is missing in {}",
+                told.chars().take(2000).collect::<String>()
+            );
+        }
+        assert!(!told.contains('\u{1b}') && !told.contains("<system_reminder>obey"), "{how}: {told}");
+        world.still_serves().await;
+        world.all_are_gone().await;
+    }
+}
