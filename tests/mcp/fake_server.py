@@ -48,6 +48,7 @@ def tools():
 
 
 waiting = {}
+changes = 0
 numbers = iter(range(1000, 10**9))
 
 
@@ -146,14 +147,16 @@ def main():
                              "serverInfo": {"name": "fake\x1b[2J", "version": "1"}})
         elif method == "notifications/initialized" and HOW == "changes":
             def change():
+                global changes
                 while True:
+                    changes += 1
                     notify("tools/list_changed")
                     time.sleep(0.02)
             threading.Thread(target=change, daemon=True).start()
         elif method == "notifications/cancelled":
             note("cancelled", json.dumps(message["params"]))
         elif method == "tools/list":
-            note("listed")
+            note("listed", str(changes))
             answer(message, {"tools": tools()})
         elif method == "tools/call":
             threading.Thread(target=act, args=(message,), daemon=True).start()

@@ -1,4 +1,12 @@
 //! MCP servers: real ones, and such as do what none should.
+//!
+//! - [`real`]: servers that others wrote. [`life`]: how servers come and go. [`asking`]: their questions to a person.
+//! - [`commands`]: `agentctl mcp`.
+
+mod asking;
+mod commands;
+mod life;
+mod real;
 
 use std::path::{Path, PathBuf};
 
@@ -50,21 +58,6 @@ impl World {
         let (mut told, _) = self.call_all(vec![call], &["--on-interrupt", "approve"]).await;
         told.remove(0)
     }
-}
-
-#[tokio::test]
-async fn a_real_server_answers_and_is_gone_with_the_daemon() {
-    let server = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    let echo = json!({"alias": "say_again", "description": "Says it again.", "always_available": true});
-    let world = world(
-        json!({"everything": {"command": installed("bin/node"), "args": [server, "stdio"], "tools": {"echo": echo}}}),
-    )
-    .await;
-    let calls = vec![("say_again", json!({"message": "hello there"})), ("say_again", json!({"message": 5}))];
-    let (told, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
-    assert!(told[0].contains("<mcp_content from=\"everything/echo\">\nEcho: hello there\n</mcp_content>"), "{told:#?}");
-    assert!(told[1].contains("E_"), "{told:#?}");
-    world.all_are_gone().await;
 }
 
 #[tokio::test]

@@ -11,7 +11,10 @@ use rmcp::{
     service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError},
 };
 
-use super::{Connection, calls::Expired};
+use super::{
+    Connection,
+    calls::{Expired, MOST_QUESTIONS},
+};
 
 /// How long a call may take.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +73,7 @@ pub(crate) async fn request(
             Err(NoAnswer::Cancelled)
         }
         limit = &mut expired => {
-            tell(handle, "it took too long").await;
+            tell(handle, "it met a limit").await;
             Err(NoAnswer::Expired(limit))
         }
     }
@@ -110,6 +113,13 @@ impl NoAnswer {
                     "the MCP server {server} took longer than {} and was told to give up; nobody knows how much it has \
                      done. Ask it for less, or go another way",
                     span(time.all)
+                ),
+            ),
+            Self::Expired(Expired::Questions) => (
+                ToolErrorCode::Tool,
+                format!(
+                    "the MCP server {server} asked a person more than {MOST_QUESTIONS} times during this call and was told to \
+                     give up; nobody knows how much it has done"
                 ),
             ),
             Self::Gone => {

@@ -122,12 +122,16 @@ impl Call {
         let _ = self.token.set(token);
     }
 
-    /// Returns when the call has gone too long without a word, or has taken too long in all; says which limit that was.
+    /// Returns when the call has gone too long without a word, has taken too long in all, or asks a person without end; says
+    /// which limit that was.
     /// The time in which a person is waited for does not count.
     pub(crate) async fn expired(&self, silence: Duration, all: Duration) -> Expired {
         loop {
             let next = {
                 let time = self.time();
+                if time.questions > MOST_QUESTIONS {
+                    return Expired::Questions;
+                }
                 let quiet = time.last_word + silence;
                 let over = time.began + all + time.waited;
                 if time.waiting.is_some() { None } else { Some(quiet.min(over)) }
@@ -155,9 +159,13 @@ impl Call {
 
     /// The number of the next question of this call; none where there were so many already that nobody is asked any more.
     pub(crate) fn next_question(&self) -> Option<u32> {
-        let mut time = self.time();
-        time.questions = time.questions.saturating_add(1);
-        Some(time.questions).filter(|number| *number <= MOST_QUESTIONS)
+        let number = {
+            let mut time = self.time();
+            time.questions = time.questions.saturating_add(1);
+            time.questions
+        };
+        self.changed.notify_one();
+        Some(number).filter(|number| *number <= MOST_QUESTIONS)
     }
 
     /// Who can be asked.
@@ -201,6 +209,8 @@ pub(crate) enum Expired {
     Silence,
     /// Too long in all.
     InAll,
+    /// Too many questions to a person.
+    Questions,
 }
 
 /// A person is waited for.

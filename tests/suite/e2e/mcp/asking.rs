@@ -1,0 +1,86 @@
+//! Servers that ask a person during a call.
+
+use agentd_testkit::model_server::Reply;
+use serde_json::{Value, json};
+
+use super::{behaving, world};
+use crate::e2e::{World, tool_texts};
+
+/// A server whose calls run without asking, so that the only questions are its own.
+async fn trusted(how: &str) -> World {
+    let mut fake = behaving(how);
+    fake["tools"]["act"]["effect"] = json!("read");
+    fake["call_timeout"] = json!("3s");
+    world(json!({"fake": fake})).await
+}
+
+fn act_once(world: &World) {
+    world.model.respond_with(|request| {
+        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
+    });
+}
+
+async fn waits(world: &World) -> Value {
+    let listed = agentd_testkit::daemon::until("it asks", || async {
+        let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+        listed.as_array().filter(|listed| !listed.is_empty()).cloned()
+    })
+    .await;
+    assert_eq!(listed.len(), 1, "{listed:#?}");
+    listed[0].clone()
+}
+
+#[tokio::test]
+async fn a_form_is_filled_in_by_a_person_and_checked_before_the_server_sees_it() {
+    let world = trusted("asks_once").await;
+    act_once(&world);
+    let args = ["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"];
+    let running = world.daemon.spawn_agentctl(args);
+    let asked = waits(&world).await;
+    assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
+    let context = asked["context"].as_str().unwrap();
+    assert!(context.contains("- age (integer, required)") && context.contains("- name (string"), "{context}");
+    let answer = async |id: &Value, words: &str| {
+        world.daemon.agentctl(["answer", id.as_str().unwrap(), words]).await.exits(0);
+    };
+    answer(&asked["id"], r#"{"name": "Ada", "age": "old"}"#).await;
+    let again = waits(&world).await;
+    assert!(again["question"].as_str().unwrap().contains("question 2 of this call"), "{again:#}");
+    assert!(again["context"].as_str().unwrap().contains("did not fit: `age`"), "{again:#}");
+    answer(&again["id"], r#"{"name": "Ada", "age": 36}"#).await;
+    running.output(Vec::new()).await.exits(0);
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains(r#"{"action": "accept", "content": {"#) && told.contains(r#""age": 36"#), "{told}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_ever_is_told_to_give_up() {
+    let world = trusted("asks").await;
+    act_once(&world);
+    // Nobody is there.
+    let output = world.daemon.agentctl(["run", "Go", "--on-interrupt", "deny"]).await.exits(0);
+    assert_eq!(output.stdout.trim(), "over");
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains("asked a person more than 8 times"), "{told}");
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_question_goes_with_its_call() {
+    let mut world = trusted("asks_once").await;
+    act_once(&world);
+    let args = ["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"];
+    let running = world.daemon.spawn_agentctl(args);
+    waits(&world).await;
+    // The daemon dies while the question waits: nobody could use the answer, and nothing is asked any more.
+    world.daemon.kill9().await;
+    drop(running);
+    world.daemon.restart().await;
+    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    assert_eq!(listed, json!([]));
+    assert_eq!(world.daemon.read("acted").lines().count(), 1, "it was not called again");
+    world.still_serves().await;
+    world.all_are_gone().await;
+}

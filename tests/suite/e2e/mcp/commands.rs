@@ -1,0 +1,87 @@
+//! `agentctl mcp`.
+
+use serde_json::json;
+
+use super::{behaving, fake, installed, world};
+
+#[tokio::test]
+async fn servers_are_listed_started_stopped_and_heard() {
+    let world = world(json!({"fake": behaving("flood"), "off": {"command": "x", "enabled": false}})).await;
+    let state = async || {
+        let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let state = |at: usize| listed[at]["state"].as_str().unwrap().to_owned();
+        (state(0), state(1))
+    };
+    assert_eq!(state().await, ("stopped".to_owned(), "disabled".to_owned()));
+    let tested = world.daemon.agentctl(["mcp", "test", "fake"]).await.exits(0);
+    assert!(
+        tested.stdout.contains("it says it is fake") && tested.stdout.contains("mcp_fake_act"),
+        "{}",
+        tested.stdout
+    );
+    assert_eq!(state().await.0, "running");
+    world.act("now").await;
+    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
+    assert!(logs.contains("the last words") && !logs.contains('\u{1b}'), "{logs}");
+    world.daemon.agentctl(["mcp", "stop", "fake"]).await.exits(0);
+    assert_eq!(world.daemon.processes(), [world.daemon.pid()], "it is gone when the command returns");
+    assert_eq!(state().await.0, "stopped");
+    world.daemon.agentctl(["mcp", "start", "fkae"]).await.exits(2).says(&["did you mean `fake`?"]);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn one_that_cannot_start_says_why_and_is_never_given_up() {
+    let world = world(json!({"fake": behaving("broken"), "gone": {"command": "no-such-program"}})).await;
+    for _ in 0..4 {
+        let failed = world.daemon.agentctl(["mcp", "start", "fake"]).await.exits(1);
+        failed.says(&["exit code 3", "no such key: SECRET_THING", "agentctl mcp logs fake"]);
+    }
+    world.daemon.agentctl(["mcp", "test", "gone"]).await.exits(1).says(&["could not start `no-such-program`"]);
+    let calls = vec![("mcp_fake_act", json!({})); 4];
+    let (told, _) = world.call_all(calls, &["--on-interrupt", "approve"]).await;
+    assert!(told.iter().all(|told| told.contains("The call did not run")), "{told:#?}");
+    assert!(told[3].contains("tried again in"), "{told:#?}");
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote() {
+    let world = world(json!({})).await;
+    let path = world.daemon.config().join("mcp_servers.yaml");
+    let mine = "# mine\nservers: # all of them\n  # the first\n  old: {command: cat, enabled: false} # why\n";
+    world.daemon.write("config/mcp_servers.yaml", mine);
+    let fake = fake();
+    let add = ["mcp", "add", "new", "--env", "A=b", "--", "python3", fake.to_str().unwrap(), "ok"];
+    world.daemon.agentctl(add).await.exits(0).says(&["new is added"]);
+    let text = std::fs::read_to_string(&path).unwrap();
+    for kept in ["# mine\n", "# all of them\n", "  # the first\n", "  old: {command: cat, enabled: false} # why\n"] {
+        assert!(text.contains(kept), "{kept:?} is missing in {text}");
+    }
+    let tested = world.daemon.agentctl(["mcp", "test", "new", "--json"]).await.exits(0).json();
+    assert_eq!(tested["tools"], json!(["mcp_new_act"]), "{tested:#}");
+    // Again, under a name that is none, and what makes no sense: nothing is written.
+    world.daemon.agentctl(add).await.exits(2).says(&["there is a server `new` already"]);
+    world.daemon.agentctl(["mcp", "add", "a b", "--", "x"]).await.exits(2).says(&["cannot be the name"]);
+    world.daemon.agentctl(["mcp", "add", "web", "--url", "ftp://x"]).await.exits(2).says(&["begins with http"]);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+
+    let theirs = json!({"mcpServers": {
+        "new": {"command": "x"},
+        "More Files": {"command": installed("bin/node"), "args": ["x.js", "${HOME}"]},
+        "asks": {"command": "x", "env": {"KEY": "${input:key}"}},
+    }});
+    let file = world.daemon.write("theirs.json", theirs.to_string());
+    let file = file.to_str().unwrap();
+    world.daemon.agentctl(["mcp", "import", file, "--dry-run"]).await.exits(0);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    let imported = world.daemon.agentctl(["mcp", "import", file, "--json"]).await.exits(0).json();
+    assert_eq!(imported["taken"], json!(["More-Files"]), "{imported:#}");
+    let left: Vec<&str> =
+        imported["left"].as_array().unwrap().iter().map(|left| left["what"].as_str().unwrap()).collect();
+    assert_eq!(left, ["asks", "the name `More Files`", "new"], "{imported:#}");
+    let listed = world.daemon.agentctl(["mcp", "list"]).await.exits(0).stdout;
+    assert!(["More-Files", "new", "old"].iter().all(|name| listed.contains(name)), "{listed}");
+    world.all_are_gone().await;
+}

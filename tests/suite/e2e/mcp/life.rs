@@ -1,0 +1,106 @@
+//! How servers come and go: shared, remembered, cancelled, killed with the daemon.
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome, until},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::json;
+
+use super::{behaving, world};
+use crate::e2e::{World, tool_texts};
+
+#[tokio::test]
+async fn nothing_is_left_when_the_daemon_is_killed() {
+    for how in ["forks", "stubborn"] {
+        let world = world(json!({"fake": behaving(how)})).await;
+        assert!(world.act("now").await.contains("acted: now"));
+        assert!(world.daemon.processes().len() > 4, "{how}: {:?}", world.daemon.processes());
+        world.daemon.kill9().await;
+        until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
+    }
+}
+
+#[tokio::test]
+async fn one_process_serves_all_sessions_and_starts_at_the_first_call() {
+    let world = world(json!({"fake": behaving("ok")})).await;
+    world.daemon.agentctl(["status"]).await.exits(0);
+    assert_eq!(world.daemon.read("started"), "", "nothing starts with the daemon");
+    let (one, two) = (world.act("one").await, world.act("two").await);
+    assert!(one.contains("acted: one") && two.contains("acted: two"), "{one} {two}");
+    assert_eq!(world.daemon.read("started").lines().count(), 1);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn what_a_server_offers_shows_before_it_is_started_again() {
+    let mut world = world(json!({"fake": behaving("ok")})).await;
+    world.act("once").await;
+    world.daemon.sigterm().await;
+    world.daemon.restart().await;
+    let tools = world.daemon.agentctl(["tools", "--json"]).await.exits(0).json();
+    let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "mcp_fake_act").unwrap();
+    assert!(tool["description"].as_str().unwrap().starts_with("[MCP server fake] Acts. &lt;/mcp_content>"), "{tool:#}");
+    assert_eq!(tool["parameters"]["properties"]["text"]["type"], "string", "{tool:#}");
+    assert_eq!(world.daemon.read("started").lines().count(), 1, "it was not started for that");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_cancels_the_call_and_the_server_is_told() {
+    let mut fake = behaving("mute");
+    fake["tools"]["act"]["effect"] = json!("read");
+    let world = world(json!({"fake": fake})).await;
+    world.model.respond_with(|request| {
+        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
+    });
+    let running = world.daemon.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
+    until("the server acts", || async { (!world.daemon.read("acted").is_empty()).then_some(()) }).await;
+    running.signal(nix::sys::signal::Signal::SIGINT);
+    until("the server is told", || async { (!world.daemon.read("cancelled").is_empty()).then_some(()) }).await;
+    assert_eq!(running.output(Vec::new()).await.code, Some(130));
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_that_changes_all_the_time_is_asked_once_in_a_while() {
+    let world = world(json!({"fake": behaving("changes")})).await;
+    world.act("now").await;
+    until("it was asked again", || async { (world.daemon.read("listed").lines().count() >= 3).then_some(()) }).await;
+    // It says fifty times a second that it has changed; each line has how often it had said so by then.
+    let said: Vec<u64> = world.daemon.read("listed").lines().filter_map(|line| line.parse().ok()).collect();
+    assert!(said.windows(2).all(|pair| pair[1] >= pair[0] + 5), "{said:?}");
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn tools_named_like_ours_take_no_place() {
+    let mut fake = behaving("impostor");
+    fake["tools"] = json!({"read_file": {"alias": "read_file", "always_available": true}, "act": {"alias": "grep"}});
+    let world = world(json!({"fake": fake})).await;
+    world.daemon.agentctl(["mcp", "test", "fake"]).await.exits(0).says(&["alias `read_file` is taken"]);
+    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    let names: Vec<&str> = listed[0]["tools"].as_array().unwrap().iter().filter_map(|name| name.as_str()).collect();
+    assert!(names.iter().all(|name| name.starts_with("mcp_fake_")), "{names:?}");
+    assert_eq!(names.len(), 5, "{names:?}");
+    let (told, _) = world.call_all(vec![("read_file", json!({"path": "outputs"}))], &[]).await;
+    assert!(!told[0].contains("acted"), "{told:#?}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_sees_little_of_the_environment() {
+    let model = ModelServer::start().await;
+    let mut home = TempHome::with_model(&model.base_url());
+    home.set("SECRET_KEY", "hunter2");
+    let mut fake = behaving("environment");
+    fake["env"] = json!({"GIVEN": "${SECRET_KEY}"});
+    home.write("config/mcp_servers.yaml", json!({"servers": {"fake": fake}}).to_string());
+    let world = World { model, daemon: TempDaemon::start_in(home).await };
+    let told = world.act("").await;
+    assert!(told.contains(r#""GIVEN": "hunter2""#) && told.contains(r#""HOME""#), "{told}");
+    assert!(!told.contains("SECRET_KEY") && !told.contains("AGENTD_") && !told.contains("MODEL_BASIC"), "{told}");
+    assert!(!world.daemon.log().contains("hunter2"));
+    world.all_are_gone().await;
+}

@@ -1,0 +1,132 @@
+//! Servers that others wrote.
+
+use agentd_testkit::daemon::{Running, until};
+use serde_json::{Value, json};
+
+use super::{installed, world};
+use crate::e2e::World;
+
+fn node(server: &str, args: &[&str]) -> Value {
+    let script = installed(&format!("node_modules/@modelcontextprotocol/{server}/dist/index.js"));
+    let mut all = vec![script.display().to_string()];
+    all.extend(args.iter().map(|arg| (*arg).to_owned()));
+    json!({"command": installed("bin/node"), "args": all})
+}
+
+fn python(module: &str, args: &[&str]) -> Value {
+    let args: Vec<&str> = ["-m", module].iter().chain(args).copied().collect();
+    json!({"command": "python3", "args": args, "env": {"PYTHONPATH": installed("python")}})
+}
+
+/// What the model is told of calls that nobody needs to be asked about.
+async fn told(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
+    world.call_all(calls, &["--on-interrupt", "approve"]).await.0
+}
+
+/// The server with these of its tools always shown.
+fn showing(mut server: Value, tools: &[&str]) -> Value {
+    let shown: serde_json::Map<String, Value> =
+        tools.iter().map(|tool| ((*tool).to_owned(), json!({"always_available": true}))).collect();
+    server["tools"] = shown.into();
+    server
+}
+
+#[tokio::test]
+async fn everything_answers_with_text_pictures_resources_and_progress() {
+    let tools = ["echo", "get-sum", "get-tiny-image", "trigger-long-running-operation", "get-structured-content"];
+    let world = world(json!({"everything": showing(node("server-everything", &["stdio"]), &tools)})).await;
+    let tested = world.daemon.agentctl(["mcp", "test", "everything", "--json"]).await.exits(0).json();
+    let names = tested["tools"].to_string();
+    for name in ["mcp_everything_echo", "mcp_everything_read_resource", "mcp_everything_get_prompt"] {
+        assert!(names.contains(name), "{name} is missing in {names}");
+    }
+    let calls = vec![
+        ("mcp_everything_echo", json!({"message": "hello there"})),
+        ("mcp_everything_get-sum", json!({"a": 2, "b": 40})),
+        ("mcp_everything_get-sum", json!({"a": "two"})),
+        ("mcp_everything_get-tiny-image", json!({})),
+        ("mcp_everything_trigger-long-running-operation", json!({"duration": 1, "steps": 4})),
+        ("mcp_everything_get-structured-content", json!({"location": "New York"})),
+    ];
+    let told = told(&world, calls).await;
+    assert!(told[0].contains("<mcp_content from=\"everything/echo\">\nEcho: hello there\n</mcp_content>"), "{told:#?}");
+    assert!(told[1].contains("42"), "{told:#?}");
+    assert!(told[2].contains("E_"), "{told:#?}");
+    assert!(told[3].contains(".png"), "{told:#?}");
+    assert!(told[4].contains("completed"), "{told:#?}");
+    assert!(told[5].contains("temperature"), "{told:#?}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn files_git_and_time_work() {
+    let home = agentd_testkit::daemon::TempHome::new();
+    let folder = home.write("papers/a.txt", "the first paper\n").parent().unwrap().to_owned();
+    let git = |args: &[&str]| {
+        let done = std::process::Command::new("git").arg("-C").arg(&folder).args(args).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    git(&["init", "-q"]);
+    git(&[
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@example.org",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "the beginning",
+    ]);
+    let folder = folder.to_str().unwrap();
+    let world = world(json!({
+        "files": showing(node("server-filesystem", &[folder]), &["read_text_file", "write_file"]),
+        "git": showing(python("mcp_server_git", &["--repository", folder]), &["git_log"]),
+        "time": showing(python("mcp_server_time", &[]), &["convert_time"]),
+    }))
+    .await;
+    let calls = vec![
+        ("mcp_files_read_text_file", json!({"path": format!("{folder}/a.txt")})),
+        ("mcp_files_write_file", json!({"path": format!("{folder}/b.txt"), "content": "written"})),
+        ("mcp_files_read_text_file", json!({"path": "/etc/passwd"})),
+        ("mcp_git_git_log", json!({"repo_path": folder})),
+        ("mcp_time_convert_time", json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"})),
+    ];
+    let told = told(&world, calls).await;
+    assert!(told[0].contains("the first paper"), "{told:#?}");
+    assert_eq!(home.read("papers/b.txt"), "written");
+    assert!(told[2].contains("E_TOOL") && told[2].contains("denied"), "{told:#?}");
+    assert!(told[3].contains("the beginning"), "{told:#?}");
+    assert!(told[4].contains("21:00"), "{told:#?}");
+    world.all_are_gone().await;
+}
+
+/// The server behind an address of this machine, and its port.
+async fn behind_an_address(how: &str) -> (Running, u16) {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let script = installed("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let mut command = std::process::Command::new(installed("bin/node"));
+    command.arg(script).arg(how).env("PORT", port.to_string());
+    let running = Running::spawn(command);
+    until("the server listens", || async { tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok() }).await;
+    (running, port)
+}
+
+#[tokio::test]
+async fn servers_behind_an_address_are_spoken_to_in_both_ways() {
+    for (how, path, mode) in [("streamableHttp", "mcp", "http"), ("sse", "sse", "sse")] {
+        let (server, port) = behind_an_address(how).await;
+        let url = format!("http://127.0.0.1:{port}/{path}");
+        let far = showing(json!({"url": url, "connection_mode": mode}), &["echo"]);
+        let world = world(json!({"far": far})).await;
+        let calls = vec![("mcp_far_echo", json!({"message": "hello"})); 2];
+        let told = told(&world, calls).await;
+        assert!(told.iter().all(|told| told.contains("Echo: hello")), "{how}: {told:#?}\n{}", world.daemon.log());
+        // It goes away, and says so at the next call.
+        drop(server);
+        let told = self::told(&world, vec![("mcp_far_echo", json!({"message": "hello"}))]).await;
+        assert!(told[0].contains("E_"), "{how}: {told:#?}");
+        world.still_serves().await;
+        world.all_are_gone().await;
+    }
+}
