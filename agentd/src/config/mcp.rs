@@ -413,7 +413,7 @@ servers:
     #[test]
     fn what_makes_no_sense_is_named() {
         for (text, parts) in [
-            ("servers: {a: {comand: x}}", ["mcp_servers.yaml:1:14", "did you mean `command`?"]),
+            ("servers: {a: {comand: x}}", ["mcp_servers.yaml:1:15", "did you mean `command`?"]),
             ("servers: {a: {command: x, tools: {t: {enable: true}}}}", ["1:39", "did you mean `enabled`?"]),
             ("servers: {a: {}}", ["1:14", "has no command"]),
             ("servers: {a: {connection_mode: sse}}", ["1:14", "has no address"]),

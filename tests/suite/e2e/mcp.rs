@@ -1,10 +1,11 @@
 //! MCP servers: real ones, and such as do what none should.
 //!
 //! - [`real`]: servers that others wrote. [`life`]: how servers come and go. [`asking`]: their questions to a person.
-//! - [`commands`]: `agentctl mcp`.
+//! - [`commands`]: `agentctl mcp`. [`conformance`]: the suite of the protocol.
 
 mod asking;
 mod commands;
+mod conformance;
 mod life;
 mod real;
 

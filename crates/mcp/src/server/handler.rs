@@ -9,7 +9,7 @@ use rmcp::{
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
         ElicitResult, ErrorData, Implementation, ListRootsResult, LoggingMessageNotificationParam,
-        ProgressNotificationParam, Root,
+        ProgressNotificationParam, ProtocolVersion, Root,
     },
     service::{NotificationContext, RequestContext},
 };
@@ -42,7 +42,9 @@ impl Handler {
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let capabilities = ClientCapabilities::builder().enable_elicitation().enable_roots().build();
+        // Servers of today are greeted; those of the newer way, which are not, understand that, too.
         ClientConfig::new(capabilities, Implementation::new("agentd", env!("CARGO_PKG_VERSION")))
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
     async fn create_message(

@@ -78,8 +78,9 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     let imported = world.daemon.agentctl(["mcp", "import", file, "--json"]).await.exits(0).json();
     assert_eq!(imported["taken"], json!(["More-Files"]), "{imported:#}");
-    let left: Vec<&str> =
+    let mut left: Vec<&str> =
         imported["left"].as_array().unwrap().iter().map(|left| left["what"].as_str().unwrap()).collect();
+    left.sort_unstable();
     assert_eq!(left, ["asks", "the name `More Files`", "new"], "{imported:#}");
     let listed = world.daemon.agentctl(["mcp", "list"]).await.exits(0).stdout;
     assert!(["More-Files", "new", "old"].iter().all(|name| listed.contains(name)), "{listed}");

@@ -1,0 +1,122 @@
+//! Drives the client of this crate for the conformance suite of the protocol: it is given an address, logs in where that is
+//! wanted, calls every tool that there is, and answers questions with what is usual.
+
+#![allow(clippy::print_stderr, reason = "whoever runs the suite wants to know")]
+
+use std::{collections::BTreeMap, process::ExitCode, sync::Arc, time::Duration};
+
+use agentd_core::{
+    Timestamp,
+    ids::{CallId, SessionId, TurnId},
+    interrupt::Answer,
+    ports::{Person, ToolContext, Toolbox as _, Workspace},
+    tool::{ToolCall, ToolSpec},
+};
+use agentd_mcp::{
+    McpConfig, McpPool, McpToolbox, ServerConfig,
+    catalogue::CatalogueFolder,
+    config::{HttpWire, Reached},
+    login::Logins,
+    pool::PoolParts,
+};
+use futures_util::FutureExt as _;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+const NAME: &str = "it";
+/// Nothing listens here: where the browser would be sent back to is read from the answer.
+const REDIRECT: &str = "http://127.0.0.1:9/callback";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Some(url) = std::env::args().next_back() else { return ExitCode::from(2) };
+    let Ok(folder) = tempfile::tempdir() else { return ExitCode::from(2) };
+    let pool = McpPool::new(PoolParts {
+        config: McpConfig { servers: [(NAME.to_owned(), server(url))].into() },
+        catalogues: CatalogueFolder::new(folder.path().join("catalogues")),
+        logins: Logins::new(folder.path().join("tokens")),
+        guard: "/nonexistent".into(),
+        environment: BTreeMap::new(),
+        reserved: Box::new(|_| false),
+    });
+    let outcome = drive(&pool).await;
+    pool.close().await;
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn drive(pool: &Arc<McpPool>) -> Result<(), String> {
+    if let Err(why) = pool.start(NAME).await {
+        if !why.contains("agentctl mcp login") {
+            return Err(why);
+        }
+        login(pool).await?;
+        pool.start(NAME).await?;
+    }
+    let toolbox = McpToolbox::new(Arc::clone(pool));
+    for tool in toolbox.specs().iter() {
+        let mut output = toolbox.call(&context(), &call(tool)).await;
+        if output.text.contains("agentctl mcp login") {
+            login(pool).await?;
+            output = toolbox.call(&context(), &call(tool)).await;
+        }
+        eprintln!("{}: {}", tool.name, output.text);
+    }
+    Ok(())
+}
+
+/// Logs in as a person would whose browser asks nothing.
+async fn login(pool: &McpPool) -> Result<(), String> {
+    let address = pool.begin_login(NAME, REDIRECT).await?;
+    let browser = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
+    let answer = browser.map_err(|error| error.to_string())?.get(address).send().await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    let back = answer.headers().get("location").and_then(|location| location.to_str().ok());
+    pool.finish_login(NAME, back.ok_or("the browser was not sent back")?).await
+}
+
+fn server(url: String) -> ServerConfig {
+    ServerConfig {
+        enabled: true,
+        reached: Reached::Http { url, headers: BTreeMap::new(), wire: HttpWire::Streamable },
+        tools: BTreeMap::new(),
+        eager: false,
+        start_timeout: Duration::from_secs(20),
+        call_timeout: Duration::from_secs(20),
+        call_limit: Duration::from_secs(20),
+        idle_stop: None,
+    }
+}
+
+/// A call with something for each argument that is needed.
+fn call(tool: &ToolSpec) -> ToolCall {
+    let required = tool.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let value = |name: &str| match tool.parameters["properties"][name]["type"].as_str() {
+        Some("number" | "integer") => json!(5),
+        Some("boolean") => json!(true),
+        _ => json!("something"),
+    };
+    let arguments: Map<String, Value> = required.map(|name| (name.to_owned(), value(name))).collect();
+    ToolCall { call_id: CallId::generate(), name: tool.name.clone(), arguments: Value::Object(arguments).to_string() }
+}
+
+fn context() -> ToolContext {
+    ToolContext {
+        session_id: SessionId::generate(),
+        turn_id: TurnId::generate(),
+        call_id: CallId::generate(),
+        workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None, memories: None }),
+        state_files: Arc::default(),
+        reading: Default::default(),
+        environment: Arc::default(),
+        progress: Default::default(),
+        person: Person::new(|_| std::future::ready(Some(Answer::Text { text: "{}".to_owned() })).boxed()),
+        now: Timestamp::UNIX_EPOCH,
+        cancel: CancellationToken::new(),
+    }
+}
