@@ -17,6 +17,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::{
     io::AsyncReadExt as _,
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+    task::JoinHandle,
 };
 
 use crate::{guard::GUARD_ARGUMENT, log::Log};
@@ -24,6 +25,8 @@ use crate::{guard::GUARD_ARGUMENT, log::Log};
 /// How long a server has to end when its input has ended, before its guard is told that it has to. The guard itself tells
 /// it sooner.
 const ENDING: Duration = Duration::from_secs(3);
+/// How long its last words are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long the guard may take to clean up. It takes less unless a disk does not answer.
 const CLEANING: Duration = Duration::from_secs(6);
 
@@ -45,6 +48,8 @@ pub(super) struct Process {
     guard: Child,
     /// The guard leads the group that the server is in.
     group: Option<Pid>,
+    /// Reads its last words.
+    draining: JoinHandle<()>,
     log: Arc<Log>,
 }
 
@@ -69,9 +74,9 @@ impl Process {
         let stdout = guard.stdout.take().ok_or_else(taken)?;
         let stdin = guard.stdin.take().ok_or_else(taken)?;
         let stderr = guard.stderr.take().ok_or_else(taken)?;
-        tokio::spawn(drain(stderr, Arc::clone(log)));
+        let draining = tokio::spawn(drain(stderr, Arc::clone(log)));
         let group = guard.id().and_then(|id| i32::try_from(id).ok()).filter(|id| *id > 1).map(Pid::from_raw);
-        Ok((Self { guard, group, log: Arc::clone(log) }, stdout, stdin))
+        Ok((Self { guard, group, draining, log: Arc::clone(log) }, stdout, stdin))
     }
 
     /// The guard's number, for people who look for it.
@@ -98,6 +103,8 @@ impl Process {
         };
         // Where the guard itself was killed, the group may have members.
         self.kill();
+        // Nobody writes any more, so that its last words are there at once.
+        let _ = tokio::time::timeout(LAST_WORDS, &mut self.draining).await;
         self.log.end();
         status
     }

@@ -81,7 +81,7 @@ async fn servers_are_added_and_imported_and_the_file_keeps_what_a_person_wrote()
     let mut left: Vec<&str> =
         imported["left"].as_array().unwrap().iter().map(|left| left["what"].as_str().unwrap()).collect();
     left.sort_unstable();
-    assert_eq!(left, ["asks", "the name `More Files`", "new"], "{imported:#}");
+    assert_eq!(left, ["asks", "new", "the name `More Files`"], "{imported:#}");
     let listed = world.daemon.agentctl(["mcp", "list"]).await.exits(0).stdout;
     assert!(["More-Files", "new", "old"].iter().all(|name| listed.contains(name)), "{listed}");
     world.all_are_gone().await;
