@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use agentd_core::{
     catalogue::{Catalogue, CatalogueTool, ToolLabel, ToolOrigin, ToolStanding, ToolTier},
-    tool::ToolSpec,
+    tool::{Effect, ToolSpec},
 };
 
 pub(crate) use self::reach::{AgentReach, Reach};
@@ -105,6 +105,8 @@ fn rank(origin: &ToolOrigin) -> u8 {
 /// A link's tool. It belongs to every session, unless its link lets people decide.
 fn labelled((spec, may_be_hidden): (ToolSpec, bool), catalogue: &Catalogue) -> CatalogueTool {
     let told = catalogue.labels.get(&spec.name).cloned().unwrap_or_default();
-    let label = if may_be_hidden { told } else { ToolLabel { tier: ToolTier::Core, always_available: true, ..told } };
+    // An agent that names its tools changes no files without naming what does.
+    let always_available = spec.effect != Effect::Write || told.always_available;
+    let label = if may_be_hidden { told } else { ToolLabel { tier: ToolTier::Core, always_available, ..told } };
     CatalogueTool { spec, origin: ToolOrigin::Conversation, label }
 }

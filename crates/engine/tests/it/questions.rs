@@ -98,6 +98,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "memory",
         "skills",
         "files",
+        "mentions",
         "search",
         "todos",
         "questions",
