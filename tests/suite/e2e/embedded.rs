@@ -1,6 +1,9 @@
 //! The built-in model, with nothing configured. What it says is its own affair; what it uses and how it ends is not.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use agentd_testkit::daemon::{Output, TempHome};
 
@@ -67,6 +70,18 @@ async fn the_built_in_model_uses_real_tools() {
     let output = home.agentctl_with(["chat"], "Hello!\n").await.exits(0);
     assert!(!output.stdout.trim().is_empty());
     assert_eq!(home.agentctl(["models", "--json"]).await.exits(0).json()[0]["model"]["embedded"], true);
+}
+
+#[tokio::test]
+async fn the_built_in_model_cites_the_page_of_a_short_document() {
+    let home = home();
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/index/tests/fixtures/latin.pdf");
+    let document = document.to_str().unwrap();
+    let args = ["run", "When did the committee meet?", "--file", document];
+    let said = home.agentctl(args).await.exits(0).stdout;
+    let (cited, sentence) = said.split_once(" says:").unwrap_or_else(|| panic!("nothing is quoted: {said}"));
+    assert!(cited.starts_with("uploads/latin.pdf, page "), "{said}");
+    assert!(sentence.contains("committee met on day"), "{said}");
 }
 
 #[tokio::test]

@@ -5,13 +5,30 @@ use super::words::{is_telling, words};
 /// A sentence is cut after this many characters: what is longer is no sentence.
 const LONGEST: usize = 400;
 
-/// The sentences of a text. Line ends end one too, since lists and headings have no full stops.
-pub(crate) fn sentences(text: &str) -> Vec<&str> {
-    text.lines()
-        .flat_map(split_line)
-        .map(str::trim)
-        .filter(|sentence| sentence.chars().any(char::is_alphanumeric))
-        .collect()
+/// A sentence, and where in a document it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sentence<'a> {
+    /// `page 2`; empty where the text has no such places.
+    pub(crate) place: &'a str,
+    /// What it says.
+    pub(crate) text: &'a str,
+}
+
+/// The sentences of what a tool read. Line ends end one too, since lists and headings have no full stops. What the tool itself
+/// says stands in brackets, and is none.
+pub(crate) fn sentences(text: &str) -> Vec<Sentence<'_>> {
+    let mut place = "";
+    let mut sentences = Vec::new();
+    for line in text.lines() {
+        if let Some(named) = line.strip_prefix("--- ").and_then(|rest| rest.strip_suffix(" ---")) {
+            place = named;
+        } else if !(line.starts_with('[') && line.ends_with(']')) {
+            let said = split_line(line).into_iter().map(str::trim);
+            let said = said.filter(|sentence| sentence.chars().any(char::is_alphanumeric));
+            sentences.extend(said.map(|text| Sentence { place, text }));
+        }
+    }
+    sentences
 }
 
 fn split_line(line: &str) -> Vec<&str> {
@@ -39,9 +56,9 @@ fn split_line(line: &str) -> Vec<&str> {
 
 /// The sentences that share the rarest words with the question, at most `most`, in the order of the text. Where none
 /// shares any, the first ones.
-pub(crate) fn promising<'a>(sentences: &[&'a str], question: &str, most: usize) -> Vec<&'a str> {
+pub(crate) fn promising<'a>(sentences: &[Sentence<'a>], question: &str, most: usize) -> Vec<Sentence<'a>> {
     let wanted: Vec<String> = words(question).filter(|word| is_telling(word)).map(root).collect();
-    let roots: Vec<Vec<String>> = sentences.iter().map(|sentence| words(sentence).map(root).collect()).collect();
+    let roots: Vec<Vec<String>> = sentences.iter().map(|sentence| words(sentence.text).map(root).collect()).collect();
     #[expect(clippy::cast_precision_loss, reason = "counts of sentences")]
     let weight = |word: &String| {
         let holding = roots.iter().filter(|roots| roots.contains(word)).count();
@@ -72,7 +89,10 @@ mod tests {
 
     #[test]
     fn texts_are_cut_into_sentences() {
-        let check = |text: &str, expected: &[&str]| assert_eq!(sentences(text), expected, "{text:?}");
+        let check = |text: &str, expected: &[&str]| {
+            let told: Vec<&str> = sentences(text).into_iter().map(|sentence| sentence.text).collect();
+            assert_eq!(told, expected, "{text:?}");
+        };
         check("One. Two! Three?\nFour", &["One.", "Two!", "Three?", "Four"]);
         check("Version 1.5 is out. It is good.", &["Version 1.5 is out.", "It is good."]);
         check("- milk\n- eggs\n\n---\n", &["- milk", "- eggs"]);
@@ -82,11 +102,18 @@ mod tests {
     }
 
     #[test]
+    fn sentences_of_documents_know_their_places_and_what_the_tool_says_is_none() {
+        let read = "[a.pdf: PDF; pages 1-2 of 2]\n\n--- page 1 ---\nOne. Two.\n\n--- page 2 ---\nThree.\n";
+        let told: Vec<_> = sentences(read).into_iter().map(|sentence| (sentence.place, sentence.text)).collect();
+        assert_eq!(told, [("page 1", "One."), ("page 1", "Two."), ("page 2", "Three.")]);
+    }
+
+    #[test]
     fn sentences_that_share_words_come_first() {
-        let text = ["The team met on Monday.", "The budget is 300 euros.", "Anna leads the meetings.", "It rained."];
-        assert_eq!(promising(&text, "Who leads the meeting?", 1), ["Anna leads the meetings."]);
-        assert_eq!(promising(&text, "How big is the budget?", 1), ["The budget is 300 euros."]);
+        let text = sentences("The team met on Monday. The budget is 300 euros. Anna leads the meetings. It rained.");
+        assert_eq!(promising(&text, "Who leads the meeting?", 1), [text[2]]);
+        assert_eq!(promising(&text, "How big is the budget?", 1), [text[1]]);
         assert_eq!(promising(&text, "zebra?", 2), [text[0], text[1]]);
-        assert_eq!(promising(&[], "zebra?", 2), Vec::<&str>::new());
+        assert_eq!(promising(&[], "zebra?", 2), []);
     }
 }

@@ -50,8 +50,8 @@ pub(crate) enum Plan {
         question: String,
         /// Where the sentences are from.
         path: String,
-        /// The sentences that may answer; at least one.
-        sentences: Vec<String>,
+        /// The sentences that may answer, each behind the place where it stands, which may be empty; at least one.
+        sentences: Vec<(String, String)>,
     },
 }
 
@@ -104,8 +104,10 @@ fn answer_from_file(wanted: &str, outcome: &Outcome) -> Plan {
         }
         Reading::Ask => {
             let sentences = extract::sentences(&outcome.text);
-            let sentences: Vec<String> =
-                extract::promising(&sentences, wanted, SENTENCES).into_iter().map(str::to_owned).collect();
+            let sentences: Vec<(String, String)> = extract::promising(&sentences, wanted, SENTENCES)
+                .into_iter()
+                .map(|sentence| (sentence.place.to_owned(), sentence.text.to_owned()))
+                .collect();
             if sentences.is_empty() { show() } else { Plan::Quote { question: wanted.to_owned(), path, sentences } }
         }
     }

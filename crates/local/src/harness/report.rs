@@ -79,9 +79,10 @@ fn fence(text: &str) -> String {
     "`".repeat(longest.max(2) + 1)
 }
 
-/// Sentences quoted.
-pub(crate) fn quote(path: &str, sentence: &str) -> String {
-    format!("{path} says:\n\n> {sentence}")
+/// A sentence quoted, with the place where it stands, if it has one.
+pub(crate) fn quote(path: &str, place: &str, sentence: &str) -> String {
+    let comma = if place.is_empty() { "" } else { ", " };
+    format!("{path}{comma}{place} says:\n\n> {sentence}")
 }
 
 #[cfg(test)]
@@ -99,6 +100,12 @@ mod tests {
         check("12:00", "It is 12:00.");
         check("Monday, 2026-13-05T23:59:00Z", "It is Monday, 2026-13-05T23:59:00Z.");
         check("Monday, 2026-01-05Té", "It is Monday, 2026-01-05Té.");
+    }
+
+    #[test]
+    fn quotes_cite_the_place() {
+        assert_eq!(quote("a.pdf", "page 2", "It rained."), "a.pdf, page 2 says:\n\n> It rained.");
+        assert_eq!(quote("a.txt", "", "It rained."), "a.txt says:\n\n> It rained.");
     }
 
     #[test]

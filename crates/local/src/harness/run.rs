@@ -81,8 +81,9 @@ impl Run<'_> {
                 finish
             }
             Plan::Quote { question, path, sentences } => {
-                let best = self.best_sentence(&question, &sentences)?;
-                self.say(super::report::quote(&path, best))?;
+                if let Some((place, best)) = self.best_sentence(&question, &sentences)? {
+                    self.say(super::report::quote(&path, place, best))?;
+                }
                 Finish::Stop
             }
         };
@@ -188,20 +189,24 @@ impl Run<'_> {
     }
 
     /// The sentence after which the question is likeliest.
-    fn best_sentence<'s>(&mut self, question: &str, sentences: &'s [String]) -> Result<&'s str, RunError> {
+    fn best_sentence<'s>(
+        &mut self,
+        question: &str,
+        sentences: &'s [(String, String)],
+    ) -> Result<Option<&'s (String, String)>, RunError> {
         let mut words = self.inference.vocabulary.encode(&format!(" {question}"))?;
         words.truncate(SCORED_TOKENS);
-        let mut best: Option<(f64, &str)> = None;
+        let mut best = None;
         for sentence in sentences {
-            let prefix = self.inference.vocabulary.prompt().text(&format!("{sentence}\nQuestion:")).finish()?;
+            let prefix = self.inference.vocabulary.prompt().text(&format!("{}\nQuestion:", sentence.1)).finish()?;
             let track = &mut self.memory.task;
             let (score, reused) = self.inference.score(track, &prefix, &words, &Listening(self.listener))?;
             self.count(prefix.len() + words.len(), reused, 0);
-            if best.is_none_or(|(highest, _)| score > highest) {
+            if best.is_none_or(|(highest, _): (f64, _)| score > highest) {
                 best = Some((score, sentence));
             }
         }
-        Ok(best.map_or("", |(_, sentence)| sentence))
+        Ok(best.map(|(_, sentence)| sentence))
     }
 }
 
