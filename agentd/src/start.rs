@@ -20,7 +20,7 @@ use crate::{
     control::{self, Recipe},
     environment::Environment,
     failure::Failure,
-    listener,
+    footprint, listener,
     lock::Lock,
     logging::{self, Destination},
     paths::Paths,
@@ -59,6 +59,7 @@ pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<()
     // Held to the end of this function: nobody else may open the journal before it is closed.
     let _lock = own_data_folder(&recipe.paths)?;
     allow_many_files();
+    footprint::share_heaps();
     let runtime = runtime()?;
     let outcome = runtime.block_on(app::run(Beginning { started, config, recipe, socket, supervisor, log }));
     runtime.shutdown_timeout(LAST_WAIT);
