@@ -40,7 +40,7 @@ pub(crate) async fn ask(server: &str, calls: &Calls, log: &Log, request: ElicitR
                  anything when you are done, or reject.{note}",
                 url.chars().take(LONGEST).collect::<String>()
             );
-            match put(server, &call, log, &shown(&message), context, None).await {
+            match put(server, &call, log, &shown(&message), context).await {
                 Reply::Words(_) => ElicitResult::new(ElicitationAction::Accept),
                 Reply::No => declined(),
                 Reply::Nobody => cancelled(),
@@ -65,7 +65,7 @@ async fn form(server: &str, call: &Call, log: &Log, message: &str, note: &str, s
     let mut trouble = String::new();
     loop {
         let context = format!("{trouble}{}{note}", form.told());
-        match put(server, call, log, message, context, form.usual()).await {
+        match put(server, call, log, message, context).await {
             Reply::Words(words) => match form.fill(&words) {
                 Ok(content) => {
                     return ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(content));
@@ -84,7 +84,9 @@ enum Reply {
     Nobody,
 }
 
-async fn put(server: &str, call: &Call, log: &Log, message: &str, context: String, default: Option<String>) -> Reply {
+/// Puts a question of a server to a person. It has no default, for that would be the server's choice: nobody agrees by being
+/// silent, or by an empty answer.
+async fn put(server: &str, call: &Call, log: &Log, message: &str, context: String) -> Reply {
     let Some(number) = call.next_question() else {
         log.note("it asked a person too often during one call; no more is asked");
         return Reply::No;
@@ -92,9 +94,9 @@ async fn put(server: &str, call: &Call, log: &Log, message: &str, context: Strin
     // With its number, so that the same words asked again are another question.
     let again = if number > 1 { format!(" (question {number} of this call)") } else { String::new() };
     let question = format!("The MCP server {server} asks{again}: {message}");
-    let required = default.is_none();
     let waiting = call.wait_for_person();
-    let answer = call.person().ask(Ask::Question { question, context: Some(context), default, required }).await;
+    let answer =
+        call.person().ask(Ask::Question { question, context: Some(context), default: None, required: true }).await;
     drop(waiting);
     match answer {
         Some(Answer::Text { text }) => Reply::Words(text),
@@ -141,16 +143,10 @@ impl Form {
         for field in &self.fields {
             told.push_str(&format!("\n- {}", field.told()));
         }
-        told
-    }
-
-    /// The answer that is taken where an empty one is given: what the form says is usual, if it says so of all it needs.
-    fn usual(&self) -> Option<String> {
-        let has_default = |field: &&Field| field.schema.contains_key("default");
-        if self.fields.is_empty() {
-            return Some("yes".to_owned());
+        if self.fields.iter().all(|field| !field.required || field.schema.contains_key("default")) {
+            told.push_str("\nAnswer {} for what is usual.");
         }
-        self.fields.iter().filter(|field| field.required).all(|field| has_default(&field)).then(|| "{}".to_owned())
+        told
     }
 
     /// The values, checked; what is not given is what is usual.
@@ -301,7 +297,7 @@ mod tests {
         check(r#"{"name": "Ada", "age": 1, "colour": "green"}"#, Err("none of the values"));
         check(r#"{"name": "Ada", "age": 1, "tags": ["c"]}"#, Err("none of the values"));
         check(r#"{"name": "Ada", "age": 1, "more": 1}"#, Err("no field `more`"));
-        assert_eq!(form.usual(), None);
+        assert!(!form.told().contains("Answer {}"), "{}", form.told());
         assert!(form.told().contains("- name (string, required): Your name"), "{}", form.told());
     }
 
@@ -323,6 +319,13 @@ mod tests {
     #[test]
     fn a_form_without_fields_is_a_question_of_yes_or_no() {
         let form = Form::read(&json!({"type": "object", "properties": {}}));
-        assert_eq!((form.usual().as_deref(), form.fill("yes")), (Some("yes"), Ok(Map::new())));
+        assert_eq!(form.fill("yes"), Ok(Map::new()));
+    }
+
+    #[test]
+    fn what_is_usual_is_taken_where_a_person_says_so() {
+        let form = Form::read(&json!({"properties": {"it": {"type": "integer", "default": 3}}, "required": ["it"]}));
+        assert!(form.told().ends_with("Answer {} for what is usual."), "{}", form.told());
+        assert_eq!(form.fill("{}").unwrap()["it"], 3);
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     World,
-    documents::{docx, fixture, is_open, searches_and_cites},
+    documents::{docx, fixture, searches_and_cites},
     on_small_disk, told_of_each,
 };
 
@@ -69,9 +69,13 @@ async fn an_index_that_is_deleted_while_a_document_comes_in_is_made_anew() {
     let world = World::start().await;
     let large = world.daemon.write("large.docx", long(6000));
     let adding = world.daemon.spawn_agentctl(["docs", "add", large.to_str().unwrap(), "--json"]);
-    until("the index to be begun", || async { is_open(&world).then_some(()) }).await;
+    // Its thread is there before its files are.
+    let index = world.daemon.data().join("index");
+    let is_begun =
+        || fs::read_dir(&index).is_ok_and(|found| found.flatten().any(|one| one.path().join("meta.json").exists()));
+    until("the index to be begun", || async { is_begun().then_some(()) }).await;
     // At once: the daemon writes and removes files there meanwhile, in the way of whoever removes them one by one.
-    fs::rename(world.daemon.data().join("index"), world.daemon.path().join("gone")).unwrap();
+    fs::rename(&index, world.daemon.path().join("gone")).unwrap();
     let output = adding.output(Vec::new()).await;
     match output.code {
         // It was begun anew in time, or nothing of it was there yet.

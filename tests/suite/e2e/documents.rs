@@ -72,7 +72,7 @@ fn threads(world: &World) -> Vec<String> {
     tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok()).collect()
 }
 
-pub(super) fn is_open(world: &World) -> bool {
+fn is_open(world: &World) -> bool {
     threads(world).iter().any(|name| name.trim() == "index-writer")
 }
 
