@@ -64,7 +64,11 @@ async fn killed_at(daemon: &TempDaemon, number: usize) -> Vec<Event> {
             event = next_of(&mut of_child) => event,
         };
         let Ok(Some(event)) = event else { return seen };
-        if let EventKind::StateChanged { change: StateChange::Subagent(child) } = &event.kind {
+        // What was sent before the kill is still read, and then nobody is there to listen to.
+        let is_alive = seen.len() < number;
+        if let EventKind::StateChanged { change: StateChange::Subagent(child) } = &event.kind
+            && is_alive
+        {
             // It begins a moment later.
             let session = child.session_id.to_string();
             let listen = || async { client.subscribe(&session, 0, false).await.ok() };
