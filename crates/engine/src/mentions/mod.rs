@@ -1,6 +1,6 @@
 //! What a person means by the `@names` of an input. All of it is pure.
 //!
-//! - [`names`]: which names a text mentions.
+//! - [`mod@names`]: which names a text mentions.
 //! - [`Mentions`]: what they stand for: a tool, else a skill, else an agent, else nobody; with the skills that files handed
 //!   over ask for.
 //!
