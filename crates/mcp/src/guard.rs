@@ -56,15 +56,23 @@ fn guard(command: &[OsString]) -> Result<u8, (u8, String)> {
     let broken = |what: &str, error: &dyn std::fmt::Display| (125, format!("could not {what}: {error}"));
     let [program, args @ ..] = command else { return Err((125, "there is no command".to_owned())) };
     set_child_subreaper(true).map_err(|error| broken("take in orphans", &error))?;
-    // Before the server is there, so that no end is missed. It gets none of this: children begin with no signal held back.
     let mut wanted = SigSet::empty();
     for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         wanted.add(signal);
     }
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&wanted), None).map_err(|error| broken("hold back signals", &error))?;
+    let hold = |held: &SigSet| {
+        let set = sigprocmask(SigmaskHow::SIG_SETMASK, Some(held), None);
+        set.map_err(|error| broken("hold back signals", &error))
+    };
+    hold(&wanted)?;
     let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .map_err(|error| broken("receive signals", &error))?;
-    let child = Command::new(program).args(args).spawn().map_err(|error| {
+    // Children begin with the signals held back that their parent holds back. The server is to hear all of them, so none is
+    // for as long as this takes: an end of the server in between is seen when the ended are first collected.
+    hold(&SigSet::empty())?;
+    let started = Command::new(program).args(args).spawn();
+    hold(&wanted)?;
+    let child = started.map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
         (code, format!("could not start `{}`: {error}", program.display()))
     })?;
