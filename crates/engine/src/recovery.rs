@@ -212,8 +212,9 @@ pub(crate) fn recover(
         .collect();
     let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
         std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
-    // What a call asked while it ran has nobody left who could use the answer.
-    let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(|call| ran.contains(call));
+    // What a call asked while it ran has nobody left who could use the answer, and so has what one asked that is over.
+    let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
+    let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
     let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
     facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while what asked it ran")));
     let disposition = if !under_way.is_empty() {
@@ -334,4 +335,60 @@ fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
     }
     let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::notice(text) };
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agentd_core::{
+        Timestamp,
+        interrupt::{AnsweredBy, Ask, AskedBy},
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_a_call_asked_that_is_over_is_asked_no_more() {
+        let (session_id, turn_id) = (SessionId::generate(), TurnId::generate());
+        let call = ToolCall { call_id: CallId::generate(), name: "act".to_owned(), arguments: "{}".to_owned() };
+        let result = ToolResult {
+            call_id: call.call_id.clone(),
+            name: "act".to_owned(),
+            text: "done".to_owned(),
+            error: None,
+            files: Vec::new(),
+            takes_back: None,
+            duration_ms: 1,
+        };
+        let question = "Sure?".to_owned();
+        let interrupt = Interrupt {
+            id: InterruptId::generate(),
+            session_id,
+            turn_id,
+            call_id: Some(call.call_id.clone()),
+            asked_by: AskedBy { agent: "main".to_owned(), session_title: None, client: None },
+            ask: Ask::Question { question, context: None, default: None, required: true },
+            raised_at: Timestamp::UNIX_EPOCH,
+            deadline: None,
+            on_deadline: None,
+        };
+        let completed = |body: ItemBody| {
+            let item = Item { id: ItemId::generate(), turn_id, body };
+            EventKind::ItemCompleted { item, status: ItemStatus::Done }
+        };
+        let facts = [
+            completed(ItemBody::ToolCall(call)),
+            EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) },
+            completed(ItemBody::ToolResult(result)),
+        ];
+        let event =
+            |(seq, kind)| Arc::new(Event { session_id, turn_id: Some(turn_id), seq, at: Timestamp::UNIX_EPOCH, kind });
+        let events: Vec<Arc<Event>> = (1..).zip(facts).map(event).collect();
+        let recovery = recover(session_id, turn_id, &events, &HashMap::new());
+        assert_eq!(recovery.disposition, Disposition::End, "nobody can use an answer");
+        assert!(recovery.pending.is_empty());
+        assert!(recovery.facts.iter().any(|fact| matches!(fact,
+            EventKind::InterruptResolved { interrupt_id, by: AnsweredBy::Daemon, .. } if *interrupt_id == interrupt.id)));
+    }
 }
