@@ -85,8 +85,10 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
     let makers = ModelMaker::new(&paths.data);
     let models = Arc::new(ReloadableModels::new(makers.make(config)?));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let (store, audit) =
-        tokio::try_join!(open_store(paths.journal()), audit::open(config, paths, redactor, Arc::clone(&clock)))?;
+    let (store, audit) = tokio::try_join!(
+        open_store(paths.journal()),
+        audit::open(config, paths, redactor.clone(), Arc::clone(&clock))
+    )?;
     let store = Arc::new(store);
     audit::tell_start(&audit, &*clock, &config.rules).await;
     let sandbox = Arc::new(Sandbox::new(sandbox::settings(config, paths, socket, env)));
@@ -97,7 +99,7 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
         ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone())
     };
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
-    let mcp = mcp::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), Arc::clone(&builtin));
+    let mcp = mcp::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin));
     let all = Arc::new(AllTools::new(Arc::clone(&builtin), Arc::clone(&mcp)));
     let toolbox = Arc::new(ConfiguredToolbox::new(all, &config.tools));
     let engine = Engine::new(EngineParts {

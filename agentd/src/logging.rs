@@ -107,11 +107,16 @@ impl LogHandle {
 pub fn parse_filter(text: &str) -> Option<Targets> {
     let level = |word: &str| Some(word.trim()).filter(|word| !word.is_empty())?.parse::<LevelFilter>().ok();
     let known = text.split(',').all(|part| level(part.rsplit('=').next().unwrap_or(part)).is_some());
-    known.then(|| text.parse().ok()).flatten()
+    let filter: Targets = known.then(|| text.parse().ok()).flatten()?;
+    Some(if text.contains(QUIET) { filter } else { filter.with_target(QUIET, LevelFilter::OFF) })
 }
 
+/// What logs whole messages of MCP servers, of any size and with any words in them. What matters of them stands in
+/// `agentctl mcp logs`.
+const QUIET: &str = "rmcp";
+
 fn default_filter() -> Targets {
-    Targets::new().with_default(LevelFilter::INFO)
+    Targets::new().with_default(LevelFilter::INFO).with_target(QUIET, LevelFilter::OFF)
 }
 
 /// A panic ends one turn, not the daemon; the log is where its cause can be found.

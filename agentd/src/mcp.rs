@@ -12,11 +12,12 @@ use agentd_core::{
     tool::{Followed, ToolCall, ToolOutput, ToolSpec},
 };
 use agentd_mcp::{
-    McpConfig, McpPool, McpToolbox, catalogue::CatalogueFolder, login::Logins, pool::PoolParts, published::Published,
+    Clean, McpConfig, McpPool, McpToolbox, catalogue::CatalogueFolder, login::Logins, pool::PoolParts,
+    published::Published,
 };
 use futures_util::future::BoxFuture;
 
-use crate::environment::Environment;
+use crate::{environment::Environment, redact::Redactor};
 
 /// What servers see of the daemon's environment. They are programs of the person, and work in the person's home; what may
 /// be a secret is not among it.
@@ -43,7 +44,14 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// The pool of the configuration. Nothing is started; what servers offered when they were last reached is read, which
 /// blocks.
 #[must_use]
-pub fn pool(config: &McpConfig, data: &Path, env: &Environment, guard: &Path, ours: Arc<dyn Toolbox>) -> Arc<McpPool> {
+pub fn pool(
+    config: &McpConfig,
+    data: &Path,
+    env: &Environment,
+    guard: &Path,
+    redactor: Redactor,
+    ours: Arc<dyn Toolbox>,
+) -> Arc<McpPool> {
     let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
     let mut environment: BTreeMap<String, String> = PASSED.iter().filter_map(passed).collect();
     environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned());
@@ -58,6 +66,7 @@ pub fn pool(config: &McpConfig, data: &Path, env: &Environment, guard: &Path, ou
         guard: guard.to_owned(),
         logins: Logins::new(data.join("mcp").join("tokens")),
         environment,
+        clean: Clean::new(move |words| redactor.clean(words)),
         reserved: Box::new(reserved),
     })
 }
@@ -109,7 +118,8 @@ impl AllTools {
 
 /// A tool of a server, as models are offered it: where it is mentioned, unless the configuration says always.
 fn offered(spec: &ToolSpec, published: &Published) -> Option<CatalogueTool> {
-    let server = published.routes.get(&spec.name)?.server.clone();
+    let route = published.routes.get(&spec.name)?;
+    let server = route.server.clone();
     let always = published.always.contains(&spec.name);
     let label = ToolLabel {
         tier: if always { ToolTier::Enabled } else { ToolTier::Discovered },
@@ -117,7 +127,8 @@ fn offered(spec: &ToolSpec, published: &Published) -> Option<CatalogueTool> {
         category: "mcp".to_owned(),
         tags: vec![server.clone()],
     };
-    Some(CatalogueTool { spec: spec.clone(), origin: ToolOrigin::Mcp { server }, label })
+    let stands_for = Some(route.word().into());
+    Some(CatalogueTool { spec: spec.clone(), origin: ToolOrigin::Mcp { server }, label, stands_for })
 }
 
 impl Toolbox for AllTools {

@@ -117,7 +117,7 @@ fn configured(from: &Catalogue, settings: &ToolSettings) -> Catalogue {
         let Some(setting) = settings.get(&tool.spec.name) else { return tool.clone() };
         let description = setting.description.clone().unwrap_or_else(|| tool.spec.description.clone());
         let spec = ToolSpec { description, ..tool.spec.clone() };
-        CatalogueTool { spec, label: setting.label(&tool.label), origin: tool.origin.clone() }
+        CatalogueTool { spec, label: setting.label(&tool.label), ..tool.clone() }
     };
     let mut labels = from.labels.clone();
     for (name, setting) in settings {

@@ -9,7 +9,7 @@ use std::{
 use agentd_core::tool::Effect;
 use agentd_mcp::{
     McpConfig, ServerConfig,
-    config::{HttpWire, Reached, ToolSetting},
+    config::{HttpWire, Reached, ToolSetting, Written},
 };
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -17,6 +17,7 @@ use serde_saphyr::Spanned;
 
 use super::{
     ConfigError, Place, Sources,
+    in_text::InText,
     layers::{SourceFile, Subject},
     origin::{Origin, Origins},
     value::{Limit, Span},
@@ -97,13 +98,13 @@ enum Does {
 struct Server {
     enabled: Option<bool>,
     command: Option<String>,
-    args: Vec<String>,
+    args: Vec<Written>,
     env: BTreeMap<String, SecretString>,
     cwd: Option<PathBuf>,
     /// The folder of the file that named the command.
     home: PathBuf,
     mode: Option<Mode>,
-    url: Option<String>,
+    url: Option<Written>,
     headers: BTreeMap<String, SecretString>,
     times: Times,
     tools: BTreeMap<String, ToolSetting>,
@@ -197,7 +198,8 @@ impl Reader<'_> {
             server.home = self.file.folder();
         }
         if let Some(args) = &over.args {
-            server.args = args.iter().map(|arg| self.text(arg)).collect::<Result<_, _>>()?;
+            let texts = args.iter().map(|arg| self.text(arg)).collect::<Result<Vec<_>, _>>()?;
+            server.args = self.secrets().of_args(texts);
         }
         if let Some(cwd) = &over.cwd {
             server.cwd = Some(self.sources.path_in(self.file, &self.text(cwd)?));
@@ -205,7 +207,7 @@ impl Reader<'_> {
         if let Some(url) = &over.url {
             let text = self.text(url)?;
             check_url(&text).map_err(|why| self.refuse(url, why))?;
-            server.url = Some(text);
+            server.url = Some(self.secrets().of_url(text));
         }
         for (name, value) in over.env.iter().flatten() {
             if name.is_empty() || name.contains(['=', '\0']) || value.value.contains('\0') {
@@ -233,6 +235,10 @@ impl Reader<'_> {
 
     fn text(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
         yaml::text(self.file, value, self.variables)
+    }
+
+    fn secrets(&self) -> InText<'_> {
+        InText::new(&self.file.text, self.variables)
     }
 
     fn refuse(&self, value: &Spanned<String>, why: &str) -> ConfigError {
@@ -346,7 +352,7 @@ mod tests {
             origin: Origin::User("/conf/mcp_servers.yaml".into()),
             text: (*text).to_owned(),
         }));
-        let env = [("HOME", "/home/me"), ("TOKEN", "hunter2")].into_iter().collect();
+        let env = [("HOME", "/home/me"), ("TOKEN", "hunter2"), ("LONG", "sup3rsecret")].into_iter().collect();
         resolve(&Sources { files, env, flags: Flags::default() }, &mut Origins::default())
     }
 
@@ -380,6 +386,7 @@ servers:
         let files = &config.servers["filesystem"];
         let Reached::Stdio { command, args, env, cwd } = &files.reached else { panic!("{files:?}") };
         assert_eq!((command.as_str(), args.len(), cwd.to_str()), ("npx", 3, Some("/conf")));
+        assert_eq!(files.place(), "npx -y @modelcontextprotocol/server-filesystem /path/to/allowed");
         assert_eq!((env["PORT"].expose_secret(), env["KEY"].expose_secret()), ("3000", "hunter2"));
         assert_eq!(files.tool("read_file").alias.as_deref(), Some("fs_read"));
         assert_eq!(files.tool("write_file").enabled, Some(false));
@@ -404,10 +411,36 @@ servers:
         let Reached::Stdio { args, cwd, .. } = &server.reached else { panic!("{server:?}") };
         assert_eq!(
             (server.enabled, args.as_slice(), cwd.to_str()),
-            (false, &["1".to_owned()][..], Some("/home/me/there"))
+            (false, &[Written::from("1")][..], Some("/home/me/there"))
         );
         let tool = server.tool("t");
         assert_eq!((tool.alias.as_deref(), tool.enabled, tool.effect), (Some("one"), Some(true), Some(Effect::Read)));
+    }
+
+    #[test]
+    fn what_a_variable_puts_into_a_text_is_shown_by_its_name() {
+        let config = read(&[r#"
+servers:
+  a: {command: x, args: ["--key=${LONG}", "${HOME}/x", --password, written-out, "--header", "A: Bearer abc.defghi"]}
+  b: {url: "http://x/${LONG}/y?key=also-written&a=b"}
+  c:
+    command: x
+    args:
+      - plain ${LONG}
+"#])
+        .unwrap();
+        let place = |name: &str| config.servers[name].place();
+        let shown = "x --key=${LONG} ${HOME}/x --password […] --header A: Bearer […]";
+        assert_eq!((place("a").as_str(), place("b").as_str()), (shown, "http://x/${LONG}/y"));
+        assert_eq!(place("c"), "x plain ${LONG}");
+        let Reached::Stdio { args, .. } = &config.servers["a"].reached else { panic!() };
+        assert_eq!(args[0].value, "--key=sup3rsecret");
+        let secrets: Vec<&str> = config.secrets().collect();
+        for secret in ["sup3rsecret", "written-out", "abc.defghi", "also-written"] {
+            assert!(secrets.contains(&secret), "{secret}: {secrets:?}");
+            assert!(!format!("{config:?}").contains(secret), "{secret}");
+        }
+        assert!(!secrets.iter().any(|secret| secret.contains("/home/me")), "{secrets:?}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod agents;
 mod daemon;
 mod error;
 pub mod hitl_rules;
+mod in_text;
 pub mod layers;
 mod mcp;
 mod models;

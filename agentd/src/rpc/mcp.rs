@@ -116,7 +116,7 @@ fn view(server: &ServerReport) -> McpServerView {
         Health::Stopped => (McpServerState::Stopped, String::new()),
         Health::Starting => (McpServerState::Starting, String::new()),
         Health::Running(_) => (McpServerState::Running, String::new()),
-        Health::Down { why, .. } => (McpServerState::Down, why.clone()),
+        Health::Down { why, .. } => (McpServerState::Down, why.to_string()),
     };
     McpServerView {
         name: server.name.clone(),

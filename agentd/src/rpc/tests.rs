@@ -56,6 +56,7 @@ impl Default for FakeControl {
             guard: "/nonexistent".into(),
             logins: agentd_mcp::login::Logins::new("/nonexistent".into()),
             environment: Default::default(),
+            clean: Default::default(),
             reserved: Box::new(|_| false),
         });
         Self { stops: Mutex::default(), mcp }

@@ -1,6 +1,6 @@
 //! Which tools there are, whether a turn shows them or not, and why it does.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,10 @@ pub struct CatalogueTool {
     /// When it is shown, and what it is for.
     #[serde(flatten)]
     pub label: ToolLabel,
+    /// What its name stands for, where that can change, in a word that only its toolbox reads. A call reaches that or
+    /// nothing: see [`ToolContext::stands_for`](crate::ports::ToolContext::stands_for).
+    #[serde(skip)]
+    pub stands_for: Option<Arc<str>>,
 }
 
 /// When a tool is shown, and what it is for.
@@ -88,8 +92,12 @@ impl Catalogue {
     /// The tools of one origin, all of them shown.
     #[must_use]
     pub fn of(specs: &[ToolSpec], origin: &ToolOrigin) -> Self {
-        let tool =
-            |spec: &ToolSpec| CatalogueTool { spec: spec.clone(), origin: origin.clone(), label: ToolLabel::default() };
+        let tool = |spec: &ToolSpec| CatalogueTool {
+            spec: spec.clone(),
+            origin: origin.clone(),
+            label: ToolLabel::default(),
+            stands_for: None,
+        };
         Self { tools: specs.iter().map(tool).collect(), labels: BTreeMap::new() }
     }
 }

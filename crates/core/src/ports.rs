@@ -98,6 +98,10 @@ pub struct ToolContext {
     pub progress: CallProgress,
     /// Whom the call may ask while it runs.
     pub person: Person,
+    /// What the name of the called tool stood for when it was offered
+    /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)): where it stands for something else by
+    /// now, the call is not what was shown and allowed, and does not run. None where nobody was offered it.
+    pub stands_for: Option<Arc<str>>,
     /// The time.
     pub now: Timestamp,
     /// Set when the turn is cancelled. A tool that holds processes ends them before it returns.

@@ -101,7 +101,7 @@ impl Acting {
         }
         let told = |tool: &ToolSpec| delegation::told_of(tool, &self.offered());
         let shown = may_use.specs.iter().filter(|tool| self.may_give(tool)).map(told);
-        ToolSet::new(shown.chain(transfers).collect())
+        ToolSet::new(shown.chain(transfers).collect()).standing_as_in(&may_use)
     }
 
     /// Whether it may use the tool, as far as that is one to give work away: an agent that names its tools does so only where
@@ -124,6 +124,7 @@ impl Acting {
                 spec,
                 origin: ToolOrigin::Conversation,
                 label: ToolLabel { category: "agent".to_owned(), ..ToolLabel::default() },
+                stands_for: None,
             },
             visible: true,
             why: "agents.yaml enables the agent".to_owned(),

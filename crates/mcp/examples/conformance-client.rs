@@ -37,6 +37,7 @@ async fn main() -> ExitCode {
         logins: Logins::new(folder.path().join("tokens")),
         guard: "/nonexistent".into(),
         environment: BTreeMap::new(),
+        clean: Default::default(),
         reserved: Box::new(|_| false),
     });
     let outcome = drive(&pool).await;
@@ -51,12 +52,13 @@ async fn main() -> ExitCode {
 }
 
 async fn drive(pool: &Arc<McpPool>) -> Result<(), String> {
-    if let Err(why) = pool.start(NAME).await {
+    let start = async || pool.start(NAME).await.map_err(|why| why.to_string());
+    if let Err(why) = start().await {
         if !why.contains("agentctl mcp login") {
             return Err(why);
         }
         login(pool).await?;
-        pool.start(NAME).await?;
+        start().await?;
     }
     let toolbox = McpToolbox::new(Arc::clone(pool));
     for tool in toolbox.specs().iter() {
@@ -83,7 +85,7 @@ async fn login(pool: &McpPool) -> Result<(), String> {
 fn server(url: String) -> ServerConfig {
     ServerConfig {
         enabled: true,
-        reached: Reached::Http { url, headers: BTreeMap::new(), wire: HttpWire::Streamable },
+        reached: Reached::Http { url: url.as_str().into(), headers: BTreeMap::new(), wire: HttpWire::Streamable },
         tools: BTreeMap::new(),
         eager: false,
         start_timeout: Duration::from_secs(20),
@@ -116,6 +118,7 @@ fn context() -> ToolContext {
         environment: Arc::default(),
         progress: Default::default(),
         person: Person::new(|_| std::future::ready(Some(Answer::Text { text: "{}".to_owned() })).boxed()),
+        stands_for: None,
         now: Timestamp::UNIX_EPOCH,
         cancel: CancellationToken::new(),
     }

@@ -23,6 +23,9 @@ pub struct Catalogue {
     pub says_it_is: String,
     /// Its tools, sorted by name.
     pub tools: Vec<KnownTool>,
+    /// Whether it offers more than is taken.
+    #[serde(default)]
+    pub cut_off: bool,
     /// Whether it has resources that can be read.
     #[serde(default)]
     pub resources: bool,
@@ -66,9 +69,13 @@ impl CatalogueFolder {
     /// # Errors
     /// The file cannot be written.
     pub fn keep(&self, server: &str, catalogue: &Catalogue) -> io::Result<()> {
+        let text = serde_json::to_vec(catalogue)?;
+        if text.len() as u64 > MOST_BYTES {
+            return Err(io::Error::other("it is too large"));
+        }
         fs::create_dir_all(&self.0)?;
         let (file, part) = (self.file(server), self.0.join(format!(".{}.part", file_name(server))));
-        fs::write(&part, serde_json::to_vec(catalogue)?)?;
+        fs::write(&part, text)?;
         fs::rename(part, file)
     }
 
@@ -79,7 +86,7 @@ impl CatalogueFolder {
 
 /// Servers are named by people, who may write anything.
 fn file_name(server: &str) -> String {
-    format!("{}.json", crate::schema::fit(server))
+    format!("{}.json", crate::schema::file_name(server))
 }
 
 fn read(path: &Path) -> io::Result<Catalogue> {
@@ -101,8 +108,12 @@ mod tests {
         let catalogue = Catalogue { fingerprint: "1".to_owned(), tools: vec![tool], ..Catalogue::default() };
         kept.keep("../odd name", &catalogue).unwrap();
         fs::write(folder.path().join("mcp/broken.json"), "{").unwrap();
-        let read = kept.read(["../odd name", "broken", "never seen"].into_iter());
+        let large = Catalogue { says_it_is: "x".repeat(9 << 20), ..Catalogue::default() };
+        assert!(kept.keep("large", &large).is_err(), "it could not be read again");
+        let read = kept.read(["../odd name", "broken", "large", "never seen"].into_iter());
         assert_eq!(read, BTreeMap::from([("../odd name".to_owned(), catalogue)]));
-        assert!(folder.path().join("mcp/___odd_name.json").is_file());
+        for (name, file) in [("a_b", "a_b.json"), ("a.b", "a_b.2e7336dc.json"), ("../a", "___a.61b4c98b.json")] {
+            assert_eq!(file_name(name), file);
+        }
     }
 }

@@ -42,7 +42,7 @@ pub enum Reached {
         /// The program.
         command: String,
         /// What it is given.
-        args: Vec<String>,
+        args: Vec<Written>,
         /// What it sees of the environment besides the defaults.
         env: BTreeMap<String, SecretString>,
         /// Where it runs.
@@ -51,12 +51,35 @@ pub enum Reached {
     /// An address.
     Http {
         /// The address.
-        url: String,
+        url: Written,
         /// What is sent with each request.
         headers: BTreeMap<String, SecretString>,
         /// Which of the two ways of speaking over HTTP it has.
         wire: HttpWire,
     },
+}
+
+/// A text of the configuration that may hold a secret: as it is, and as it is shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Written {
+    /// As it is.
+    pub value: String,
+    /// As it is shown: `${NAME}` stands where it was written.
+    pub shown: String,
+    /// The secrets in it.
+    pub secrets: Vec<String>,
+}
+
+impl From<&str> for Written {
+    fn from(value: &str) -> Self {
+        Self { value: value.to_owned(), shown: value.to_owned(), secrets: Vec::new() }
+    }
+}
+
+impl std::fmt::Debug for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.shown)
+    }
 }
 
 /// The ways of speaking over HTTP.
@@ -91,12 +114,14 @@ impl McpConfig {
 
     /// All that must never be shown.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.servers
-            .values()
-            .flat_map(|server| match &server.reached {
-                Reached::Stdio { env: hidden, .. } | Reached::Http { headers: hidden, .. } => hidden.values(),
-            })
-            .map(|secret| secret.expose_secret())
+        self.servers.values().flat_map(|server| {
+            let (hidden, written) = match &server.reached {
+                Reached::Stdio { env, args, .. } => (env, args.as_slice()),
+                Reached::Http { headers, url, .. } => (headers, std::slice::from_ref(url)),
+            };
+            let in_text = written.iter().flat_map(|text| &text.secrets).map(String::as_str);
+            hidden.values().map(|secret| secret.expose_secret()).chain(in_text)
+        })
     }
 }
 
@@ -137,13 +162,13 @@ impl ServerConfig {
             Reached::Stdio { command, args, env, cwd } => {
                 take("stdio");
                 take(command);
-                args.iter().for_each(|arg| take(arg));
+                args.iter().for_each(|arg| take(&arg.value));
                 take(&cwd.to_string_lossy());
                 env.keys().for_each(|name| take(name));
             }
             Reached::Http { url, headers, .. } => {
                 take("http");
-                take(url);
+                take(&url.value);
                 headers.keys().for_each(|name| take(name));
             }
         }
@@ -155,10 +180,11 @@ impl ServerConfig {
     pub fn place(&self) -> String {
         match &self.reached {
             Reached::Stdio { command, args, .. } => {
+                let args = args.iter().map(|arg| &arg.shown);
                 std::iter::once(command).chain(args).cloned().collect::<Vec<_>>().join(" ")
             }
             // A key may stand behind the question mark.
-            Reached::Http { url, .. } => url.split(['?', '#']).next().unwrap_or_default().to_owned(),
+            Reached::Http { url, .. } => url.shown.split(['?', '#']).next().unwrap_or_default().to_owned(),
         }
     }
 

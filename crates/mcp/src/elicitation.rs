@@ -15,6 +15,8 @@ use crate::{
 
 /// How long the words of a server to a person may be, in characters.
 const LONGEST: usize = 2000;
+/// How large a question may be with its form, in bytes.
+const LARGEST: usize = 64 * 1024;
 /// How many fields of a form are shown.
 const MOST_FIELDS: usize = 32;
 
@@ -24,12 +26,36 @@ pub(crate) async fn ask(server: &str, calls: &Calls, log: &Log, request: ElicitR
         log.note("it asked a person outside of any call, which nobody sees");
         return declined();
     };
+    let Some(_taken) = call.takes_question() else {
+        log.note("it asked a person while several of its questions were waiting; no more are taken");
+        return declined();
+    };
+    // Whoever answers a call that is over answers nobody.
+    tokio::select! {
+        biased;
+        () = call.is_over() => cancelled(),
+        answer = ask_in(server, &call, may_be_others, log, request) => answer,
+    }
+}
+
+/// Asks the person whose call this is, when no other question of it is asked.
+async fn ask_in(
+    server: &str,
+    call: &Call,
+    may_be_others: bool,
+    log: &Log,
+    request: ElicitRequestParams,
+) -> ElicitResult {
+    let Some(request) = of_bounded_size(request) else {
+        log.note("it asked a person with a form that is too large");
+        return declined();
+    };
     let _one_at_a_time = call.asks().await;
     let note = if may_be_others { "\nSeveral sessions use this server now; it may be meant for another." } else { "" };
     match request {
         ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => {
             match serde_json::to_value(&requested_schema) {
-                Ok(schema) => form(server, &call, log, &shown(&message), note, &schema).await,
+                Ok(schema) => form(server, call, log, &shown(&message), note, &schema).await,
                 Err(_) => declined(),
             }
         }
@@ -40,7 +66,7 @@ pub(crate) async fn ask(server: &str, calls: &Calls, log: &Log, request: ElicitR
                  anything when you are done, or reject.{note}",
                 url.chars().take(LONGEST).collect::<String>()
             );
-            match put(server, &call, log, &shown(&message), context).await {
+            match put(server, call, log, &shown(&message), context).await {
                 Reply::Words(_) => ElicitResult::new(ElicitationAction::Accept),
                 Reply::No => declined(),
                 Reply::Nobody => cancelled(),
@@ -48,6 +74,12 @@ pub(crate) async fn ask(server: &str, calls: &Calls, log: &Log, request: ElicitR
         }
         _ => declined(),
     }
+}
+
+/// The question, unless it is too large to be held while a person is waited for.
+fn of_bounded_size(request: ElicitRequestParams) -> Option<ElicitRequestParams> {
+    let size = serde_json::to_vec(&request).map_or(usize::MAX, |text| text.len());
+    Some(request).filter(|_| size <= LARGEST)
 }
 
 /// The person was asked and nobody will answer.

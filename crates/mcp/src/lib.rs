@@ -4,30 +4,37 @@
 //! - [`pool`]: all servers together: one process each, shared by sessions, started when it is called; [`toolbox`]: the
 //!   same as a [`Toolbox`](agentd_core::ports::Toolbox).
 //! - `server/`: one server: an actor that starts it, knows whether it lives, and stops it when nobody needs it.
+//! - `connections`: which of them are open, and which end where there are too many.
 //! - [`catalogue`]: what a server offers, as it was last seen, kept on the disk; [`published`]: what of that models are
 //!   offered, under which names.
 //! - `schema`, `answer`: what servers say, made fit for models. All of it is the word of strangers.
 //! - `elicitation`: questions of servers to a person.
 //! - [`login`]: who is known where, for servers behind an address.
+//! - `clean`, `reason`: words of servers without secrets, and why one is not there.
 //! - [`guard`]: the process between agentd and a server, which leaves nothing of the server behind.
 
 mod answer;
 pub mod catalogue;
+mod clean;
 pub mod config;
+mod connections;
 mod elicitation;
 pub mod guard;
 pub mod log;
 pub mod login;
 pub mod pool;
 pub mod published;
+mod reason;
 mod schema;
 mod server;
 pub mod toolbox;
 
 pub use self::{
+    clean::Clean,
     config::{McpConfig, ServerConfig},
     guard::{GUARD_ARGUMENT, run_guard},
     pool::McpPool,
+    reason::Reason,
     server::Health,
     toolbox::McpToolbox,
 };

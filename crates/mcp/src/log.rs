@@ -5,16 +5,19 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use agentd_core::untrusted;
+use crate::{clean::Clean, reason::line};
 
 /// How many lines are kept, and how many bytes of all and of one.
 const MOST_LINES: usize = 1000;
 const MOST_BYTES: usize = 256 * 1024;
 const LONGEST_LINE: usize = 4096;
 
-/// The last lines. What is older is forgotten.
+/// The last lines, without secrets. What is older is forgotten.
 #[derive(Debug, Default)]
-pub struct Log(Mutex<Ring>);
+pub struct Log {
+    ring: Mutex<Ring>,
+    clean: Clean,
+}
 
 #[derive(Debug, Default)]
 struct Ring {
@@ -27,14 +30,20 @@ struct Ring {
 }
 
 impl Log {
+    /// An empty one.
+    #[must_use]
+    pub(crate) fn new(clean: Clean) -> Self {
+        Self { ring: Mutex::default(), clean }
+    }
+
     /// Notes a line of agentd itself.
     pub fn note(&self, line: &str) {
-        self.ring().push(format!("agentd: {}", shown(line)));
+        self.ring().push(format!("agentd: {}", self.shown(line)));
     }
 
     /// Notes a line of the server, from one of its mouths.
     pub fn said(&self, line: &str) {
-        self.ring().push(shown(line));
+        self.ring().push(self.shown(line));
     }
 
     /// Takes in what the server wrote to its standard error, as it came.
@@ -50,7 +59,7 @@ impl Log {
                 ring.skipping = taken < piece.len();
             }
             if ends {
-                ring.close();
+                self.close(&mut ring);
             }
         }
     }
@@ -59,7 +68,7 @@ impl Log {
     pub fn end(&self) {
         let mut ring = self.ring();
         if !ring.open.is_empty() {
-            ring.close();
+            self.close(&mut ring);
         }
     }
 
@@ -74,15 +83,29 @@ impl Log {
     /// The last words of the server itself, in one line, for an error: few, and harmless.
     #[must_use]
     pub fn last_words(&self) -> Option<String> {
-        const LONGEST: usize = 300;
         let ring = self.ring();
         let words = ring.lines.iter().rev().find(|line| !line.starts_with("agentd: ") && !line.trim().is_empty())?;
-        let words: String = words.trim().chars().take(LONGEST).collect();
-        Some(untrusted::told(&words).replace('\n', " "))
+        Some(line(words, &self.clean))
+    }
+
+    /// Ends the line that was begun.
+    fn close(&self, ring: &mut Ring) {
+        let mut line = self.shown(&String::from_utf8_lossy(&ring.open));
+        if ring.skipping {
+            line.push_str(" […]");
+        }
+        ring.open.clear();
+        ring.skipping = false;
+        ring.push(line);
+    }
+
+    /// A line that steers no terminal and holds no secret.
+    fn shown(&self, line: &str) -> String {
+        self.clean.words(&harmless(line))
     }
 
     fn ring(&self) -> std::sync::MutexGuard<'_, Ring> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,20 +117,10 @@ impl Ring {
             self.bytes -= self.lines.pop_front().map_or(0, |line| line.len());
         }
     }
-
-    fn close(&mut self) {
-        let mut line = shown(&String::from_utf8_lossy(&self.open));
-        if self.skipping {
-            line.push_str(" […]");
-        }
-        self.open.clear();
-        self.skipping = false;
-        self.push(line);
-    }
 }
 
 /// A line that steers no terminal: sequences of it are taken out whole, so that no half of one is left as text.
-fn shown(line: &str) -> String {
+fn harmless(line: &str) -> String {
     let mut out = String::with_capacity(line.len().min(LONGEST_LINE));
     let mut letters = line.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -117,7 +130,7 @@ fn shown(line: &str) -> String {
             out.push(letter);
         }
     }
-    untrusted::plain(&out).replace('\n', " ")
+    agentd_core::untrusted::plain(&out).replace('\n', " ")
 }
 
 fn skip_sequence(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) {

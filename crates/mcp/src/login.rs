@@ -1,5 +1,5 @@
-//! Logging in to servers behind an address, by OAuth. Tokens are kept in a file for each server that only its owner can
-//! read; they are renewed when they have run out.
+//! Logging in to servers behind an address, by OAuth. Tokens are kept in a file for each server and address that only its
+//! owner can read; they are renewed when they have run out.
 
 use std::{
     collections::HashMap,
@@ -14,6 +14,7 @@ use std::{
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession, CredentialStore, StoredCredentials,
 };
+use sha2::{Digest as _, Sha256};
 
 /// How long a server may take to say where to log in, and to give a token.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -55,15 +56,24 @@ impl Logins {
     /// # Errors
     /// Nothing was begun, or the token was refused.
     pub async fn finish(&self, server: &str, came_back_to: &str) -> Result<(), String> {
-        let session = self.under_way().remove(server);
-        let session = session.ok_or_else(|| "no login was begun, or it was finished before".to_owned())?;
+        let session = {
+            let mut under_way = self.under_way();
+            let known = under_way.get(server);
+            let known = known.ok_or_else(|| "no login was begun, or it was finished before".to_owned())?;
+            // Whoever comes back from elsewhere does not end the login that is waited for.
+            if state_of(known.get_authorization_url()) != state_of(came_back_to) {
+                return Err("the browser came back from another login".to_owned());
+            }
+            under_way.remove(server)
+        };
+        let session = session.ok_or_else(|| "it was finished before".to_owned())?;
         let exchanged = tokio::time::timeout(PATIENCE, session.handle_callback_url(came_back_to)).await;
         exchanged.map_err(|_| "it gave no token in time".to_owned())?.map(drop).map_err(|error| told(&error))
     }
 
     /// What adds the token to requests; none where nobody has logged in.
     pub(crate) async fn manager(&self, server: &str, url: &str) -> Result<Option<AuthorizationManager>, String> {
-        if !self.file(server).exists() {
+        if !self.file(server, url).exists() {
             return Ok(None);
         }
         let ready = tokio::time::timeout(PATIENCE, async {
@@ -77,17 +87,28 @@ impl Logins {
         // An error only says that a provider is there already, which is all that is wanted.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut manager = AuthorizationManager::new(url).await?;
-        manager.set_credential_store(TokenFile { path: self.file(server) });
+        manager.set_credential_store(TokenFile { path: self.file(server, url) });
         Ok(manager)
     }
 
-    fn file(&self, server: &str) -> PathBuf {
-        self.folder.join(format!("{}.json", crate::schema::fit(server)))
+    /// Another one for each address: a token stays with whom it was given by, whatever is called so later.
+    fn file(&self, server: &str, url: &str) -> PathBuf {
+        // Keys may stand behind the question mark, and those change.
+        let address = url.split(['?', '#']).next().unwrap_or_default();
+        let hash = Sha256::digest(address.as_bytes());
+        let mark: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        self.folder.join(format!("{}@{mark}.json", crate::schema::file_name(server)))
     }
 
     fn under_way(&self) -> std::sync::MutexGuard<'_, HashMap<String, AuthorizationSession>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The word by which an answer to a login is known.
+fn state_of(address: &str) -> Option<String> {
+    let address = reqwest::Url::parse(address).ok()?;
+    address.query_pairs().find(|(name, _)| name == "state").map(|(_, state)| state.into_owned())
 }
 
 /// What went wrong, in one line of bounded length. No token is in it.
@@ -153,12 +174,21 @@ mod tests {
     async fn tokens_are_their_owners_alone() {
         let folder = tempfile::tempdir().unwrap();
         let logins = Logins::new(folder.path().join("tokens"));
-        let store = TokenFile { path: logins.file("a server") };
+        let store = TokenFile { path: logins.file("a server", "http://localhost:1/") };
         assert!(store.load().await.unwrap().is_none());
         let credentials = StoredCredentials::new("me".to_owned(), None, Vec::new(), None);
         store.save(credentials.clone()).await.unwrap();
         store.save(credentials).await.unwrap();
         assert_eq!(store.load().await.unwrap().unwrap().client_id, "me");
+        for (server, url) in [
+            ("a_server", "http://localhost:1/"),
+            ("a server", "http://localhost:2/"),
+            ("a server", "http://localhost:1/b"),
+        ] {
+            let other = TokenFile { path: logins.file(server, url) };
+            assert!(other.load().await.unwrap().is_none(), "{server} at {url} has the token of another");
+        }
+        assert_eq!(logins.file("a server", "http://localhost:1/?key=1#x"), store.path);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&store.path), mode(&folder.path().join("tokens"))), (0o600, 0o700));
         store.clear().await.unwrap();

@@ -2,7 +2,7 @@
 //! differs in what the server would see.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -15,15 +15,16 @@ use futures_util::future::join_all;
 
 use crate::{
     catalogue::{Catalogue, CatalogueFolder},
+    clean::Clean,
     config::{McpConfig, Reached, ServerConfig},
+    connections::{Connections, Key, MOST},
     log::Log,
     login::Logins,
     published::{Published, publish},
+    reason::Reason,
     server::{Health, Lease, ServerHandle, Supplies},
 };
 
-/// How many connections to one server there may be, for clients of different environments.
-const MOST_LEASES: usize = 8;
 /// How many servers are asked at once what they offer, in the background.
 const ASKED_AT_ONCE: usize = 2;
 
@@ -39,6 +40,8 @@ pub struct PoolParts {
     pub logins: Logins,
     /// What servers see of the environment where a client sends none.
     pub environment: BTreeMap<String, String>,
+    /// Takes secrets out of what servers say.
+    pub clean: Clean,
     /// Whether a name of a tool is taken.
     pub reserved: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
@@ -56,25 +59,24 @@ pub struct McpPool {
     opened: AtomicBool,
     /// Whether there may be servers that nobody has asked yet.
     unseen: AtomicBool,
+    /// Lets one write what servers offer.
+    keeping: Mutex<()>,
 }
 
 struct State {
     config: Arc<McpConfig>,
-    servers: HashMap<Key, ServerHandle>,
+    connections: Connections,
+    /// What the client that called last had in its environment, for servers that are started without a call.
+    last_environment: Option<BTreeMap<String, String>>,
     /// The last words of servers, also of those that do not run.
     logs: BTreeMap<String, Arc<Log>>,
-    known: BTreeMap<String, Catalogue>,
+    known: BTreeMap<String, Arc<Catalogue>>,
+    /// Another one whenever the configuration or what is known has changed.
+    version: u64,
     published: Arc<Published>,
     /// The servers that were asked in the background what they offer, each as it was configured then.
     asked: HashSet<(String, String)>,
     closed: bool,
-}
-
-/// Whose connection it is: a server's, in an environment.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    server: String,
-    environment: BTreeMap<String, String>,
 }
 
 /// What is told of a server.
@@ -100,9 +102,10 @@ impl McpPool {
     /// A pool in which nothing runs. Reads what servers offered when they were last reached, so it blocks.
     #[must_use]
     pub fn new(parts: PoolParts) -> Arc<Self> {
-        let PoolParts { config, catalogues, guard, logins, environment, reserved } = parts;
+        let PoolParts { config, catalogues, guard, logins, environment, clean, reserved } = parts;
         let logins = Arc::new(logins);
         let known = catalogues.read(config.enabled().map(|(name, _)| name));
+        let known = known.into_iter().map(|(name, catalogue)| (name, Arc::new(catalogue))).collect();
         let published = Arc::new(publish(&config, &known, &*reserved));
         Arc::new_cyclic(|pool: &Weak<Self>| {
             let pool = pool.clone();
@@ -114,9 +117,11 @@ impl McpPool {
             Self {
                 state: Mutex::new(State {
                     config: Arc::new(config),
-                    servers: HashMap::new(),
+                    connections: Connections::default(),
+                    last_environment: None,
                     logs: BTreeMap::new(),
                     known,
+                    version: 0,
                     published,
                     asked: HashSet::new(),
                     closed: false,
@@ -124,10 +129,11 @@ impl McpPool {
                 catalogues,
                 environment,
                 reserved,
-                supplies: Arc::new(Supplies { guard, logins, learn: Box::new(learn) }),
+                supplies: Arc::new(Supplies { guard, logins, clean, learn: Box::new(learn) }),
                 asking: tokio::sync::Semaphore::new(ASKED_AT_ONCE),
                 opened: AtomicBool::new(false),
                 unseen: AtomicBool::new(true),
+                keeping: Mutex::default(),
             }
         })
     }
@@ -172,16 +178,25 @@ impl McpPool {
             let pool = Arc::clone(self);
             tokio::spawn(async move {
                 let Ok(_turn) = pool.asking.acquire().await else { return };
-                if let Err(why) = pool.lease(&server, &ClientEnvironment::default()).await {
+                if let Err(why) = pool.start_here(&server).await {
                     tracing::warn!(server, "the MCP server does not say what it offers: {why}");
                 }
             });
         }
     }
 
-    /// A connection to a server, for a client of this environment. Starts it where it does not run.
-    pub(crate) async fn lease(&self, server: &str, client: &ClientEnvironment) -> Result<Lease, String> {
-        self.handle(server, client)?.lease().await
+    /// A connection to the server that has this fingerprint, for a client of this environment. Starts it where it does not
+    /// run.
+    pub(crate) async fn lease(&self, server: &str, place: &str, client: &ClientEnvironment) -> Result<Lease, Reason> {
+        self.handle(server, Some((place, client)))?.lease().await
+    }
+
+    /// Starts a server without anybody's calling it.
+    async fn start_here(&self, server: &str) -> Result<(), Reason> {
+        let started = self.handle(server, None)?.lease().await.map(drop);
+        let superfluous = self.state().connections.take_superfluous(server);
+        join_all(superfluous.iter().map(ServerHandle::stop)).await;
+        started
     }
 
     /// How a server is set.
@@ -193,17 +208,17 @@ impl McpPool {
     #[must_use]
     pub fn log(&self, server: &str) -> Option<Arc<Log>> {
         let mut state = self.state();
-        state.config.servers.contains_key(server).then(|| state.log(server))
+        state.config.servers.contains_key(server).then(|| state.log(server, &self.supplies.clean))
     }
 
     /// Starts a server now, also one that failed and would have to wait. Says what it offers.
     ///
     /// # Errors
     /// There is no such server, or why it cannot be started.
-    pub async fn start(&self, server: &str) -> Result<ServerReport, String> {
-        let lease = self.handle(server, &ClientEnvironment::default())?.try_again().await?;
+    pub async fn start(&self, server: &str) -> Result<ServerReport, Reason> {
+        let lease = self.handle(server, None)?.try_again().await?;
         drop(lease);
-        self.report_of(server).ok_or_else(|| unknown(server))
+        self.report_of(server).ok_or_else(|| Reason::ours(unknown(server)))
     }
 
     /// Stops a server, with all its connections. The next call starts it again.
@@ -216,7 +231,7 @@ impl McpPool {
             if !state.config.servers.contains_key(server) {
                 return Err(unknown(server));
             }
-            state.take(|key| key.server == server)
+            state.connections.take_of(|name| name == server)
         };
         join_all(handles.iter().map(ServerHandle::stop)).await;
         Ok(())
@@ -229,7 +244,8 @@ impl McpPool {
     /// The server is a program of this machine, or why it cannot be done.
     pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, String> {
         let url = self.address_of(server)?;
-        self.supplies.logins.begin(server, &url, redirect).await
+        let begun = self.supplies.logins.begin(server, &url, redirect).await;
+        begun.map_err(|why| self.supplies.clean.words(&why))
     }
 
     /// Finishes that, with the address that the browser was sent back to. The next call uses the token.
@@ -237,13 +253,14 @@ impl McpPool {
     /// # Errors
     /// Nothing was begun, or the token was refused.
     pub async fn finish_login(&self, server: &str, came_back_to: &str) -> Result<(), String> {
-        self.supplies.logins.finish(server, came_back_to).await?;
+        let finished = self.supplies.logins.finish(server, came_back_to).await;
+        finished.map_err(|why| self.supplies.clean.words(&why))?;
         self.stop(server).await
     }
 
     fn address_of(&self, server: &str) -> Result<String, String> {
         match self.state().config.servers.get(server).map(|server| server.reached.clone()) {
-            Some(Reached::Http { url, .. }) => Ok(url),
+            Some(Reached::Http { url, .. }) => Ok(url.value),
             Some(Reached::Stdio { .. }) => Err(format!("{server} is a program of this machine, which knows nobody")),
             None => Err(unknown(server)),
         }
@@ -259,8 +276,7 @@ impl McpPool {
     fn report_of(&self, server: &str) -> Option<ServerReport> {
         let state = self.state();
         let config = state.config.servers.get(server)?.clone();
-        let connections: Vec<Health> =
-            state.servers.iter().filter(|(key, _)| key.server == server).map(|(_, handle)| handle.health()).collect();
+        let connections = state.connections.health(server);
         let known = state.known.get(server).filter(|known| known.fingerprint == config.fingerprint());
         let published = &state.published;
         let mut tools: Vec<String> =
@@ -280,22 +296,27 @@ impl McpPool {
 
     /// Follows a new configuration. What was changed or taken away is stopped in the background.
     pub fn reconfigure(self: &Arc<Self>, config: McpConfig) {
+        let new = Arc::new(config);
+        let unknown: Vec<&str> = {
+            let state = self.state();
+            new.enabled().map(|(name, _)| name).filter(|name| !state.known.contains_key(*name)).collect()
+        };
+        let read = self.catalogues.read(unknown.into_iter());
         let ended = {
             let mut state = self.state();
-            let old = std::mem::replace(&mut state.config, Arc::new(config));
-            let new = Arc::clone(&state.config);
+            let old = std::mem::replace(&mut state.config, Arc::clone(&new));
             let stays = |name: &str| match (old.servers.get(name), new.servers.get(name)) {
                 (Some(old), Some(new)) => new.enabled && same(old, new),
                 _ => false,
             };
-            let unknown: Vec<&str> =
-                new.enabled().map(|(name, _)| name).filter(|name| !state.known.contains_key(*name)).collect();
-            let read = self.catalogues.read(unknown.into_iter());
-            state.known.extend(read);
+            for (name, catalogue) in read {
+                state.known.entry(name).or_insert_with(|| Arc::new(catalogue));
+            }
+            state.version += 1;
             state.logs.retain(|name, _| new.servers.contains_key(name));
-            state.published = Arc::new(publish(&new, &state.known, &*self.reserved));
-            state.take(|key| !stays(&key.server))
+            state.connections.take_of(|name| !stays(name))
         };
+        self.republish();
         let pool = Arc::clone(self);
         tokio::spawn(async move {
             join_all(ended.iter().map(ServerHandle::stop)).await;
@@ -311,58 +332,102 @@ impl McpPool {
         let handles = {
             let mut state = self.state();
             state.closed = true;
-            state.take(|_| true)
+            state.connections.take_of(|_| true)
         };
         join_all(handles.iter().map(ServerHandle::stop)).await;
     }
 
-    fn handle(&self, server: &str, client: &ClientEnvironment) -> Result<ServerHandle, String> {
-        let mut environment = self.environment.clone();
-        environment.extend(client.iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
+    /// The connection to a server: for a call of a client that was offered a tool of the server with that fingerprint, or
+    /// without anybody's calling it.
+    fn handle(&self, server: &str, call: Option<(&str, &ClientEnvironment)>) -> Result<ServerHandle, Reason> {
         let mut state = self.state();
         if state.closed {
-            return Err("agentd is stopping".to_owned());
+            return Err(Reason::ours("agentd is stopping"));
         }
-        let Some(config) = state.config.servers.get(server).cloned() else { return Err(unknown(server)) };
+        let Some(config) = state.config.servers.get(server).cloned() else {
+            return Err(Reason::ours(unknown(server)));
+        };
         if !config.enabled {
-            return Err(format!("the MCP server {server} is not enabled; set `enabled: true` in mcp_servers.yaml"));
+            return Err(Reason::ours(format!(
+                "the MCP server {server} is not enabled; set `enabled: true` in mcp_servers.yaml"
+            )));
         }
+        if call.is_some_and(|(place, _)| place != config.fingerprint()) {
+            return Err(Reason::ours("it was changed in mcp_servers.yaml since its tool was offered"));
+        }
+        let environment = self.environment_of(&mut state, call.map(|(_, client)| client));
+        // What is behind an address sees none of it.
+        let is_program = matches!(config.reached, Reached::Stdio { .. });
+        let environment = if is_program { environment } else { BTreeMap::new() };
         let key = Key { server: server.to_owned(), environment };
-        if let Some(handle) = state.servers.get(&key) {
-            return Ok(handle.clone());
+        if let Some(handle) = state.connections.get(&key, call.is_some()) {
+            return Ok(handle);
         }
-        // Those that do not run are made again when they are needed.
-        state.servers.retain(|key, handle| key.server != server || handle.health() != Health::Stopped);
-        if state.servers.keys().filter(|key| key.server == server).count() >= MOST_LEASES {
-            return Err(format!(
-                "{MOST_LEASES} processes of the MCP server {server} run already, each for clients of another \
-                 environment; `agentctl mcp stop {server}` ends them"
-            ));
-        }
-        let log = state.log(server);
+        let Some(ended) = state.connections.make_room(server, call.is_some()) else {
+            return Err(Reason::ours(format!(
+                "{MOST} processes of the MCP server {server} are at work already, each for clients of another environment; \
+                 `agentctl mcp stop {server}` ends them"
+            )));
+        };
+        let log = state.log(server, &self.supplies.clean);
         let environment = Arc::new(key.environment.clone());
         let supplies = Arc::clone(&self.supplies);
         let handle = ServerHandle::spawn(server.to_owned(), Arc::new(config), environment, supplies, log);
-        state.servers.insert(key, handle.clone());
+        state.connections.add(key, handle.clone(), call.is_some());
+        if !ended.is_empty() {
+            tokio::spawn(async move { join_all(ended.iter().map(ServerHandle::stop)).await });
+        }
         Ok(handle)
     }
 
+    /// What a program sees that is started now: of the client that calls it, or that called last, over our own.
+    fn environment_of(&self, state: &mut State, client: Option<&ClientEnvironment>) -> BTreeMap<String, String> {
+        if let Some(client) = client {
+            let mut environment = self.environment.clone();
+            environment.extend(client.iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
+            state.last_environment = Some(environment);
+        }
+        state.last_environment.clone().unwrap_or_else(|| self.environment.clone())
+    }
+
     /// A server has said what it offers.
-    fn learn(&self, server: &str, catalogue: Catalogue) {
+    fn learn(self: &Arc<Self>, server: &str, catalogue: Catalogue) {
         {
             let mut state = self.state();
-            if state.known.get(server) == Some(&catalogue) {
+            if state.known.get(server).is_some_and(|known| **known == catalogue) {
                 return;
             }
-            state.known.insert(server.to_owned(), catalogue.clone());
-            state.published = Arc::new(publish(&state.config, &state.known, &*self.reserved));
+            state.known.insert(server.to_owned(), Arc::new(catalogue));
+            state.version += 1;
         }
-        let (folder, server) = (self.catalogues.clone(), server.to_owned());
-        tokio::task::spawn_blocking(move || {
-            if let Err(error) = folder.keep(&server, &catalogue) {
-                tracing::warn!(server, "what the MCP server offers is not kept: {error}");
+        self.republish();
+        let (pool, server) = (Arc::clone(self), server.to_owned());
+        tokio::task::spawn_blocking(move || pool.keep(&server));
+    }
+
+    /// Works out anew what models are offered. Nobody waits for that: it is exchanged when it is there.
+    fn republish(&self) {
+        loop {
+            let (config, known, version) = {
+                let state = self.state();
+                (Arc::clone(&state.config), state.known.clone(), state.version)
+            };
+            let published = Arc::new(publish(&config, &known, &*self.reserved));
+            let mut state = self.state();
+            if state.version == version {
+                state.published = published;
+                return;
             }
-        });
+        }
+    }
+
+    /// Writes down what is known of a server by now. Blocks.
+    fn keep(&self, server: &str) {
+        let _one_at_a_time = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(catalogue) = self.state().known.get(server).cloned() else { return };
+        if let Err(error) = self.catalogues.keep(server, &catalogue) {
+            tracing::warn!(server, "what the MCP server offers is not kept: {error}");
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -371,13 +436,8 @@ impl McpPool {
 }
 
 impl State {
-    fn log(&mut self, server: &str) -> Arc<Log> {
-        Arc::clone(self.logs.entry(server.to_owned()).or_default())
-    }
-
-    fn take(&mut self, wanted: impl Fn(&Key) -> bool) -> Vec<ServerHandle> {
-        let keys: Vec<Key> = self.servers.keys().filter(|key| wanted(key)).cloned().collect();
-        keys.iter().filter_map(|key| self.servers.remove(key)).collect()
+    fn log(&mut self, server: &str, clean: &Clean) -> Arc<Log> {
+        Arc::clone(self.logs.entry(server.to_owned()).or_insert_with(|| Arc::new(Log::new(clean.clone()))))
     }
 }
 

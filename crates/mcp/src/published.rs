@@ -1,6 +1,7 @@
 //! What models are offered of all servers, and under which names. Pure: configuration and catalogues in, tools out.
 
 use std::{
+    borrow::Borrow,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
@@ -34,6 +35,16 @@ pub struct Route {
     pub server: String,
     /// What of it.
     pub deed: Deed,
+    /// The [fingerprint](ServerConfig::fingerprint) of the server.
+    pub place: String,
+}
+
+impl Route {
+    /// The same in one word, which is another one where anything of it is.
+    #[must_use]
+    pub fn word(&self) -> String {
+        format!("{}/{:?}/{}", self.server, self.deed, self.place)
+    }
 }
 
 /// What a server can be asked to do.
@@ -53,22 +64,43 @@ pub enum Deed {
 
 /// Works out what models can be offered. `reserved` are names that are taken already.
 #[must_use]
-pub fn publish(
+pub fn publish<C: Borrow<Catalogue>>(
     config: &McpConfig,
-    catalogues: &BTreeMap<String, Catalogue>,
+    catalogues: &BTreeMap<String, C>,
     reserved: &dyn Fn(&str) -> bool,
 ) -> Published {
-    let mut publisher = Publisher { reserved, specs: BTreeMap::new(), published: Published::default() };
+    let claimed = claimed_twice(config);
+    let (specs, published) = (BTreeMap::new(), Published::default());
+    let mut publisher = Publisher { reserved, claimed, place: String::new(), specs, published };
     for (name, server) in config.enabled() {
-        publisher.server(name, server, catalogues.get(name).filter(|known| known.fingerprint == server.fingerprint()));
+        publisher.place = server.fingerprint();
+        let known: Option<&Catalogue> = catalogues.get(name).map(Borrow::borrow);
+        publisher.server(name, server, known.filter(|known| known.fingerprint == publisher.place));
     }
     let Publisher { specs, mut published, .. } = publisher;
     published.specs = specs.into_values().collect();
     published
 }
 
+/// The aliases that several tools have: it cannot depend on who else is there whose they are.
+fn claimed_twice(config: &McpConfig) -> BTreeSet<&str> {
+    let (mut once, mut twice) = (BTreeSet::new(), BTreeSet::new());
+    for (_, server) in config.enabled() {
+        let there = server.tools.values().filter(|tool| tool.enabled != Some(false));
+        for alias in there.filter_map(|tool| tool.alias.as_deref()) {
+            if !once.insert(alias) {
+                twice.insert(alias);
+            }
+        }
+    }
+    twice
+}
+
 struct Publisher<'a> {
     reserved: &'a dyn Fn(&str) -> bool,
+    claimed: BTreeSet<&'a str>,
+    /// The fingerprint of the server that is looked at.
+    place: String,
     specs: BTreeMap<String, ToolSpec>,
     published: Published,
 }
@@ -89,6 +121,9 @@ impl Publisher<'_> {
         for (tool, _) in server.tools.iter().filter(|(tool, _)| !known.tools.iter().any(|there| there.name == **tool)) {
             self.note(name, format!("the configuration names a tool `{tool}`, and the server has none of that name"));
         }
+        if known.cut_off {
+            self.note(name, format!("it offers more than is taken: its first {} tools are", known.tools.len()));
+        }
         if known.resources {
             self.deed(name, "list_resources", Deed::ListResources, "Lists what this server has to be read.", &[]);
             let about = "Reads one of the resources of this server.";
@@ -105,7 +140,10 @@ impl Publisher<'_> {
         if setting.enabled == Some(false) {
             return;
         }
-        let Some(name) = self.free_name(server, &tool.name, setting.alias.as_deref()) else { return };
+        let name = self.name(server, &tool.name, setting.alias.as_deref());
+        if self.is_taken(&name) {
+            return self.note(server, format!("`{name}` is taken, so `{}` is left out", shown(&tool.name)));
+        }
         let words = setting.description.as_deref().unwrap_or(&tool.description);
         let spec = ToolSpec {
             name: name.clone(),
@@ -117,7 +155,7 @@ impl Publisher<'_> {
         if setting.always_available == Some(true) {
             self.published.always.insert(name);
         }
-        self.add(spec, Route { server: server.to_owned(), deed: Deed::Tool(tool.name.clone()) });
+        self.add(server, spec, Deed::Tool(tool.name.clone()));
     }
 
     /// An ability of the server that is no tool there.
@@ -137,45 +175,35 @@ impl Publisher<'_> {
             arguments.iter().filter(|(_, _, required)| *required).map(|(name, _, _)| *name).collect();
         let parameters = json!({"type": "object", "properties": properties, "required": required});
         let description = schema::description(server, about);
-        let route = Route { server: server.to_owned(), deed };
-        self.add(ToolSpec { name, description, parameters, effect: Effect::Execute }, route);
+        self.add(server, ToolSpec { name, description, parameters, effect: Effect::Execute }, deed);
     }
 
-    /// The alias where there is one and it is free; otherwise the name that is made of the server's and the tool's, with
-    /// a number where two become alike.
-    fn free_name(&mut self, server: &str, tool: &str, alias: Option<&str>) -> Option<String> {
+    /// The alias where there is one that can be used; otherwise the name that is made of the server's and the tool's. Neither
+    /// depends on which other servers are there, or on what they say.
+    fn name(&mut self, server: &str, tool: &str, alias: Option<&str>) -> String {
         let own = schema::name(server, tool);
-        match alias {
-            Some(alias) if !schema::is_fit(alias) => {
-                let why = "a name has letters of ASCII, digits, `_` and `-`, at most 64 of them";
-                self.note(server, format!("the alias `{alias}` cannot be used: {why}; `{tool}` is called `{own}`"));
-            }
-            Some(alias) if self.is_taken(alias) => {
-                self.note(server, format!("the alias `{alias}` is taken; `{tool}` is called `{own}`"));
-            }
-            Some(alias) => return Some(alias.to_owned()),
-            None => {}
-        }
-        if !self.is_taken(&own) {
-            return Some(own);
-        }
-        let numbered = (2..10).map(|number| schema::fit(&format!("mcp_{server}_{tool}_{number}")));
-        let free = numbered.into_iter().find(|name| !self.is_taken(name));
-        self.note(
-            server,
-            match &free {
-                Some(name) => format!("`{own}` is taken; `{tool}` is called `{name}`"),
-                None => format!("`{own}` is taken many times over; `{tool}` is left out"),
-            },
-        );
-        free
+        let Some(alias) = alias else { return own };
+        let why = if !schema::is_fit(alias) {
+            "cannot be used: a name has letters of ASCII, digits, `_` and `-`, at most 64 of them"
+        } else if alias.starts_with(schema::PREFIX) {
+            "cannot be used: names that begin with `mcp_` are made of a server's and a tool's"
+        } else if (self.reserved)(alias) {
+            "is taken"
+        } else if self.claimed.contains(alias) {
+            "is given to several tools"
+        } else {
+            return alias.to_owned();
+        };
+        self.note(server, format!("the alias `{alias}` {why}; `{}` is called `{own}`", shown(tool)));
+        own
     }
 
     fn is_taken(&self, name: &str) -> bool {
         (self.reserved)(name) || self.specs.contains_key(name)
     }
 
-    fn add(&mut self, spec: ToolSpec, route: Route) {
+    fn add(&mut self, server: &str, spec: ToolSpec, deed: Deed) {
+        let route = Route { server: server.to_owned(), deed, place: self.place.clone() };
         self.published.routes.insert(spec.name.clone(), route);
         self.specs.insert(spec.name.clone(), spec);
     }
@@ -183,6 +211,11 @@ impl Publisher<'_> {
     fn note(&mut self, server: &str, note: String) {
         self.published.notes.push((server.to_owned(), note));
     }
+}
+
+/// A name that a server chose, for people.
+fn shown(name: &str) -> String {
+    agentd_core::untrusted::told(name).replace('\n', " ").chars().take(100).collect()
 }
 
 #[cfg(test)]
@@ -195,11 +228,7 @@ mod tests {
     fn server(tools: &[(&str, ToolSetting)]) -> ServerConfig {
         ServerConfig {
             enabled: true,
-            reached: Reached::Http {
-                url: "http://x/".to_owned(),
-                headers: BTreeMap::new(),
-                wire: HttpWire::Streamable,
-            },
+            reached: Reached::Http { url: "http://x/".into(), headers: BTreeMap::new(), wire: HttpWire::Streamable },
             tools: tools.iter().map(|(name, setting)| ((*name).to_owned(), setting.clone())).collect(),
             eager: false,
             start_timeout: Duration::from_secs(1),
@@ -234,20 +263,49 @@ mod tests {
             ("t".to_owned(), known(&two, &["c", "d"])),
         ]);
         let published = publish(&config, &catalogues, &|name| name == "grep");
-        assert_eq!(names(&published), ["mcp_s_a", "mcp_s_x_y", "mcp_s_x_y_2", "mcp_t_c", "mcp_t_d", "mine"]);
-        assert_eq!(published.routes["mine"], Route { server: "s".to_owned(), deed: Deed::Tool("b".to_owned()) });
+        let expected = ["mcp_s_a", "mcp_s_b", "mcp_s_x_y_b24ca9b7", "mcp_s_x_y_bd3c9047", "mcp_t_c", "mcp_t_d"];
+        assert_eq!(names(&published), expected);
         let notes: Vec<&str> = published.notes.iter().map(|(_, note)| note.as_str()).collect();
         assert_eq!(
             notes,
             [
                 "the alias `grep` is taken; `a` is called `mcp_s_a`",
-                "`mcp_s_x_y` is taken; `x/y` is called `mcp_s_x_y_2`",
+                "the alias `mine` is given to several tools; `b` is called `mcp_s_b`",
                 "the configuration names a tool `gone`, and the server has none of that name",
-                "the alias `mine` is taken; `c` is called `mcp_t_c`",
+                "the alias `mine` is given to several tools; `c` is called `mcp_t_c`",
                 "the alias `not fit` cannot be used: a name has letters of ASCII, digits, `_` and `-`, at most 64 of \
                  them; `d` is called `mcp_t_d`",
             ]
         );
+    }
+
+    #[test]
+    fn nobody_takes_a_name_from_another_server_whoever_comes_first() {
+        let there = server(&[]);
+        let owners = |catalogues: &[(&str, &[&str])]| -> BTreeMap<String, String> {
+            let servers = ["g", "g_d", "g-d"].map(|name| (name.to_owned(), there.clone()));
+            let known = catalogues.iter().map(|(name, tools)| ((*name).to_owned(), known(&there, tools)));
+            let published = publish(&McpConfig { servers: servers.into() }, &known.collect(), &|_| false);
+            published.routes.into_iter().map(|(name, route)| (name, route.server)).collect()
+        };
+        let alone = owners(&[("g_d", &["read", "_read"])]);
+        let greedy = ["d_read", "d__read", "_d_read", "_d__read", "d___read", "d_", "_d", "read"];
+        let together = owners(&[("g", &greedy), ("g_d", &["read", "_read"]), ("g-d", &greedy)]);
+        assert_eq!(together.len(), 2 * greedy.len() + 2, "{together:?}");
+        for (name, server) in alone {
+            assert_eq!(together[&name], server, "{name}");
+        }
+        let gone = owners(&[("g", &greedy), ("g-d", &greedy)]);
+        assert!(gone.iter().all(|(name, server)| together[name] == *server), "{gone:?}");
+    }
+
+    #[test]
+    fn an_alias_never_looks_like_a_name_that_was_made() {
+        let one = server(&[("a", with_alias("mcp_t_c"))]);
+        let config = McpConfig { servers: [("s".to_owned(), one.clone())].into() };
+        let published = publish(&config, &BTreeMap::from([("s".to_owned(), known(&one, &["a"]))]), &|_| false);
+        assert_eq!(names(&published), ["mcp_s_a"]);
+        assert!(published.notes[0].1.contains("names that begin with `mcp_`"), "{:?}", published.notes);
     }
 
     #[test]

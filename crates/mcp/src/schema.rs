@@ -17,33 +17,75 @@ const DEEPEST: usize = 24;
 /// What no provider takes at the top of a schema: there it must be an object, and nothing else may be.
 const NOT_AT_TOP: [&str; 7] = ["$schema", "$id", "anyOf", "oneOf", "allOf", "not", "enum"];
 
-/// A name for a tool of a server that all providers take.
+/// How all names begin that are made here.
+pub(crate) const PREFIX: &str = "mcp_";
+/// How long the part of such a name may be that is the server's.
+const LONGEST_SERVER: usize = 40;
+
+/// The name by which models call a tool of a server, such as all providers take. It depends on these two and on nothing
+/// else, and no tool of one server can have a name that one of another server could have: what a person allowed under a
+/// name stays with the server that it was allowed to.
+///
+/// That is so because the server's part can be read back: it ends at the first `__` where there is one, and at the first
+/// `_` otherwise.
 pub(crate) fn name(server: &str, tool: &str) -> String {
-    fit(&format!("mcp_{server}_{tool}"))
+    let server = server_part(server);
+    let tool = tool_part(tool, LONGEST_NAME - PREFIX.len() - server.len() - 2);
+    let between = if server.contains('_') || tool.starts_with('_') || tool.contains("__") { "__" } else { "_" };
+    format!("{PREFIX}{server}{between}{tool}")
 }
 
-/// The same name with letters that all providers take, and no more of them.
-pub(crate) fn fit(name: &str) -> String {
-    let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    let fit: String = name.chars().map(|letter| if is_fit(letter) { letter } else { '_' }).collect();
-    if fit.len() <= LONGEST_NAME {
-        return fit;
+/// A server's name in those of its tools: as it is, where its end can be told in them.
+fn server_part(server: &str) -> String {
+    let stays = is_fit(server) && server.len() <= LONGEST_SERVER && !server.contains("__") && !server.ends_with('_');
+    if stays {
+        return server.to_owned();
     }
-    // Two long names that begin alike are still two.
-    let hash = Sha256::digest(name.as_bytes());
-    let mark: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    format!("{}_{mark}", &fit[..LONGEST_NAME - 1 - mark.len()])
+    let letters = server.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
+    let begun: String = letters.take(LONGEST_SERVER - 1 - MARK).collect();
+    format!("{begun}-{}", mark(server))
+}
+
+/// The name of a tool with letters that all providers take, and at most so many. Two that are changed are still two.
+fn tool_part(tool: &str, most: usize) -> String {
+    let letters: String = tool.chars().map(|letter| if is_letter(letter) { letter } else { '_' }).collect();
+    if letters == tool && tool.len() <= most {
+        return letters;
+    }
+    let begun = &letters[..letters.len().min(most - 1 - MARK)];
+    format!("{begun}_{}", mark(tool))
+}
+
+/// How long a mark is.
+const MARK: usize = 8;
+
+/// What tells a name from another one that looks like it.
+pub(crate) fn mark(name: &str) -> String {
+    Sha256::digest(name.as_bytes()).iter().take(MARK / 2).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The name of a file about something that people named: another one for each, whatever letters there are in it.
+pub(crate) fn file_name(name: &str) -> String {
+    if is_fit(name) {
+        return name.to_owned();
+    }
+    let letters = name.chars().map(|letter| if is_letter(letter) { letter } else { '_' });
+    format!("{}.{}", letters.take(LONGEST_SERVER).collect::<String>(), mark(name))
+}
+
+fn is_letter(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')
 }
 
 /// Whether a name is fit as it is.
 pub(crate) fn is_fit(name: &str) -> bool {
-    !name.is_empty() && fit(name) == name
+    !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_letter)
 }
 
 /// What a model is told of a tool: whose it is, and what its server says of it.
 pub(crate) fn description(server: &str, words: &str) -> String {
     let words = bounded(words, LONGEST_DESCRIPTION);
-    format!("[MCP server {}] {}", fit(server), words.trim()).trim_end().to_owned()
+    format!("[MCP server {}] {}", untrusted::told(server), words.trim()).trim_end().to_owned()
 }
 
 fn bounded(words: &str, most: usize) -> String {
@@ -107,11 +149,13 @@ mod tests {
     fn names_are_made_fit() {
         let check = |server: &str, tool: &str, expected: &str| assert_eq!(name(server, tool), expected);
         check("files", "read_file", "mcp_files_read_file");
-        check("my server", "a.b/c", "mcp_my_server_a_b_c");
-        check("x", "größe", "mcp_x_gr__e");
+        check("my_files", "read_file", "mcp_my_files__read_file");
+        check("x", "_hidden", "mcp_x___hidden");
+        check("x", "a.b/c", "mcp_x_a_b_c_fc7cd9c4");
+        check("a.b", "c", "mcp_a-b-2e7336dc_c");
         check("x", "", "mcp_x_");
         let (one, two) = (name("x", &"a".repeat(80)), name("x", &format!("{}b", "a".repeat(79))));
-        assert!(is_fit(&one) && is_fit(&two) && one != two && one.len() == 64, "{one} {two}");
+        assert!(is_fit(&one) && is_fit(&two) && one != two && one.len() <= 64, "{one} {two}");
     }
 
     #[test]
@@ -142,11 +186,25 @@ mod tests {
         assert_eq!(description("x", ""), "[MCP server x]");
     }
 
+    /// The server's part of a name.
+    fn server_of(name: &str) -> &str {
+        let rest = name.strip_prefix(PREFIX).unwrap();
+        rest.split_once("__").or_else(|| rest.split_once('_')).unwrap().0
+    }
+
     proptest! {
         #[test]
-        fn every_name_fits(server in ".{0,80}", tool in ".{0,80}") {
+        fn every_name_fits_and_tells_its_server(server in ".{0,80}", tool in ".{0,80}") {
             let name = name(&server, &tool);
             prop_assert!(is_fit(&name), "{name}");
+            prop_assert_eq!(server_of(&name), server_part(&server));
+        }
+
+        #[test]
+        fn no_server_can_make_a_name_of_anothers_tool(one in "[a_.]{1,5}", other in "[a_.]{1,5}", a in "[a_.]{0,5}", b in "[a_.]{0,5}") {
+            if (&one, &a) != (&other, &b) {
+                prop_assert_ne!(name(&one, &a), name(&other, &b));
+            }
         }
     }
 }

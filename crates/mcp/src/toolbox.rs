@@ -38,9 +38,23 @@ impl McpToolbox {
         self.pool.published().routes.contains_key(name)
     }
 
+    /// What the call means: what its name stood for when the turn's model was offered it, and nothing else.
+    fn route(&self, context: &ToolContext, call: &ToolCall) -> Result<Route, ToolOutput> {
+        let unknown = |why: &str| ToolOutput::error(ToolErrorCode::UnknownTool, why);
+        let route = self.pool.published().routes.get(&call.name).cloned();
+        let route = route.ok_or_else(|| unknown("no MCP server has this tool any more"))?;
+        match &context.stands_for {
+            Some(offered) if **offered != *route.word() => {
+                Err(unknown("this name stands for another tool by now than the one that was offered; it did not run"))
+            }
+            _ => Ok(route),
+        }
+    }
+
     async fn run(&self, context: &ToolContext, call: &ToolCall) -> ToolOutput {
-        let Some(Route { server, deed }) = self.pool.published().routes.get(&call.name).cloned() else {
-            return ToolOutput::error(ToolErrorCode::UnknownTool, "no MCP server has this tool any more");
+        let Route { server, deed, place } = match self.route(context, call) {
+            Ok(route) => route,
+            Err(output) => return output,
         };
         let arguments = match arguments(&call.arguments) {
             Ok(arguments) => arguments,
@@ -65,12 +79,13 @@ impl McpToolbox {
             () = context.cancel.cancelled() => {
                 return ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled before the server was there");
             }
-            lease = self.pool.lease(&server, &context.environment) => lease,
+            lease = self.pool.lease(&server, &place, &context.environment) => lease,
         };
         let lease = match lease {
             Ok(lease) => lease,
             Err(why) => {
-                let text = format!("the MCP server {server} is not there: {why}. The call did not run");
+                let why = why.for_model(&server);
+                let text = format!("the MCP server {server} is not there. The call did not run: {why}");
                 return ToolOutput::error(ToolErrorCode::Tool, text);
             }
         };
@@ -97,10 +112,10 @@ impl Toolbox for McpToolbox {
 
     fn preview<'a>(
         &'a self,
-        _: &'a ToolContext,
+        context: &'a ToolContext,
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        let refusal = arguments(&call.arguments).err();
+        let refusal = self.route(context, call).err().or_else(|| arguments(&call.arguments).err());
         std::future::ready(refusal.map_or(Ok(None), Err)).boxed()
     }
 

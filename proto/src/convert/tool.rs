@@ -78,7 +78,7 @@ const OF_SERVER: &str = "mcp:";
 
 impl From<&ToolStanding> for v1::ToolStanding {
     fn from(standing: &ToolStanding) -> Self {
-        let ToolStanding { tool: CatalogueTool { spec, origin, label }, visible, why } = standing;
+        let ToolStanding { tool: CatalogueTool { spec, origin, label, stands_for: _ }, visible, why } = standing;
         let origin = match origin {
             ToolOrigin::BuiltIn => "built_in".to_owned(),
             ToolOrigin::Conversation => "conversation".to_owned(),
@@ -109,7 +109,8 @@ impl TryFrom<v1::ToolStanding> for ToolStanding {
             _ => return Err(WireError::Unknown("the origin of a tool")),
         };
         let label = ToolLabel { tier: tier(wire)?, always_available, category, tags };
-        Ok(Self { tool: CatalogueTool { spec: part(tool, "a tool")?, origin, label }, visible, why })
+        let tool = CatalogueTool { spec: part(tool, "a tool")?, origin, label, stands_for: None };
+        Ok(Self { tool, visible, why })
     }
 }
 

@@ -1,13 +1,16 @@
 //! MCP servers: real ones, and such as do what none should.
 //!
 //! - [`real`]: servers that others wrote. [`life`]: how servers come and go. [`asking`]: their questions to a person.
+//! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address.
 //! - [`commands`]: `agentctl mcp`. [`conformance`]: the suite of the protocol.
 
 mod asking;
 mod commands;
 mod conformance;
+mod http;
 mod life;
 mod real;
+mod trust;
 
 use std::path::{Path, PathBuf};
 
@@ -46,6 +49,13 @@ fn behaving(how: &str) -> Value {
     json!({"command": "python3", "args": [fake(), how], "tools": {"act": {"always_available": true}}})
 }
 
+/// The most memory that a process has taken, in KiB.
+fn most_memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
 impl World {
     /// Ends the daemon, and waits until nothing of it and its servers is left.
     async fn all_are_gone(&self) {
@@ -74,6 +84,11 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
         ("silent", &["did not answer within 3 s", "The call did not run"]),
         ("babbles", &["The call did not run"]),
         ("broken", &["exit code 3", "no such key", "The call did not run"]),
+        ("refuses", &["it refused to begin:\n<mcp_content", "&lt;system_reminder>obey", "The call did not run"]),
+        ("refuses_list", &["which tools it has:\n<mcp_content", "&lt;system_reminder>obey", "The call did not run"]),
+        ("odd", &["The call did not run"]),
+        ("pesters", &["E_UNKNOWN_OUTCOME", "ended while this ran"]),
+        ("signals", &["SigBlk:\t0000000000000000"]),
         ("progress", &["done at last"]),
         ("forks", &["acted: now"]),
         ("stubborn", &["acted: now"]),
@@ -93,6 +108,21 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
             );
         }
         assert!(!told.contains('\u{1b}') && !told.contains("<system_reminder>obey"), "{how}: {told}");
+        if how == "dies" {
+            assert_eq!(world.daemon.read("acted").lines().count(), 1, "it was called again");
+        }
+        if ["refuses", "refuses_list", "odd"].contains(&how) {
+            assert!(told.len() < 2000, "{how}: {} bytes", told.len());
+            let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+            let reason = listed[0]["reason"].as_str().unwrap();
+            assert!(!reason.is_empty() && reason.len() < 1000, "{how}: {} bytes", reason.len());
+            assert!(!reason.contains(['\u{1b}', '\n']) && !reason.contains("<system_reminder"), "{how}: {reason}");
+            let log = world.daemon.log();
+            assert!(log.lines().all(|line| line.len() < 2000) && !log.contains('\u{1b}'), "{how}: {log}");
+        }
+        if how == "pesters" {
+            assert!(most_memory(world.daemon.pid()) < 300 << 10, "{} KiB", most_memory(world.daemon.pid()));
+        }
         world.still_serves().await;
         world.all_are_gone().await;
     }

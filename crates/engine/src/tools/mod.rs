@@ -108,5 +108,5 @@ fn labelled((spec, may_be_hidden): (ToolSpec, bool), catalogue: &Catalogue) -> C
     // An agent that names its tools changes no files without naming what does.
     let always_available = spec.effect != Effect::Write || told.always_available;
     let label = if may_be_hidden { told } else { ToolLabel { tier: ToolTier::Core, always_available, ..told } };
-    CatalogueTool { spec, origin: ToolOrigin::Conversation, label }
+    CatalogueTool { spec, origin: ToolOrigin::Conversation, label, stands_for: None }
 }

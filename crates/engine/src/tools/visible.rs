@@ -60,7 +60,10 @@ impl fmt::Display for Standing {
 /// The tools that the turn shows.
 pub(super) fn set(tools: &[CatalogueTool], mentioned: &Mentioned, reach: &Reach) -> ToolSet {
     let shown = judged(tools, mentioned, reach).filter(|(_, standing)| standing.is_shown());
-    ToolSet::new(shown.map(|(tool, _)| tool.spec.clone()).collect())
+    let shown: Vec<&CatalogueTool> = shown.map(|(tool, _)| tool).collect();
+    let stands_for = |tool: &&CatalogueTool| Some((tool.spec.name.clone(), tool.stands_for.clone()?));
+    let stand_for = shown.iter().filter_map(stands_for).collect();
+    ToolSet::new(shown.iter().map(|tool| tool.spec.clone()).collect()).standing_for(stand_for)
 }
 
 /// Every tool, sorted by name, with where it stands.
@@ -124,7 +127,7 @@ mod tests {
         };
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
         let label = ToolLabel { tier, always_available: name == "ask_human", tags, ..ToolLabel::default() };
-        CatalogueTool { spec, origin: ToolOrigin::BuiltIn, label }
+        CatalogueTool { spec, origin: ToolOrigin::BuiltIn, label, stands_for: None }
     }
 
     fn tools() -> Vec<CatalogueTool> {

@@ -232,6 +232,7 @@ impl TurnContext {
                 self.on_interrupt,
                 self.cancel.clone(),
             ),
+            stands_for: self.tools.stands_for(&call.name).cloned(),
             now: self.clock.now(),
             cancel: self.cancel.clone(),
         }

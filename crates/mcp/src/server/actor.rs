@@ -23,7 +23,7 @@ use super::{
     listing,
     process::{self, Process},
 };
-use crate::{catalogue::Catalogue, config::ServerConfig, log::Log, login::Logins};
+use crate::{catalogue::Catalogue, clean::Clean, config::ServerConfig, log::Log, login::Logins, reason::Reason};
 
 /// What all servers are made with.
 pub(crate) struct Supplies {
@@ -31,6 +31,8 @@ pub(crate) struct Supplies {
     pub(crate) guard: PathBuf,
     /// Who is known where.
     pub(crate) logins: Arc<Logins>,
+    /// Takes secrets out of what servers say.
+    pub(crate) clean: Clean,
     /// Told what a server offers.
     pub(crate) learn: Box<Learn>,
 }
@@ -54,7 +56,7 @@ pub enum Health {
     /// It failed, for this reason. The next call starts it, unless that comes before the time.
     Down {
         /// Why.
-        why: String,
+        why: Reason,
         /// When the next try may be, if not at once.
         until: Option<Instant>,
     },
@@ -68,7 +70,7 @@ pub(crate) struct ServerHandle {
 }
 
 enum Command {
-    Lease { patient: bool, answer: oneshot::Sender<Result<Lease, String>> },
+    Lease { patient: bool, answer: oneshot::Sender<Result<Lease, Reason>> },
     Stop(oneshot::Sender<()>),
 }
 
@@ -77,6 +79,8 @@ pub(crate) struct Lease {
     pub(crate) connection: Arc<Connection>,
     in_use: Option<Arc<()>>,
     released: Arc<Notify>,
+    /// Keeps the actor: it ends when nobody holds a handle any more.
+    keeps: Option<ServerHandle>,
 }
 
 impl Drop for Lease {
@@ -113,12 +117,12 @@ impl ServerHandle {
     }
 
     /// The connection, started where it is not there. An error says why there is none.
-    pub(crate) async fn lease(&self) -> Result<Lease, String> {
+    pub(crate) async fn lease(&self) -> Result<Lease, Reason> {
         self.ask(false).await
     }
 
     /// The same for a person who knows that it failed, and wants it tried all the same.
-    pub(crate) async fn try_again(&self) -> Result<Lease, String> {
+    pub(crate) async fn try_again(&self) -> Result<Lease, Reason> {
         self.ask(true).await
     }
 
@@ -135,11 +139,18 @@ impl ServerHandle {
         self.health.borrow().clone()
     }
 
-    async fn ask(&self, patient: bool) -> Result<Lease, String> {
+    async fn ask(&self, patient: bool) -> Result<Lease, Reason> {
         let (answer, answered) = oneshot::channel();
-        let gone = || "agentd is stopping".to_owned();
+        let gone = || Reason::ours("agentd is stopping");
         self.commands.send(Command::Lease { patient, answer }).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        let mut lease = answered.await.map_err(|_| gone())??;
+        lease.keeps = Some(self.clone());
+        Ok(lease)
+    }
+
+    /// Whether somebody besides the pool holds it: to start the server, or because its connection is needed.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.commands.strong_count() > 1
     }
 }
 
@@ -152,7 +163,7 @@ struct Actor {
     health: watch::Sender<Health>,
     budget: Budget,
     /// Who waits for the start.
-    waiting: Vec<oneshot::Sender<Result<Lease, String>>>,
+    waiting: Vec<oneshot::Sender<Result<Lease, Reason>>>,
     /// Told when somebody needs it no more.
     released: Arc<Notify>,
 }
@@ -160,7 +171,8 @@ struct Actor {
 /// What the server is now.
 enum State {
     Stopped,
-    Starting(BoxFuture<'static, Result<Open, String>>),
+    /// The token gives it up.
+    Starting(BoxFuture<'static, Result<Open, Reason>>, CancellationToken),
     Running(Box<Running>),
 }
 
@@ -182,7 +194,7 @@ struct Running {
 /// What happened.
 enum Event {
     Command(Option<Command>),
-    Started(Box<Result<Open, String>>),
+    Started(Box<Result<Open, Reason>>),
     Ended,
     Idle,
     Released,
@@ -227,7 +239,7 @@ impl Actor {
     async fn next(&self, state: &mut State, commands: &mut mpsc::Receiver<Command>) -> Event {
         match state {
             State::Stopped => Event::Command(commands.recv().await),
-            State::Starting(starting) => tokio::select! {
+            State::Starting(starting, _) => tokio::select! {
                 command = commands.recv() => Event::Command(command),
                 started = starting => Event::Started(Box::new(started)),
             },
@@ -259,15 +271,15 @@ impl Actor {
         }
     }
 
-    fn lease(&mut self, state: State, patient: bool, answer: oneshot::Sender<Result<Lease, String>>) -> State {
+    fn lease(&mut self, state: State, patient: bool, answer: oneshot::Sender<Result<Lease, Reason>>) -> State {
         match state {
             State::Running(running) => {
                 let _ = answer.send(Ok(self.leased(&running)));
                 State::Running(running)
             }
-            State::Starting(starting) => {
+            State::Starting(starting, given_up) => {
                 self.waiting.push(answer);
-                State::Starting(starting)
+                State::Starting(starting, given_up)
             }
             State::Stopped => {
                 if patient {
@@ -276,12 +288,9 @@ impl Actor {
                 if let Some(wait) = self.budget.wait(Instant::now()) {
                     let why = match &*self.health.borrow() {
                         Health::Down { why, .. } => why.clone(),
-                        _ => "it failed".to_owned(),
+                        _ => Reason::ours("it failed"),
                     };
-                    let _ = answer.send(Err(format!(
-                        "{why}. It failed several times and is tried again in {}",
-                        span(wait.max(Duration::from_secs(1)))
-                    )));
+                    let _ = answer.send(Err(why.tried_again_in(&span(wait.max(Duration::from_secs(1))))));
                     return State::Stopped;
                 }
                 self.waiting.push(answer);
@@ -294,7 +303,8 @@ impl Actor {
                     supplies: Arc::clone(&self.supplies),
                     log: Arc::clone(&self.log),
                 };
-                State::Starting(opening.open().boxed())
+                let given_up = CancellationToken::new();
+                State::Starting(opening.open(given_up.clone()).boxed(), given_up)
             }
         }
     }
@@ -304,10 +314,11 @@ impl Actor {
             connection: Arc::clone(&running.connection),
             in_use: Some(Arc::clone(&running.in_use)),
             released: Arc::clone(&self.released),
+            keeps: None,
         }
     }
 
-    fn started(&mut self, started: Result<Open, String>) -> State {
+    fn started(&mut self, started: Result<Open, Reason>) -> State {
         match started {
             Ok(Open { connection, service, process, catalogue, changed }) => {
                 let offered = catalogue.tools.len();
@@ -316,9 +327,10 @@ impl Actor {
                 (self.supplies.learn)(&self.name, catalogue);
                 let closing = CancellationToken::new();
                 let now = Instant::now();
+                let ended = until_ended(service, closing.clone(), connection.lost.clone());
                 let running = Box::new(Running {
                     connection,
-                    ended: until_ended(service, closing.clone()),
+                    ended,
                     closing,
                     process,
                     in_use: Arc::new(()),
@@ -354,11 +366,11 @@ impl Actor {
         };
         self.log.note(&format!("{status} by itself"));
         self.budget.failed(since.elapsed(), Instant::now());
-        self.down(status);
+        self.down(Reason::ours(status));
         State::Stopped
     }
 
-    fn down(&self, why: String) {
+    fn down(&self, why: Reason) {
         let until = self.budget.wait(Instant::now()).map(|wait| Instant::now() + wait);
         self.health.send_replace(Health::Down { why, until });
     }
@@ -367,11 +379,18 @@ impl Actor {
     async fn stop(&mut self, state: State, why: &str) {
         match state {
             State::Stopped => {}
-            State::Starting(starting) => {
-                drop(starting);
+            State::Starting(starting, given_up) => {
                 self.log.note(why);
+                given_up.cancel();
+                // Where it came up in this moment it is stopped as one that runs.
+                if let Ok(open) = starting.await {
+                    drop((open.connection, open.service));
+                    if let Some(process) = open.process {
+                        process.gone().await;
+                    }
+                }
                 for waiting in std::mem::take(&mut self.waiting) {
-                    let _ = waiting.send(Err(why.to_owned()));
+                    let _ = waiting.send(Err(Reason::ours(why)));
                 }
             }
             State::Running(running) => {
@@ -395,7 +414,7 @@ impl Actor {
             let limit = self.config.start_timeout;
             async move {
                 time::sleep(SETTLING).await;
-                let listed = listing::catalogue(&connection.peer, &connection.info, fingerprint);
+                let listed = listing::catalogue(&connection.peer, &connection.info, fingerprint, &supplies.clean);
                 match time::timeout(limit, listed).await {
                     Ok(Ok(catalogue)) => (supplies.learn)(&name, catalogue),
                     Ok(Err(why)) => log.note(&format!("what it offers has changed, but {why}")),
@@ -418,6 +437,7 @@ async fn listed(listing: &mut Option<BoxFuture<'static, ()>>) {
 fn until_ended(
     service: RunningService<rmcp::RoleClient, Handler>,
     closing: CancellationToken,
+    lost: CancellationToken,
 ) -> BoxFuture<'static, ()> {
     async move {
         let close = service.cancellation_token();
@@ -425,7 +445,7 @@ fn until_ended(
         tokio::pin!(ended);
         tokio::select! {
             _ = &mut ended => {}
-            () = closing.cancelled() => {
+            () = async { tokio::select! { () = closing.cancelled() => {}, () = lost.cancelled() => {} } } => {
                 close.cancel();
                 let _ = ended.await;
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use agentd_core::{
     ports::ToolContext,
     tool::{ToolErrorCode, ToolOutput},
+    untrusted::{self, Stranger},
 };
 use rmcp::{
     model::{ClientRequest, ErrorData, ServerResult},
@@ -14,6 +15,7 @@ use rmcp::{
 use super::{
     Connection,
     calls::{Expired, MOST_QUESTIONS},
+    http,
 };
 
 /// How long a call may take.
@@ -59,13 +61,13 @@ pub(crate) async fn request(
         biased;
         () = context.cancel.cancelled() => return Err(NoAnswer::Cancelled),
         limit = &mut expired => return Err(NoAnswer::Expired(limit)),
-        handle = sending => handle.map_err(no_answer)?,
+        handle = sending => handle.map_err(|error| no_answer(connection, error))?,
     };
     call.known_by(handle.progress_token.clone());
     tokio::select! {
         biased;
         answer = &mut handle.rx => match answer {
-            Ok(answer) => answer.map_err(no_answer),
+            Ok(answer) => answer.map_err(|error| no_answer(connection, error)),
             Err(_) => Err(NoAnswer::Gone),
         },
         () = context.cancel.cancelled() => {
@@ -84,8 +86,12 @@ async fn tell(handle: RequestHandle<RoleClient>, why: &str) {
     let _ = tokio::time::timeout(TELLING, handle.cancel(Some(why.to_owned()))).await;
 }
 
-fn no_answer(error: ServiceError) -> NoAnswer {
+fn no_answer(connection: &Connection, error: ServiceError) -> NoAnswer {
     match error {
+        ServiceError::TransportSend(error) if http::has_forgotten_us(&error) => {
+            connection.lost.cancel();
+            NoAnswer::Gone
+        }
         ServiceError::McpError(refusal) => NoAnswer::Refused(refusal),
         ServiceError::TransportClosed | ServiceError::TransportSend(_) | ServiceError::Cancelled { .. } => {
             NoAnswer::Gone
@@ -123,12 +129,16 @@ impl NoAnswer {
                 ),
             ),
             Self::Gone => {
-                let said = last_words.map(|words| format!(" (its last words: {words})")).unwrap_or_default();
+                let said = last_words.map(|words| {
+                    let framed = untrusted::framed(Stranger::Mcp, server, &words);
+                    format!(". Its last words:\n{framed}")
+                });
                 (
                     ToolErrorCode::UnknownOutcome,
                     format!(
-                        "the MCP server {server} ended while this ran{said}. Nobody knows how much it has done: look \
-                         before you call it again, which starts it anew"
+                        "the MCP server {server} ended while this ran. Nobody knows how much it has done: look before \
+                         you call it again, which starts it anew{}",
+                        said.unwrap_or_default()
                     ),
                 )
             }

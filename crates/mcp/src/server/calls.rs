@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -16,11 +16,14 @@ use agentd_core::{
 };
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 /// How often a person is told of progress at the most.
 const TOLD_AGAIN: Duration = Duration::from_millis(100);
 /// How often a server may ask a person during one call.
 pub(crate) const MOST_QUESTIONS: u32 = 8;
+/// How many of them may wait at once: more are refused, for each is held in memory as long as a person takes.
+const MOST_WAITING: usize = 3;
 
 /// All of them.
 #[derive(Default)]
@@ -41,6 +44,10 @@ pub(crate) struct Call {
     changed: Notify,
     /// Lets one question be asked at a time.
     asking: tokio::sync::Mutex<()>,
+    /// How many questions are asked, or wait for that.
+    questions: AtomicUsize,
+    /// Set when it is over: what it asked needs no answer any more.
+    over: CancellationToken,
 }
 
 /// What a call has taken so far.
@@ -81,6 +88,8 @@ impl Calls {
             }),
             changed: Notify::new(),
             asking: tokio::sync::Mutex::new(()),
+            questions: AtomicUsize::new(0),
+            over: CancellationToken::new(),
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.list().insert(number, Arc::clone(&call));
@@ -152,9 +161,26 @@ impl Call {
         }
     }
 
+    /// Takes a question in, unless several wait already. It is one of them as long as this is held.
+    pub(crate) fn takes_question(&self) -> Option<TakenIn<'_>> {
+        let taken = TakenIn(&self.questions);
+        let before = self.questions.fetch_add(1, Ordering::AcqRel);
+        if before >= MOST_WAITING {
+            // It counts as one that was asked.
+            let _ = self.next_question();
+            return None;
+        }
+        Some(taken)
+    }
+
     /// Lets one question be asked at a time, as long as this is held.
     pub(crate) async fn asks(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.asking.lock().await
+    }
+
+    /// Returns when the call is over.
+    pub(crate) async fn is_over(&self) {
+        self.over.cancelled().await;
     }
 
     /// The number of the next question of this call; none where there were so many already that nobody is asked any more.
@@ -213,6 +239,15 @@ pub(crate) enum Expired {
     Questions,
 }
 
+/// A question that is asked, or waits for that.
+pub(crate) struct TakenIn<'a>(&'a AtomicUsize);
+
+impl Drop for TakenIn<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// A person is waited for.
 pub(crate) struct Waiting<'a>(&'a Call);
 
@@ -233,6 +268,7 @@ impl Drop for Waiting<'_> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         self.calls.list().remove(&self.number);
+        self.call.over.cancel();
     }
 }
 

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     actor::Supplies,
+    bounded::Bounded,
     call::span,
     calls::Calls,
     handler::Handler,
@@ -21,8 +22,10 @@ use super::{
 };
 use crate::{
     catalogue::Catalogue,
+    clean::Clean,
     config::{Reached, ServerConfig},
     log::Log,
+    reason::Reason,
 };
 
 /// A server that was reached.
@@ -31,6 +34,8 @@ pub(crate) struct Connection {
     pub(crate) calls: Arc<Calls>,
     /// What it said of itself.
     pub(crate) info: Arc<ServerPeerInfo>,
+    /// Set when it is known that nothing will come of it any more.
+    pub(crate) lost: CancellationToken,
 }
 
 /// A connection with all that keeps it up.
@@ -54,51 +59,59 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Reaches the server, greets it, and asks what it offers. An error says what is wrong, for people and models; nothing
-    /// is left of the server then.
-    pub(super) async fn open(self) -> Result<Open, String> {
+    /// is left of the server then, and nothing when it is given up.
+    pub(super) async fn open(self, given_up: CancellationToken) -> Result<Open, Reason> {
         let limit = self.config.start_timeout;
         match &self.config.reached {
             Reached::Stdio { command, args, env, cwd } => {
                 let start =
                     Start { guard: &self.supplies.guard, command, args, environment: &self.environment, env, cwd };
-                let (process, stdout, stdin) = Process::start(&start, &self.log)
-                    .map_err(|error| format!("could not start `{command}` in {}: {error}", cwd.display()))?;
-                let pipes = Pipes::new(stdout, stdin, Arc::clone(&self.log));
+                let (process, stdout, stdin) = Process::start(&start, &self.log).map_err(|error| {
+                    Reason::ours(format!("could not start `{command}` in {}: {error}", cwd.display()))
+                })?;
+                let pipes = Bounded::new(Pipes::new(stdout, stdin, Arc::clone(&self.log)), Arc::clone(&self.log));
                 let (handler, changed) = self.handler();
                 let greeting = serve_client_with_ct(handler, pipes, CancellationToken::new());
                 let opened = tokio::time::timeout(limit, async {
-                    let service = greeting.await.map_err(|error| Trouble::of(&error))?;
+                    let service = greeting.await.map_err(|error| Trouble::of(&error, &self.supplies.clean))?;
                     self.greeted(service).await
                 });
-                let trouble = match opened.await {
+                let trouble = match given_up.run_until_cancelled(opened).await.unwrap_or(Ok(Err(Trouble::given_up()))) {
                     Ok(Ok((service, info, catalogue))) => {
                         return Ok(self.opened(service, info, catalogue, Some(process), changed));
                     }
                     Ok(Err(trouble)) => trouble,
-                    Err(_) => Trouble::Said(format!("it did not answer within {}", span(limit))),
+                    Err(_) => Trouble::Known(Reason::ours(format!("it did not answer within {}", span(limit)))),
                 };
                 // Its input was closed with all that was dropped.
                 let status = process.gone().await;
-                let what = match trouble {
-                    Trouble::Ended => process::told(status),
-                    Trouble::Said(what) => what,
+                let why = match trouble {
+                    Trouble::Ended => Reason::ours(process::told(status)),
+                    Trouble::Known(why) => why,
                 };
-                let words = self.log.last_words().map(|words| format!("; its last words: {words}"));
-                Err(format!("{what}{}", words.unwrap_or_default()))
+                Err(why.with_last_words(self.log.last_words()))
             }
             Reached::Http { url, headers, wire } => {
-                let logins = &self.supplies.logins;
-                let address = Address { server: &self.name, url, headers, wire: *wire, logins };
+                let Supplies { logins, clean, .. } = &*self.supplies;
+                let address = Address {
+                    server: &self.name,
+                    url: &url.value,
+                    headers,
+                    wire: *wire,
+                    logins,
+                    clean,
+                    log: &self.log,
+                };
                 let (handler, changed) = self.handler();
                 let opened = tokio::time::timeout(limit, async {
-                    let service = address.greet(|| handler.again()).await.map_err(Trouble::Said)?;
+                    let service = address.greet(|| handler.again()).await.map_err(Trouble::Known)?;
                     self.greeted(service).await
                 });
-                match opened.await {
+                match given_up.run_until_cancelled(opened).await.unwrap_or(Ok(Err(Trouble::given_up()))) {
                     Ok(Ok((service, info, catalogue))) => Ok(self.opened(service, info, catalogue, None, changed)),
-                    Ok(Err(Trouble::Said(what))) => Err(what),
-                    Ok(Err(Trouble::Ended)) => Err("it closed the connection".to_owned()),
-                    Err(_) => Err(format!("it did not answer within {}", span(limit))),
+                    Ok(Err(Trouble::Known(why))) => Err(why),
+                    Ok(Err(Trouble::Ended)) => Err(Reason::ours("it closed the connection")),
+                    Err(_) => Err(Reason::ours(format!("it did not answer within {}", span(limit)))),
                 }
             }
         }
@@ -117,11 +130,13 @@ impl Opening {
 
     async fn greeted(&self, service: RunningService<RoleClient, Handler>) -> Result<Greeted, Trouble> {
         let peer = service.peer().clone();
-        let Some(info) = peer.peer_info() else { return Err(Trouble::Said("it did not say who it is".to_owned())) };
-        match listing::catalogue(&peer, &info, self.config.fingerprint()).await {
+        let Some(info) = peer.peer_info() else {
+            return Err(Trouble::Known(Reason::ours("it did not say who it is")));
+        };
+        match listing::catalogue(&peer, &info, self.config.fingerprint(), &self.supplies.clean).await {
             Ok(catalogue) => Ok((service, info, catalogue)),
             Err(_) if peer.is_transport_closed() => Err(Trouble::Ended),
-            Err(error) => Err(Trouble::Said(error)),
+            Err(why) => Err(Trouble::Known(why)),
         }
     }
 
@@ -134,7 +149,8 @@ impl Opening {
         changed: Arc<Notify>,
     ) -> Open {
         let calls = Arc::clone(&service.service().calls);
-        let connection = Arc::new(Connection { peer: service.peer().clone(), calls, info });
+        let connection =
+            Arc::new(Connection { peer: service.peer().clone(), calls, info, lost: CancellationToken::new() });
         Open { connection, service, process, catalogue, changed }
     }
 }
@@ -146,22 +162,18 @@ enum Trouble {
     /// It ended.
     Ended,
     /// For this reason.
-    Said(String),
+    Known(Reason),
 }
 
 impl Trouble {
-    fn of(error: &ClientInitializeError) -> Self {
+    fn given_up() -> Self {
+        Self::Known(Reason::ours("it was stopped while it was started"))
+    }
+
+    fn of(error: &ClientInitializeError, clean: &Clean) -> Self {
         match error {
-            ClientInitializeError::ConnectionClosed(_) => Self::Ended,
-            ClientInitializeError::TransportError { .. } => Self::Ended,
-            ClientInitializeError::JsonRpcError(refusal) => {
-                let words: String = agentd_core::untrusted::told(&refusal.message).chars().take(300).collect();
-                Self::Said(format!("it refused to begin: {words}"))
-            }
-            other => Self::Said(format!(
-                "it does not speak MCP: {}",
-                other.to_string().chars().take(300).collect::<String>()
-            )),
+            ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => Self::Ended,
+            other => Self::Known(Reason::of_greeting(other, clean)),
         }
     }
 }

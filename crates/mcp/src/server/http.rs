@@ -1,6 +1,9 @@
 //! Servers behind an address: the client that asks them, and which of two ways of speaking they have.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use reqwest::{
     Certificate, Client,
@@ -10,14 +13,15 @@ use reqwest::{
 use rmcp::{
     service::{ClientInitializeError, RoleClient, RunningService, serve_client_with_ct},
     transport::{
-        AuthClient, StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
+        AuthClient, DynamicTransportError, StreamableHttpClientTransport,
+        streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError},
     },
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio_util::sync::CancellationToken;
 
-use super::{event_stream::EventStream, handler::Handler};
-use crate::{config::HttpWire, login::Logins};
+use super::{bounded::Bounded, event_stream::EventStream, handler::Handler};
+use crate::{clean::Clean, config::HttpWire, log::Log, login::Logins, reason::Reason};
 
 /// The longest message that is taken, in bytes.
 pub(super) const LONGEST: usize = 16 << 20;
@@ -31,6 +35,8 @@ pub(super) struct Address<'a> {
     pub(super) headers: &'a BTreeMap<String, SecretString>,
     pub(super) wire: HttpWire,
     pub(super) logins: &'a Logins,
+    pub(super) clean: &'a Clean,
+    pub(super) log: &'a Arc<Log>,
 }
 
 impl Address<'_> {
@@ -39,16 +45,17 @@ impl Address<'_> {
     pub(super) async fn greet(
         &self,
         handler: impl Fn() -> Handler,
-    ) -> Result<RunningService<RoleClient, Handler>, String> {
-        let client = client(self.headers).map_err(|error| format!("could not make ready to ask it: {error}"))?;
+    ) -> Result<RunningService<RoleClient, Handler>, Reason> {
+        let client = client(self.headers)
+            .map_err(|error| Reason::ours(format!("could not make ready to ask it: {}", error.without_url())))?;
         let streamable = self.streamable(client.clone(), handler()).await;
         match (streamable, self.wire) {
             (Ok(service), _) => Ok(service),
             (Err(Trouble::Login), _) => Err(self.login_needed()),
             (Err(Trouble::Other(_)), HttpWire::Sse) => {
-                let transport = EventStream::open(client, self.url).await?;
-                let greeting = serve_client_with_ct(handler(), transport, CancellationToken::new()).await;
-                greeting.map_err(|error| told(&error))
+                let transport = EventStream::open(client, self.url).await.map_err(Reason::ours)?;
+                let greeting = serve_client_with_ct(handler(), self.bounded(transport), CancellationToken::new()).await;
+                greeting.map_err(|error| self.told(&error))
             }
             (Err(Trouble::Other(why)), HttpWire::Streamable) => Err(why),
         }
@@ -61,54 +68,59 @@ impl Address<'_> {
     ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
         let config = StreamableHttpClientTransportConfig::with_uri(self.url)
             .max_sse_event_size(LONGEST)
-            .reinit_on_expired_session(true);
+            // It would send again what was not answered, and a call is never sent twice.
+            .reinit_on_expired_session(false);
         let token = CancellationToken::new();
         let greeting = match self.logins.manager(self.server, self.url).await {
             Ok(Some(manager)) => {
                 let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, manager), config);
-                serve_client_with_ct(handler, transport, token).await
+                serve_client_with_ct(handler, self.bounded(transport), token).await
             }
             Ok(None) => {
                 let transport = StreamableHttpClientTransport::with_client(client, config);
-                serve_client_with_ct(handler, transport, token).await
+                serve_client_with_ct(handler, self.bounded(transport), token).await
             }
-            Err(why) => return Err(Trouble::Other(why)),
+            Err(why) => {
+                return Err(Trouble::Other(Reason::of_server("it does not say who may ask it", &why, self.clean)));
+            }
         };
-        greeting.map_err(
-            |error| {
-                if error.is_authorization_required() { Trouble::Login } else { Trouble::Other(told(&error)) }
-            },
-        )
+        greeting.map_err(|error| {
+            if error.is_authorization_required() { Trouble::Login } else { Trouble::Other(self.told(&error)) }
+        })
     }
 
-    fn login_needed(&self) -> String {
-        format!("it answers only whom it knows; `agentctl mcp login {}` logs in", self.server)
+    fn bounded<T>(&self, transport: T) -> Bounded<T> {
+        Bounded::new(transport, Arc::clone(self.log))
     }
+
+    fn login_needed(&self) -> Reason {
+        Reason::ours(format!("it answers only whom it knows; `agentctl mcp login {}` logs in", self.server))
+    }
+
+    /// What went wrong. The address is left out: a key may stand in it.
+    fn told(&self, error: &ClientInitializeError) -> Reason {
+        let as_it_is_told = reqwest::Url::parse(self.url).map(String::from).unwrap_or_default();
+        let (url, clean) = (self.url.to_owned(), self.clean.clone());
+        let without_url = Clean::new(move |words| {
+            let words = words.replace(&url, "[its address]");
+            let told = as_it_is_told.as_str();
+            clean.words(&if told.is_empty() { words } else { words.replace(told, "[its address]") })
+        });
+        Reason::of_greeting(error, &without_url)
+    }
+}
+
+/// Whether a message was not sent because the server knows the session no more: nothing that is sent on this connection
+/// will be answered.
+pub(super) fn has_forgotten_us(error: &DynamicTransportError) -> bool {
+    let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
+    matches!(error, Some(StreamableHttpError::SessionExpired))
 }
 
 enum Trouble {
     /// It wants to know who asks.
     Login,
-    Other(String),
-}
-
-/// A failure to greet, in one line of bounded length, with its causes.
-fn told(error: &ClientInitializeError) -> String {
-    let mut words = error.to_string();
-    let mut source = std::error::Error::source(error);
-    if let ClientInitializeError::TransportError { error, .. } = error {
-        source = Some(error.error.as_ref());
-    }
-    while let Some(cause) = source {
-        let cause_words = cause.to_string();
-        if !words.contains(&cause_words) {
-            words.push_str(": ");
-            words.push_str(&cause_words);
-        }
-        source = cause.source();
-    }
-    let words: String = agentd_core::untrusted::told(&words).replace('\n', " ").chars().take(400).collect();
-    format!("it could not be greeted: {words}")
+    Other(Reason),
 }
 
 /// A client that sends these headers with each request, and follows redirects only within a server: keys stay with whom

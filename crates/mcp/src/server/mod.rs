@@ -4,12 +4,14 @@
 //! - `budget`: how soon one that ended may be started again.
 //! - `connect`: from a configuration to a connection that was greeted and says what it offers.
 //! - `process`, `pipes`: a program of this machine, and how messages go to it and come from it.
+//! - `bounded`: how much a server may ask of us at once.
 //! - `http`, `event_stream`: a server behind an address, and the two ways of speaking with it.
 //! - `handler`: what a server may ask of us. `calls`: what is under way, so that progress and questions find their call.
 //! - `call`: one request, with its time, its cancel and its end.
 //! - `listing`: what a server offers, asked for in bounds.
 
 mod actor;
+mod bounded;
 mod budget;
 pub(crate) mod call;
 pub(crate) mod calls;

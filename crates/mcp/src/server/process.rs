@@ -20,7 +20,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{guard::GUARD_ARGUMENT, log::Log};
+use crate::{config::Written, guard::GUARD_ARGUMENT, log::Log};
 
 /// How long a server has to end when its input has ended, before its guard is told that it has to. The guard itself tells
 /// it sooner.
@@ -35,7 +35,7 @@ pub(super) struct Start<'a> {
     /// The program that becomes the guard.
     pub(super) guard: &'a Path,
     pub(super) command: &'a str,
-    pub(super) args: &'a [String],
+    pub(super) args: &'a [Written],
     pub(super) environment: &'a BTreeMap<String, String>,
     /// What the configuration adds.
     pub(super) env: &'a BTreeMap<String, SecretString>,
@@ -60,7 +60,7 @@ impl Process {
         command
             .arg(GUARD_ARGUMENT)
             .arg(start.command)
-            .args(start.args)
+            .args(start.args.iter().map(|arg| &arg.value))
             .env_clear()
             .envs(start.environment)
             .envs(start.env.iter().map(|(name, value)| (name, value.expose_secret())))

@@ -84,3 +84,46 @@ async fn a_question_goes_with_its_call() {
     world.still_serves().await;
     world.all_are_gone().await;
 }
+
+#[tokio::test]
+async fn a_question_of_a_call_that_is_over_is_asked_no_more() {
+    let mut world = trusted("asks_and_goes").await;
+    world.model.respond_with(|request| {
+        if request.last_user() == "are you there?" {
+            Reply::text("still here")
+        } else if tool_texts(request).is_empty() {
+            Reply::tool_call("mcp_fake_act", json!({}))
+        } else {
+            Reply::never()
+        }
+    });
+    let mut running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
+    running.event("interrupt_raised").await;
+    world.model.wait_until(|counts| counts.requests >= 2).await;
+    // The turn goes on, and nobody is asked what nobody can use.
+    running.event("interrupt_resolved").await;
+    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    assert_eq!(listed, json!([]));
+    world.daemon.kill9().await;
+    drop(running);
+    world.daemon.restart().await;
+    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    assert_eq!(listed, json!([]));
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_that_asks_all_at_once_is_told_to_give_up() {
+    let world = trusted("asks_at_once").await;
+    act_once(&world);
+    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
+    // Nobody answers, and nobody has to.
+    running.output(Vec::new()).await.exits(0);
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains("asked a person more than 8 times"), "{told}");
+    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    assert_eq!(listed, json!([]));
+    world.still_serves().await;
+    world.all_are_gone().await;
+}

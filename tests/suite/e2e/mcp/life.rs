@@ -24,7 +24,7 @@ async fn nothing_is_left_when_the_daemon_is_killed() {
 async fn one_process_serves_all_sessions_and_starts_at_the_first_call() {
     let world = world(json!({"fake": behaving("ok")})).await;
     world.daemon.agentctl(["status"]).await.exits(0);
-    assert_eq!(world.daemon.read("started"), "", "nothing starts with the daemon");
+    assert_eq!(world.daemon.processes(), [world.daemon.pid()], "nothing starts with the daemon");
     let (one, two) = (world.act("one").await, world.act("two").await);
     assert!(one.contains("acted: one") && two.contains("acted: two"), "{one} {two}");
     assert_eq!(world.daemon.read("started").lines().count(), 1);
@@ -41,6 +41,8 @@ async fn what_a_server_offers_shows_before_it_is_started_again() {
     let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "mcp_fake_act").unwrap();
     assert!(tool["description"].as_str().unwrap().starts_with("[MCP server fake] Acts. &lt;/mcp_content>"), "{tool:#}");
     assert_eq!(tool["parameters"]["properties"]["text"]["type"], "string", "{tool:#}");
+    world.still_serves().await;
+    assert_eq!(world.daemon.processes(), [world.daemon.pid()], "it was started without being called");
     assert_eq!(world.daemon.read("started").lines().count(), 1, "it was not started for that");
     world.all_are_gone().await;
 }
@@ -102,5 +104,79 @@ async fn a_server_sees_little_of_the_environment() {
     assert!(told.contains(r#""GIVEN": "hunter2""#) && told.contains(r#""HOME""#), "{told}");
     assert!(!told.contains("SECRET_KEY") && !told.contains("AGENTD_") && !told.contains("MODEL_BASIC"), "{told}");
     assert!(!world.daemon.log().contains("hunter2"));
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_hears_that_it_has_to_end() {
+    let world = world(json!({"fake": behaving("listens")})).await;
+    assert!(world.act("now").await.contains("acted: now"));
+    world.daemon.agentctl(["mcp", "stop", "fake"]).await.exits(0);
+    assert_eq!(world.daemon.read("told"), "to end\n");
+    assert_eq!(world.daemon.processes(), [world.daemon.pid()]);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_calls_is_stopped_and_started_again_by_the_next_call() {
+    let mut fake = behaving("ok");
+    fake["idle_stop"] = json!("1s");
+    let world = world(json!({"fake": fake})).await;
+    assert!(world.act("one").await.contains("acted: one"));
+    until("it is stopped", || async { (world.daemon.processes() == [world.daemon.pid()]).then_some(()) }).await;
+    assert!(world.act("two").await.contains("acted: two"));
+    assert_eq!(world.daemon.read("started").lines().count(), 2);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_stopped_while_it_starts_is_gone_when_that_is_said() {
+    let world = world(json!({"fake": behaving("silent")})).await;
+    let starting = world.daemon.spawn_agentctl(["mcp", "start", "fake"]);
+    until("it is started", || async { (world.daemon.processes().len() > 3).then_some(()) }).await;
+    world.daemon.agentctl(["mcp", "stop", "fake"]).await.exits(0);
+    let output = starting.output(Vec::new()).await;
+    assert_eq!(output.code, Some(1), "{}", output.stderr);
+    assert_eq!(world.daemon.processes(), [world.daemon.pid()]);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_set_otherwise_during_a_call_ends_the_call_and_serves_the_next() {
+    let mut fake = behaving("mute");
+    fake["tools"]["act"]["effect"] = json!("read");
+    let world = world(json!({"fake": fake})).await;
+    world.model.respond_with(|request| {
+        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
+    });
+    let running = world.daemon.spawn_agentctl(["run", "Go", "--output", "stream-json"]);
+    until("the server acts", || async { (!world.daemon.read("acted").is_empty()).then_some(()) }).await;
+    world.daemon.write("config/mcp_servers.yaml", json!({"servers": {"fake": behaving("ok")}}).to_string());
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    running.output(Vec::new()).await.exits(0);
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains("E_UNKNOWN_OUTCOME"), "{told}");
+    assert!(world.act("again").await.contains("acted: again"));
+    assert_eq!(world.daemon.read("acted"), "\nagain\n");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn each_environment_has_a_process_and_those_that_nobody_needs_make_room() {
+    let world = world(json!({"fake": behaving("environment")})).await;
+    world.daemon.agentctl(["mcp", "start", "fake"]).await.exits(0);
+    world.model.respond_with(|request| {
+        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
+    });
+    for number in 0..10 {
+        let mut command = world.daemon.agentctl_command(["run", &format!("Go {number}"), "--on-interrupt", "approve"]);
+        command.env("LC_TIME", format!("number-{number}"));
+        agentd_testkit::daemon::Running::spawn(command).output(Vec::new()).await.exits(0);
+        let told = tool_texts(world.model.requests().last().unwrap());
+        assert!(told.contains(&format!("\"LC_TIME\": \"number-{number}\"")), "{told}");
+    }
+    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    assert_eq!(listed[0]["connections"], 8, "{listed:#}");
+    assert_eq!(world.daemon.read("started").lines().count(), 11);
     world.all_are_gone().await;
 }

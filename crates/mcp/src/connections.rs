@@ -1,0 +1,92 @@
+//! The connections that there are: one to each server, shared by all sessions, and another only for clients whose
+//! environment differs in what the server would see.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Instant,
+};
+
+use crate::server::{Health, ServerHandle};
+
+/// How many connections to one server there may be.
+pub(crate) const MOST: usize = 8;
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Connections(HashMap<Key, Open>);
+
+/// Whose connection it is: a server's, in an environment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) server: String,
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+struct Open {
+    handle: ServerHandle,
+    /// Whether a turn has called it. One that was started to ask what it offers gives way to the first that is called.
+    is_called: bool,
+    used: Instant,
+}
+
+impl Open {
+    /// Whether it can be ended, and nobody misses it.
+    fn is_free(&self) -> bool {
+        !self.handle.is_needed()
+    }
+}
+
+impl Connections {
+    /// The one that there is.
+    pub(crate) fn get(&mut self, key: &Key, is_called: bool) -> Option<ServerHandle> {
+        let open = self.0.get_mut(key)?;
+        open.used = Instant::now();
+        open.is_called |= is_called;
+        Some(open.handle.clone())
+    }
+
+    /// Another one, for which there is room.
+    pub(crate) fn add(&mut self, key: Key, handle: ServerHandle, is_called: bool) {
+        self.0.insert(key, Open { handle, is_called, used: Instant::now() });
+    }
+
+    /// Makes room for another one to this server, and returns those that have to end for it. None where all are in use.
+    pub(crate) fn make_room(&mut self, server: &str, is_called: bool) -> Option<Vec<ServerHandle>> {
+        // Those that do not run are made again when they are needed.
+        self.0.retain(|key, open| key.server != server || !open.is_free() || open.handle.health() != Health::Stopped);
+        let mut ended = if is_called { self.take_uncalled(server) } else { Vec::new() };
+        while self.of(server).count() >= MOST {
+            let free = self.of(server).filter(|(_, open)| open.is_free()).min_by_key(|(_, open)| open.used);
+            let key = free.map(|(key, _)| key.clone())?;
+            ended.extend(self.0.remove(&key).map(|open| open.handle));
+        }
+        Some(ended)
+    }
+
+    /// Takes out those that nobody has called, where a turn has called another one to the same server.
+    pub(crate) fn take_superfluous(&mut self, server: &str) -> Vec<ServerHandle> {
+        if self.of(server).any(|(_, open)| open.is_called) { self.take_uncalled(server) } else { Vec::new() }
+    }
+
+    fn take_uncalled(&mut self, server: &str) -> Vec<ServerHandle> {
+        self.take(|key, open| key.server == server && !open.is_called && open.is_free())
+    }
+
+    /// Takes out all of these servers.
+    pub(crate) fn take_of(&mut self, is_meant: impl Fn(&str) -> bool) -> Vec<ServerHandle> {
+        self.take(|key, _| is_meant(&key.server))
+    }
+
+    /// How those to a server are.
+    pub(crate) fn health(&self, server: &str) -> Vec<Health> {
+        self.of(server).map(|(_, open)| open.handle.health()).collect()
+    }
+
+    fn of<'a>(&'a self, server: &'a str) -> impl Iterator<Item = (&'a Key, &'a Open)> {
+        self.0.iter().filter(move |(key, _)| key.server == server)
+    }
+
+    fn take(&mut self, wanted: impl Fn(&Key, &Open) -> bool) -> Vec<ServerHandle> {
+        self.0.extract_if(|key, open| wanted(key, open)).map(|(_, open)| open.handle).collect()
+    }
+}

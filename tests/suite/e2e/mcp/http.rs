@@ -1,0 +1,91 @@
+//! Servers behind an address.
+
+use std::process::{Child, Command, Stdio};
+
+use agentd_testkit::daemon::until;
+use serde_json::{Value, json};
+
+use super::{fake, world};
+use crate::e2e::World;
+
+/// A server behind an address of loopback, ended with the test.
+struct Server {
+    process: Child,
+    home: tempfile::TempDir,
+    url: String,
+}
+
+impl Server {
+    async fn start(how: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = Command::new("python3");
+        command.arg(fake().with_file_name("fake_http.py")).arg(how).arg(home.path());
+        let process = command.stdin(Stdio::null()).spawn().unwrap();
+        let mut server = Self { process, home, url: String::new() };
+        let port =
+            until("it listens", || async { Some(server.read("port")).filter(|port| port.ends_with('\n')) }).await;
+        server.url = format!("http://127.0.0.1:{}/mcp", port.trim());
+        server
+    }
+
+    /// What it wrote into a file.
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.home.path().join(name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+async fn behind(url: &str) -> World {
+    let fake: Value =
+        json!({"url": url, "headers": {"X-Key": "hunter2-and-more"}, "tools": {"act": {"always_available": true}}});
+    world(json!({"fake": fake})).await
+}
+
+#[tokio::test]
+async fn a_call_is_sent_once_also_where_the_server_has_forgotten_who_asks() {
+    let server = Server::start("forgets").await;
+    let world = behind(&server.url).await;
+    let told = world.act("").await;
+    assert!(told.contains("E_UNKNOWN_OUTCOME"), "{told}");
+    assert_eq!(server.read("acted"), "s1\n", "it was sent again");
+    // The next call begins anew.
+    let told = world.act("").await;
+    assert!(told.contains("acted at last"), "{told}");
+    assert_eq!(server.read("acted"), "s1\ns2\n");
+    assert!(server.read("asked").lines().all(|key| key == "hunter2-and-more"), "{}", server.read("asked"));
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn nobody_else_is_sent_the_keys_or_asked_at_all() {
+    let other = Server::start("ok").await;
+    let server = Server::start(&format!("sends_to:{}", other.url)).await;
+    let world = behind(&format!("{}?key=sup3rsecretvalue", server.url)).await;
+    let told = world.act("").await;
+    assert!(told.contains("The call did not run"), "{told}");
+    assert_eq!(other.read("asked"), "");
+    assert!(!told.contains("sup3rsecret"), "{told}");
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_key_in_an_address_is_told_to_nobody() {
+    let world = behind("http://127.0.0.1:9/mcp?key=sup3rsecretvalue").await;
+    let told = world.act("").await;
+    assert!(told.contains("The call did not run") && !told.contains("sup3rsecret"), "{told}");
+    let started = world.daemon.agentctl(["mcp", "start", "fake"]).await.exits(1);
+    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0);
+    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0);
+    for shown in [&started.stderr, &listed.stdout, &logs.stdout, &world.daemon.log()] {
+        assert!(!shown.contains("sup3rsecret"), "{shown}");
+    }
+    assert!(listed.stdout.contains("could not be greeted"), "{}", listed.stdout);
+    world.all_are_gone().await;
+}

@@ -1,0 +1,70 @@
+//! Whose a name is, and whose an answer; and what nobody is shown.
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome, until},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::json;
+
+use super::{behaving, world};
+use crate::e2e::{World, tool_texts};
+
+#[tokio::test]
+async fn a_name_means_what_it_meant_when_it_was_offered() {
+    let servers = |owner: &str| {
+        let mut servers = json!({"one": behaving("ok"), "two": behaving("ok")});
+        servers[owner]["tools"]["act"]["alias"] = json!("it");
+        json!({"servers": servers}).to_string()
+    };
+    let world = world(json!({})).await;
+    world.daemon.write("config/mcp_servers.yaml", servers("one"));
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.model.respond_with(|request| {
+        if tool_texts(request).is_empty() {
+            Reply::tool_call("it", json!({"text": "hello"}))
+        } else {
+            Reply::text("over")
+        }
+    });
+    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
+    let asked = until("it asks", || async {
+        let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+        listed.as_array().and_then(|listed| listed.first().cloned())
+    })
+    .await;
+    // The name is given to the other server before the person answers.
+    world.daemon.write("config/mcp_servers.yaml", servers("two"));
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    running.output(Vec::new()).await.exits(0);
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains("another tool by now"), "{told}");
+    assert_eq!(world.daemon.read("acted"), "", "nobody was called");
+    // In the next turn it is the other's.
+    let told = world.call_all(vec![("it", json!({"text": "hello"}))], &["--on-interrupt", "approve"]).await.0;
+    assert!(told[0].contains("from=\"two/act\""), "{told:#?}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn keys_are_shown_to_nobody() {
+    let model = ModelServer::start().await;
+    let mut home = TempHome::with_model(&model.base_url());
+    home.set("THING", "sup3rsecretvalue");
+    let mut talks = behaving("talks");
+    talks["env"] = json!({"KEY": "${THING}"});
+    talks["args"].as_array_mut().unwrap().push(json!("--header=Authorization: Bearer ${THING}"));
+    home.write("config/mcp_servers.yaml", json!({"servers": {"fake": talks}}).to_string());
+    let world = World { model, daemon: TempDaemon::start_in(home).await };
+    let told = world.act("").await;
+    assert!(told.contains("the key is [redacted]"), "{told}");
+    let list = world.daemon.agentctl(["mcp", "list"]).await.exits(0);
+    let json = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0);
+    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0);
+    assert!(logs.stdout.contains("the key is [redacted]"), "{}", logs.stdout);
+    assert!(json.stdout.contains("Bearer ${THING}"), "{}", json.stdout);
+    for shown in [&told, &list.stdout, &json.stdout, &logs.stdout, &world.daemon.log()] {
+        assert!(!shown.contains("sup3rsecret"), "{shown}");
+    }
+    world.all_are_gone().await;
+}
