@@ -90,3 +90,67 @@ impl Connections {
         self.0.extract_if(|key, open| wanted(key, open)).map(|(_, open)| open.handle).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::*;
+    use crate::{
+        clean::Clean,
+        config::{HttpWire, Reached, ServerConfig},
+        log::Log,
+        login::Logins,
+        server::Supplies,
+    };
+
+    fn key(number: usize) -> Key {
+        Key { server: "s".to_owned(), environment: [("N".to_owned(), number.to_string())].into() }
+    }
+
+    /// A server that is not there and is never started.
+    fn handle() -> ServerHandle {
+        let reached =
+            Reached::Http { url: "http://127.0.0.1:9/".into(), headers: BTreeMap::new(), wire: HttpWire::Sse };
+        let config = ServerConfig {
+            enabled: true,
+            reached,
+            tools: BTreeMap::new(),
+            eager: false,
+            start_timeout: Duration::from_secs(1),
+            call_timeout: Duration::from_secs(1),
+            call_limit: Duration::from_secs(1),
+            idle_stop: None,
+        };
+        let (guard, logins) = ("/nonexistent".into(), Arc::new(Logins::new("/nonexistent".into())));
+        let supplies = Supplies { guard, logins, clean: Clean::default(), learn: Box::new(|_, _| {}) };
+        ServerHandle::spawn("s".to_owned(), Arc::new(config), Arc::default(), Arc::new(supplies), Arc::<Log>::default())
+    }
+
+    #[tokio::test]
+    async fn what_somebody_holds_is_never_taken_away() {
+        let mut connections = Connections::default();
+        let mut held = Vec::new();
+        for number in 0..MOST {
+            assert!(connections.make_room("s", true).is_some_and(|ended| ended.is_empty()), "{number}");
+            let handle = handle();
+            connections.add(key(number), handle.clone(), number > 0);
+            // None of them runs, as none does whose start somebody has asked for in this moment.
+            assert_eq!(handle.health(), Health::Stopped);
+            held.push(handle);
+        }
+        assert!(connections.make_room("s", true).is_none(), "all are held");
+        assert!((0..MOST).all(|number| connections.get(&key(number), false).is_some()));
+        held.truncate(MOST - 2);
+        assert!(connections.make_room("s", true).is_some());
+        let left = |connections: &mut Connections| {
+            (0..MOST).filter(|number| connections.get(&key(*number), false).is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(left(&mut connections), (0..MOST - 2).collect::<Vec<_>>());
+        // One that nobody has called gives way to those that were, when nobody holds it any more.
+        assert!(connections.take_superfluous("s").is_empty());
+        held.remove(0);
+        assert_eq!(connections.take_superfluous("s").len(), 1);
+        assert_eq!(left(&mut connections), (1..MOST - 2).collect::<Vec<_>>());
+    }
+}

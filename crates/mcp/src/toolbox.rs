@@ -196,3 +196,75 @@ fn listed(from: &str, mut lines: Vec<String>, more: bool, nothing: &str) -> Tool
     }
     answer::of_list(from, &lines, nothing)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use agentd_core::{
+        Timestamp,
+        ids::{CallId, SessionId, TurnId},
+        ports::Workspace,
+    };
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::{
+        McpConfig, ServerConfig,
+        catalogue::CatalogueFolder,
+        config::{HttpWire, Reached, ToolSetting},
+        login::Logins,
+        pool::PoolParts,
+    };
+
+    fn config(url: &str) -> McpConfig {
+        let server = ServerConfig {
+            enabled: true,
+            reached: Reached::Http { url: url.into(), headers: BTreeMap::new(), wire: HttpWire::Streamable },
+            tools: [("act".to_owned(), ToolSetting::default())].into(),
+            eager: false,
+            start_timeout: Duration::from_secs(10),
+            call_timeout: Duration::from_secs(10),
+            call_limit: Duration::from_secs(10),
+            idle_stop: None,
+        };
+        McpConfig { servers: [("s".to_owned(), server)].into() }
+    }
+
+    #[tokio::test]
+    async fn a_call_reaches_what_was_offered_or_nothing() {
+        let pool = McpPool::new(PoolParts {
+            config: config("http://127.0.0.1:9/"),
+            catalogues: CatalogueFolder::new("/nonexistent".into()),
+            guard: "/nonexistent".into(),
+            logins: Logins::new("/nonexistent".into()),
+            environment: BTreeMap::new(),
+            clean: crate::Clean::default(),
+            reserved: Box::new(|_| false),
+        });
+        let toolbox = McpToolbox::new(Arc::clone(&pool));
+        let offered: Arc<str> = pool.published().routes["mcp_s_act"].word().into();
+        let call = ToolCall { call_id: CallId::generate(), name: "mcp_s_act".to_owned(), arguments: "{}".to_owned() };
+        let context = ToolContext {
+            session_id: SessionId::generate(),
+            turn_id: TurnId::generate(),
+            call_id: call.call_id.clone(),
+            workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None, memories: None }),
+            state_files: Arc::default(),
+            reading: agentd_core::ports::ReadRules::default(),
+            environment: Arc::default(),
+            progress: agentd_core::ports::CallProgress::default(),
+            person: agentd_core::ports::Person::default(),
+            stands_for: Some(offered),
+            now: Timestamp::UNIX_EPOCH,
+            cancel: CancellationToken::new(),
+        };
+        let tried = toolbox.call(&context, &call).await;
+        assert!(tried.text.contains("could not be greeted"), "it was asked: {}", tried.text);
+        pool.reconfigure(config("http://127.0.0.1:9/elsewhere"));
+        for refused in [toolbox.call(&context, &call).await, toolbox.preview(&context, &call).await.unwrap_err()] {
+            assert_eq!(refused.error, Some(ToolErrorCode::UnknownTool), "{}", refused.text);
+        }
+        pool.close().await;
+    }
+}
