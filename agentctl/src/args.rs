@@ -82,7 +82,7 @@ pub(crate) enum Command {
     Agents(cmd::agents::AgentsArgs),
     /// List, show, check and add skills
     Skills(cmd::skills::SkillsArgs),
-    /// List, try and add MCP servers
+    /// List, try and add MCP servers, and be one
     Mcp(cmd::mcp::McpArgs),
     /// Show whether the daemon runs and what it is doing
     Status(cmd::daemon::StatusArgs),

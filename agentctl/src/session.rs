@@ -50,7 +50,10 @@ impl Place {
     }
 
     /// Makes a folder known to a session that exists.
-    async fn show(self, daemon: &Daemon, project: Mount) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub(crate) async fn show(self, daemon: &Daemon, project: Mount) -> Result<Self, Failure> {
         let stored = daemon.client.session(&self.name()).await?.session;
         let id = stored.summary.id;
         if stored.settings.project.as_ref() != Some(&project) {

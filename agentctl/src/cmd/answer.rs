@@ -66,7 +66,13 @@ pub(crate) async fn handle(global: &Global, args: AnswerArgs) -> anyhow::Result<
 
 /// Finds the interrupt that is meant. A whole id goes to the daemon even if nothing of that id waits, because only
 /// the daemon knows whether it was answered before.
-fn resolve<'a>(text: &str, pending: &'a [Interrupt]) -> Result<(InterruptId, Option<&'a Interrupt>), Failure> {
+///
+/// # Errors
+/// When none or several are meant.
+pub(crate) fn resolve<'a>(
+    text: &str,
+    pending: &'a [Interrupt],
+) -> Result<(InterruptId, Option<&'a Interrupt>), Failure> {
     if let Ok(id) = text.parse::<InterruptId>() {
         return Ok((id, pending.iter().find(|interrupt| interrupt.id == id)));
     }

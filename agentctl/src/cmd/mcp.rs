@@ -1,9 +1,10 @@
-//! `agentctl mcp`: MCP servers, listed, tried, and written into the configuration.
+//! `agentctl mcp`: MCP servers, listed, tried, and written into the configuration; and the daemon as one.
 
 mod edit;
 mod entry;
 mod import;
 mod login;
+mod serve;
 
 use std::{io::Write as _, path::PathBuf, time::Instant};
 
@@ -35,6 +36,7 @@ use crate::{
   agentctl mcp logs time                                  what it said, and what happened to it
   agentctl mcp login weather                              in a browser
   agentctl mcp stop time
+  agentctl mcp serve --help                               the other way round: agentd for other agents
 
 Servers stand in mcp_servers.yaml. They start when one of their tools is called, are shared by all sessions, and are
 stopped when nobody has called them for a while.")]
@@ -69,6 +71,8 @@ enum McpCommand {
     Login(One),
     /// Write a server into the person's mcp_servers.yaml
     Add(AddArgs),
+    /// Offer the daemon's sessions to another agent, as an MCP server over standard input and output
+    Serve(serve::ServeArgs),
     /// Take servers from the file of another program: .mcp.json, claude_desktop_config.json or VS Code's mcp.json
     Import {
         /// The file
@@ -136,6 +140,7 @@ pub(crate) async fn handle(global: &Global, args: McpArgs) -> anyhow::Result<Exi
             write(global, std::slice::from_ref(&entry)).await?;
             said(json, "added", &entry.name)
         }
+        McpCommand::Serve(args) => serve::handle(global, args).await,
         McpCommand::Import { file, dry_run, json } => import(global, &file, dry_run, json).await,
     }
 }

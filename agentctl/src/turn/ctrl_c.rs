@@ -31,6 +31,11 @@ impl CtrlC {
         Ok(Self { presses })
     }
 
+    /// Nobody presses: what cancels comes another way.
+    pub(crate) fn never() -> Self {
+        Self { presses: mpsc::channel(REMEMBERED).1 }
+    }
+
     /// Presses that come from somewhere else.
     #[cfg(test)]
     pub(crate) fn from_presses(presses: mpsc::Receiver<()>) -> Self {

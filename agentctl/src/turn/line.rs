@@ -73,6 +73,8 @@ pub(crate) struct SocketLine {
     last_seq: u64,
     /// Whether older events may come, whose interrupts may have their answers.
     replays: bool,
+    /// The name in which interrupts are answered.
+    answers_as: String,
     cancelled: bool,
     /// The subagents, where their events are wanted, too.
     children: Option<Children>,
@@ -109,6 +111,7 @@ impl SocketLine {
             source: Source::Turn(Box::new(stream)),
             last_seq: 0,
             replays: false,
+            answers_as: daemon::CLIENT.to_owned(),
             cancelled: false,
             children: None,
             told: VecDeque::new(),
@@ -130,6 +133,7 @@ impl SocketLine {
             source: Source::Events(Box::new(stream)),
             last_seq: after_seq,
             replays: true,
+            answers_as: daemon::CLIENT.to_owned(),
             cancelled: false,
             children: None,
             told: VecDeque::new(),
@@ -140,6 +144,11 @@ impl SocketLine {
     /// The same, with the events of subagents.
     pub(crate) fn with_children(self) -> Self {
         Self { children: Some(Children::default()), ..self }
+    }
+
+    /// The same, answering interrupts in this name.
+    pub(crate) fn answering_as(self, client: String) -> Self {
+        Self { answers_as: client, ..self }
     }
 
     /// The session.
@@ -266,7 +275,7 @@ impl Line for SocketLine {
     }
 
     fn answer(&mut self, id: InterruptId, answer: Answer) -> BoxFuture<'_, Result<(), Failure>> {
-        Box::pin(async move { Ok(self.client.answer(id, &answer, daemon::CLIENT).await?) })
+        Box::pin(async move { Ok(self.client.answer(id, &answer, &self.answers_as).await?) })
     }
 
     fn cancel(&mut self) -> BoxFuture<'_, ()> {

@@ -3,6 +3,7 @@
 //! - [`real`]: servers that others wrote. [`life`]: how servers come and go. [`asking`]: their questions to a person.
 //! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address.
 //! - [`commands`]: `agentctl mcp`. [`conformance`]: the suite of the protocol.
+//! - [`serve`]: the daemon as such a server.
 
 mod asking;
 mod commands;
@@ -10,6 +11,7 @@ mod conformance;
 mod http;
 mod life;
 mod real;
+mod serve;
 mod trust;
 
 use std::path::{Path, PathBuf};

@@ -365,6 +365,22 @@ impl Running {
         }
     }
 
+    /// Writes to its standard input.
+    ///
+    /// # Panics
+    /// Where nobody reads it any more.
+    #[expect(clippy::panic, reason = "the test has failed")]
+    pub async fn write(&mut self, text: &str) {
+        let Some(pipe) = self.child.stdin.as_mut() else { panic!("its standard input was ended") };
+        let written = async {
+            pipe.write_all(text.as_bytes()).await?;
+            pipe.flush().await
+        };
+        if let Err(error) = written.await {
+            panic!("could not write to it: {error}");
+        }
+    }
+
     /// Ends its standard input, for which it may be waiting.
     pub fn end_input(&mut self) {
         self.child.stdin = None;

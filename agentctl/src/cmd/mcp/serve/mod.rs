@@ -1,0 +1,102 @@
+//! `agentctl mcp serve`: the daemon's sessions as tools for other agents, over standard input and output.
+//!
+//! - [`server`]: what the protocol asks, and which tool answers it. [`tools`]: what callers are told of the tools;
+//!   [`arguments`]: what they send.
+//! - [`turns`]: `ask` and `answer`, from the start of a turn to what came of it. [`person`]: who may say yes.
+//!   [`progress`]: what callers hear meanwhile. [`waiting`]: which turns wait, and from where they are followed again.
+//! - [`lookups`]: `search_documents` and `list_sessions`.
+//! - [`shown`]: results, bounded and without what a terminal would obey.
+//! - [`input`]: standard input, whose end ends the calls that are under way.
+
+mod arguments;
+mod input;
+mod lookups;
+mod person;
+mod progress;
+mod server;
+mod shown;
+mod tools;
+mod turns;
+mod waiting;
+
+use std::io::IsTerminal as _;
+
+use clap::Args;
+use rmcp::{
+    ServiceExt as _,
+    service::{QuitReason, ServerInitializeError},
+};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use self::{input::Input, person::Approvals, server::AgentServer};
+use crate::{args::Global, exit::Exit, failure::Failure, mount::MountArg};
+
+/// The arguments of `mcp serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl mcp serve                       sessions without a folder of yours
+  agentctl mcp serve -C ~/src/shop         new sessions see it as /project
+  agentctl mcp serve -C ~/src/shop:rw --approvals agentctl
+
+For the configuration of another agent (Claude Desktop, VS Code, …):
+  {\"mcpServers\": {\"agentd\": {\"command\": \"agentctl\", \"args\": [\"mcp\", \"serve\"]}}}
+
+It speaks the Model Context Protocol on standard input and output, and offers ask, answer, search_documents and
+list_sessions. The daemon is started when the first of them is called. When standard input ends, the calls that are
+under way are cancelled.")]
+pub(super) struct ServeArgs {
+    /// The folder that new sessions see as /project, read-only unless it ends in :rw; callers may name one below it
+    #[arg(short = 'C', value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
+    project: Option<MountArg>,
+    /// Who may approve what the rules want a person to be asked about
+    #[arg(long, value_name = "WHO", default_value = "person")]
+    approvals: Approvals,
+}
+
+/// Serves until standard input ends or a signal comes.
+pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<Exit> {
+    let project = args.project.as_ref().map(MountArg::resolve).transpose()?;
+    if std::io::stdin().is_terminal() {
+        crate::note("waiting for an MCP client on standard input; Ctrl-C ends it (a person wants `agentctl chat`)");
+    }
+    let over = CancellationToken::new();
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut told_to_end = std::pin::pin!(async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    });
+
+    let server = AgentServer::new(global.clone(), project, args.approvals, over.clone());
+    let transport = (Input::new(tokio::io::stdin(), over.clone()), tokio::io::stdout());
+    let service = tokio::select! {
+        service = server.serve(transport) => match service {
+            Ok(service) => service,
+            // Whoever started us wanted nothing after all.
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(Exit::Done),
+            Err(error) => return Err(misbegun(&error).into()),
+        },
+        () = &mut told_to_end => return Ok(Exit::Done),
+    };
+    let stop = service.cancellation_token();
+    let mut serving = std::pin::pin!(service.waiting());
+    let ended = tokio::select! {
+        ended = &mut serving => ended,
+        () = &mut told_to_end => {
+            over.cancel();
+            stop.cancel();
+            serving.await
+        }
+    };
+    match ended {
+        Ok(QuitReason::JoinError(error)) | Err(error) => Err(error.into()),
+        Ok(_) => Ok(Exit::Done),
+    }
+}
+
+fn misbegun(error: &ServerInitializeError) -> Failure {
+    Failure::usage(format!("what came on standard input is not how an MCP client begins: {error}"))
+        .hint("this command is for other agents to start; for a person there is `agentctl chat`")
+}

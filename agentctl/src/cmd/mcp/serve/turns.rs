@@ -1,0 +1,373 @@
+//! `ask` and `answer`: turns, from their start to what came of them, or to what they wait for.
+
+use std::{fs, time::Duration};
+
+use agentd_core::{
+    error::ErrorKind,
+    ids::InterruptId,
+    interrupt::{Answer, Ask, Interrupt},
+    session::Mount,
+    turn::{StartTurn, TurnResult},
+};
+use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
+use rmcp::{RoleServer, model::CallToolResult, service::RequestContext};
+
+use super::{
+    arguments::{self, AtInterrupt, Decision},
+    lookups,
+    person::{Approvals, Person},
+    progress::{self, Progress},
+    server::{AgentServer, House, caller, gone},
+    shown,
+    waiting::Waiting,
+};
+use crate::{
+    cmd::answer::resolve,
+    daemon::Daemon,
+    failure::Failure,
+    session::Place,
+    turn::{self, CtrlC, SocketLine},
+};
+
+/// How long somebody else's answer is waited for where nobody says.
+const WAIT: u64 = 30;
+/// The same at the most, in seconds.
+const LONGEST_WAIT: u64 = 600;
+/// How long the daemon may take to hear that a turn is cancelled.
+const CANCEL: Duration = Duration::from_secs(2);
+
+const NEEDS_ANSWER: &str = "the turn waits: see its interrupts, and use the tool answer";
+const STILL_WAITS: &str = "nobody has answered yet; the turn waits, today or after a restart";
+
+/// Where a turn has come to rest.
+enum Rest {
+    Ended(Box<TurnResult>),
+    Waits(Vec<Interrupt>),
+}
+
+/// How a turn is followed.
+struct Following {
+    at: Waiting,
+    person: Person,
+    /// Whether the turn is cancelled when the call is.
+    cancels: bool,
+    /// How long it is followed at the most.
+    limit: Option<Duration>,
+}
+
+impl AgentServer {
+    /// Starts a turn, and follows it.
+    pub(super) async fn ask(
+        &self,
+        args: arguments::Ask,
+        context: &RequestContext<RoleServer>,
+    ) -> anyhow::Result<CallToolResult> {
+        let folder = self.house.folder(args.folder.as_deref())?;
+        if args.prompt.as_ref().map_or(args.session_id.is_none(), |prompt| prompt.trim().is_empty()) {
+            return Err(Failure::usage("there is no prompt")
+                .hint("say what the agent shall do, or name the session_id of a turn that was interrupted")
+                .into());
+        }
+        let daemon = self.daemon().await?;
+        let session = self.session(&daemon, args.session_id, folder).await?;
+        if context.ct.is_cancelled() || self.house.over.is_cancelled() {
+            return Err(gone().into());
+        }
+        let client = caller(context);
+        let person = match args.on_interrupt {
+            AtInterrupt::Wait => Person::before(&context.peer, self.house.approvals),
+            AtInterrupt::Deny | AtInterrupt::Fail => Person::nobody(),
+        };
+        let start = StartTurn {
+            text: args.prompt,
+            // A model wrote it: it mentions nothing, and no rule of the person is looked for in it.
+            typed_bytes: Some(0),
+            compact: None,
+            slot: args.model,
+            max_steps: args.max_steps.map(Into::into),
+            on_interrupt: args.on_interrupt.into(),
+            if_busy: args.if_busy.into(),
+            client: client.clone(),
+            environment: daemon.environment(),
+        };
+        let line = SocketLine::start(&daemon, StartRequest { session, start }).await?.answering_as(client);
+        let turn = line.turn().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the daemon named no turn"))?;
+        let at = Waiting { session: line.session(), turn, seen: 0 };
+        self.follow(&daemon, line, Following { at, person, cancels: true, limit: None }, context).await
+    }
+
+    /// The session that was named, seeing a folder if one was named too, or a new one.
+    async fn session(
+        &self,
+        daemon: &Daemon,
+        named: Option<String>,
+        folder: Option<Mount>,
+    ) -> Result<SessionChoice, Failure> {
+        match (named, folder) {
+            (None, folder) => {
+                let project = folder.or_else(|| self.house.project.clone());
+                Ok(SessionChoice::New(NewSession { project, ..NewSession::default() }))
+            }
+            (Some(named), _) if named.trim().is_empty() => Err(Failure::usage("the session_id is empty")
+                .hint("leave it out for a new session; list_sessions shows those that there are")),
+            (Some(named), None) => Ok(SessionChoice::Existing(named)),
+            (Some(named), Some(folder)) => Ok(Place::Named(named).show(daemon, folder).await?.into_choice()),
+        }
+    }
+
+    /// Answers what a turn waits for, and follows it from there.
+    pub(super) async fn answer(
+        &self,
+        args: arguments::Answer,
+        context: &RequestContext<RoleServer>,
+    ) -> anyhow::Result<CallToolResult> {
+        let daemon = self.daemon().await?;
+        let pending = daemon.client.interrupts(None).await?;
+        let (id, interrupt) = resolve(&args.interrupt_id, &pending)?;
+        let at = self.place_of(&daemon, id, interrupt).await?;
+        let person = Person::before(&context.peer, self.house.approvals);
+        let client = caller(context);
+
+        if args.decision == Decision::Wait {
+            let at = at.ok_or_else(|| unknown(&args.interrupt_id))?;
+            let limit = Duration::from_secs(args.wait_seconds.unwrap_or(WAIT).min(LONGEST_WAIT));
+            let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(client);
+            let following = Following { at, person: Person::nobody(), cancels: false, limit: Some(limit) };
+            return self.follow(&daemon, line, following, context).await;
+        }
+        let decided = tokio::select! {
+            biased;
+            () = self.nobody_waits(context) => return Err(gone().into()),
+            decided = self.decide(&args, interrupt, &person) => decided?,
+        };
+        let (Some(answer), Some(at)) = (decided, at) else {
+            let at = at.ok_or_else(|| unknown(&args.interrupt_id))?;
+            let asked: Vec<Interrupt> = interrupt.cloned().into_iter().collect();
+            return Ok(shown::waits(at.session, at.turn, &asked, "the person gave no answer; the turn waits"));
+        };
+        if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
+            return Err(Failure::usage(format!("this answer does not fit: {misfit}")).into());
+        }
+        daemon.client.answer(id, &answer, &client).await?;
+        let others = daemon.client.interrupts(Some(&at.session.to_string())).await?;
+        if !others.is_empty() {
+            return Ok(self.told(at, &others, NEEDS_ANSWER));
+        }
+        let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(client);
+        self.follow(&daemon, line, Following { at, person, cancels: true, limit: None }, context).await
+    }
+
+    /// The turn that waits for an answer, or waited for one; none where nothing is known of it.
+    async fn place_of(
+        &self,
+        daemon: &Daemon,
+        id: InterruptId,
+        interrupt: Option<&Interrupt>,
+    ) -> anyhow::Result<Option<Waiting>> {
+        let known = self.house.told.of(id);
+        let Some(interrupt) = interrupt else { return Ok(known) };
+        let session = match known {
+            Some(known) => known.session,
+            None => lookups::top(&daemon.client, interrupt).await?,
+        };
+        let view = daemon.client.session(&session.to_string()).await?;
+        let open = view.live_turn.or(view.session.open_turn.map(|(turn, _)| turn));
+        let turn = known.map(|known| known.turn).or(open).unwrap_or(interrupt.turn_id);
+        Ok(Some(Waiting { session, turn, seen: view.session.summary.last_seq }))
+    }
+
+    /// The answer that is given; none where a person was asked and gave none.
+    async fn decide(
+        &self,
+        args: &arguments::Answer,
+        interrupt: Option<&Interrupt>,
+        person: &Person,
+    ) -> Result<Option<Answer>, Failure> {
+        let may_approve = self.house.approvals == Approvals::Caller;
+        let is_question = interrupt.is_some_and(|interrupt| matches!(interrupt.ask, Ask::Question { .. }));
+        Ok(Some(match args.decision {
+            Decision::Reject => Answer::Reject { reason: args.reason.clone() },
+            Decision::Text => {
+                let text = args.text.clone();
+                Answer::Text { text: text.ok_or_else(|| Failure::usage("the decision text needs the field text"))? }
+            }
+            Decision::Edit if may_approve || is_question => {
+                let edited = args.args.clone();
+                let edited = edited.ok_or_else(|| Failure::usage("the decision edit needs the field args"))?;
+                Answer::Edit { args: edited.into() }
+            }
+            Decision::Approve if may_approve || is_question => Answer::Approve,
+            Decision::Approve if person.is_there() => {
+                return match interrupt {
+                    Some(interrupt) => Ok(person.decide(interrupt).await),
+                    None => Err(unknown(&args.interrupt_id)),
+                };
+            }
+            Decision::Approve | Decision::Edit | Decision::Wait => return Err(for_a_person(&args.interrupt_id)),
+        }))
+    }
+
+    /// Follows a turn until it rests. Where nobody waits any more it is cancelled, if it was this call that set it going.
+    async fn follow(
+        &self,
+        daemon: &Daemon,
+        line: SocketLine,
+        following: Following,
+        context: &RequestContext<RoleServer>,
+    ) -> anyhow::Result<CallToolResult> {
+        let Following { mut at, mut person, cancels, limit } = following;
+        let (mut progress, told) = Progress::of(at.turn, at.seen);
+        let work = async {
+            let rest = until_it_rests(daemon, line, at, &mut progress, &mut person);
+            match limit {
+                Some(limit) => tokio::time::timeout(limit, rest).await.ok(),
+                None => Some(rest.await),
+            }
+        };
+        let outcome = tokio::select! {
+            biased;
+            () = self.nobody_waits(context) => None,
+            never = progress::send(&context.peer, context.meta.get_progress_token(), told) => match never {},
+            outcome = work => Some(outcome),
+        };
+        at.seen = progress.seen;
+        match outcome {
+            None => {
+                if cancels {
+                    // One that has ended meanwhile needs no cancel.
+                    let session = at.session.to_string();
+                    let cancel = daemon.client.cancel_turn(&session, Some(at.turn));
+                    let _ = tokio::time::timeout(CANCEL, cancel).await;
+                }
+                Err(gone().into())
+            }
+            Some(None) => {
+                let pending = daemon.client.interrupts(Some(&at.session.to_string())).await?;
+                Ok(self.told(at, &pending, STILL_WAITS))
+            }
+            Some(Some(rest)) => Ok(match rest? {
+                Rest::Ended(result) => shown::ended(at.session, &result),
+                Rest::Waits(pending) => self.told(at, &pending, NEEDS_ANSWER),
+            }),
+        }
+    }
+
+    /// Tells what a turn waits for, and remembers from where it goes on.
+    fn told(&self, at: Waiting, pending: &[Interrupt], note: &str) -> CallToolResult {
+        for interrupt in pending {
+            self.house.told.remember(interrupt.id, at);
+        }
+        shown::waits(at.session, at.turn, pending, note)
+    }
+}
+
+impl House {
+    /// The folder that a caller named. It is the one that the server was started with, or one below it: whoever started it
+    /// decides what callers can show to agents, not the model that calls.
+    pub(super) fn folder(&self, named: Option<&str>) -> Result<Option<Mount>, Failure> {
+        let Some(named) = named else { return Ok(None) };
+        let Some(base) = &self.project else {
+            return Err(Failure::usage("this server was started without a folder, so that none can be named")
+                .hint("whoever set it up can start it with `agentctl mcp serve -C DIR`"));
+        };
+        let path = fs::canonicalize(base.path.join(named)).ok();
+        let path = path.filter(|path| path.starts_with(&base.path) && path.is_dir() && path.to_str().is_some());
+        match path {
+            Some(path) => Ok(Some(Mount { path, writable: base.writable })),
+            // The same words for all: what else is on the machine is nothing that this tells.
+            None => Err(Failure::usage(format!("there is no folder {named} at or below {}", base.path.display()))
+                .hint("leave it out for the folder that this server was started with")),
+        }
+    }
+}
+
+/// Follows a turn to its end, or to what it waits for.
+async fn until_it_rests(
+    daemon: &Daemon,
+    mut line: SocketLine,
+    at: Waiting,
+    progress: &mut Progress,
+    person: &mut Person,
+) -> anyhow::Result<Rest> {
+    let session = at.session.to_string();
+    loop {
+        turn::drive(&mut line, progress, person, &mut CtrlC::never()).await?;
+        if let Some(result) = progress.result.take() {
+            return Ok(Rest::Ended(Box::new(result)));
+        }
+        let pending = daemon.client.interrupts(Some(&session)).await?;
+        if !pending.is_empty() {
+            return Ok(Rest::Waits(pending));
+        }
+        // Somebody answered since it was asked: it goes on, or has ended.
+        let view = daemon.client.session(&session).await?;
+        if view.live_turn.is_none() && view.session.summary.last_seq <= progress.seen {
+            return Err(Failure::new(ErrorKind::NotFound, "how the turn ended was not told")
+                .hint(format!("ask again with the session_id {session}"))
+                .into());
+        }
+        line = SocketLine::attach(daemon, at.session, progress.seen).await?;
+    }
+}
+
+fn unknown(id: &str) -> Failure {
+    Failure::new(ErrorKind::NotFound, format!("nothing waits for an answer to {id}"))
+        .hint("list_sessions shows what waits; ask with the session_id to go on")
+}
+
+/// The refusal of a yes that is not the caller's to give.
+fn for_a_person(id: &str) -> Failure {
+    Failure::new(ErrorKind::Rejected, "an approval is for a person to give, not for the agent that wants it")
+        .hint(format!(
+            "show the person what is asked; they approve it with `agentctl answer {id} approve`; then call answer with the \
+             decision wait to hear how the turn goes on. You may reject it."
+        ))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::{args::Global, exit::Exit};
+
+    fn server(project: Option<Mount>) -> AgentServer {
+        AgentServer::new(Global::default(), project, Approvals::Person, CancellationToken::new())
+    }
+
+    #[test]
+    fn callers_name_folders_below_the_one_that_was_given() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        let given = home.join("given");
+        fs::create_dir_all(given.join("inner")).unwrap();
+        fs::create_dir_all(home.join("given-not")).unwrap();
+        fs::write(given.join("file"), "x").unwrap();
+        std::os::unix::fs::symlink(&home, given.join("out")).unwrap();
+        let server = server(Some(Mount { path: given.clone(), writable: true }));
+        let check = |named: &str, expected: Option<&str>| {
+            let folder = server.house.folder(Some(named));
+            match expected {
+                Some(below) => {
+                    let expected = Mount { path: given.join(below).components().collect(), writable: true };
+                    assert_eq!(folder, Ok(Some(expected)), "{named}");
+                }
+                None => assert_eq!(folder.unwrap_err().exit, Exit::Usage, "{named}"),
+            }
+        };
+        check(".", Some(""));
+        check("inner", Some("inner"));
+        check("inner/../inner", Some("inner"));
+        check(given.join("inner").to_str().unwrap(), Some("inner"));
+        for outside in ["..", "/", "../given-not", "out", "out/given-not", "file", "none", "/etc", "a\0b"] {
+            check(outside, None);
+        }
+        assert_eq!(server.house.folder(None), Ok(None));
+    }
+
+    #[test]
+    fn without_a_folder_none_can_be_named() {
+        let failure = server(None).house.folder(Some(".")).unwrap_err();
+        assert!(failure.hint.unwrap().contains("-C DIR"));
+    }
+}

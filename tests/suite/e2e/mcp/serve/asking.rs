@@ -1,0 +1,191 @@
+//! Turns that need an answer: nobody's silence is a yes, and no model says it for a person.
+
+use agentd_testkit::model_server::Reply;
+use rmcp::model::ElicitationAction;
+use serde_json::{Value, json};
+
+use super::{Agent, Caller};
+use crate::e2e::{World, tool_texts, works_through};
+
+/// A model that writes a file, and then says so.
+fn writes(world: &World) {
+    let call = Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "hello"}));
+    works_through(
+        &world.model,
+        vec![(&["outputs/a.txt", "refused", "denied", "rejected"], call)],
+        Reply::text("Done."),
+    );
+}
+
+fn written(world: &World, session: &Value) -> String {
+    world.daemon.read(&format!("data/workspace/{}/outputs/a.txt", session.as_str().unwrap()))
+}
+
+#[tokio::test]
+async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
+    let world = World::start().await;
+    writes(&world);
+    let caller = Caller::start(&world, &[]).await;
+    let waiting = caller.gives("ask", json!({"prompt": "Write it"})).await;
+    assert_eq!((&waiting["status"], &waiting["stop_reason"]), (&json!("waiting"), &Value::Null), "{waiting:#}");
+    let interrupt = &waiting["interrupts"][0];
+    assert_eq!((&interrupt["kind"], &interrupt["tool"]), (&json!("approval"), &json!("write_file")), "{waiting:#}");
+    assert_eq!(interrupt["args"], json!({"path": "outputs/a.txt", "content": "hello"}));
+    assert!(interrupt["preview"].as_str().unwrap().contains("+hello"), "{waiting:#}");
+
+    let id = interrupt["id"].as_str().unwrap();
+    for decision in [json!({"decision": "approve"}), json!({"decision": "edit", "args": {"path": "b", "content": "c"}})]
+    {
+        let mut arguments = decision;
+        arguments["interrupt_id"] = json!(id);
+        let refused = caller.fails("answer", arguments).await;
+        assert!(refused.contains("for a person to give") && refused.contains("agentctl answer"), "{refused}");
+    }
+    let waits = json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 0});
+    assert_eq!(caller.gives("answer", waits).await["interrupts"][0]["id"], id);
+    let listed = caller.gives("list_sessions", json!({})).await;
+    assert_eq!(listed["sessions"][0]["interrupts"][0]["id"], id, "{listed:#}");
+    assert_eq!(written(&world, &waiting["session_id"]), "");
+
+    // While it waits, and when all is over.
+    let rest = caller.begin("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await;
+    world.daemon.agentctl(["answer", id, "approve"]).await.exits(0);
+    let rest = super::result(rest).await.structured_content.unwrap();
+    assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("Done.")), "{rest:#}");
+    assert_eq!(written(&world, &waiting["session_id"]), "hello");
+    let again = caller.gives("answer", json!({"interrupt_id": id, "decision": "wait"})).await;
+    assert_eq!(again["text"], "Done.", "{again:#}");
+    let twice = caller.fails("answer", json!({"interrupt_id": id, "decision": "reject"})).await;
+    assert!(twice.contains("answer"), "{twice}");
+}
+
+#[tokio::test]
+async fn the_person_before_the_client_is_asked_in_a_form() {
+    for (action, content, status, file) in [
+        (ElicitationAction::Accept, json!({"decision": "approve"}), "ended", "hello"),
+        (ElicitationAction::Accept, json!({"decision": "reject", "reason": "no"}), "ended", ""),
+        (ElicitationAction::Decline, json!({}), "ended", ""),
+        // Whoever agrees to everything unread has not said yes to this.
+        (ElicitationAction::Accept, json!({}), "waiting", ""),
+        (ElicitationAction::Cancel, json!({"decision": "approve"}), "waiting", ""),
+    ] {
+        let world = World::start().await;
+        writes(&world);
+        let agent = Agent { person: Some((action.clone(), content.clone())), ..Agent::default() };
+        let caller = Caller::with(&world, &[], agent).await;
+        let came = caller.gives("ask", json!({"prompt": "Write it"})).await;
+        assert_eq!(
+            (&came["status"], written(&world, &came["session_id"]).as_str()),
+            (&json!(status), file),
+            "{content}"
+        );
+        let questions = caller.heard.questions.lock().unwrap().clone();
+        assert_eq!(questions.len(), 1, "{questions:?}");
+        assert!(questions[0].contains("write_file") && questions[0].contains("+hello"), "{questions:?}");
+        assert!(questions[0].contains("started by mcp: tester") && !questions[0].contains('\u{1b}'), "{questions:?}");
+        let denied = came["denials"].as_array().unwrap().len();
+        assert_eq!(denied, usize::from(status == "ended" && file.is_empty()), "{came:#}");
+    }
+}
+
+#[tokio::test]
+async fn forms_are_not_shown_where_approvals_are_for_agentctl() {
+    let world = World::start().await;
+    writes(&world);
+    let person = Some((ElicitationAction::Accept, json!({"decision": "approve"})));
+    let caller = Caller::with(&world, &["--approvals", "agentctl"], Agent { person, ..Agent::default() }).await;
+    let waiting = caller.gives("ask", json!({"prompt": "Write it"})).await;
+    let id = &waiting["interrupts"][0]["id"];
+    let refused = caller.fails("answer", json!({"interrupt_id": id, "decision": "approve"})).await;
+    assert!(refused.contains("for a person to give"), "{refused}");
+    assert_eq!(caller.heard.questions.lock().unwrap().len(), 0);
+    let rejected = caller.gives("answer", json!({"interrupt_id": id, "decision": "reject", "reason": "not now"})).await;
+    assert_eq!((&rejected["status"], &rejected["text"]), (&json!("ended"), &json!("Done.")), "{rejected:#}");
+    assert!(tool_texts(world.model.requests().last().unwrap()).contains("not now"));
+    assert_eq!(written(&world, &waiting["session_id"]), "");
+}
+
+#[tokio::test]
+async fn a_caller_approves_where_whoever_set_it_up_said_so_and_the_audit_tells_who_it_was() {
+    let world = World::start().await;
+    writes(&world);
+    let caller = Caller::start(&world, &["--approvals", "caller"]).await;
+    let waiting = caller.gives("ask", json!({"prompt": "Write it"})).await;
+    let id = waiting["interrupts"][0]["id"].as_str().unwrap();
+    // The start of an id is enough.
+    let misfit = caller.fails("answer", json!({"interrupt_id": id, "decision": "text", "text": "yes"})).await;
+    assert!(misfit.contains("asks for an approval"), "{misfit}");
+    let rest = caller.gives("answer", json!({"interrupt_id": &id[..id.len() - 1], "decision": "approve"})).await;
+    assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("Done.")), "{rest:#}");
+    assert_eq!(written(&world, &waiting["session_id"]), "hello");
+    let audit = world.daemon.agentctl(["audit", "--json"]).await.exits(0).stdout;
+    assert!(audit.contains("mcp: tester"), "{audit}");
+}
+
+#[tokio::test]
+async fn a_question_is_answered_in_words_also_by_another_server_after_a_restart() {
+    let mut world = World::start().await;
+    let question = Reply::tool_call("ask_human", json!({"question": "Which colour?", "context": "For the door."}));
+    works_through(&world.model, vec![(&["green"], question)], Reply::text("Green it is."));
+    let caller = Caller::start(&world, &[]).await;
+    let waiting = caller.gives("ask", json!({"prompt": "Paint the door"})).await;
+    let interrupt = &waiting["interrupts"][0];
+    assert_eq!(
+        (&interrupt["kind"], &interrupt["question"]),
+        (&json!("question"), &json!("Which colour?")),
+        "{waiting:#}"
+    );
+    assert_eq!(interrupt["context"], "For the door.");
+    drop(caller);
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+
+    let caller = Caller::start(&world, &[]).await;
+    let answer = json!({"interrupt_id": interrupt["id"], "decision": "text", "text": "green"});
+    let rest = caller.gives("answer", answer).await;
+    assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("Green it is.")), "{rest:#}");
+    assert_eq!(rest["session_id"], waiting["session_id"]);
+}
+
+#[tokio::test]
+async fn what_is_denied_unasked_is_in_the_answer() {
+    let world = World::start().await;
+    writes(&world);
+    let caller = Caller::start(&world, &[]).await;
+    let denied = caller.gives("ask", json!({"prompt": "Write it", "on_interrupt": "deny"})).await;
+    assert_eq!((&denied["stop_reason"], &denied["denials"][0]["tool"]), (&json!("completed"), &json!("write_file")));
+    let failed = caller.gives("ask", json!({"prompt": "Write it", "on_interrupt": "fail"})).await;
+    assert_eq!(failed["stop_reason"], "denied", "{failed:#}");
+}
+
+#[tokio::test]
+async fn what_a_subagent_asks_is_answered_and_the_caller_hears_the_turn_that_it_works_for() {
+    let world = World::start().await;
+    world.model.respond_with(|request| {
+        let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
+        let told = tool_texts(request);
+        match (is_subagent, told.as_str()) {
+            (true, told) if told.contains("blue") => Reply::text("It shall be blue, and this is why. ".repeat(10)),
+            (true, _) => Reply::tool_call("ask_human", json!({"question": "Which colour?"})),
+            (false, told) if told.contains("shall be blue") => Reply::text("All parts are done."),
+            (false, _) => Reply::tool_call("delegate_task", json!({"task": "Choose a colour"})),
+        }
+    });
+    let caller = Caller::start(&world, &[]).await;
+    let waiting = caller.gives("ask", json!({"prompt": "Paint the door"})).await;
+    let interrupt = &waiting["interrupts"][0];
+    assert_eq!((&interrupt["question"], &interrupt["asked_by"]), (&json!("Which colour?"), &json!("subagent")));
+    // Another server knows nothing of how it began.
+    for caller in [Caller::start(&world, &[]).await, caller] {
+        let listed = caller.gives("list_sessions", json!({})).await;
+        let Some(interrupt) = listed["sessions"][0]["interrupts"].get(0) else {
+            let wait = json!({"interrupt_id": interrupt["id"], "decision": "wait"});
+            assert_eq!(caller.gives("answer", wait).await["text"], "All parts are done.");
+            continue;
+        };
+        let answer = json!({"interrupt_id": interrupt["id"], "decision": "text", "text": "blue"});
+        let rest = caller.gives("answer", answer).await;
+        assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("All parts are done.")), "{rest:#}");
+        assert_eq!(rest["session_id"], waiting["session_id"]);
+    }
+}

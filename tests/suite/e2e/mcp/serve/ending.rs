@@ -1,0 +1,117 @@
+//! Calls that are cancelled, callers that go away, and daemons that die meanwhile.
+
+use agentd_testkit::{daemon::until, model_server::Reply};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{Caller, Raw, result};
+use crate::e2e::World;
+
+/// How the last turn of the only session ended.
+async fn last_stop(world: &World) -> Value {
+    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let id = listed[0]["id"].as_str().unwrap().to_owned();
+    let args = ["attach", &id, "--after", "0", "--output", "stream-json"];
+    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    lines.last().unwrap()["stop_reason"].clone()
+}
+
+/// A call is under way when it has told something: a model may be asked before the daemon has said that a turn began.
+async fn is_under_way(caller: &Caller) {
+    let heard = || async { (!caller.heard.progress.lock().unwrap().is_empty()).then_some(()) };
+    until("it is under way", heard).await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_cancels_the_turn() {
+    let world = World::start().await;
+    let caller = Caller::start(&world, &[]).await;
+    world.model.reply(Reply::never());
+    let handle = caller.begin("ask", json!({"prompt": "Answer never"})).await;
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    handle.cancel(Some("too slow".to_owned())).await.unwrap();
+    world.model.wait_until(|counts| counts.dropped == 1).await;
+    assert_eq!(last_stop(&world).await, "cancelled");
+    world.model.reply(Reply::text("Here."));
+    assert_eq!(caller.gives("ask", json!({"prompt": "Still there?"})).await["text"], "Here.");
+}
+
+#[tokio::test]
+async fn a_wait_that_is_cancelled_leaves_the_turn_waiting() {
+    let world = World::start().await;
+    let caller = Caller::start(&world, &[]).await;
+    world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which?"})));
+    let waiting = caller.gives("ask", json!({"prompt": "Ask me"})).await;
+    let id = waiting["interrupts"][0]["id"].clone();
+    let wait = caller.begin("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await;
+    is_under_way(&caller).await;
+    wait.cancel(None).await.unwrap();
+    world.model.reply(Reply::text("Good."));
+    let rest = caller.gives("answer", json!({"interrupt_id": id, "decision": "text", "text": "this"})).await;
+    assert_eq!((&rest["stop_reason"], &rest["text"]), (&json!("completed"), &json!("Good.")), "{rest:#}");
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_leaves_no_turn_running_and_no_process() {
+    for signal in [None, Some(Signal::SIGTERM), Some(Signal::SIGINT)] {
+        let world = World::start().await;
+        let mut raw = Raw::start(&world).await;
+        world.model.reply(Reply::never());
+        raw.ask(1, "tools/call", json!({"name": "ask", "arguments": {"prompt": "Answer never"}})).await;
+        world.model.wait_until(|counts| counts.requests == 1).await;
+        match signal {
+            None => raw.running.end_input(),
+            Some(signal) => raw.running.signal(signal),
+        }
+        raw.running.output(Vec::new()).await.exits(0);
+        world.model.wait_until(|counts| counts.dropped == 1).await;
+        assert_eq!(last_stop(&world).await, "cancelled", "{signal:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_outlives_its_caller() {
+    let world = World::start().await;
+    let mut raw = Raw::start(&world).await;
+    world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which?"})));
+    let asked = raw.request(1, "tools/call", json!({"name": "ask", "arguments": {"prompt": "Ask me"}})).await;
+    assert_eq!(asked["result"]["structuredContent"]["status"], "waiting", "{asked:#}");
+    raw.running.end_input();
+    raw.running.output(Vec::new()).await.exits(0);
+    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    assert_eq!(listed[0]["question"], "Which?");
+}
+
+#[tokio::test]
+async fn nothing_on_standard_input_is_an_end_and_not_a_failure() {
+    let world = World::start().await;
+    let ended = world.daemon.agentctl_with(["mcp", "serve"], "").await.exits(0);
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", ""));
+    let odd = world
+        .daemon
+        .agentctl_with(["mcp", "serve"], "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
+    let odd = odd.await.exits(2).says(&["not how an MCP client begins", "hint"]);
+    assert_eq!(odd.stdout, "");
+}
+
+#[tokio::test]
+async fn a_daemon_that_dies_is_started_again_and_the_turn_can_be_continued() {
+    let world = World::start().await;
+    let caller = Caller::start(&world, &[]).await;
+    world.model.reply(Reply::never());
+    let asking = caller.begin("ask", json!({"prompt": "Answer never"})).await;
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    is_under_way(&caller).await;
+    world.daemon.kill9().await;
+    // Another call starts a daemon; the one that was under way hears of it, and of the turn's end.
+    let listed = caller.gives("list_sessions", json!({})).await;
+    let session = listed["sessions"][0]["session_id"].clone();
+    let ended = result(asking).await;
+    assert_eq!(ended.is_error, Some(true));
+    let ended = ended.structured_content.unwrap();
+    assert_eq!((&ended["stop_reason"], &ended["session_id"]), (&json!("interrupted"), &session), "{ended:#}");
+    assert!(ended["note"].as_str().unwrap().contains("without a prompt"), "{ended:#}");
+    world.model.reply(Reply::text("At last."));
+    let rest = caller.gives("ask", json!({"session_id": session})).await;
+    assert_eq!((&rest["stop_reason"], &rest["text"]), (&json!("completed"), &json!("At last.")), "{rest:#}");
+}

@@ -1,0 +1,299 @@
+//! The daemon as an MCP server: `agentctl mcp serve`, and agents that use it.
+//!
+//! - [`asking`]: turns that need an answer, and who may give it. [`ending`]: calls that are cancelled, callers that go, daemons
+//!   that die. [`looking`]: documents and sessions. Here: turns that end, and callers that make no sense.
+
+mod asking;
+mod ending;
+mod looking;
+
+use std::sync::{Arc, Mutex};
+
+use agentd_testkit::{daemon::Running, model_server::Reply};
+use rmcp::{
+    ClientHandler, RoleClient, ServiceExt as _,
+    model::{
+        CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
+        ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData, Implementation, ProgressNotificationParam,
+        ProtocolVersion, ServerResult,
+    },
+    service::{NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService},
+    transport::TokioChildProcess,
+};
+use serde_json::{Value, json};
+
+use super::installed;
+use crate::e2e::{World, tool_texts};
+
+/// What came to an agent besides answers.
+#[derive(Debug, Clone, Default)]
+struct Heard {
+    progress: Arc<Mutex<Vec<ProgressNotificationParam>>>,
+    questions: Arc<Mutex<Vec<String>>>,
+}
+
+/// An agent that uses the server.
+#[derive(Debug, Clone, Default)]
+struct Agent {
+    heard: Heard,
+    /// What its person says to every form; it shows none where there is no word.
+    person: Option<(ElicitationAction, Value)>,
+}
+
+impl ClientHandler for Agent {
+    fn get_info(&self) -> ClientConfig {
+        let capabilities = match self.person {
+            Some(_) => ClientCapabilities::builder().enable_elicitation().build(),
+            None => ClientCapabilities::default(),
+        };
+        ClientConfig::new(capabilities, Implementation::new("tester\u{1b}[2J", "1"))
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let ElicitRequestParams::FormElicitationParams { message, .. } = request else {
+            return Err(ErrorData::invalid_params("no form", None));
+        };
+        self.heard.questions.lock().unwrap().push(message);
+        let (action, content) = self.person.clone().unwrap();
+        Ok(ElicitResult::new(action).with_content(content))
+    }
+
+    async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.heard.progress.lock().unwrap().push(progress);
+    }
+}
+
+/// A server and an agent that uses it.
+struct Caller {
+    heard: Heard,
+    service: RunningService<RoleClient, Agent>,
+}
+
+impl Caller {
+    async fn start(world: &World, args: &[&str]) -> Self {
+        Self::with(world, args, Agent::default()).await
+    }
+
+    async fn with(world: &World, args: &[&str], agent: Agent) -> Self {
+        let command = world.daemon.agentctl_command(["mcp", "serve"].iter().chain(args));
+        let transport = TokioChildProcess::new(tokio::process::Command::from(command)).unwrap();
+        let heard = agent.heard.clone();
+        Self { heard, service: agent.serve(transport).await.unwrap() }
+    }
+
+    async fn begin(&self, tool: &'static str, arguments: Value) -> RequestHandle<RoleClient> {
+        let params = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        self.service.peer().send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap()
+    }
+
+    async fn call(&self, tool: &'static str, arguments: Value) -> CallToolResult {
+        result(self.begin(tool, arguments).await).await
+    }
+
+    /// What a call gave that went well.
+    async fn gives(&self, tool: &'static str, arguments: Value) -> Value {
+        let result = self.call(tool, arguments).await;
+        assert_ne!(result.is_error, Some(true), "{result:#?}");
+        result.structured_content.unwrap()
+    }
+
+    /// What a call was told that went wrong.
+    async fn fails(&self, tool: &'static str, arguments: Value) -> String {
+        let result = self.call(tool, arguments).await;
+        assert_eq!(result.is_error, Some(true), "{result:#?}");
+        result.content.iter().filter_map(|content| content.as_text()).map(|text| text.text.as_str()).collect()
+    }
+}
+
+async fn result(handle: RequestHandle<RoleClient>) -> CallToolResult {
+    match handle.await_response().await.unwrap() {
+        ServerResult::CallToolResult(result) => result,
+        other => panic!("no result of a tool: {other:?}"),
+    }
+}
+
+/// A server whose lines are written and read one by one.
+struct Raw {
+    running: Running,
+}
+
+impl Raw {
+    async fn start(world: &World) -> Self {
+        let mut raw = Self { running: Running::spawn(world.daemon.agentctl_command(["mcp", "serve"])) };
+        let client = json!({"name": "raw", "version": "1"});
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+        let greeting = raw.request(0, "initialize", params).await;
+        assert_eq!(greeting["result"]["serverInfo"]["name"], "agentd", "{greeting:#}");
+        raw.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string()).await;
+        raw
+    }
+
+    async fn send(&mut self, line: &str) {
+        self.running.write(&format!("{line}\n")).await;
+    }
+
+    async fn ask(&mut self, id: u64, method: &str, params: Value) {
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
+    }
+
+    /// The next answer; whatever else comes must be the protocol's, too.
+    async fn request(&mut self, id: u64, method: &str, params: Value) -> Value {
+        self.ask(id, method, params).await;
+        loop {
+            let line = self.running.json_line().await.unwrap();
+            assert_eq!(line["jsonrpc"], "2.0", "{line:#}");
+            if line["id"] == id {
+                return line;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_asks_and_goes_on_with_the_session() {
+    let world = World::start().await;
+    let caller = Caller::start(&world, &[]).await;
+    world.model.reply(Reply::text("Blue\u{1b}[2J."));
+    let first = caller.gives("ask", json!({"prompt": "Which colour has the sky?", "model": "base"})).await;
+    assert_eq!((&first["status"], &first["stop_reason"]), (&json!("ended"), &json!("completed")), "{first:#}");
+    assert_eq!((&first["text"], &first["interrupts"]), (&json!("Blue."), &json!([])), "{first:#}");
+
+    world.model.reply(Reply::text("At night."));
+    let second = caller.gives("ask", json!({"prompt": "And when not?", "session_id": first["session_id"]})).await;
+    assert_eq!((&second["text"], &second["session_id"]), (&json!("At night."), &first["session_id"]), "{second:#}");
+    let seen = world.model.requests().last().unwrap().body.to_string();
+    assert!(seen.contains("Which colour has the sky?"), "{seen}");
+
+    let listed = caller.gives("list_sessions", json!({})).await;
+    let session = &listed["sessions"][0];
+    assert_eq!((&session["session_id"], &session["turns"]), (&first["session_id"], &json!(2)), "{listed:#}");
+    // The caller's name is in the journal, without what a terminal would obey.
+    let audit = world.daemon.read("data/audit.jsonl");
+    assert!(!audit.contains("\\u001b"), "{audit}");
+}
+
+#[tokio::test]
+async fn an_agent_that_wants_to_hears_how_far_it_is() {
+    let world = World::start().await;
+    let caller = Caller::start(&world, &[]).await;
+    let words = (0..12).map(|number| format!("word{number} "));
+    world.model.reply(Reply::deltas(words).delay_ms(60));
+    let handle = caller.begin("ask", json!({"prompt": "Speak slowly"})).await;
+    let token = handle.progress_token.clone();
+    let said = result(handle).await.structured_content.unwrap();
+    assert!(said["text"].as_str().unwrap().contains("word11"), "{said:#}");
+    let heard = caller.heard.progress.lock().unwrap().clone();
+    assert!(heard.iter().all(|progress| progress.progress_token == token), "{heard:#?}");
+    assert!(heard.windows(2).all(|pair| pair[0].progress < pair[1].progress), "{heard:#?}");
+    let told = |words: &str| heard.iter().any(|progress| progress.message.as_deref().unwrap_or("").contains(words));
+    assert!(told("the turn begins") && told("word0"), "{heard:#?}");
+}
+
+#[tokio::test]
+async fn two_calls_run_at_once() {
+    let world = World::start().await;
+    let caller = Caller::start(&world, &[]).await;
+    world.model.reply(Reply::never().when("never")).reply(Reply::text("quick").when("quickly"));
+    let slow = caller.begin("ask", json!({"prompt": "Answer never"})).await;
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    let quick = caller.gives("ask", json!({"prompt": "Answer quickly"})).await;
+    assert_eq!(quick["text"], "quick");
+    slow.cancel(None).await.unwrap();
+    world.model.wait_until(|counts| counts.dropped == 1).await;
+}
+
+#[tokio::test]
+async fn callers_that_make_no_sense_are_told_and_cost_nothing() {
+    let world = World::start().await;
+    let caller = Caller::start(&world, &[]).await;
+    for (tool, arguments, said) in [
+        ("ask", json!({}), "there is no prompt"),
+        ("ask", json!({"prompt": "  "}), "there is no prompt"),
+        ("ask", json!({"prompt": ["x"]}), "expected a string"),
+        ("ask", json!({"prompt": "x", "promt": "y"}), "unknown field `promt`"),
+        ("ask", json!({"prompt": "x", "on_interrupt": "approve"}), "unknown variant `approve`"),
+        ("ask", json!({"prompt": "x", "session_id": "ffff"}), "hint: agentctl sessions list"),
+        ("ask", json!({"prompt": "x", "session_id": " "}), "the session_id is empty"),
+        ("ask", json!({"prompt": "x", "folder": "/"}), "started without a folder"),
+        ("ask", json!({"prompt": "x".repeat(9 << 20)}), "at most 8 MiB"),
+        ("answer", json!({"interrupt_id": "ffff", "decision": "approve"}), "no interrupt waits"),
+        ("answer", json!({"interrupt_id": world_id(), "decision": "wait"}), "nothing waits"),
+        ("search_documents", json!({"session_id": "ffff", "query": "x"}), "hint: agentctl sessions list"),
+        ("list_sessions", json!({"limit": "many"}), "invalid type"),
+    ] {
+        let told = caller.fails(tool, arguments).await;
+        assert!(told.contains(said), "{tool}: {said:?} is missing in {told:?}");
+    }
+    assert_eq!(world.model.counts().requests, 0);
+    world.model.reply(Reply::text("still here"));
+    assert_eq!(caller.gives("ask", json!({"prompt": "Are you there?"})).await["text"], "still here");
+}
+
+/// The id of nothing.
+fn world_id() -> String {
+    agentd_core::ids::InterruptId::generate().to_string()
+}
+
+#[tokio::test]
+async fn lines_that_are_no_protocol_are_passed_over() {
+    let world = World::start().await;
+    let mut raw = Raw::start(&world).await;
+    for line in ["garbage", "{\"jsonrpc\": \"2.0\"", "[1, 2]", "\u{0}\u{1}", "{}"] {
+        raw.send(line).await;
+    }
+    let unknown = raw.request(1, "tools/call", json!({"name": "delete\u{1b}", "arguments": {}})).await;
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("there is no tool"), "{unknown:#}");
+    let nothing = raw.request(2, "nothing/of/it", json!({})).await;
+    assert_eq!(nothing["error"]["code"], -32601, "{nothing:#}");
+    world.model.reply(Reply::text("still here"));
+    let asked = raw.request(3, "tools/call", json!({"name": "ask", "arguments": {"prompt": "x"}})).await;
+    assert_eq!(asked["result"]["structuredContent"]["text"], "still here", "{asked:#}");
+    let text = asked["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(text).unwrap(), asked["result"]["structuredContent"]);
+    raw.running.end_input();
+    raw.running.output(Vec::new()).await.exits(0);
+}
+
+#[tokio::test]
+async fn the_daemon_starts_with_the_first_call_that_needs_it() {
+    let model = agentd_testkit::model_server::ModelServer::start().await;
+    let home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
+    let command = home.agentctl_command(["mcp", "serve"]);
+    let agent = Agent::default();
+    let service = agent.clone().serve(TokioChildProcess::new(tokio::process::Command::from(command)).unwrap()).await;
+    let caller = Caller { heard: agent.heard, service: service.unwrap() };
+    let tools = caller.service.list_all_tools().await.unwrap();
+    assert_eq!(tools.len(), 4);
+    assert!(!home.socket().exists());
+    model.reply(Reply::text("Awake."));
+    assert_eq!(caller.gives("ask", json!({"prompt": "Good morning"})).await["text"], "Awake.");
+    assert!(home.socket().exists());
+}
+
+#[tokio::test]
+async fn the_client_of_another_language_finds_results_that_fit_their_schemas() {
+    let world = World::start().await;
+    world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "x"})));
+    world.model.respond_with(|request| {
+        Reply::text(if tool_texts(request).is_empty() { "no call" } else { "It was refused." })
+    });
+    let mut command = world.daemon.command("python3");
+    command
+        .arg(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("mcp/sdk_client.py"))
+        .arg(agentd_testkit::daemon::program("agentctl"))
+        .env("PYTHONPATH", installed("python"));
+    let mut running = Running::spawn(command);
+    running.end_input();
+    let said = running.output(Vec::new()).await.exits(0).json();
+    assert_eq!(said["tools"], json!(["ask", "answer", "search_documents", "list_sessions"]));
+    assert_eq!(said["waiting"]["interrupts"][0]["tool"], "write_file", "{said:#}");
+    assert_eq!(said["rejected"]["text"], "It was refused.", "{said:#}");
+    assert_eq!(said["rejected"]["denials"][0]["tool"], "write_file", "{said:#}");
+    assert_eq!(said["sessions"], 1);
+}
