@@ -15,6 +15,8 @@ pub(crate) enum Unit {
     Times,
     /// Parts of a hundred.
     Percent,
+    /// Things.
+    Count,
 }
 
 /// What a number should be.
@@ -54,6 +56,10 @@ impl Figure {
 
     pub(crate) fn percent(label: &'static str, part: f64) -> Self {
         Self { label, value: part, unit: Unit::Percent, limit: None }
+    }
+
+    pub(crate) fn count(label: &'static str, number: f64) -> Self {
+        Self { label, value: number, unit: Unit::Count, limit: None }
     }
 
     pub(crate) fn at_most(self, limit: f64) -> Self {
@@ -97,6 +103,7 @@ fn number(value: f64, unit: Unit) -> String {
         Unit::Megabytes => format!("{value:.1} MB"),
         Unit::Times => format!("{value:.2}×"),
         Unit::Percent => format!("{value:.1} %"),
+        Unit::Count => format!("{value:.0}"),
     }
 }
 
@@ -107,6 +114,7 @@ fn round(value: f64, unit: Unit) -> String {
         Unit::Megabytes => format!("{value} MB"),
         Unit::Times => format!("{value}×"),
         Unit::Percent => format!("{value} %"),
+        Unit::Count => format!("{value}"),
     }
 }
 

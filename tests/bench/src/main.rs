@@ -1,7 +1,7 @@
 //! agentd-bench: how fast and how large the daemon is, measured from outside.
 //!
 //! Everything runs as real processes in folders of its own: the daemon, `agentctl`, and a model server on loopback,
-//! which is this same program under another name ([`world`]). Beside each figure stands the floor, what the machine
+//! which is this same program under another name ([`world`]), as is the MCP server ([`mcp_server`]). Beside each figure stands the floor, what the machine
 //! could do at best, measured in the same run ([`floor`]). One table comes out ([`report`]), and the exit code is 0
 //! whatever it says: machines are noisy, and a person reads it.
 //!
@@ -9,6 +9,7 @@
 
 mod figures;
 mod floor;
+mod mcp_server;
 mod measures;
 mod report;
 mod world;
@@ -21,6 +22,9 @@ use crate::{measures::Subject, report::Row};
 
 /// The first argument of a process that is our model server.
 const MODEL_SERVER: &str = "model-server";
+
+/// The first argument of a process that is an MCP server.
+const MCP_SERVER: &str = "mcp-server";
 
 /// Measures agentd: run it after `cargo build --release -p agentd -p agentctl`, or as `make bench`.
 #[derive(Debug, Parser)]
@@ -37,8 +41,12 @@ struct Args {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some(MODEL_SERVER) {
-        return agentd_testkit::model_server::command::run(arguments).await.map_err(anyhow::Error::msg);
+    match arguments.next().as_deref() {
+        Some(MODEL_SERVER) => {
+            return agentd_testkit::model_server::command::run(arguments).await.map_err(anyhow::Error::msg);
+        }
+        Some(MCP_SERVER) => return mcp_server::run(),
+        _ => {}
     }
     let args = Args::parse();
     world::allow_many_files();

@@ -95,6 +95,7 @@ pub(crate) fn json(rows: &[Row], before: &Machine) -> String {
             Unit::Megabytes => "MB",
             Unit::Times => "times",
             Unit::Percent => "percent",
+            Unit::Count => "count",
         };
         let (at_most, at_least) = match figure.limit {
             Some(Limit::AtMost(limit)) => (Some(limit), None),

@@ -120,6 +120,13 @@ impl Home {
         self
     }
 
+    /// Writes a file of the configuration.
+    pub(crate) fn configure(&self, file: &str, content: &str) -> io::Result<()> {
+        let folder = self.data.path().join("config");
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(file), content)
+    }
+
     /// The daemon's data.
     pub(crate) fn data(&self) -> PathBuf {
         self.data.path().join("data")

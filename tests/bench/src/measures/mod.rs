@@ -7,6 +7,8 @@ mod documents;
 mod first_token;
 mod journal;
 mod many_turns;
+mod mcp;
+mod mcp_soak;
 mod policy;
 mod relay;
 mod run_command;
@@ -38,6 +40,10 @@ pub(crate) enum Subject {
     ManyTurns,
     /// 20 subagents at once on one model
     Subagents,
+    /// 50 MCP servers that nobody calls, and a call of one
+    Mcp,
+    /// What is left of MCP servers after 1,000 starts and stops
+    McpSoak,
     /// Judging a command
     Policy,
     /// Recording what a command changes in a tree of 20,000 files
@@ -68,6 +74,7 @@ impl Subject {
         match self {
             // Most of it is the other stack, and the first time what it needs.
             Self::Documents => Duration::from_secs(1500),
+            Self::McpSoak => Duration::from_secs(180),
             _ => Duration::from_secs(40),
         }
     }
@@ -80,6 +87,8 @@ impl Subject {
             Self::Start => start_up::measure().await,
             Self::ManyTurns => many_turns::measure().await,
             Self::Subagents => subagents::measure().await,
+            Self::Mcp => mcp::measure().await,
+            Self::McpSoak => mcp_soak::measure().await,
             Self::Policy => policy::measure().await,
             Self::Snapshot => snapshot::measure().await,
             Self::Sandbox => sandbox::measure().await,

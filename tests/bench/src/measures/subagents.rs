@@ -24,9 +24,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let script = path.to_string_lossy().into_owned();
     let model = ModelProcess::start(&["script", &script]).await?;
     let home = Home::new(&model)?;
-    let config = home.data().parent().map(|home| home.join("config")).unwrap_or_default();
-    std::fs::create_dir_all(&config)?;
-    std::fs::write(config.join("agentd.yaml"), format!("turns: {{parallel_calls: {SUBAGENTS}}}\n"))?;
+    home.configure("agentd.yaml", &format!("turns: {{parallel_calls: {SUBAGENTS}}}\n"))?;
     let daemon = home.start().await?;
     let mut times = Samples::default();
     for _ in 0..ROUNDS {

@@ -1,0 +1,59 @@
+//! A small quick MCP server, so that what is measured is not the server: it has one tool, which says what it is given.
+
+use std::io::{BufRead as _, Write as _};
+
+use serde_json::{Value, json};
+
+/// Its tool.
+pub(crate) const TOOL: &str = "say";
+
+/// Serves until standard input ends.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let message: Value = serde_json::from_str(&line?)?;
+        let Some(id) = message.get("id") else { continue };
+        let mut answer = json!({"jsonrpc": "2.0", "id": id});
+        match answered(&message) {
+            Some(result) => answer["result"] = result,
+            None => answer["error"] = json!({"code": -32601, "message": "there is no such method"}),
+        }
+        out.write_all(answer.to_string().as_bytes())?;
+        out.write_all(b"\n")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn answered(message: &Value) -> Option<Value> {
+    Some(match message["method"].as_str()? {
+        "initialize" => json!({
+            "protocolVersion": message["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "bench", "version": "1"},
+        }),
+        "ping" => json!({}),
+        "tools/list" => json!({"tools": [{
+            "name": TOOL,
+            "description": "Says what it is given.",
+            "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        }]}),
+        "tools/call" => {
+            let text = message["params"]["arguments"]["text"].as_str().unwrap_or_default();
+            json!({"content": [{"type": "text", "text": text}], "isError": false})
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_what_it_is_given_and_knows_what_it_does_not_know() {
+        let call = json!({"method": "tools/call", "params": {"name": TOOL, "arguments": {"text": "hi"}}});
+        assert_eq!(answered(&call).unwrap()["content"][0]["text"], "hi");
+        assert_eq!(answered(&json!({"method": "resources/list"})), None);
+    }
+}

@@ -1,0 +1,206 @@
+//! MCP servers: what having many costs that nobody calls, and what the pool adds to a call.
+//!
+//! A call is timed in this process, through the same pool and guard as in the daemon, beside a bare client that calls the
+//! same server. Through whole turns it could not be told from the noise of two requests to a model.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
+
+use agentd_core::{
+    Timestamp,
+    ids::{CallId, SessionId, TurnId},
+    ports::{ToolContext, Toolbox as _, Workspace},
+    tool::ToolCall,
+};
+use agentd_mcp::{
+    McpConfig, McpPool, McpToolbox, ServerConfig, catalogue::CatalogueFolder, config::Reached, login::Logins,
+    pool::PoolParts,
+};
+use anyhow::{Context as _, bail, ensure};
+use rmcp::{
+    RoleClient, ServiceExt as _, model::CallToolRequestParams, service::RunningService, transport::TokioChildProcess,
+};
+use serde_json::{Value, json};
+
+use super::turn;
+use crate::{
+    MCP_SERVER,
+    figures::{Figure, Samples},
+    mcp_server::TOOL,
+    report::Row,
+    world::{self, Daemon, Home, ModelProcess},
+};
+
+/// The servers that nobody calls.
+const SERVERS: usize = 50;
+const STARTS: usize = 15;
+const TURNS: usize = 60;
+const WARM_UP: usize = 50;
+const CALLS: usize = 1000;
+/// What a server is called where there is one.
+pub(super) const NAME: &str = "bench";
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let mut rows = servers_that_nobody_calls().await?;
+    rows.push(a_call().await?);
+    Ok(rows)
+}
+
+/// The configuration of servers that are this program, by their names. Each is given the last argument, by which it is
+/// known among all processes.
+pub(super) fn configuration(names: impl Iterator<Item = String>, mark: &str) -> anyhow::Result<String> {
+    let server = json!({"command": std::env::current_exe()?, "args": [MCP_SERVER, mark]});
+    let servers: BTreeMap<String, &Value> = names.map(|name| (name, &server)).collect();
+    Ok(json!({ "servers": servers }).to_string())
+}
+
+async fn servers_that_nobody_calls() -> anyhow::Result<Vec<Row>> {
+    let model = ModelProcess::start(&["fast", "1"]).await?;
+    let (without, with) = (Home::new(&model)?, Home::new(&model)?);
+    let names = || (0..SERVERS).map(|number| format!("server{number}"));
+    with.configure("mcp_servers.yaml", &configuration(names(), "idle")?)?;
+    // Each was reached once, as those of a person were: what it offers is known.
+    let daemon = with.start().await?;
+    for name in names() {
+        daemon.client.start_mcp_server(&name).await?;
+    }
+    close(daemon);
+    close(without.start().await?);
+
+    let (mut floor, mut ours, mut added) = (Samples::default(), Samples::default(), Samples::default());
+    for _ in 0..STARTS {
+        let bare = without.start().await?;
+        let full = with.start().await?;
+        floor.add(bare.ready_after);
+        ours.add(full.ready_after);
+        added.add_difference(full.ready_after, bare.ready_after);
+        close(bare);
+        close(full);
+    }
+    let start = Row::new(
+        "50 MCP servers that nobody calls, added to the daemon's start",
+        vec![Figure::millis("median", added.median()).at_most(5.0)],
+    )
+    .over(Figure::millis("without them", floor.median()))
+    .with_ratio(ours.median() / floor.median());
+
+    let (bare, full) = (without.start().await?, with.start().await?);
+    let (mut floor, mut ours, mut added) = (Samples::default(), Samples::default(), Samples::default());
+    for number in 0..WARM_UP + TURNS {
+        let one = turn::run(&bare.client, turn::request(None, None), || {}).await?.whole;
+        let other = turn::run(&full.client, turn::request(None, None), || {}).await?.whole;
+        if number >= WARM_UP {
+            floor.add(one);
+            ours.add(other);
+            added.add_difference(other, one);
+        }
+    }
+    let known = full.client.mcp_servers().await?;
+    let offered = known.iter().filter(|server| server.reached && server.tools.len() == 1).count();
+    ensure!(offered == SERVERS, "of {SERVERS} servers {offered} were known");
+    ensure!(known.iter().all(|server| server.connections == 0), "a server was started that nobody had called");
+    let turns = Row::new(
+        "the same, added to a turn that calls none",
+        vec![Figure::millis("median", added.median()).at_most(0.5)],
+    )
+    .over(Figure::millis("without them", floor.median()))
+    .with_ratio(ours.median() / floor.median())
+    .with_note("none of them was started; what remains is the noise of two turns");
+    close(bare);
+    close(full);
+    Ok(vec![start, turns])
+}
+
+fn close(daemon: Daemon) {
+    tokio::task::block_in_place(|| drop(daemon));
+}
+
+async fn a_call() -> anyhow::Result<Row> {
+    let folder = world::folder()?;
+    let pool = pool(folder.path().to_owned())?;
+    pool.start(NAME).await.map_err(|why| anyhow::anyhow!("{why}"))?;
+    let toolbox = McpToolbox::new(Arc::clone(&pool));
+    let name = format!("mcp_{NAME}_{TOOL}");
+    ensure!(toolbox.has(&name), "the pool does not offer {name}");
+    let context = context(folder.path().to_owned());
+    let bare = bare_client().await?;
+
+    let (mut floor, mut ours, mut added) = (Samples::default(), Samples::default(), Samples::default());
+    for number in 0..WARM_UP + CALLS {
+        let text = format!("call {number}");
+        let params = CallToolRequestParams::new(TOOL).with_arguments(serde_json::from_value(json!({ "text": text }))?);
+        let begun = Instant::now();
+        let answer = bare.call_tool(params).await?;
+        let one = begun.elapsed();
+        let said = answer.content.first().and_then(|content| content.as_text()).context("the server said nothing")?;
+        ensure!(said.text == text, "the server said {:?}", said.text);
+
+        let arguments = json!({ "text": text }).to_string();
+        let call = ToolCall { call_id: CallId::generate(), name: name.clone(), arguments };
+        let begun = Instant::now();
+        let output = toolbox.call(&context, &call).await;
+        let other = begun.elapsed();
+        if output.error.is_some() || !output.text.contains(&text) {
+            bail!("through the pool the server said {:?}", output.text);
+        }
+        if number >= WARM_UP {
+            floor.add(one);
+            ours.add(other);
+            added.add_difference(other, one);
+        }
+    }
+    pool.close().await;
+    bare.cancel().await?;
+    let figures =
+        vec![Figure::millis("median", added.median()).at_most(1.0), Figure::millis("p99", added.quantile(99))];
+    Ok(Row::new("a warm call of an MCP tool, added by the pool", figures)
+        .over(Figure::millis("bare client", floor.median()))
+        .with_ratio(ours.median() / floor.median())
+        .with_note(format!("{CALLS} calls of one server each, turn about; the answer is marked as a stranger's words")))
+}
+
+fn pool(folder: PathBuf) -> anyhow::Result<Arc<McpPool>> {
+    let command = std::env::current_exe()?.to_string_lossy().into_owned();
+    let day = std::time::Duration::from_secs(86_400);
+    let server = ServerConfig {
+        enabled: true,
+        reached: Reached::Stdio { command, args: vec![MCP_SERVER.into()], env: BTreeMap::new(), cwd: folder.clone() },
+        tools: BTreeMap::new(),
+        eager: false,
+        start_timeout: day,
+        call_timeout: day,
+        call_limit: day,
+        idle_stop: None,
+    };
+    Ok(McpPool::new(PoolParts {
+        config: McpConfig { servers: [(NAME.to_owned(), server)].into() },
+        catalogues: CatalogueFolder::new(folder.join("catalogues")),
+        logins: Logins::new(folder.join("tokens")),
+        guard: world::program("agentd")?,
+        environment: BTreeMap::new(),
+        clean: Default::default(),
+        reserved: Box::new(|_| false),
+    }))
+}
+
+fn context(folder: PathBuf) -> ToolContext {
+    ToolContext {
+        session_id: SessionId::generate(),
+        turn_id: TurnId::generate(),
+        call_id: CallId::generate(),
+        workspace: Arc::new(Workspace { root: folder, project: None, memories: None }),
+        state_files: Arc::default(),
+        reading: Default::default(),
+        environment: Arc::default(),
+        progress: Default::default(),
+        person: Default::default(),
+        now: Timestamp::now(),
+        cancel: Default::default(),
+        stands_for: None,
+    }
+}
+
+async fn bare_client() -> anyhow::Result<RunningService<RoleClient, ()>> {
+    let mut command = tokio::process::Command::new(std::env::current_exe()?);
+    command.arg(MCP_SERVER);
+    Ok(().serve(TokioChildProcess::new(command)?).await?)
+}

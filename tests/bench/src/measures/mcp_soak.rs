@@ -1,0 +1,110 @@
+//! What is left of MCP servers that were started and stopped a thousand times.
+
+use std::{fs, time::Instant};
+
+use anyhow::bail;
+
+use super::mcp::{NAME, configuration};
+use crate::{
+    figures::{Figure, Samples, as_f64},
+    floor,
+    report::Row,
+    world::{Daemon, Home, ModelProcess},
+};
+
+/// Until all that is made once is made: threads, buffers, the code of the start.
+const WARM_UP: usize = 50;
+const CYCLES: usize = 1000;
+/// What the allocator may keep for itself, in bytes: four kilobytes a cycle would be a leak that is seen.
+const ALLOCATOR: f64 = 4.0;
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let model = ModelProcess::start(&["fast", "1"]).await?;
+    let home = Home::new(&model)?;
+    // By this argument it is known among all processes.
+    let mark = format!("soak-of-{}", std::process::id());
+    home.configure("mcp_servers.yaml", &configuration(std::iter::once(NAME.to_owned()), &mark)?)?;
+    let daemon = home.start().await?;
+    for _ in 0..WARM_UP {
+        cycle(&daemon).await?;
+    }
+    let before = Left::of(&daemon, &mark)?;
+    let mut times = Samples::default();
+    for _ in 0..CYCLES {
+        let begun = Instant::now();
+        cycle(&daemon).await?;
+        times.add(begun.elapsed());
+    }
+    let after = Left::of(&daemon, &mark)?;
+    if before.processes > 0 {
+        bail!("{} processes were left before it began", before.processes);
+    }
+    let floor = tokio::task::block_in_place(|| floor::spawning(WARM_UP))?;
+    let grown = after.resident.saturating_sub(before.resident);
+    let more = |after: u64, before: u64| as_f64(after) - as_f64(before);
+    let left = Row::new(
+        "1,000 starts and stops of an MCP server, what is left",
+        vec![
+            Figure::count("processes", as_f64(after.processes)).at_most(0.0),
+            Figure::count("descriptors", more(after.descriptors, before.descriptors)).at_most(0.0),
+            Figure::count("threads", more(after.threads, before.threads)),
+            Figure::megabytes("memory", grown).at_most(ALLOCATOR),
+        ],
+    )
+    .with_note(format!(
+        "after {WARM_UP} to warm up; {} descriptors and {:.1} MB in the end",
+        after.descriptors,
+        as_f64(after.resident) / 1e6
+    ));
+    let time = Row::new(
+        "a start and a stop of an MCP server",
+        vec![Figure::millis("median", times.median()), Figure::millis("p99", times.quantile(99))],
+    )
+    .over(Figure::millis("/bin/true", floor.median()));
+    Ok(vec![left, time])
+}
+
+/// The server is there and says what it offers, and then nothing of it is.
+async fn cycle(daemon: &Daemon) -> anyhow::Result<()> {
+    let server = daemon.client.start_mcp_server(NAME).await?;
+    if server.connections != 1 || server.tools.len() != 1 {
+        bail!("the server has {} connections and offers {:?}", server.connections, server.tools);
+    }
+    daemon.client.stop_mcp_server(NAME).await?;
+    Ok(())
+}
+
+/// What there is now.
+struct Left {
+    /// Processes of the servers, their guards, and children that nobody has buried.
+    processes: u64,
+    /// Open descriptors of the daemon.
+    descriptors: u64,
+    threads: u64,
+    /// Memory that it holds, in bytes.
+    resident: u64,
+}
+
+impl Left {
+    fn of(daemon: &Daemon, mark: &str) -> anyhow::Result<Self> {
+        let own = format!("/proc/{}", daemon.id());
+        let count = |folder: &str| fs::read_dir(format!("{own}/{folder}")).map(|entries| entries.count() as u64);
+        let mut processes = 0;
+        for entry in fs::read_dir("/proc")?.flatten() {
+            let is_of = |pid: &str| pid.bytes().all(|byte| byte.is_ascii_digit()) && is_left(pid, daemon.id(), mark);
+            processes += u64::from(entry.file_name().to_str().is_some_and(is_of));
+        }
+        let (descriptors, threads) = (count("fd")?, count("task")?);
+        Ok(Self { processes, descriptors, threads, resident: daemon.memory()?.resident })
+    }
+}
+
+/// Whether a process is a server's or a child of the daemon.
+fn is_left(pid: &str, daemon: u32, mark: &str) -> bool {
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let named = command.split(|byte| *byte == 0).any(|argument| argument == mark.as_bytes());
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before it may hold anything, a bracket too.
+    let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+    named || parent == Some(daemon)
+}
