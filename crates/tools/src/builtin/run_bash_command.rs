@@ -122,6 +122,9 @@ pub(crate) async fn run(
     if let Some(skills) = &settings.skills {
         let about = format!("{directory}/ {}", args.command);
         process::environment::find_first(&mut environment, &skills.programs(&context.workspace, &about));
+        if let Some(folder) = skills.plain_python(&about) {
+            process::environment::find_last(&mut environment, &folder);
+        }
     }
     let script = Script {
         command: process::bash(args.command),

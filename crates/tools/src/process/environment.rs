@@ -93,6 +93,13 @@ pub(crate) fn find_first(environment: &mut BTreeMap<OsString, OsString>, folders
     environment.insert("PATH".into(), path);
 }
 
+/// Has programs be found in this folder after all others.
+pub(crate) fn find_last(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) {
+    let path = environment.entry("PATH".into()).or_default();
+    path.push(":");
+    path.push(folder);
+}
+
 fn is_allowed(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

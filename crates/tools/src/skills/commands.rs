@@ -24,6 +24,11 @@ impl Shelf {
         wanted.filter(|wanted| self.environments.ready(&wanted.environment).is_none()).collect()
     }
 
+    /// Where it finds `python` where nothing else has that name: a command that runs something of a skill.
+    pub(super) fn plain_python(&self, command: &str) -> Option<PathBuf> {
+        (may_need(command) && !skills_named(command).is_empty()).then(|| self.environments.plain())?
+    }
+
     /// Where it finds programs first. A command that names no skill has the packages of the session's only one that needs any.
     pub(super) fn programs(&self, workspace: &Workspace, command: &str) -> Vec<PathBuf> {
         let mut about: Vec<SkillPackages> =

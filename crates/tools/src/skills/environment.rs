@@ -32,6 +32,8 @@ const SAID: usize = 64 << 10;
 const TOLD_LINES: usize = 8;
 /// The mark of an environment that is whole.
 const MARK: &str = ".agentd-ready";
+/// Where `python` is, for scripts that say so on a system that has only `python3`.
+const PLAIN: &str = "plain";
 /// What is made before the mark.
 const LIST: &str = "agentd-requirements.txt";
 
@@ -67,6 +69,21 @@ impl Environments {
         let place = self.folder.join(name);
         let is_whole = place.join(MARK).is_file() && place.join("bin/python").exists();
         is_whole.then_some(place)
+    }
+
+    /// A folder in which `python` is an interpreter of the system, to be looked in last: scripts of skills are run as `python`,
+    /// and many systems know it as `python3` only. None where there is no interpreter.
+    pub(crate) fn plain(&self) -> Option<PathBuf> {
+        let bin = self.folder.join(PLAIN).join("bin");
+        let link = bin.join("python");
+        if !link.exists() {
+            let python = self.interpreters().into_iter().next()?;
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&bin).ok()?;
+            // One that leads nowhere any more, or one that another call makes at this moment.
+            let _ = fs::remove_file(&link);
+            let _ = std::os::unix::fs::symlink(python, &link);
+        }
+        link.exists().then_some(bin)
     }
 
     /// Makes an environment, unless it is there.
@@ -255,4 +272,28 @@ fn refused(skill: &str, what: &str, finished: &Finished) -> WorkspaceError {
     let told = lines[lines.len().saturating_sub(TOLD_LINES)..].join("; ");
     WorkspaceError::new(ErrorKind::InvalidInput, format!("{what} the skill {skill}: {told}"))
         .with_hint("only packages that come as wheels are installed; look at the network and at the names and versions")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn python_has_its_name_on_every_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let bin = folder.path().join("bin");
+        fs::create_dir_all(&bin).unwrap();
+        fs::write(bin.join("python3"), "").unwrap();
+        let variables = BTreeMap::from([("PATH".to_owned(), bin.display().to_string())]);
+        let environments = Environments::new(folder.path().join("environments"), variables);
+        for _ in 0..2 {
+            let plain = environments.plain().unwrap();
+            assert_eq!(fs::read_link(plain.join("python")).unwrap(), environments.interpreters()[0]);
+        }
+        // An interpreter that is gone is looked for anew.
+        let link = environments.plain().unwrap().join("python");
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("gone"), &link).unwrap();
+        assert!(environments.plain().unwrap().join("python").exists());
+    }
 }

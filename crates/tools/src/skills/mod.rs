@@ -125,6 +125,11 @@ impl SkillShelf {
         self.0.programs(workspace, command)
     }
 
+    /// The folder that a command finds `python` in where no other has it.
+    pub(crate) fn plain_python(&self, command: &str) -> Option<PathBuf> {
+        self.0.plain_python(command)
+    }
+
     /// Runs file work on a thread that may block.
     fn work<T: Send + 'static>(
         &self,
