@@ -1,10 +1,11 @@
 //! Who works in a turn: the main agent, one that it has handed the session to, or a subagent. Pure.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use agentd_core::{
     agent::{AgentCard, Agents, MAIN, Parent},
     catalogue::{CatalogueTool, ToolLabel, ToolOrigin, ToolStanding},
+    error::ErrorKind,
     model::Slot,
     session::SessionSettings,
     tool::ToolSpec,
@@ -13,7 +14,9 @@ use agentd_core::{
 use crate::{
     chain::{delegation, handoff},
     config::EngineConfig,
+    error::EngineError,
     prompt::ToolSet,
+    tools::AgentReach,
 };
 
 /// Who works in a turn. A reload of the configuration changes later turns only.
@@ -62,14 +65,37 @@ impl Acting {
         self.agents.get(id)
     }
 
+    /// Makes sure that it is known what may be done here: a session that was made for an agent does nothing without its card.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        match self.missing() {
+            None => Ok(()),
+            Some(id) => Err(EngineError::new(
+                ErrorKind::Configuration,
+                format!("this session works as the agent `{id}`, which is not in agents.yaml any more"),
+            )
+            .with_hint("put it back there, or use another session")),
+        }
+    }
+
+    /// The agent as which the session was made to work, where nothing is known of it any more.
+    fn missing(&self) -> Option<&str> {
+        let id = self.parent.as_ref()?.agent.as_deref()?;
+        self.agents.get(id).is_none().then_some(id)
+    }
+
     /// The slot that it uses in a turn that was begun with that one.
     pub(crate) fn slot(&self, of_turn: Slot) -> Slot {
         self.card().and_then(|card| card.slot).unwrap_or(of_turn)
     }
 
-    /// The tools that it names, where it names any.
-    pub(crate) fn named_tools(&self) -> Option<BTreeSet<String>> {
-        Some(self.card()?.tools.as_ref()?.iter().cloned().collect())
+    /// What it may use, where that is not what the main agent may.
+    pub(crate) fn reach(&self) -> Option<AgentReach> {
+        if let Some(id) = self.missing() {
+            return Some(AgentReach { id: id.to_owned(), tools: Some(Default::default()) });
+        }
+        let card = self.card()?;
+        let tools = card.tools.as_ref().map(|tools| tools.iter().cloned().collect());
+        Some(AgentReach { id: card.id.clone(), tools })
     }
 
     /// What its system message begins with: the general instructions first, which are the same for all.

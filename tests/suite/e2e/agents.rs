@@ -14,18 +14,28 @@ const AGENTS: &str = "agents:
   critic: {description: Judges verse., prompt: You judge.}
 ";
 
+/// One that may read and give work away, and nothing else.
+const CLERK: &str = "agents:
+  clerk: {description: Files verse., prompt: You file., tools: [read_file, delegate_task]}
+  critic: {description: Judges verse., prompt: You judge.}
+";
+
 async fn world() -> World {
+    world_of(AGENTS).await
+}
+
+async fn world_of(agents: &str) -> World {
     let model = ModelServer::start().await;
     let home = TempHome::with_model(&model.base_url());
-    home.write("config/agents.yaml", AGENTS);
+    home.write("config/agents.yaml", agents);
     World { model, daemon: TempDaemon::start_in(home).await }
 }
 
 /// Which agent a request asks.
 fn agent_of(request: &Recorded) -> &'static str {
     let system = request.messages()[0]["content"].as_str().unwrap();
-    let known = [("You are the agent `poet`", "poet"), ("You are the agent `critic`", "critic")];
-    known.into_iter().find(|(words, _)| system.contains(words)).map_or("main", |(_, id)| id)
+    let known = ["poet", "critic", "clerk"].map(|id| (format!("You are the agent `{id}`"), id));
+    known.into_iter().find(|(words, _)| system.contains(words.as_str())).map_or("main", |(_, id)| id)
 }
 
 fn tools_of(request: &Recorded) -> Vec<&str> {
@@ -189,4 +199,134 @@ async fn work_is_given_to_an_agent_by_name() {
     assert!(!tools.contains(&"delegate_task") && !tools.contains(&"run_bash_command"), "{tools:?}");
     let shown = world.daemon.agentctl(["sessions", "show", child, "--json"]).await.exits(0).json();
     assert_eq!(shown["settings"]["parent"]["agent"], "poet", "{shown:#}");
+}
+
+fn is_subagent(request: &Recorded) -> bool {
+    request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent")
+}
+
+/// The context_id of a result among these.
+fn context_id(told: &str) -> Option<&str> {
+    told.split("\"context_id\":\"").nth(1)?.split('"').next()
+}
+
+/// An answer that is long enough not to be asked for detail.
+fn long(text: &str) -> Reply {
+    Reply::text(format!("{text} {}", "Roses are red, and violets are blue, and so the day goes on. ".repeat(5)))
+}
+
+#[tokio::test]
+async fn an_agent_with_few_tools_reaches_no_others_through_its_subagents() {
+    let world = world_of(CLERK).await;
+    world.model.respond_with(|request| {
+        let told = tool_texts(request);
+        match (is_subagent(request), agent_of(request)) {
+            (true, _) => long("A part."),
+            (false, "main") if told.is_empty() => Reply::tool_call("delegate_task", json!({"task": "Do all"})),
+            (false, "main") => transfer("clerk"),
+            (false, _) if told.contains("can do more than") && told.matches("A part.").count() > 1 => {
+                Reply::text("It is filed.")
+            }
+            (false, _) if told.contains("can do more than") => {
+                Reply::tool_call("delegate_task", json!({"task": "Do as I do"}))
+            }
+            (false, _) => {
+                Reply::tool_call("delegate_task", json!({"task": "Go on", "context_id": context_id(&told).unwrap()}))
+            }
+        }
+    });
+    let output = world.daemon.agentctl(["run", "File it"]).await.exits(0);
+    assert_eq!(output.stdout.trim(), "It is filed.");
+    let requests = world.model.requests();
+    let of_subagents: Vec<&Recorded> = requests.iter().filter(|request| is_subagent(request)).collect();
+    let [of_main, of_clerk] = of_subagents.as_slice() else { panic!("{of_subagents:#?}") };
+    assert_eq!((agent_of(of_main), agent_of(of_clerk)), ("main", "clerk"));
+    assert!(tools_of(of_main).contains(&"run_bash_command"));
+    let tools = tools_of(of_clerk);
+    assert!(tools.contains(&"read_file"), "{tools:?}");
+    assert!(!tools.contains(&"run_bash_command") && !tools.contains(&"write_file"), "{tools:?}");
+}
+
+#[tokio::test]
+async fn a_subagent_whose_card_is_gone_works_no_more() {
+    let world = world().await;
+    world.model.respond_with(|request| {
+        let told = tool_texts(request);
+        match (agent_of(request), request.last_role(), context_id(&told)) {
+            ("poet", ..) => long("A verse."),
+            (_, "tool", _) => Reply::text("Done."),
+            (_, _, None) => Reply::tool_call("delegate_task", json!({"task": "Rhyme", "agent": "poet"})),
+            (_, _, Some(id)) => Reply::tool_call("delegate_task", json!({"task": "Rhyme on", "context_id": id})),
+        }
+    });
+    let lines = world.daemon.agentctl(["run", "Write a poem", "--output", "stream-json"]).await.exits(0).json_lines();
+    let session = lines[0]["session_id"].as_str().unwrap();
+    let told = |world: &World| tool_texts(world.model.requests().last().unwrap());
+    let poem = told(&world);
+    let child = context_id(&poem).unwrap();
+    world.daemon.write("config/agents.yaml", CLERK);
+    world.client().await.reload().await.unwrap();
+    let asked = world.model.requests().len();
+    world.daemon.agentctl(["run", "--session", session, "Write more"]).await.exits(0);
+    assert_eq!(world.model.requests().len(), asked + 2, "nobody but the main agent is asked");
+    assert!(told(&world).contains("there is no agent \"poet\""), "{}", told(&world));
+    let own = world.daemon.agentctl(["run", "--session", child, "Write more"]).await.exits(2);
+    own.says(&["`poet`", "agents.yaml", "hint:"]);
+    let shown = world.daemon.agentctl(["tools", "--session", child, "--json"]).await.exits(0).json();
+    let visible = |name: &str| shown.as_array().unwrap().iter().any(|tool| tool["name"] == name && tool["visible"] == true);
+    assert!(!visible("run_bash_command") && !visible("write_file"), "{shown:#}");
+}
+
+/// A turn that poet has when it comes to the limit of its steps.
+async fn cut_short(world: &World, project: &str) -> String {
+    world.model.respond_with(|request| match (agent_of(request), request.last_user().contains("in words")) {
+        ("main", _) => transfer("poet"),
+        (_, true) => Reply::text("Roses are"),
+        (_, false) => Reply::tool_call("read_file", json!({"path": "outputs/none.txt"})),
+    });
+    let args = ["run", "Write a poem", "-C", project, "--max-steps", "2", "--output", "stream-json"];
+    let lines = world.daemon.agentctl(args).await.exits(6).json_lines();
+    assert_eq!(stacks(&lines), [json!(["poet"])]);
+    lines[0]["session_id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_turn_that_cannot_begin_changes_no_agent() {
+    let mut world = world().await;
+    let project = world.daemon.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    let session = cut_short(&world, project.to_str().unwrap()).await;
+    // It forgets where the project is, and looks for it again.
+    world.daemon.sigterm().await;
+    world.daemon.restart().await;
+    let away = project.with_file_name("away");
+    std::fs::rename(&project, &away).unwrap();
+    world.daemon.agentctl(["run", "--session", &session, "And now?"]).await.exits(2);
+    std::fs::rename(&away, &project).unwrap();
+    world.model.respond_with(|request| Reply::text(agent_of(request)));
+    let args = ["run", "--session", &session, "And now?", "--output", "stream-json"];
+    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    assert_eq!(lines.last().unwrap()["text"], "main");
+    assert_eq!(stacks(&lines), [json!([])], "the journal says who has it");
+    assert!(world.client().await.session(&session).await.unwrap().session.agents.is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_keeps_the_session_through_a_compaction_and_takes_its_slot_with_it() {
+    let world = world().await;
+    let project = world.daemon.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    let session = cut_short(&world, project.to_str().unwrap()).await;
+    world.daemon.agentctl(["compact", &session]).await;
+    world.model.respond_with(|request| match agent_of(request) {
+        "main" => Reply::text("I am back."),
+        _ => transfer("main"),
+    });
+    let args = ["run", "--session", &session, "--output", "stream-json"];
+    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    assert_eq!(lines.last().unwrap()["text"], "I am back.");
+    assert_eq!(stacks(&lines), [json!([])]);
+    let slots: Vec<&Value> =
+        lines.iter().filter(|line| line["type"] == "usage_updated").map(|line| &line["slot"]).collect();
+    assert_eq!(slots, [&json!("code"), &json!("base")]);
 }

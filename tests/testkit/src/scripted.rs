@@ -73,10 +73,14 @@ pub fn calls(calls: &[(&str, Value)]) -> Play {
     Play::Chunks(calls.iter().map(chunk).collect())
 }
 
+type Respond = Box<dyn Fn(&ModelRequest) -> Play + Send + Sync>;
+
 /// A model that plays a script and remembers what it was asked.
 pub struct ScriptedModel {
     info: ModelInfo,
     script: Mutex<VecDeque<Play>>,
+    /// What it answers where the script is played.
+    otherwise: Mutex<Option<Respond>>,
     requests: Mutex<Vec<ModelRequest>>,
     asked: Notify,
     strict: bool,
@@ -121,6 +125,7 @@ impl ScriptedModel {
                 sees_pictures: false,
             },
             script: Mutex::new(script.into_iter().collect()),
+            otherwise: Mutex::default(),
             requests: Mutex::default(),
             asked: Notify::new(),
             strict: false,
@@ -148,6 +153,16 @@ impl ScriptedModel {
         lock(&self.script).push_back(play);
     }
 
+    fn play(&self, request: &ModelRequest) -> Option<Play> {
+        let scripted = lock(&self.script).pop_front();
+        scripted.or_else(|| lock(&self.otherwise).as_ref().map(|respond| respond(request)))
+    }
+
+    /// Answers by a function wherever the script has nothing left.
+    pub fn respond_with(&self, respond: impl Fn(&ModelRequest) -> Play + Send + Sync + 'static) {
+        *lock(&self.otherwise) = Some(Box::new(respond));
+    }
+
     /// What it was asked so far.
     #[must_use]
     pub fn requests(&self) -> Vec<ModelRequest> {
@@ -173,13 +188,14 @@ impl Model for ScriptedModel {
 
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
         let takes = self.takes(&request);
+        let play = takes.then(|| self.play(&request)).flatten();
         lock(&self.requests).push(request);
         self.asked.notify_waiters();
         if !takes {
             let refusal = ModelError::new(ErrorKind::ContextOverflow, "the request does not fit the window");
             return stream::iter([Err(refusal)]).boxed();
         }
-        match lock(&self.script).pop_front() {
+        match play {
             Some(Play::Chunks(chunks)) => stream::iter(chunks.into_iter().map(Ok))
                 .chain(stream::iter([Ok(ModelChunk::End(Finish::Stop))]))
                 .boxed(),

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Invocation, Link, Next};
 use crate::{
     subagent::{self, Task},
-    turn::{Stop, TurnContext},
+    turn::{Stop, TurnContext, UnderWay},
 };
 
 pub(crate) const NAME: &str = "delegate_task";
@@ -119,9 +119,11 @@ impl Link for Delegation {
 }
 
 async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
-    match task(call) {
-        Ok(task) => subagent::work(call, task).await,
-        Err(output) => Ok(output),
+    let under_way = call.context.under_way.get(&call.call.call_id);
+    match (task(call), under_way) {
+        (Ok(task), Some(UnderWay { subagent, .. })) => subagent::take_up(call, subagent.clone(), task.max_steps).await,
+        (Ok(task), None) => subagent::work(call, task).await,
+        (Err(output), _) => Ok(output),
     }
 }
 
@@ -138,24 +140,49 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
         return Err(invalid("the task is empty: say all that the subagent has to know and to do".to_owned()));
     }
     let agent = agent.map(|agent| agent.trim().to_owned()).filter(|agent| !agent.is_empty());
+    let is_named = agent.is_some();
     // An agent that names nobody gives the work to one like itself, which may do no more than it.
     let card = match agent {
-        Some(id) => Some(card(call, &id).map_err(invalid)?.clone()),
-        None => call.context.acting.card().cloned(),
+        Some(id) => Some(card(call.context, &id).map_err(invalid)?),
+        None => call.context.acting.card(),
     };
     let context_id = context_id.filter(|id| !id.trim().is_empty()).map(|id| id.trim().parse::<SessionId>()).transpose();
     let context_id = context_id.map_err(|_| {
         invalid("`context_id` must be that of an earlier result; leave it out for a new subagent".to_owned())
     })?;
-    let steps = max_steps.map(|steps| steps.min(MOST_STEPS)).or_else(|| card.as_ref()?.max_steps).unwrap_or(STEPS);
-    Ok(Task { text: task, agent: card, max_steps: steps.max(1), context_id })
+    let steps = max_steps.map(|steps| steps.min(MOST_STEPS)).or_else(|| card?.max_steps).unwrap_or(STEPS);
+    let agent = card.map(|card| card.id.clone());
+    Ok(Task { text: task, agent, is_named, max_steps: steps.max(1), context_id })
+}
+
+/// Whether an earlier subagent may go on, which is that agent: one that whoever gives it work could name, or that is like
+/// them. So nobody reaches through it what they cannot use themselves.
+pub(crate) fn may_go_on(context: &TurnContext, agent: Option<&str>, named: Option<&str>) -> Result<(), String> {
+    let own = context.acting.card();
+    if let Some(named) = named
+        && agent != Some(named)
+    {
+        let is = agent.map_or_else(|| "no agent by name".to_owned(), |id| format!("`{id}`"));
+        return Err(format!("that subagent is {is}, not `{named}`: leave `agent` out, or `context_id` for a new one"));
+    }
+    match (agent, own) {
+        (None, None) => Ok(()),
+        (None, Some(own)) if own.tools.is_none() => Ok(()),
+        (None, Some(own)) => {
+            Err(format!("the main agent made that subagent, which can do more than `{}`: leave context_id out", own.id))
+        }
+        (Some(id), Some(own)) if own.id == id => Ok(()),
+        // The main agent could do all of it itself.
+        (Some(id), None) if context.acting.agents().get(id).is_some() => Ok(()),
+        (Some(id), _) => card(context, id).map(drop),
+    }
 }
 
 /// The agent that is meant, or which are offered.
-fn card<'a>(call: &'a Invocation<'_>, id: &str) -> Result<&'a AgentCard, String> {
-    let agents = call.context.acting.agents();
+fn card<'a>(context: &'a TurnContext, id: &str) -> Result<&'a AgentCard, String> {
+    let agents = context.acting.agents();
     // One that models are not offered works where the person mentions it.
-    let mentioned = |card: &&AgentCard| call.context.mentions.agents.iter().any(|known| known.id == card.id);
+    let mentioned = |card: &&AgentCard| context.mentions.agents.iter().any(|known| known.id == card.id);
     agents.get(id).filter(|card| card.enabled || mentioned(card)).ok_or_else(|| {
         let offered: Vec<&str> = agents.enabled().map(|card| card.id.as_str()).collect();
         match offered.as_slice() {

@@ -73,6 +73,7 @@ pub(super) struct OpenTurn {
     pub(super) started_at: Timestamp,
     /// The number of its first event.
     pub(super) first_seq: u64,
+    /// The slot of whoever works with none of their own.
     pub(super) slot: Slot,
     pub(super) max_steps: u32,
     pub(super) on_interrupt: OnInterrupt,
@@ -271,6 +272,7 @@ impl Actor {
             Command::Grant { grant, reply } => reply_to(reply, self.grant(grant).await)?,
             Command::Revoke { rule, reply } => reply_to(reply, self.revoke(&rule).await)?,
             Command::TakeGrants { grants, reply } => reply_to(reply, self.take_grants(grants).await)?,
+            Command::Adopt { settings, reply } => reply_to(reply, self.adopt(*settings).await)?,
             Command::Configure { settings, reply } => reply_to(reply, self.configure(*settings).await)?,
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
             Command::Context { reply } => reply_to(reply, self.context().await)?,
@@ -330,9 +332,22 @@ impl Actor {
                 .into());
         }
         let SessionSettings { grants, parent, .. } = self.state.settings.clone();
+        self.set(SessionSettings { grants, parent, ..settings }).await
+    }
+
+    /// Works under these settings from here on, which are those of the session for which it works.
+    async fn adopt(&mut self, settings: SessionSettings) -> Result<(), Fault> {
+        if let Some(open) = &self.open {
+            return Err(self.busy(open).into());
+        }
+        let settings = SessionSettings { parent: self.state.settings.parent.clone(), ..settings };
+        if settings == self.state.settings { Ok(()) } else { self.set(settings).await }
+    }
+
+    async fn set(&mut self, settings: SessionSettings) -> Result<(), Fault> {
         // The project may have changed with the settings.
         self.workspace = None;
-        self.change(StateChange::Settings { settings: SessionSettings { grants, parent, ..settings } }).await?;
+        self.change(StateChange::Settings { settings }).await?;
         // Another slot may have another window.
         self.tell_level().await
     }

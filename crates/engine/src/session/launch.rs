@@ -40,6 +40,7 @@ impl Actor {
         let workspace = self.workspace().await?;
         let config = self.shared.config();
         let acting = self.acting();
+        acting.check()?;
         let Some(slot) = self.open.as_ref().map(|open| acting.slot(open.slot)) else { return Ok(()) };
         let pictures = handing::pictures(&state.history).next().is_some();
         let known = self.open.as_ref().and_then(|open| open.mentions.clone());

@@ -66,6 +66,7 @@ enum Command {
     Grant { grant: Grant, reply: Reply<()> },
     Revoke { rule: String, reply: Reply<()> },
     TakeGrants { grants: Vec<Grant>, reply: Reply<()> },
+    Adopt { settings: Box<SessionSettings>, reply: Reply<()> },
     Configure { settings: Box<SessionSettings>, reply: Reply<()> },
     Reset { reply: Reply<()> },
     Context { reply: Reply<ContextView> },
@@ -216,6 +217,15 @@ impl SessionHandle {
     /// Takes over the rules of the session for which this one works.
     pub(crate) async fn take_grants(&self, grants: Vec<Grant>) -> Result<(), EngineError> {
         self.ask(|reply| Command::TakeGrants { grants, reply }).await
+    }
+
+    /// Takes over the settings of the session for which this one works, its rules included, for later turns.
+    ///
+    /// # Errors
+    /// When a turn is open, or the journal cannot be written.
+    pub(crate) async fn adopt(&self, settings: SessionSettings) -> Result<(), EngineError> {
+        let settings = Box::new(settings);
+        self.ask(|reply| Command::Adopt { settings, reply }).await
     }
 
     /// Changes the settings, for later turns. The rules that the session keeps stay as they are.

@@ -81,7 +81,7 @@ impl Actor {
         }
     }
 
-    fn busy(&self, open: &OpenTurn) -> EngineError {
+    pub(super) fn busy(&self, open: &OpenTurn) -> EngineError {
         let id = self.id;
         if open.running.is_none() || !self.interrupts.is_empty() {
             EngineError::new(ErrorKind::Conflict, format!("turn {} of this session waits for an answer", open.turn_id))
@@ -92,25 +92,40 @@ impl Actor {
         }
     }
 
-    /// Begins a turn. The model is asked before the start is stored: nothing of the answer is shown before the start
-    /// is, and the person does not wait for the disk.
+    /// Begins a turn. One that goes on with the turn before it goes on with its agent; what is said anew is said to the
+    /// main one.
     pub(super) async fn begin(
         &mut self,
         turn_id: TurnId,
         start: StartTurn,
         waited: bool,
     ) -> Result<StartedTurn, Fault> {
-        // A turn that goes on with one before it goes on with its agent; what is said anew is said to the main one.
         let back = start.text.as_ref().and_then(|_| self.back_to_main());
-        if back.is_some() {
-            self.state.agents.clear();
+        let handed_to = back.is_some().then(|| std::mem::take(&mut self.state.agents));
+        let began = self.begin_as(turn_id, start, waited, back).await;
+        if let (Err(_), Some(stack)) = (&began, handed_to) {
+            // The journal knows of no change.
+            self.state.agents = stack;
         }
+        began
+    }
+
+    /// Begins a turn of whoever has the session. The model is asked before the start is stored: nothing of the answer is
+    /// shown before the start is, and the person does not wait for the disk.
+    async fn begin_as(
+        &mut self,
+        turn_id: TurnId,
+        start: StartTurn,
+        waited: bool,
+        back: Option<EventKind>,
+    ) -> Result<StartedTurn, Fault> {
         // A turn that only compacts tells nothing.
         let tells = start.compact.is_none();
         let handed = if tells { self.handed().await? } else { Vec::new() };
+        let (routed, why) = route(start.slot, self.state.settings.slot, self.sight(&handed));
         let (slot, reason) = match self.acting().card().and_then(|card| card.slot) {
             Some(slot) => (slot, "its agent uses it"),
-            None => route(start.slot, self.state.settings.slot, self.sight(&handed)),
+            None => (routed, why),
         };
         let model = self.shared.parts.models.get(slot);
         let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };
@@ -122,7 +137,7 @@ impl Actor {
             trace_id: TraceId::generate(),
             started_at: self.shared.parts.clock.now(),
             first_seq: self.journal.head() + 1,
-            slot,
+            slot: routed,
             max_steps,
             on_interrupt: start.on_interrupt,
             client: Some(start.client).filter(|client| !client.is_empty()),
@@ -356,7 +371,8 @@ impl Actor {
         let mut cut_off = self.journal.close_open();
         self.tell_what_was_changed(open.first_seq, &mut cut_off).await;
         facts.extend(cut_off);
-        if outcome.reason == StopReason::Completed {
+        let only_compacted = outcome.only_compacted && !unread;
+        if outcome.reason == StopReason::Completed && !only_compacted {
             facts.extend(self.back_to_main());
         }
         let took = self.shared.parts.clock.now().duration_since(open.started_at);
@@ -373,7 +389,7 @@ impl Actor {
                 denials: outcome.denials,
                 files: outcome.files,
                 duration_ms: u64::try_from(took.as_millis()).unwrap_or_default(),
-                only_compacted: outcome.only_compacted && !unread,
+                only_compacted,
             }),
         });
         self.interrupts.clear();

@@ -10,7 +10,7 @@ use crate::{
     handing::{self, Handed},
     mentions::{self, Known, KnownAgent, Mentions, Said},
     prompt::ToolSet,
-    tools::{AgentReach, Mentioned, Reach},
+    tools::{Mentioned, Reach},
     turn::route::route,
 };
 
@@ -37,8 +37,8 @@ impl Actor {
     fn reach(&self, slot: Slot, pictures: bool) -> Reach {
         let sees = pictures && self.shared.parts.models.get(slot).info().sees_pictures;
         let acting = self.acting();
-        let agent = acting.card().map(|card| AgentReach { id: card.id.clone(), tools: acting.named_tools() });
-        Reach { agent, is_child: acting.is_subagent(), ..Reach::default() }.with_model(slot, sees)
+        let (agent, is_child) = (acting.reach(), acting.is_subagent());
+        Reach { agent, is_child, ..Reach::default() }.with_model(slot, sees)
     }
 
     /// The agents that can be mentioned.

@@ -19,6 +19,7 @@ use super::{adopted, outcome::Work};
 use crate::{
     error::EngineError,
     recovery::{self, Disposition},
+    turn::TurnContext,
 };
 
 /// Events that are read from the journal at once.
@@ -80,14 +81,27 @@ async fn find_out(store: &dyn Store, subagent: Subagent) -> Result<Fate, EngineE
     {
         return Ok(Fate::GoesOn(subagent));
     }
+    Ok(Fate::Ended(Box::new(outcome(subagent, &events, stored.open_turn.is_some()))))
+}
+
+/// What came of one that has ended, as these events tell it.
+fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> ToolOutput {
     let mut work = Work::new(subagent);
-    for event in &events {
+    for event in events {
         work.take_in(&event.kind);
     }
-    let is_cut_off = stored.open_turn.is_some()
+    let is_cut_off = is_open
         || work.last().is_none_or(|last| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended));
-    let output = if is_cut_off && !work.has_answered() { work.cut_off() } else { work.output() };
-    Ok(Fate::Ended(Box::new(output)))
+    if is_cut_off && !work.has_answered() { work.cut_off() } else { work.output() }
+}
+
+/// The same of one that ended before its call could follow it again.
+pub(super) async fn ended(context: &TurnContext, subagent: Subagent) -> Result<ToolOutput, EngineError> {
+    let child = subagent.session_id;
+    let events = events_after(&*context.store, child, subagent.after).await?;
+    let mut output = outcome(subagent, &events, false);
+    output.files = adopted(&*context.snapshots, child, context.session_id, output.files).await;
+    Ok(output)
 }
 
 /// Whether its open turn waits for a person, or goes on by itself with the answer.

@@ -14,20 +14,22 @@ pub(crate) mod outcome;
 mod watch;
 
 use agentd_core::{
-    agent::{AgentCard, Parent, SUBAGENT, Subagent},
+    agent::{Parent, SUBAGENT, Subagent},
+    error::ErrorKind,
     event::{EventKind, StateChange},
-    ids::SessionId,
+    ids::{SessionId, TurnId},
     ports::Snapshots,
+    session::SessionSettings,
     tool::{FileChange, ToolErrorCode, ToolOutput},
     turn::{IfBusy, StartTurn},
 };
 
 use self::{outcome::Work, watch::Watch};
 use crate::{
-    chain::Invocation,
+    chain::{Invocation, delegation},
     error::EngineError,
     session::SessionHandle,
-    turn::{Stop, TurnContext, UnderWay, dispatch},
+    turn::{Stop, TurnContext, dispatch},
 };
 
 /// The characters of a task that name it in one line.
@@ -45,40 +47,62 @@ const DETAIL: &str = "Your answer is all that whoever gave you this task will se
 pub(crate) struct Task {
     /// In words, for the subagent.
     pub(crate) text: String,
-    /// Which agent it is, where one was named.
-    pub(crate) agent: Option<AgentCard>,
+    /// Which agent a new one is; none for one that is like the main agent.
+    pub(crate) agent: Option<String>,
+    /// Whether the call names that agent.
+    pub(crate) is_named: bool,
     /// The steps that it may take.
     pub(crate) max_steps: u32,
     /// The earlier one that shall go on.
     pub(crate) context_id: Option<SessionId>,
 }
 
-/// Has a subagent do the task, and returns what came of it. One that works already for this call, since before a restart,
-/// is only followed.
+/// A subagent at work.
+struct AtWork {
+    session: SessionHandle,
+    subagent: Subagent,
+    /// The turn that does the work.
+    turn: TurnId,
+}
+
+/// Has a subagent do the task, and returns what came of it.
 pub(crate) async fn work(call: &Invocation<'_>, task: Task) -> Result<ToolOutput, Stop> {
-    let begun = match call.context.under_way.get(&call.call.call_id) {
-        Some(UnderWay { subagent, .. }) => take_up(call, subagent.clone()).await,
-        None => begin(call, &task).await?,
-    };
-    match begun {
-        Ok((session, subagent)) => follow(call, session, subagent, &task).await,
+    match begin(call, &task).await? {
+        Ok(at_work) => follow(call, at_work, task.max_steps).await,
         Err(refused) => Ok(ToolOutput::error(ToolErrorCode::Tool, told(&refused))),
     }
 }
 
-type Begun = Result<(SessionHandle, Subagent), EngineError>;
+/// Follows one that works already for this call, since before a restart, and returns what came of it.
+pub(crate) async fn take_up(
+    call: &Invocation<'_>,
+    subagent: Subagent,
+    max_steps: u32,
+) -> Result<ToolOutput, Stop> {
+    match found(call.context, &subagent).await {
+        Ok((session, Some(turn))) => follow(call, AtWork { session, subagent, turn }, max_steps).await,
+        Ok((_, None)) => Ok(fate::ended(call.context, subagent)
+            .await
+            .unwrap_or_else(|lost| ToolOutput::error(ToolErrorCode::Tool, told(&lost)))),
+        Err(lost) => Ok(ToolOutput::error(ToolErrorCode::Tool, told(&lost))),
+    }
+}
 
-async fn take_up(call: &Invocation<'_>, subagent: Subagent) -> Begun {
-    let session = call.context.siblings.registry()?.get(subagent.session_id).await?;
-    Ok((session, subagent))
+/// A subagent of an earlier life, and its turn if that has not ended meanwhile. What people have allowed since is passed
+/// on: who did that before may be gone.
+async fn found(context: &TurnContext, subagent: &Subagent) -> Result<(SessionHandle, Option<TurnId>), EngineError> {
+    let session = context.siblings.registry()?.get(subagent.session_id).await?;
+    session.take_grants(context.grants.of_session()).await?;
+    let turn = session.show().await?.live_turn;
+    Ok((session, turn))
 }
 
 /// Tells in the journal who works for the call, and then begins: a stop in between leaves nobody who is not known.
-async fn begin(call: &Invocation<'_>, task: &Task) -> Result<Begun, Stop> {
+async fn begin(call: &Invocation<'_>, task: &Task) -> Result<Result<AtWork, EngineError>, Stop> {
     let context = call.context;
     let known = match task.context_id {
-        None => (SessionId::generate(), task.agent.as_ref().map(|card| card.id.clone()), 0),
-        Some(id) => match earlier(context, id).await {
+        None => (SessionId::generate(), task.agent.clone(), 0),
+        Some(id) => match earlier(call, task, id).await {
             Ok((agent, last_seq)) => (id, agent, last_seq),
             Err(refused) => return Ok(Err(refused)),
         },
@@ -99,32 +123,48 @@ async fn begin(call: &Invocation<'_>, task: &Task) -> Result<Begun, Stop> {
 }
 
 /// The agent of a subagent of this session that has ended, and the number of its last event.
-async fn earlier(context: &TurnContext, id: SessionId) -> Result<(Option<String>, u64), EngineError> {
+async fn earlier(
+    call: &Invocation<'_>,
+    task: &Task,
+    id: SessionId,
+) -> Result<(Option<String>, u64), EngineError> {
+    let context = call.context;
     let stored = context.store.session(id).await?;
     let is_ours = |parent: &Parent| parent.session == context.session_id;
     match stored.as_ref().and_then(|stored| Some((stored, stored.settings.parent.clone().filter(is_ours)?))) {
-        Some((stored, parent)) => Ok((parent.agent, stored.summary.last_seq)),
-        None => Err(EngineError::new(
-            agentd_core::error::ErrorKind::NotFound,
-            format!("no subagent of this session has the context_id {id}"),
-        )
-        .with_hint("leave context_id out for a new one")),
+        Some((stored, parent)) => {
+            let named = task.agent.as_deref().filter(|_| task.is_named);
+            delegation::may_go_on(context, parent.agent.as_deref(), named)
+                .map_err(|why| EngineError::new(ErrorKind::InvalidInput, why))?;
+            Ok((parent.agent, stored.summary.last_seq))
+        }
+        None => {
+            let unknown = format!("no subagent of this session has the context_id {id}");
+            Err(EngineError::new(ErrorKind::NotFound, unknown).with_hint("leave context_id out for a new one"))
+        }
     }
 }
 
-async fn start(context: &TurnContext, task: &Task, subagent: Subagent, agent: Option<String>) -> Begun {
+/// Starts the work with the settings, rules and grants that the session has now.
+async fn start(
+    context: &TurnContext,
+    task: &Task,
+    subagent: Subagent,
+    agent: Option<String>,
+) -> Result<AtWork, EngineError> {
     let registry = context.siblings.registry()?;
+    let parent = Some(Parent { session: context.session_id, agent });
+    let settings = SessionSettings { parent, grants: context.grants.of_session(), ..context.settings.clone() };
     let session = match task.context_id {
-        Some(id) => registry.get(id).await?,
-        None => {
-            let mut settings = context.settings.clone();
-            settings.parent = Some(Parent { session: context.session_id, agent });
-            settings.grants = context.grants.of_session();
-            registry.newborn(subagent.session_id, settings).await?
+        Some(id) => {
+            let session = registry.get(id).await?;
+            session.adopt(settings).await?;
+            session
         }
+        None => registry.newborn(subagent.session_id, settings).await?,
     };
-    session.start_turn(input(context, task.text.clone(), task.max_steps)).await?;
-    Ok((session, subagent))
+    let turn = session.start_turn(input(context, task.text.clone(), task.max_steps)).await?.turn_id;
+    Ok(AtWork { session, subagent, turn })
 }
 
 /// A turn of a subagent. Its input is a model's, and no word of a person.
@@ -143,22 +183,19 @@ fn input(context: &TurnContext, text: String, max_steps: u32) -> StartTurn {
 }
 
 /// Follows the subagent to its end, and asks it once for more where it said little.
-async fn follow(
-    call: &Invocation<'_>,
-    session: SessionHandle,
-    subagent: Subagent,
-    task: &Task,
-) -> Result<ToolOutput, Stop> {
+async fn follow(call: &Invocation<'_>, at_work: AtWork, max_steps: u32) -> Result<ToolOutput, Stop> {
+    let AtWork { session, subagent, turn } = at_work;
     let mut work = Work::new(subagent);
-    let mut watch = match Watch::begin(call, session.clone(), &work).await {
+    let mut watch = match Watch::begin(call, session.clone(), turn, &work).await {
         Ok(watch) => watch,
         Err(lost) => return Ok(work.lost(&told(&lost))),
     };
     watch.follow_to_end(&mut work).await?;
     if work.wants_detail(SHORT_ANSWER) {
-        let detail = input(call.context, DETAIL.to_owned(), task.max_steps);
+        let detail = input(call.context, DETAIL.to_owned(), max_steps);
         // One that cannot be asked has said what it has to say.
-        if session.start_turn(detail).await.is_ok() {
+        if let Ok(started) = session.start_turn(detail).await {
+            watch.go_on_with(started.turn_id);
             watch.follow_to_end(&mut work).await?;
         }
     }

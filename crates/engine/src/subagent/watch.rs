@@ -9,7 +9,7 @@ use std::{
 use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind},
-    ids::InterruptId,
+    ids::{InterruptId, TurnId},
     item::{Item, ItemBody},
     ports::CallProgress,
     tool::ToolCall,
@@ -36,6 +36,8 @@ const ARGUMENTS: usize = 100;
 pub(super) struct Watch<'a> {
     call: &'a Invocation<'a>,
     session: SessionHandle,
+    /// The turn that does the work. Others may follow it, and much may be told behind its end.
+    turn: TurnId,
     events: Subscription,
     grants: LiveGrants,
     progress: CallProgress,
@@ -58,6 +60,7 @@ impl<'a> Watch<'a> {
     pub(super) async fn begin(
         call: &'a Invocation<'a>,
         session: SessionHandle,
+        turn: TurnId,
         work: &Work,
     ) -> Result<Self, EngineError> {
         let events = session.subscribe(work.subagent().after).await?;
@@ -66,17 +69,22 @@ impl<'a> Watch<'a> {
         // Also for clients that wait to listen: it is there now.
         progress.tell(&format!("{}: {}", work.subagent().name, work.subagent().task));
         let grants = context.grants.clone();
-        Ok(Self { call, session, events, grants, progress, asked: HashSet::new(), waiting: None, stopped: None })
+        let asked = HashSet::new();
+        Ok(Self { call, session, turn, events, grants, progress, asked, waiting: None, stopped: None })
     }
 
-    /// Follows it until its turn has ended and none has begun behind that.
+    /// From here on another turn of it does the work.
+    pub(super) fn go_on_with(&mut self, turn: TurnId) {
+        self.turn = turn;
+    }
+
+    /// Follows it until the turn that does the work has ended.
     pub(super) async fn follow_to_end(&mut self, work: &mut Work) -> Result<(), Stop> {
         loop {
             match self.next().await {
                 Heard::Event(Some(Ok(event))) => {
-                    let ended = matches!(event.kind, EventKind::TurnEnded { .. });
                     self.take_in(work, &event).await?;
-                    if ended && self.events.is_current() {
+                    if matches!(&event.kind, EventKind::TurnEnded { result } if result.turn_id == self.turn) {
                         return Ok(());
                     }
                 }
@@ -156,7 +164,7 @@ impl<'a> Watch<'a> {
         self.stopped = Some((reason, Instant::now() + CANCEL_GRACE));
         work.stopped_for(reason);
         // One that has ended meanwhile has told so.
-        let _ = self.session.cancel(None).await;
+        let _ = self.session.cancel(Some(self.turn)).await;
     }
 
     /// What a person keeps for the session holds for those that work for it, and what they take back does not.

@@ -22,6 +22,7 @@ mod readers;
 mod searching;
 mod shown;
 mod stops;
+mod subagents;
 mod turns;
 mod undoing;
 mod undoing_state;

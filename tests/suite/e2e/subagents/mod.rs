@@ -7,7 +7,7 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     grant::GrantScope,
     interrupt::Answer,
-    session::SessionStatus,
+    session::{SessionSettings, SessionStatus},
     turn::StopReason,
 };
 use agentd_proto::client::{NewSession, SessionChoice};
@@ -422,6 +422,61 @@ async fn what_a_person_allows_in_the_session_holds_for_it_and_all_that_work_for_
     assert!(!rest.iter().any(|event| matches!(event.kind, EventKind::InterruptRaised { .. })), "{rest:#?}");
     let settings = client.session(&session_of(&events)).await.unwrap().session.settings;
     assert_eq!(settings.grants.iter().map(|grant| grant.rule.as_str()).collect::<Vec<_>>(), ["write_file"]);
+}
+
+#[tokio::test]
+async fn one_that_goes_on_may_do_what_the_session_may_by_then() {
+    let world = World::start().await;
+    // Whoever asks, the words that were said last name the file.
+    world.model.respond_with(|request| {
+        let told = tool_texts(request);
+        let said = request.last_user();
+        match (task_of(request).is_some(), request.last_role() == "tool") {
+            (true, true) => report("the file"),
+            (true, false) => {
+                let path = format!("outputs/{}.txt", said.split_whitespace().last().unwrap());
+                Reply::tool_call("write_file", json!({"path": path, "content": "x"}))
+            }
+            (false, true) => Reply::text("It is written."),
+            (false, false) => match told.split("\"context_id\":\"").nth(1) {
+                None => Reply::tool_call("delegate_task", json!({"task": said})),
+                Some(id) => {
+                    let id = id.split('"').next().unwrap();
+                    Reply::tool_call("delegate_task", json!({"task": said, "context_id": id}))
+                }
+            },
+        }
+    });
+    let client = world.client().await;
+    let is_raised = |kind: &EventKind| matches!(kind, EventKind::InterruptRaised { .. });
+    let asked = |events: &[Event]| match &events.last().unwrap().kind {
+        EventKind::InterruptRaised { interrupt } => interrupt.id,
+        other => panic!("{other:?}"),
+    };
+    let session = SessionChoice::New(NewSession::default());
+    let mut stream = client.turn(turn(session, "Write one")).await.unwrap();
+    let events = stream.stored_until(is_raised).await;
+    client.answer(asked(&events), &Answer::Always { scope: GrantScope::Session }, "desk").await.unwrap();
+    stream.to_the_end().await;
+
+    // What was taken back meanwhile is asked again.
+    let id = session_of(&events);
+    world.daemon.agentctl(["grants", "revoke", "--session", &id, "write_file"]).await.exits(0);
+    let mut stream = client.turn(turn(SessionChoice::Existing(id.clone()), "Write two")).await.unwrap();
+    let events = stream.stored_until(is_raised).await;
+    client.answer(asked(&events), &Answer::Approve, "desk").await.unwrap();
+    stream.to_the_end().await;
+
+    // What need not be asked any more is not.
+    let settings = client.session(&id).await.unwrap().session.settings;
+    client.configure_session(&id, &SessionSettings { confirm_write: false, ..settings }).await.unwrap();
+    let mut stream = client.turn(turn(SessionChoice::Existing(id.clone()), "Write three")).await.unwrap();
+    let events = stream.to_the_end().await;
+    assert!(!events.iter().any(|event| is_raised(&event.kind)), "{events:#?}");
+    for name in ["one", "two", "three"] {
+        assert_eq!(world.daemon.read(&format!("data/workspace/{id}/outputs/{name}.txt")), "x");
+    }
+    assert_eq!(client.sessions_and_children(10).await.unwrap().len(), 2, "it is one subagent");
 }
 
 #[tokio::test]
