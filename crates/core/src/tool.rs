@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{context::CompactionStrategy, ids::CallId, session::Todo, state_files::StateFileChange, usage::Usage};
+use crate::{
+    context::CompactionStrategy, ids::CallId, session::Todo, state_files::StateFileChange, turn::Denial, usage::Usage,
+};
 
 /// What a model is told of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -130,8 +132,19 @@ pub struct ToolOutput {
     pub compact: Option<CompactionStrategy>,
     /// Another agent works in the session behind this step.
     pub changes_agent: bool,
-    /// What model calls took that it paid for. Boxed as the call that is taken back.
-    pub usage: Option<Box<Usage>>,
+    /// What another session did for it. Boxed as the call that is taken back.
+    pub delegated: Option<Box<Delegated>>,
+}
+
+/// What another session did for a call, as far as it concerns the turn.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Delegated {
+    /// What its model calls took.
+    pub usage: Usage,
+    /// What was refused there.
+    pub denials: Vec<Denial>,
+    /// Whether the turn ends with the last of these, because it asks nobody and shall fail then.
+    pub fails: bool,
 }
 
 impl ToolOutput {

@@ -126,8 +126,11 @@ impl Acting {
             return may_use;
         }
         let told = |tool: &ToolSpec| delegation::told_of(tool, &self.offered());
-        let shown = may_use.specs.iter().filter(|tool| self.may_give(tool)).map(told);
-        ToolSet::new(shown.chain(transfers).collect()).standing_as_in(&may_use)
+        // A name means one tool: a request that names two of it is refused.
+        let is_other = |tool: &&ToolSpec| transfers.iter().all(|transfer| transfer.name != tool.name);
+        let shown = may_use.specs.iter().filter(|tool| self.may_give(tool)).filter(is_other).map(told);
+        let shown: Vec<ToolSpec> = shown.collect();
+        ToolSet::new(shown.into_iter().chain(transfers).collect()).standing_as_in(&may_use)
     }
 
     /// Whether it may use the tool, as far as that is one to give work away: an agent that names its tools does so only where
@@ -139,13 +142,18 @@ impl Acting {
 
     /// The same of every tool, with the reason.
     pub(crate) fn standings(&self, mut standings: Vec<ToolStanding>) -> Vec<ToolStanding> {
+        let transfers = self.transfers();
         for standing in &mut standings {
-            if standing.visible && !self.may_give(&standing.tool.spec) {
+            let spec = &standing.tool.spec;
+            if standing.visible && !self.may_give(spec) {
                 (standing.visible, standing.why) = (false, format!("the agent {} does not name it", self.name()));
+            } else if transfers.iter().any(|transfer| transfer.name == spec.name) {
+                let by = ToolOrigin::Conversation;
+                (standing.visible, standing.why) = (false, format!("another tool has its name ({by})"));
             }
             standing.tool.spec = delegation::told_of(&standing.tool.spec, &self.offered());
         }
-        let transfers = self.transfers().into_iter().map(|spec| ToolStanding {
+        let transfers = transfers.into_iter().map(|spec| ToolStanding {
             tool: CatalogueTool {
                 spec,
                 origin: ToolOrigin::Conversation,
@@ -168,5 +176,46 @@ impl Acting {
     /// The tools by which it hands the session on.
     fn transfers(&self) -> Vec<ToolSpec> {
         if self.is_subagent() { Vec::new() } else { handoff::specs(&self.stack, &self.offered()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::tool::Effect;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_that_has_the_name_of_a_transfer_is_not_shown() {
+        let agents = Arc::new(Agents::new([AgentCard::new("poet")]));
+        let acting = Acting::of(&SessionSettings::default(), &[], &agents);
+        let stolen = |name: &str| ToolSpec {
+            name: name.to_owned(),
+            description: "stolen".to_owned(),
+            parameters: serde_json::json!({}),
+            effect: Effect::Read,
+        };
+        let names = ["transfer_to_critic", "transfer_to_poet"];
+        let shown = acting.tools(ToolSet::new(names.map(stolen).to_vec()));
+        let told = |name: &str| shown.specs.iter().filter(|tool| tool.name == name).map(|tool| tool.effect).collect();
+        let (free, taken): (Vec<Effect>, Vec<Effect>) = (told(names[0]), told(names[1]));
+        assert_eq!((free, taken), (vec![Effect::Read], vec![Effect::State]));
+
+        let origin = ToolOrigin::BuiltIn;
+        let standing = |name: &str| ToolStanding {
+            tool: CatalogueTool {
+                spec: stolen(name),
+                origin: origin.clone(),
+                label: ToolLabel::default(),
+                stands_for: None,
+            },
+            visible: true,
+            why: String::new(),
+        };
+        let standings = acting.standings(names.map(standing).to_vec());
+        let visible: Vec<(&str, bool)> =
+            standings.iter().map(|standing| (standing.tool.spec.name.as_str(), standing.visible)).collect();
+        let (critic, poet) = (names[0], names[1]);
+        assert_eq!(visible, [(critic, true), (poet, false), (poet, true)]);
     }
 }

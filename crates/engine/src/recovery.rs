@@ -185,7 +185,7 @@ pub(crate) fn recover(
             }
             Some(Fate::Ended(output)) => {
                 let item = with_outcome(item, output);
-                settled.extend(output.usage.as_deref().copied());
+                settled.extend(output.delegated.as_deref().map(|delegated| delegated.usage));
                 if let ItemBody::ToolResult(result) = &item.body
                     && is_outcome(result)
                 {

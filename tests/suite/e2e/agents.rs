@@ -1,5 +1,6 @@
 //! Agents: named in `agents.yaml`, shown, given work, and handed the session.
 
+use agentd_core::{event::EventKind, interrupt::Answer};
 use agentd_testkit::{
     daemon::{TempDaemon, TempHome},
     model_server::{ModelServer, Recorded, Reply},
@@ -273,7 +274,8 @@ async fn a_subagent_whose_card_is_gone_works_no_more() {
     let own = world.daemon.agentctl(["run", "--session", child, "Write more"]).await.exits(2);
     own.says(&["`poet`", "agents.yaml", "hint:"]);
     let shown = world.daemon.agentctl(["tools", "--session", child, "--json"]).await.exits(0).json();
-    let visible = |name: &str| shown.as_array().unwrap().iter().any(|tool| tool["name"] == name && tool["visible"] == true);
+    let visible =
+        |name: &str| shown.as_array().unwrap().iter().any(|tool| tool["name"] == name && tool["visible"] == true);
     assert!(!visible("run_bash_command") && !visible("write_file"), "{shown:#}");
 }
 
@@ -329,4 +331,64 @@ async fn an_agent_keeps_the_session_through_a_compaction_and_takes_its_slot_with
     let slots: Vec<&Value> =
         lines.iter().filter(|line| line["type"] == "usage_updated").map(|line| &line["slot"]).collect();
     assert_eq!(slots, [&json!("code"), &json!("base")]);
+}
+
+#[tokio::test]
+async fn a_subagent_that_waits_is_heard_of_though_its_card_is_gone() {
+    let mut world = world().await;
+    world.model.respond_with(|request| match (agent_of(request), request.last_role()) {
+        ("critic", _) => Reply::tool_call("ask_human", json!({"question": "Which verse?"})),
+        (_, "tool") => Reply::text("Done."),
+        _ => Reply::tool_call("delegate_task", json!({"task": "Judge", "agent": "critic"})),
+    });
+    let client = world.client().await;
+    let mut stream = client.turn(turn(SessionChoice::New(NewSession::default()), "Judge")).await.unwrap();
+    let events = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let EventKind::InterruptRaised { interrupt } = &events.last().unwrap().kind else { unreachable!() };
+    world.daemon.kill9().await;
+    world.daemon.write("config/agents.yaml", "agents: {}\n");
+    world.daemon.restart().await;
+    let session = events[0].session_id.to_string();
+    let client = world.client().await;
+    let pending = client.interrupts(Some(&session)).await.unwrap();
+    assert_eq!(pending.iter().map(|pending| pending.id).collect::<Vec<_>>(), [interrupt.id], "it waits for it still");
+    let mut attached = client.subscribe(&session, events.last().unwrap().seq, false).await.unwrap();
+    client.answer(interrupt.id, &Answer::Text { text: "the first".to_owned() }, "phone").await.unwrap();
+    let rest = attached.to_the_end().await;
+    let EventKind::TurnEnded { result } = &rest.last().unwrap().kind else { unreachable!() };
+    assert_eq!(result.text, "Done.");
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains("`critic`") && told.contains("agents.yaml"), "{told}");
+    assert!(client.interrupts(None).await.unwrap().is_empty());
+}
+
+/// Agents that are named by letters.
+const CHAIN: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+#[tokio::test]
+async fn chains_and_changes_have_an_end() {
+    let cards = CHAIN.map(|id| format!("  {id}: {{description: One., prompt: You are one.}}\n")).concat();
+    let world = world_of(&format!("agents:\n{cards}")).await;
+    let index = |request: &Recorded| {
+        let system = request.messages()[0]["content"].as_str().unwrap();
+        CHAIN.iter().position(|id| system.contains(&format!("You are the agent `{id}`")))
+    };
+    // Each hands on to the next, until there are too many of them.
+    world.model.respond_with(move |request| match index(request) {
+        None => transfer("a"),
+        Some(_) if tool_texts(request).contains("5 agents stand behind each other") => Reply::text("Five."),
+        Some(index) => transfer(CHAIN[index + 1]),
+    });
+    let lines = world.daemon.agentctl(["run", "Go", "--output", "stream-json"]).await.exits(0).json_lines();
+    assert_eq!(lines.last().unwrap()["text"], "Five.");
+    assert_eq!(stacks(&lines)[4], json!(["a", "b", "c", "d", "e"]));
+    // To and fro, until that is too often.
+    world.model.respond_with(move |request| match index(request) {
+        _ if tool_texts(request).contains("changed 10 times") => Reply::text("Ten."),
+        None => transfer("a"),
+        Some(_) => transfer("main"),
+    });
+    let lines = world.daemon.agentctl(["run", "Go", "--output", "stream-json"]).await.exits(0).json_lines();
+    assert_eq!(lines.last().unwrap()["text"], "Ten.");
+    assert_eq!(stacks(&lines).len(), 10);
 }

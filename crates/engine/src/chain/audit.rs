@@ -64,7 +64,7 @@ impl Link for Gate {
         async move {
             let audit = &call.context.audit;
             let is_own = call.context.chain.own(&call.call.name).is_some();
-            if is_own && only_looks(call) {
+            if is_own && (only_looks(call) || call.context.is_under_way(call.call)) {
                 // A link answers it, and perhaps a person: it is told with that, at its end.
                 return next.run(call).await;
             }

@@ -114,16 +114,21 @@ impl Link for Delegation {
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
-        if is_call(call.context, &call.call.name) { delegate(call).boxed() } else { next.run(call) }
+        let is_meant = call.context.is_under_way(call.call) || is_call(call.context, &call.call.name);
+        if is_meant { delegate(call).boxed() } else { next.run(call) }
     }
 }
 
 async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
-    let under_way = call.context.under_way.get(&call.call.call_id);
-    match (task(call), under_way) {
-        (Ok(task), Some(UnderWay { subagent, .. })) => subagent::take_up(call, subagent.clone(), task.max_steps).await,
-        (Ok(task), None) => subagent::work(call, task).await,
-        (Err(output), _) => Ok(output),
+    let task = task(call);
+    if let Some(UnderWay { subagent, .. }) = call.context.under_way.get(&call.call.call_id) {
+        // That the call makes sense was found when it began, whatever has changed since.
+        let max_steps = task.map_or(STEPS, |task| task.max_steps);
+        return subagent::take_up(call, subagent.clone(), max_steps).await;
+    }
+    match task {
+        Ok(task) => subagent::work(call, task).await,
+        Err(output) => Ok(output),
     }
 }
 

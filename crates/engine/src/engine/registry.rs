@@ -49,7 +49,7 @@ impl RegistryHandle {
     }
 
     /// The session, if it is in memory.
-    pub(super) async fn live(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
+    pub(crate) async fn live(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Live(id, reply)).await.map_err(|_| EngineError::stopping())?;
         answer.await.map_err(|_| EngineError::stopping())

@@ -13,7 +13,7 @@ use agentd_core::{
     files::SessionTree,
     grant::Grant,
     ids::{CallId, SessionId, TraceId, TurnId},
-    item::Item,
+    item::{Item, ItemBody},
     model::Slot,
     ports::Workspace,
     session::SessionSettings,
@@ -89,6 +89,8 @@ pub(super) struct OpenTurn {
     pub(super) steers: Vec<Arc<Item>>,
     /// Calls that an earlier life of the daemon began, and that a session still works for.
     pub(super) under_way: HashMap<CallId, UnderWay>,
+    /// The sessions that work for its calls, each until the call has its result.
+    pub(super) children: HashMap<CallId, SessionId>,
     /// The task that runs it; none while it waits for an answer after a restart.
     pub(super) running: Option<Running>,
 }
@@ -100,6 +102,21 @@ pub(super) struct Running {
     pub(super) cancelled_for: Option<StopReason>,
     pub(super) messages: mpsc::Receiver<TurnMessage>,
     pub(super) task: JoinHandle<()>,
+}
+
+impl OpenTurn {
+    /// Takes note of who works for its calls.
+    fn note(&mut self, fact: &EventKind) {
+        match fact {
+            EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
+                self.children.insert(subagent.call_id.clone(), subagent.session_id);
+            }
+            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
+                self.children.remove(&result.call_id);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Whether the actor lives on.
@@ -194,8 +211,11 @@ impl Actor {
     async fn live(mut self) -> Result<(), EngineError> {
         let ended = self.run().await;
         if let Err(error) = &ended {
-            if let Some(running) = self.open.take().and_then(|open| open.running) {
-                running.task.abort();
+            if let Some(OpenTurn { running, children, .. }) = self.open.take() {
+                if let Some(running) = running {
+                    running.task.abort();
+                }
+                self.cancel_children(children);
             }
             self.journal.close(error.clone());
         } else if self.draining.is_some() {
@@ -294,6 +314,9 @@ impl Actor {
     pub(super) async fn commit(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> Result<(), Fault> {
         for event in self.journal.commit(turn, facts).await.map_err(Fault::Fatal)? {
             self.state.apply(&event);
+            if let Some(open) = &mut self.open {
+                open.note(&event.kind);
+            }
         }
         let grants = &self.state.settings.grants;
         self.grants.send_if_modified(|live| {

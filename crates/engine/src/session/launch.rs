@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 use agentd_core::{
     event::{EventKind, StateChange},
     ports::Workspace,
-    turn::StopReason,
+    turn::{Denial, StopReason},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,7 @@ use crate::{
     engine::grants::LiveGrants,
     error::EngineError,
     handing, prompt,
+    subagent::fate,
     turn::{Limits, TurnContext, TurnState, files::SessionFiles, recorder::Recorder, run::run, stopwatch::Stopwatch},
 };
 
@@ -132,8 +133,12 @@ impl Actor {
         // What the turn has added since the last count is not known here.
         state.meter.start_over();
         if let Some(open) = &self.open {
-            for event in self.turn_events(open.turn_id, open.first_seq).await? {
-                state.replay(&event);
+            let events = self.turn_events(open.turn_id, open.first_seq).await?;
+            for event in &events {
+                state.replay(event);
+            }
+            for Denial { call_id, tool, reason } in fate::denials(&*self.shared.parts.store, &events).await? {
+                state.note_denial(call_id, tool, reason);
             }
         }
         Ok(state)

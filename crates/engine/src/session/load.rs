@@ -135,10 +135,7 @@ impl Actor {
     async fn recover(&mut self, turn_id: TurnId, first_seq: u64) -> Result<(), Fault> {
         let events = self.turn_events(turn_id, first_seq).await?;
         self.open = Some(open_turn(turn_id, first_seq, &events)?);
-        let fates = {
-            let parts = &self.shared.parts;
-            fate::of_turn(&*parts.store, &*parts.snapshots, self.id, &events).await?
-        };
+        let fates = fate::of_turn(&self.shared, self.id, &events).await?;
         let mut recovery = recovery::recover(self.id, turn_id, &events, &fates);
         self.tell_what_was_changed(first_seq, &mut recovery.facts).await;
         self.interrupts = Interrupts::restore(recovery.pending, recovery.answered, recovery.of_children, recovery.told);
@@ -147,7 +144,9 @@ impl Actor {
         for (item, known) in recovery.under_way {
             self.journal.reopen(&[item]);
             if let Some(open) = &mut self.open {
-                open.under_way.insert(known.subagent.call_id.clone(), known);
+                let call_id = known.subagent.call_id.clone();
+                open.children.insert(call_id.clone(), known.subagent.session_id);
+                open.under_way.insert(call_id, known);
             }
         }
         if let Some(open) = &mut self.open {
@@ -202,6 +201,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
                 compacts: *compacts,
                 steers: Vec::new(),
                 under_way: HashMap::new(),
+                children: HashMap::new(),
                 running: None,
             })
         }

@@ -7,7 +7,7 @@ use agentd_core::{
     error::ErrorKind,
     event::EventKind,
     files::SessionTree,
-    ids::{ItemId, TraceId, TurnId},
+    ids::{CallId, ItemId, SessionId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
@@ -146,6 +146,7 @@ impl Actor {
             mentions: Some(mentions),
             steers: Vec::new(),
             under_way: HashMap::new(),
+            children: HashMap::new(),
             running: None,
         });
         let typed_bytes = start.typed_bytes;
@@ -277,13 +278,13 @@ impl Actor {
         messages: Vec<TurnMessage>,
     ) -> Result<(), Fault> {
         for message in messages {
-            if let TurnMessage::Fact(fact) = message {
-                facts.push(*fact);
+            if let TurnMessage::Facts(several) = message {
+                facts.extend(several);
                 continue;
             }
             self.commit(Some(turn_id), std::mem::take(&mut facts)).await?;
             match message {
-                TurnMessage::Fact(_) => {}
+                TurnMessage::Facts(_) => {}
                 TurnMessage::Delta { item_id, text } => self.journal.publish_delta(turn_id, item_id, text),
                 TurnMessage::Flush(done) => {
                     let _ = done.send(());
@@ -395,7 +396,23 @@ impl Actor {
         self.interrupts.clear();
         self.state.meter = outcome.meter;
         self.commit(Some(open.turn_id), facts).await?;
+        self.cancel_children(open.children);
         self.begin_next().await
+    }
+
+    /// Cancels those that work for calls of a turn that has ended without them: nobody listens to them any more. Tasks of
+    /// their own do it, because no session may wait for another.
+    pub(super) fn cancel_children(&self, children: HashMap<CallId, SessionId>) {
+        for id in children.into_values() {
+            let siblings = self.shared.siblings.clone();
+            tokio::spawn(async move {
+                // One that has ended meanwhile needs no cancel, and one that a stop of the daemon ends has it.
+                let cancelled = async { siblings.registry()?.get(id).await?.cancel(None).await };
+                if let Err(error) = cancelled.await {
+                    tracing::debug!(session = %id, "the subagent was not cancelled: {error}");
+                }
+            });
+        }
     }
 }
 

@@ -10,13 +10,14 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::{CallId, SessionId, TurnId},
     item::{Item, ItemBody},
-    ports::{Snapshots, Store},
+    ports::Store,
     tool::{ToolErrorCode, ToolOutput},
-    turn::StopReason,
+    turn::{Denial, StopReason},
 };
 
 use super::{adopted, outcome::Work};
 use crate::{
+    engine::Shared,
     error::EngineError,
     recovery::{self, Disposition},
     turn::TurnContext,
@@ -36,17 +37,17 @@ pub(crate) enum Fate {
 
 /// The subagents of those calls that an open turn had begun and not ended, by their calls.
 pub(crate) async fn of_turn(
-    store: &dyn Store,
-    snapshots: &dyn Snapshots,
+    shared: &Shared,
     parent: SessionId,
     events: &[Arc<Event>],
 ) -> Result<HashMap<CallId, Fate>, EngineError> {
     let mut fates = HashMap::new();
     for (call_id, subagent) in under_way(events) {
         let child = subagent.session_id;
-        let mut fate = find_out(store, subagent).await?;
+        let mut fate = find_out(shared, subagent).await?;
         if let Fate::Ended(output) = &mut fate {
-            output.files = adopted(snapshots, child, parent, std::mem::take(&mut output.files)).await;
+            let files = std::mem::take(&mut output.files);
+            output.files = adopted(&*shared.parts.snapshots, child, parent, files).await;
         }
         fates.insert(call_id, fate);
     }
@@ -70,14 +71,33 @@ fn under_way(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
     known
 }
 
-async fn find_out(store: &dyn Store, subagent: Subagent) -> Result<Fate, EngineError> {
+/// What was refused to those whose calls have their results. The journal of the turn does not repeat it.
+pub(crate) async fn denials(store: &dyn Store, events: &[Arc<Event>]) -> Result<Vec<Denial>, EngineError> {
+    let at_work = under_way(events);
+    let mut denials = Vec::new();
+    for event in events {
+        if let EventKind::StateChanged { change: StateChange::Subagent(subagent) } = &event.kind
+            && !at_work.contains_key(&subagent.call_id)
+        {
+            let mut work = Work::new(subagent.clone());
+            for event in events_after(store, subagent.session_id, subagent.after).await? {
+                work.take_in(&event.kind);
+            }
+            denials.extend(work.denials());
+        }
+    }
+    Ok(denials)
+}
+
+async fn find_out(shared: &Shared, subagent: Subagent) -> Result<Fate, EngineError> {
+    let store = &*shared.parts.store;
     let Some(stored) = store.session(subagent.session_id).await? else { return Ok(never_began()) };
     let events = events_after(store, subagent.session_id, subagent.after).await?;
     if events.is_empty() {
         return Ok(never_began());
     }
     if let Some((turn, _)) = stored.open_turn
-        && goes_on(subagent.session_id, turn, &events)
+        && (goes_on(subagent.session_id, turn, &events) || is_alive(shared, subagent.session_id).await)
     {
         return Ok(Fate::GoesOn(subagent));
     }
@@ -108,6 +128,14 @@ pub(super) async fn ended(context: &TurnContext, subagent: Subagent) -> Result<T
 fn goes_on(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
     let of_turn: Vec<&Arc<Event>> = events.iter().filter(|event| event.turn_id == Some(turn)).collect();
     recovery::recover(session, turn, &of_turn, &HashMap::new()).disposition != Disposition::End
+}
+
+/// Whether it is still in memory, where only its parent was closed.
+async fn is_alive(shared: &Shared, child: SessionId) -> bool {
+    match shared.siblings.registry() {
+        Ok(registry) => matches!(registry.live(child).await, Ok(Some(_))),
+        Err(_) => false,
+    }
 }
 
 fn never_began() -> Fate {

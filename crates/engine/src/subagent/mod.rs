@@ -21,7 +21,7 @@ use agentd_core::{
     ports::Snapshots,
     session::SessionSettings,
     tool::{FileChange, ToolErrorCode, ToolOutput},
-    turn::{IfBusy, StartTurn},
+    turn::{IfBusy, StartTurn, StopReason},
 };
 
 use self::{outcome::Work, watch::Watch};
@@ -69,8 +69,30 @@ struct AtWork {
 pub(crate) async fn work(call: &Invocation<'_>, task: Task) -> Result<ToolOutput, Stop> {
     match begin(call, &task).await? {
         Ok(at_work) => follow(call, at_work, task.max_steps).await,
-        Err(refused) => Ok(ToolOutput::error(ToolErrorCode::Tool, told(&refused))),
+        Err(refused) => without(call, &refused).await,
     }
+}
+
+/// What a call comes to that cannot have its subagent. Where the daemon stops, what is left to do is for its next life.
+async fn without(call: &Invocation<'_>, why: &EngineError) -> Result<ToolOutput, Stop> {
+    if is_stopping(call.context, why).await {
+        return left_to_the_next_life(call).await;
+    }
+    Ok(ToolOutput::error(ToolErrorCode::Tool, told(why)))
+}
+
+/// Whether that is so because the daemon stops, and not because a session was unloaded that nobody used.
+async fn is_stopping(context: &TurnContext, why: &EngineError) -> bool {
+    why.kind() == ErrorKind::ShuttingDown
+        && match context.siblings.registry() {
+            Ok(registry) => registry.live(context.session_id).await.is_err(),
+            Err(_) => true,
+        }
+}
+
+async fn left_to_the_next_life<T>(call: &Invocation<'_>) -> Result<T, Stop> {
+    call.context.cancel.cancelled().await;
+    Err(Stop::Ended(StopReason::Cancelled))
 }
 
 /// Follows one that works already for this call, since before a restart, and returns what came of it.
@@ -81,10 +103,11 @@ pub(crate) async fn take_up(
 ) -> Result<ToolOutput, Stop> {
     match found(call.context, &subagent).await {
         Ok((session, Some(turn))) => follow(call, AtWork { session, subagent, turn }, max_steps).await,
-        Ok((_, None)) => Ok(fate::ended(call.context, subagent)
-            .await
-            .unwrap_or_else(|lost| ToolOutput::error(ToolErrorCode::Tool, told(&lost)))),
-        Err(lost) => Ok(ToolOutput::error(ToolErrorCode::Tool, told(&lost))),
+        Ok((_, None)) => match fate::ended(call.context, subagent).await {
+            Ok(output) => Ok(output),
+            Err(lost) => without(call, &lost).await,
+        },
+        Err(lost) => without(call, &lost).await,
     }
 }
 
@@ -188,6 +211,7 @@ async fn follow(call: &Invocation<'_>, at_work: AtWork, max_steps: u32) -> Resul
     let mut work = Work::new(subagent);
     let mut watch = match Watch::begin(call, session.clone(), turn, &work).await {
         Ok(watch) => watch,
+        Err(lost) if is_stopping(call.context, &lost).await => return left_to_the_next_life(call).await,
         Err(lost) => return Ok(work.lost(&told(&lost))),
     };
     watch.follow_to_end(&mut work).await?;
@@ -199,7 +223,7 @@ async fn follow(call: &Invocation<'_>, at_work: AtWork, max_steps: u32) -> Resul
             watch.follow_to_end(&mut work).await?;
         }
     }
-    let mut output = work.into_output()?;
+    let mut output = work.output();
     let context = call.context;
     output.files = adopted(&*context.snapshots, session.id(), context.session_id, output.files).await;
     Ok(output)

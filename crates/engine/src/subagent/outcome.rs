@@ -4,14 +4,14 @@ use agentd_core::{
     agent::Subagent,
     event::EventKind,
     item::{Item, ItemBody},
-    tool::{FileChange, ToolErrorCode, ToolOutput},
+    tool::{Delegated, FileChange, ToolErrorCode, ToolOutput},
     turn::{Denial, StopReason, TurnResult},
     undo::folded,
     usage::Usage,
 };
 use serde_json::json;
 
-use crate::{state_changes::ROOT, turn::Stop};
+use crate::state_changes::ROOT;
 
 /// What is known of a subagent's work for one call.
 #[derive(Debug)]
@@ -96,18 +96,24 @@ impl Work {
             && only.text.trim().chars().nth(short - 1).is_none()
     }
 
-    /// The result of the call. A run that asks nobody and shall fail then fails here, too.
-    pub(crate) fn into_output(self) -> Result<ToolOutput, Stop> {
-        let refused = self.last().filter(|last| last.stop_reason == StopReason::Denied);
-        if let Some(denial) = refused.and_then(|last| last.denials.last()) {
-            let Denial { tool, reason, .. } = denial.clone();
-            let tool = format!("{} of {}", tool, self.subagent.name);
-            return Err(Stop::Refused(Denial { call_id: self.subagent.call_id, tool, reason }));
-        }
-        Ok(self.output())
+    /// What was refused to it, each under its name.
+    pub(crate) fn denials(&self) -> Vec<Denial> {
+        let named = |denial: &Denial| {
+            let tool = format!("{} of {}", denial.tool, self.subagent.name);
+            Denial { tool, ..denial.clone() }
+        };
+        self.turns.iter().flat_map(|turn| &turn.denials).map(named).collect()
     }
 
-    /// What the model is told.
+    /// What concerns the turn, where anything does. A run that asks nobody and shall fail then fails with it.
+    fn delegated(&self) -> Option<Box<Delegated>> {
+        let denials = self.denials();
+        let fails = !denials.is_empty() && self.last().is_some_and(|last| last.stop_reason == StopReason::Denied);
+        let delegated = Delegated { usage: self.usage, denials, fails };
+        (delegated != Delegated::default()).then(|| Box::new(delegated))
+    }
+
+    /// The result of the call.
     pub(crate) fn output(self) -> ToolOutput {
         let reason = self.stopped.or(self.last().map(|last| last.stop_reason));
         let error = self.error(reason);
@@ -125,7 +131,7 @@ impl Work {
             text: result.to_string(),
             error: error.map(|(code, _)| code),
             files: folded(&self.files),
-            usage: (self.usage != Usage::default()).then(|| Box::new(self.usage)),
+            delegated: self.delegated(),
             ..ToolOutput::default()
         }
     }
@@ -172,9 +178,8 @@ impl Work {
             "loops": self.steps,
             "error": interrupted("call delegate_task with this context_id to let it go on"),
         });
-        let usage = (self.usage != Usage::default()).then(|| Box::new(self.usage));
-        let files = folded(&self.files);
-        ToolOutput { usage, files, ..ToolOutput::error(ToolErrorCode::UnknownOutcome, result.to_string()) }
+        let (delegated, files) = (self.delegated(), folded(&self.files));
+        ToolOutput { delegated, files, ..ToolOutput::error(ToolErrorCode::UnknownOutcome, result.to_string()) }
     }
 }
 

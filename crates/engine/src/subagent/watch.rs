@@ -23,7 +23,7 @@ use crate::{
     engine::grants::LiveGrants,
     error::EngineError,
     session::{SessionHandle, subscribers::Subscription},
-    turn::{Stop, stopwatch::Waiting},
+    turn::{Stop, stopwatch::Share},
 };
 
 /// How long a subagent has to tell its end after a cancel. A tool of it has five seconds of that.
@@ -41,9 +41,9 @@ pub(super) struct Watch<'a> {
     events: Subscription,
     grants: LiveGrants,
     progress: CallProgress,
-    /// What it asks, and since when the turn waits for that.
+    /// What it asks, and whether the time of the turn runs.
     asked: HashSet<InterruptId>,
-    waiting: Option<Waiting<'a>>,
+    share: Share<'a>,
     /// Why it was told to end, and until when it may take.
     stopped: Option<(StopReason, Instant)>,
 }
@@ -69,8 +69,8 @@ impl<'a> Watch<'a> {
         // Also for clients that wait to listen: it is there now.
         progress.tell(&format!("{}: {}", work.subagent().name, work.subagent().task));
         let grants = context.grants.clone();
-        let asked = HashSet::new();
-        Ok(Self { call, session, turn, events, grants, progress, asked, waiting: None, stopped: None })
+        let (asked, share) = (HashSet::new(), context.stopwatch.work());
+        Ok(Self { call, session, turn, events, grants, progress, asked, share, stopped: None })
     }
 
     /// From here on another turn of it does the work.
@@ -90,8 +90,7 @@ impl<'a> Watch<'a> {
                 }
                 // The daemon stops: what is left to do is for its next life.
                 Heard::Event(Some(Err(error))) if error.kind() == ErrorKind::ShuttingDown => {
-                    self.call.context.cancel.cancelled().await;
-                    return Err(Stop::Ended(StopReason::Cancelled));
+                    return super::left_to_the_next_life(self.call).await;
                 }
                 Heard::Event(gone) => {
                     let why = gone.and_then(Result::err).map_or_else(|| "it was closed".to_owned(), |e| e.to_string());
@@ -117,7 +116,8 @@ impl<'a> Watch<'a> {
             () = context.cancel.cancelled(), if runs => Heard::Stop(StopReason::Cancelled),
             event = self.events.next() => Heard::Event(event),
             () = self.grants.changed() => Heard::Granted,
-            () = time_is_up(self.call), if runs => Heard::Stop(StopReason::TimeLimit),
+            // One that waits for a person takes no time, whatever others have taken of it.
+            () = time_is_up(self.call), if runs && self.asked.is_empty() => Heard::Stop(StopReason::TimeLimit),
             () = at(give_up_at) => Heard::GaveUp,
         }
     }
@@ -137,14 +137,15 @@ impl<'a> Watch<'a> {
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolCall(call), .. }, .. } => self.tell(work, call),
             EventKind::InterruptRaised { interrupt } => {
+                if self.asked.is_empty() {
+                    self.share = context.stopwatch.pause();
+                }
                 self.asked.insert(interrupt.id);
-                self.waiting.get_or_insert_with(|| context.stopwatch.pause());
                 context.recorder.child(event.kind.clone()).await?;
             }
             EventKind::InterruptResolved { interrupt_id, .. } => {
-                self.asked.remove(interrupt_id);
-                if self.asked.is_empty() {
-                    self.waiting = None;
+                if self.asked.remove(interrupt_id) && self.asked.is_empty() {
+                    self.share = context.stopwatch.work();
                 }
                 context.recorder.child(event.kind.clone()).await?;
             }

@@ -13,8 +13,8 @@ use agentd_core::{
     ports::ToolContext,
     session::Todo,
     state_files::StateFileChange,
-    tool::{Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
-    turn::StopReason,
+    tool::{Delegated, Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
+    turn::{Denial, StopReason},
     usage::Usage,
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -30,22 +30,16 @@ use crate::{
 /// How long a tool has to end its processes after a cancel before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
-/// Runs every call that has no result.
+/// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
+/// for them waits for a person, and nothing else begins before that person has come.
 pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
     context.files.make(&context.workspace).await?;
-    let calls = std::mem::take(&mut state.pending_calls);
-    state.pending_calls.clone_from(&calls);
+    let mut calls = state.pending_calls.clone();
+    calls.sort_by_key(|call| !context.is_under_way(call));
     let mut rest = calls.as_slice();
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(independent(context, rest));
-        let known: &TurnState = state;
-        let running: Vec<_> = batch.iter().map(|call| run_call(context, call, known).boxed()).collect();
-        // All come to their end, also where one cannot: none is cut off without a word in the audit log.
-        let outcomes: Vec<Result<Outcome, Stop>> =
-            stream::iter(running).buffer_unordered(context.limits.parallel_calls.max(1)).collect().await;
-        for outcome in outcomes {
-            take_in(context, state, outcome?).await?;
-        }
+        run_batch(context, state, batch).await?;
         if context.cancel.is_cancelled() {
             return Err(Stop::Ended(StopReason::Cancelled));
         }
@@ -54,8 +48,37 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
     if state.changes_agent { Err(Stop::HandsOn) } else { Ok(()) }
 }
 
-/// How many calls from the front may run at once: all leading ones that only look, or that another session works for; or
-/// the first alone.
+/// Runs these calls at once, stores what came of each as it ends, and takes in all of it, whatever came of others.
+async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[ToolCall]) -> Result<(), Stop> {
+    let known: &TurnState = state;
+    let (step, mut usage) = (known.steps, known.usage);
+    let running: Vec<_> = batch.iter().map(|call| run_call(context, call, known).boxed()).collect();
+    let mut running = stream::iter(running).buffer_unordered(context.limits.parallel_calls.max(1));
+    let mut outcomes = Vec::with_capacity(batch.len());
+    // All come to their end, also where one cannot: none is cut off without a word in the audit log.
+    while let Some(ended) = running.next().await {
+        outcomes.push(match ended {
+            Ok(ended) => store(context, ended, step, &mut usage).await,
+            Err(stop) => Err(stop),
+        });
+    }
+    drop(running);
+    state.usage = usage;
+    let mut stopped = None;
+    for outcome in outcomes {
+        let taken_in = match outcome {
+            Ok(outcome) => take_in(context, state, outcome).await,
+            Err(stop) => Err(stop),
+        };
+        if let Err(stop) = taken_in {
+            stopped.get_or_insert(stop);
+        }
+    }
+    stopped.map_or(Ok(()), Err)
+}
+
+/// How many calls from the front may run at once: all that are under way, else all leading ones that only look, or that
+/// another session works for; or the first alone.
 fn independent(context: &TurnContext, calls: &[ToolCall]) -> usize {
     let looks = |call: &&ToolCall| {
         delegation::is_call(context, &call.name)
@@ -65,37 +88,63 @@ fn independent(context: &TurnContext, calls: &[ToolCall]) -> usize {
                 Effect::State | Effect::Write | Effect::Execute => false,
             })
     };
-    calls.iter().take_while(looks).count().max(1)
+    let under_way = calls.iter().take_while(|call| context.is_under_way(call)).count();
+    if under_way > 0 { under_way } else { calls.iter().take_while(looks).count().max(1) }
 }
 
-/// What came of one call.
+/// A call that has ended.
+struct Ended<'a> {
+    call: &'a ToolCall,
+    /// The item of its result, where it was started.
+    item: Option<ItemId>,
+    output: ToolOutput,
+    duration_ms: u64,
+}
+
+/// What came of one call, as far as the turn goes on with it.
 struct Outcome {
     item: Arc<Item>,
     todos: Option<Vec<Todo>>,
     compact: Option<CompactionStrategy>,
-    usage: Option<Box<Usage>>,
+    delegated: Option<Box<Delegated>>,
     changes_agent: bool,
 }
 
-async fn run_call(context: &TurnContext, call: &ToolCall, state: &TurnState) -> Result<Outcome, Stop> {
+async fn run_call<'a>(context: &TurnContext, call: &'a ToolCall, state: &TurnState) -> Result<Ended<'a>, Stop> {
     let begun = Instant::now();
     let started = context.under_way.get(&call.call_id).map_or_else(OnceLock::new, |known| known.item.into());
     let trail = Trail::of(call);
     let invocation = Invocation { context, call, state, started: &started, trail: &trail };
     let output = context.chain.around_tool(&invocation).await?;
     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let ToolOutput { text, error, files, todos, state_files, takes_back, compact, usage, changes_agent, .. } = output;
+    Ok(Ended { call, item: started.get().copied(), output, duration_ms })
+}
+
+/// Stores the result of a call, with the count of what other sessions took for it.
+async fn store(context: &TurnContext, ended: Ended<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, Stop> {
+    let Ended { call, item, output, duration_ms } = ended;
+    let ToolOutput { text, error, files, todos, state_files, takes_back, compact, delegated, changes_agent, .. } =
+        output;
     remember(context, state_files).await?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
     let takes_back = takes_back.map(|call| *call);
     let result = ToolResult { call_id, name, text, error, files, takes_back, duration_ms };
-    let id = match started.get() {
-        Some(id) => *id,
+    let id = match item {
+        Some(id) => id,
         None => start_result(context, call).await?,
     };
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
-    let item = context.recorder.complete(id, ItemBody::ToolResult(result), status).await?;
-    Ok(Outcome { item, todos, compact, usage, changes_agent })
+    let usage = delegated.as_ref().map(|delegated| delegated.usage).filter(|usage| *usage != Usage::default());
+    let counted = usage.map(|usage| count(context, step, usage, turn));
+    let item = context.recorder.complete_paid(id, ItemBody::ToolResult(result), status, counted).await?;
+    Ok(Outcome { item, todos, compact, delegated, changes_agent })
+}
+
+/// Counts what other sessions took for a call: the turn's limits hold for all of it.
+fn count(context: &TurnContext, step: u32, usage: Usage, turn: &mut Usage) -> EventKind {
+    *turn += usage;
+    let (slot, model) = (context.slot, context.model.info().id.clone());
+    EventKind::UsageUpdated { step, slot, model, usage, turn: *turn, prompt: None }
 }
 
 /// Tells what a call changed of the files in the session's state. It is in the journal before the result is, so that no
@@ -121,9 +170,6 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         state.changes_agent = true;
         state.agent_changes += 1;
     }
-    if let Some(usage) = outcome.usage {
-        pay(context, state, *usage).await?;
-    }
     if let Some(strategy) = outcome.compact {
         state.compact = Some(Wanted { cause: CompactionCause::Model, strategy });
     }
@@ -132,16 +178,19 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         let change = StateChange::Todos { todos };
         context.recorder.fact(EventKind::StateChanged { change }).await?;
     }
-    Ok(())
+    outcome.delegated.map_or(Ok(()), |delegated| settle(state, *delegated))
 }
 
-/// Counts what other sessions took for a call: the turn's limits hold for all of it.
-async fn pay(context: &TurnContext, state: &mut TurnState, usage: Usage) -> Result<(), Stop> {
-    state.usage += usage;
+/// Takes in what another session did for a call. What was refused there was refused in this turn.
+fn settle(state: &mut TurnState, Delegated { usage, denials, fails }: Delegated) -> Result<(), Stop> {
     state.delegated = state.delegated.saturating_add(usage.tokens());
-    let (slot, model) = (context.slot, context.model.info().id.clone());
-    let paid = EventKind::UsageUpdated { step: state.steps, slot, model, usage, turn: state.usage, prompt: None };
-    context.recorder.fact(paid).await
+    for Denial { call_id, tool, reason } in &denials {
+        state.note_denial(call_id.clone(), tool.clone(), reason.clone());
+    }
+    match denials.into_iter().next_back() {
+        Some(denial) if fails => Err(Stop::Refused(denial)),
+        _ => Ok(()),
+    }
 }
 
 /// Tells that the tool starts to run, or that it has an outcome without having run.

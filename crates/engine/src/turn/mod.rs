@@ -159,6 +159,11 @@ impl TurnContext {
         answer
     }
 
+    /// Whether another session works for the call already, since an earlier life of the daemon.
+    pub(crate) fn is_under_way(&self, call: &ToolCall) -> bool {
+        self.under_way.contains_key(&call.call_id)
+    }
+
     /// The tokens that request and answer of the turn's model may have together.
     pub(crate) fn window(&self) -> u64 {
         self.windows.of(self.model.info())

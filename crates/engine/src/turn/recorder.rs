@@ -20,8 +20,8 @@ const QUEUE: usize = 256;
 
 /// What a turn tells its session.
 pub(crate) enum TurnMessage {
-    /// To be stored and then shown. Boxed, because a queue has room for many messages whatever is in it.
-    Fact(Box<EventKind>),
+    /// To be stored, all or none, and then shown.
+    Facts(Vec<EventKind>),
     /// To be shown.
     Delta { item_id: ItemId, text: String },
     /// Answered when all facts before it are stored.
@@ -118,7 +118,12 @@ impl Recorder {
 
     /// Tells a fact. It is stored some time after this returns; see [`Self::flush`].
     pub(crate) async fn fact(&self, kind: EventKind) -> Result<(), Stop> {
-        self.send(TurnMessage::Fact(Box::new(kind))).await
+        self.facts(vec![kind]).await
+    }
+
+    /// Tells facts of which the journal has all or none.
+    pub(crate) async fn facts(&self, kinds: Vec<EventKind>) -> Result<(), Stop> {
+        self.send(TurnMessage::Facts(kinds)).await
     }
 
     /// Starts an item and returns its id.
@@ -141,11 +146,24 @@ impl Recorder {
         CallProgress::new(move |text| drop(session.try_send(TurnMessage::Delta { item_id, text })))
     }
 
+    /// Completes the item of a call's result, with the count of what another session took for the call: nobody has the one
+    /// without the other.
+    pub(crate) async fn complete_paid(
+        &self,
+        id: ItemId,
+        body: ItemBody,
+        status: ItemStatus,
+        paid: Option<EventKind>,
+    ) -> Result<Arc<Item>, Stop> {
+        let item = Item { id, turn_id: self.turn_id, body };
+        let done = EventKind::ItemCompleted { item: item.clone(), status };
+        self.facts([done].into_iter().chain(paid).collect()).await?;
+        Ok(Arc::new(item))
+    }
+
     /// Completes an item that was started.
     pub(crate) async fn complete(&self, id: ItemId, body: ItemBody, status: ItemStatus) -> Result<Arc<Item>, Stop> {
-        let item = Item { id, turn_id: self.turn_id, body };
-        self.fact(EventKind::ItemCompleted { item: item.clone(), status }).await?;
-        Ok(Arc::new(item))
+        self.complete_paid(id, body, status, None).await
     }
 
     /// Starts and completes an item at once.

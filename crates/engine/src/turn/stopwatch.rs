@@ -1,11 +1,11 @@
 //! How long a turn has worked. Waiting for people is no work.
+//!
+//! The watch stands still while somebody of the turn waits for a person, unless a session works for it meanwhile: then the
+//! turn works.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 /// How long a turn has worked.
 #[derive(Debug)]
@@ -13,34 +13,113 @@ pub(crate) struct Stopwatch {
     /// What was worked before.
     before: Duration,
     started: Instant,
-    waited_ms: AtomicU64,
+    held: watch::Sender<Held>,
 }
 
-/// A wait that ends when this is dropped.
-pub(crate) struct Waiting<'a> {
+/// What holds it up.
+#[derive(Debug, Default)]
+struct Held {
+    /// How many wait for a person.
+    waiting: usize,
+    /// How many sessions work for the turn that do not wait.
+    working: usize,
+    /// Since when it stands still.
+    since: Option<Instant>,
+    /// How long it stood still before that.
+    stood: Duration,
+}
+
+/// Somebody of the turn who waits, or works for it in a session of their own, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Share<'a> {
     stopwatch: &'a Stopwatch,
-    since: Instant,
+    waits: bool,
 }
 
 impl Stopwatch {
     /// Of a turn that has worked so long.
     pub(crate) fn start(before: Duration) -> Self {
-        Self { before, started: Instant::now(), waited_ms: AtomicU64::new(0) }
+        Self { before, started: Instant::now(), held: watch::Sender::default() }
     }
 
     pub(crate) fn worked(&self) -> Duration {
-        let waited = Duration::from_millis(self.waited_ms.load(Ordering::Relaxed));
-        self.before + self.started.elapsed().saturating_sub(waited)
+        let held = self.held.borrow();
+        let stood = held.stood + held.since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.before + self.started.elapsed().saturating_sub(stood)
     }
 
-    pub(crate) fn pause(&self) -> Waiting<'_> {
-        Waiting { stopwatch: self, since: Instant::now() }
+    /// Somebody waits for a person.
+    pub(crate) fn pause(&self) -> Share<'_> {
+        self.share(true)
+    }
+
+    /// A session works for the turn.
+    pub(crate) fn work(&self) -> Share<'_> {
+        self.share(false)
+    }
+
+    fn share(&self, waits: bool) -> Share<'_> {
+        self.held.send_modify(|held| {
+            *held.count(waits) += 1;
+            held.settle();
+        });
+        Share { stopwatch: self, waits }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Held {
+    fn count(&mut self, waits: bool) -> &mut usize {
+        if waits { &mut self.waiting } else { &mut self.working }
+    }
+
+    /// Stands still or goes on, as it must by now.
+    fn settle(&mut self) {
+        match (self.waiting > 0 && self.working == 0, self.since) {
+            (true, None) => self.since = Some(Instant::now()),
+            (false, Some(since)) => {
+                self.stood += since.elapsed();
+                self.since = None;
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+}
+
+impl Drop for Share<'_> {
     fn drop(&mut self) {
-        let waited = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.stopwatch.waited_ms.fetch_add(waited, Ordering::Relaxed);
+        self.stopwatch.held.send_modify(|held| {
+            let count = held.count(self.waits);
+            *count = count.saturating_sub(1);
+            held.settle();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_waited_counts_once_and_not_while_somebody_works() {
+        let second = Duration::from_secs(1);
+        let stopwatch = Stopwatch::start(second);
+        advance(second).await;
+        assert_eq!(stopwatch.worked(), 2 * second);
+        let (first, other) = (stopwatch.pause(), stopwatch.pause());
+        advance(second).await;
+        assert_eq!(stopwatch.worked(), 2 * second, "also while it is waited");
+        drop(first);
+        advance(second).await;
+        drop(other);
+        assert_eq!(stopwatch.worked(), 2 * second);
+        let (waits, works) = (stopwatch.pause(), stopwatch.work());
+        advance(second).await;
+        assert_eq!(stopwatch.worked(), 3 * second, "one of them works");
+        drop(works);
+        advance(second).await;
+        drop(waits);
+        assert_eq!(stopwatch.worked(), 3 * second);
     }
 }

@@ -1,13 +1,17 @@
 //! Sessions that work for a call of another one: followed to the end of their turn, and no further.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
     agent::Subagent,
+    error::ErrorKind,
     event::{EventKind, StateChange},
+    interrupt::{Answer, Interrupt},
+    item::ItemBody,
     model::{Message, ModelChunk, ModelRequest},
+    turn::StopReason,
 };
-use agentd_engine::{SessionHandle, StartedTurn};
+use agentd_engine::{EngineConfig, SessionHandle, StartedTurn, Subscription};
 use agentd_testkit::scripted::{Play, calls, says};
 use futures_util::future::join_all;
 use serde_json::json;
@@ -81,4 +85,100 @@ async fn its_end_is_heard_whatever_is_told_behind_it() {
         _ = join_all((0..8).map(names)) => std::future::pending().await,
     };
     assert_eq!(result.text, "All parts are done.");
+}
+
+/// One that changes a file, for which it asks, and reports.
+fn changes(task: &str, request: &ModelRequest) -> Play {
+    if is_told(request) { says(&report(task)) } else { calls(&[("change", json!({}))]) }
+}
+
+/// The next question that is told.
+async fn asked(events: &mut Subscription) -> Interrupt {
+    let event = until(events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let EventKind::InterruptRaised { interrupt } = &event.kind else { unreachable!() };
+    (**interrupt).clone()
+}
+
+fn is_result(kind: &EventKind, name: &str) -> bool {
+    matches!(kind, EventKind::ItemCompleted { item, .. }
+        if matches!(&item.body, ItemBody::ToolResult(result) if result.name == name))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_asks_waits_for_as_long_as_it_takes() {
+    let limit = Duration::from_secs(1);
+    let world = World::with(EngineConfig { turn_time_limit: Some(limit), ..EngineConfig::default() }, []);
+    delegates(&world, &["Ask"], changes);
+    let session = world.session().await;
+    let mut turn = session.start_turn(input("Have it done")).await.unwrap();
+    let interrupt = asked(&mut turn.events).await;
+    tokio::time::advance(5 * limit).await;
+    world.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    let (_, result) = to_end(&mut turn.events).await;
+    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "All parts are done."));
+}
+
+#[tokio::test]
+async fn it_ends_with_a_session_that_cannot_be_written() {
+    let world = World::new([]);
+    delegates(&world, &["Ask"], changes);
+    let session = world.session().await;
+    let mut turn = session.start_turn(input("Have it done")).await.unwrap();
+    let (_, child) = child_of(&world, &mut turn).await;
+    asked(&mut turn.events).await;
+    world.store.fail_next_appends(1);
+    assert_eq!(session.rename("full".to_owned()).await.unwrap_err().kind(), ErrorKind::Storage);
+    let (_, ended) = to_end(&mut child.subscribe(0).await.unwrap()).await;
+    assert_eq!(ended.stop_reason, StopReason::Cancelled);
+    assert!(world.engine.interrupts(Some(child.id())).await.unwrap().is_empty());
+    // The session hears of it when it is used again.
+    let session = world.engine.session(session.id()).await.unwrap();
+    to_end(&mut session.subscribe(0).await.unwrap()).await;
+    assert!(world.log(&session).contains("result of delegate_task E_CANCELLED"), "{}", world.log(&session));
+}
+
+#[tokio::test]
+async fn what_was_refused_to_it_counts_also_after_a_crash() {
+    let world = World::new([]);
+    let tasks = &["First", "Second"];
+    delegates(&world, tasks, changes);
+    let session = world.session().await;
+    let mut turn = session.start_turn(input("Have it done")).await.unwrap();
+    let (first, second) = (asked(&mut turn.events).await, asked(&mut turn.events).await);
+    world.engine.answer(first.id, Answer::Reject { reason: None }, "test".to_owned()).await.unwrap();
+    until(&mut turn.events, |kind| is_result(kind, "delegate_task")).await;
+
+    let next = world.restarted([]);
+    delegates(&next, tasks, changes);
+    next.engine.recover().await.unwrap();
+    let mut events = next.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
+    next.engine.answer(second.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    let (_, result) = to_end(&mut events).await;
+    let refused: Vec<&str> = result.denials.iter().map(|denial| denial.tool.as_str()).collect();
+    assert_eq!((result.stop_reason, refused), (StopReason::Completed, vec!["change of subagent"]));
+}
+
+#[tokio::test]
+async fn after_a_crash_nothing_new_begins_before_somebody_has_answered() {
+    let world = World::with(EngineConfig { parallel_calls: 1, ..EngineConfig::default() }, []);
+    let responds = |request: &ModelRequest| match task_of(request) {
+        Some(task) => changes(&task, request),
+        None if is_told(request) => says("All parts are done."),
+        None => calls(&[("delegate_task", json!({"task": "Ask"})), ("look", json!({}))]),
+    };
+    world.model.respond_with(responds);
+    let session = world.session().await;
+    let mut turn = session.start_turn(input("Have it done")).await.unwrap();
+    let interrupt = asked(&mut turn.events).await;
+
+    let next = world.restarted([]);
+    next.model.respond_with(responds);
+    next.engine.recover().await.unwrap();
+    let session = next.engine.session(session.id()).await.unwrap();
+    let mut events = session.subscribe(0).await.unwrap();
+    next.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    assert_eq!(to_end(&mut events).await.1.text, "All parts are done.");
+    let log = next.log(&session);
+    let at = |what: &str| log.find(what).unwrap_or_else(|| panic!("no {what} in {log}"));
+    assert!(at("! Approve") < at("+ result of look"), "{log}");
 }

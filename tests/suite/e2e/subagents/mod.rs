@@ -17,7 +17,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{Events as _, World, tool_texts, turn};
+use super::{Events as _, World, tool_texts, trusting, turn};
 
 /// An answer that is long enough not to be asked for detail.
 fn report(of: &str) -> Reply {
@@ -281,6 +281,7 @@ async fn after_a_crash_a_finished_subagent_is_not_run_again_and_the_other_goes_o
         .map(|event| &event["item"]["error"])
         .collect();
     assert_eq!(codes, [&Value::Null, &json!("E_UNKNOWN_OUTCOME")]);
+    assert_eq!(paid(&settled), 1, "what the one that had finished took is counted");
 
     let result = world.daemon.agentctl(["run", "--session", &session, "--output", "json"]).await.exits(0).json();
     assert_eq!(result["text"], "All parts are done.");
@@ -356,15 +357,51 @@ async fn where_nobody_is_asked_a_subagent_asks_nobody_either() {
         true => report("a refusal"),
         false => Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "x"})),
     });
-    world.daemon.agentctl(["run", "Have it done", "--on-interrupt", "deny"]).await.exits(0);
-    assert_eq!(results(&world)[0]["ok"], true);
-    let failed =
-        world.daemon.agentctl(["run", "Have it done", "--on-interrupt", "fail", "--output", "json"]).await.exits(5);
-    let result = failed.json();
-    assert_eq!(
-        (&result["stop_reason"], &result["denials"][0]["tool"]),
-        (&json!("denied"), &json!("write_file of subagent"))
-    );
+    for (on_interrupt, stop_reason) in [("deny", "completed"), ("fail", "denied")] {
+        let args = ["run", "Have it done", "--on-interrupt", on_interrupt, "--output", "stream-json"];
+        let lines = world.daemon.agentctl(args).await.exits(5).json_lines();
+        let result = lines.last().unwrap();
+        assert_eq!(result["stop_reason"], stop_reason, "{result:#}");
+        assert_eq!(result["denials"][0]["tool"], "write_file of subagent", "{result:#}");
+        let of_parent: Vec<Value> =
+            lines.iter().filter(|line| line["session_id"] == lines[0]["session_id"]).cloned().collect();
+        assert_eq!(paid(&of_parent), 1, "what it took is counted: {on_interrupt}");
+    }
+}
+
+/// How often these events count what a subagent took.
+fn paid(events: &[Value]) -> usize {
+    events.iter().filter(|event| event["type"] == "usage_updated" && event["prompt"].is_null()).count()
+}
+
+#[tokio::test]
+async fn a_question_of_a_subagent_goes_with_the_turn() {
+    // Cancelled, or ended by a crash and a project that is gone.
+    for crashes in [false, true] {
+        let mut world = World::start().await;
+        delegates(&world, &["Ask first"], of_its_kind);
+        let project = world.daemon.path().join("project");
+        std::fs::create_dir(&project).unwrap();
+        let mut stream = world.client().await.turn(turn(trusting(&project), "Have it done")).await.unwrap();
+        let events = stream.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+        if crashes {
+            world.daemon.kill9().await;
+            std::fs::rename(&project, project.with_file_name("away")).unwrap();
+            world.daemon.restart().await;
+        } else {
+            stream.cancel().await.unwrap();
+            stream.to_the_end().await;
+        }
+        let client = world.client().await;
+        let child = subagents(&events)[0].session_id.to_string();
+        until("nobody asks and nobody works", || async {
+            let asked = client.interrupts(None).await.unwrap();
+            let (parent, child) = (client.session(&session_of(&events)).await, client.session(&child).await);
+            let is_over = parent.unwrap().session.open_turn.is_none() && child.unwrap().session.open_turn.is_none();
+            (asked.is_empty() && is_over).then_some(())
+        })
+        .await;
+    }
 }
 
 /// The stored events of a session, as clients see them.
