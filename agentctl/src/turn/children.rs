@@ -1,7 +1,5 @@
 //! The events of subagents, between those of the session for which they work.
 
-use std::collections::VecDeque;
-
 use agentd_core::{
     agent::Subagent,
     event::{Event, EventKind, StateChange},
@@ -9,8 +7,6 @@ use agentd_core::{
 };
 use agentd_proto::client::{Client, EventStream};
 use futures_util::{FutureExt as _, future::select_all};
-
-use super::line::Arrival;
 
 /// The subagents that are under way.
 #[derive(Debug, Default)]
@@ -26,13 +22,20 @@ struct Child {
     /// Its events as they come; none where it could not be listened to yet.
     live: Option<EventStream>,
     /// Those that had not come when its work was over.
-    rest: Option<EventStream>,
+    rest: Option<Rest>,
+}
+
+#[derive(Debug)]
+struct Rest {
+    events: EventStream,
+    /// The number of the last of them. What comes behind it belongs to no work that is over.
+    last: u64,
 }
 
 impl Children {
-    /// Does what an event of the parent asks for, and tells what comes before it: of a subagent whose work is over, all that
-    /// is left to tell. Dropping the wait loses nothing; then the same event is brought again.
-    pub(crate) async fn before(&mut self, client: &Client, event: &Event, told: &mut VecDeque<Arrival>) {
+    /// Does what an event of the parent asks for, and returns what is told before it: of a subagent whose work is over, the
+    /// next of all that is left to tell. The same event is brought again until nothing is. Dropping the wait loses nothing.
+    pub(crate) async fn before(&mut self, client: &Client, event: &Event) -> Option<Event> {
         match &event.kind {
             EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
                 if !self.known.iter().any(|child| child.subagent == *subagent) {
@@ -41,14 +44,16 @@ impl Children {
                 }
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
-                let over = self.known.iter().position(|child| child.subagent.call_id == result.call_id);
-                if let Some(index) = over {
-                    self.known[index].tell_rest(client, told).await;
-                    self.known.remove(index);
+                let over = self.known.iter().position(|child| child.subagent.call_id == result.call_id)?;
+                let left = self.known[over].left(client).await;
+                if left.is_none() {
+                    self.known.remove(over);
                 }
+                return left;
             }
             _ => self.listen(client).await,
         }
+        None
     }
 
     /// Listens to those that are not listened to yet. One that has not begun is tried again with the next event.
@@ -75,6 +80,8 @@ impl Children {
             match heard {
                 Ok(Some(event)) => {
                     child.note(&event);
+                    // The others have their turn first.
+                    self.known[index..].rotate_left(1);
                     return event;
                 }
                 // What is missing comes when its work is over.
@@ -91,19 +98,21 @@ impl Child {
         }
     }
 
-    async fn tell_rest(&mut self, client: &Client, told: &mut VecDeque<Arrival>) {
+    /// The next of what is left to tell when its work is over; none when all is told, or nothing can be heard of it.
+    async fn left(&mut self, client: &Client) -> Option<Event> {
         if self.rest.is_none() {
             self.live = None;
-            self.rest = client.subscribe(&self.subagent.session_id.to_string(), self.seen, true).await.ok();
+            let id = self.subagent.session_id.to_string();
+            let last = client.session(&id).await.ok()?.session.summary.last_seq;
+            let events = client.subscribe(&id, self.seen, false).await.ok()?;
+            self.rest = Some(Rest { events, last });
         }
-        while let Some(rest) = &mut self.rest {
-            match rest.next().await {
-                Ok(Some(event)) => {
-                    self.note(&event);
-                    told.push_back(Arrival::Child(Box::new(event)));
-                }
-                Ok(None) | Err(_) => self.rest = None,
-            }
+        let Rest { events, last } = self.rest.as_mut()?;
+        if self.seen >= *last {
+            return None;
         }
+        let event = events.next().await.ok()??;
+        self.note(&event);
+        Some(event)
     }
 }

@@ -1,7 +1,6 @@
 //! The line to one turn: events in, answers and cancels out. A line that broke is taken up again where it was.
 
 use std::{
-    collections::VecDeque,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -78,8 +77,6 @@ pub(crate) struct SocketLine {
     cancelled: bool,
     /// The subagents, where their events are wanted, too.
     children: Option<Children>,
-    /// What is to be told before anything else.
-    told: VecDeque<Arrival>,
     /// An event that waits for what subagents have to tell before it.
     held: Option<Box<Event>>,
 }
@@ -114,7 +111,6 @@ impl SocketLine {
             answers_as: daemon::CLIENT.to_owned(),
             cancelled: false,
             children: None,
-            told: VecDeque::new(),
             held: None,
         })
     }
@@ -136,7 +132,6 @@ impl SocketLine {
             answers_as: daemon::CLIENT.to_owned(),
             cancelled: false,
             children: None,
-            told: VecDeque::new(),
             held: None,
         })
     }
@@ -164,11 +159,9 @@ impl SocketLine {
     async fn arrival(&mut self) -> Result<Option<Arrival>, Failure> {
         loop {
             if let (Some(children), Some(event)) = (&mut self.children, &self.held) {
-                children.before(&self.client, event, &mut self.told).await;
-                self.told.extend(self.held.take().map(Arrival::Event));
-            }
-            if let Some(arrival) = self.told.pop_front() {
-                return Ok(Some(arrival));
+                let before = children.before(&self.client, event).await;
+                let child = before.map(|event| Arrival::Child(Box::new(event)));
+                return Ok(child.or_else(|| self.held.take().map(Arrival::Event)));
             }
             let of_children = async {
                 match &mut self.children {

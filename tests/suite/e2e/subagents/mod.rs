@@ -531,3 +531,28 @@ async fn the_tokens_of_subagents_count_to_the_limit_of_the_turn() {
     let asked = world.model.requests().iter().filter(|request| task_of(request).is_some()).count();
     assert!(asked <= 4, "it was stopped: {asked}");
 }
+
+#[tokio::test]
+async fn what_a_session_has_told_does_not_wait_for_a_subagent_that_is_busy_again() {
+    let world = World::start().await;
+    delegates(&world, &["Report"], |task, request| {
+        if request.last_user().contains("yourself") { Reply::never() } else { report(task) }
+    });
+    let client = world.client().await;
+    let events = client.turn(turn(free(), "Have it done")).await.unwrap().to_the_end().await;
+    let child = subagents(&events)[0].session_id;
+    // A person speaks to it now.
+    let mut own = client.turn(turn(SessionChoice::Existing(child.to_string()), "And you yourself?")).await.unwrap();
+    let began = own.stored_until(|kind| matches!(kind, EventKind::TurnStarted { .. })).await.last().unwrap().seq;
+    let args = ["attach", &session_of(&events), "--after", "0", "--output", "stream-json"];
+    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let stored_of = |session: String| -> Vec<u64> {
+        let is_stored =
+            |line: &&Value| line["session_id"] == session && line["type"] != "item_delta" && line["type"] != "result";
+        lines.iter().filter(is_stored).filter_map(|line| line["seq"].as_u64()).collect()
+    };
+    let mut of_work = stored_of(child.to_string());
+    of_work.retain(|seq| *seq < began);
+    assert_eq!(of_work, (1..began).collect::<Vec<_>>(), "all of its work is told");
+    assert_eq!(stored_of(session_of(&events)), (1..=events.len() as u64).collect::<Vec<_>>());
+}
