@@ -96,11 +96,7 @@ async fn left_to_the_next_life<T>(call: &Invocation<'_>) -> Result<T, Stop> {
 }
 
 /// Follows one that works already for this call, since before a restart, and returns what came of it.
-pub(crate) async fn take_up(
-    call: &Invocation<'_>,
-    subagent: Subagent,
-    max_steps: u32,
-) -> Result<ToolOutput, Stop> {
+pub(crate) async fn take_up(call: &Invocation<'_>, subagent: Subagent, max_steps: u32) -> Result<ToolOutput, Stop> {
     match found(call.context, &subagent).await {
         Ok((session, Some(turn))) => follow(call, AtWork { session, subagent, turn }, max_steps).await,
         Ok((_, None)) => match fate::ended(call.context, subagent).await {
@@ -146,11 +142,7 @@ async fn begin(call: &Invocation<'_>, task: &Task) -> Result<Result<AtWork, Engi
 }
 
 /// The agent of a subagent of this session that has ended, and the number of its last event.
-async fn earlier(
-    call: &Invocation<'_>,
-    task: &Task,
-    id: SessionId,
-) -> Result<(Option<String>, u64), EngineError> {
+async fn earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(Option<String>, u64), EngineError> {
     let context = call.context;
     let stored = context.store.session(id).await?;
     let is_ours = |parent: &Parent| parent.session == context.session_id;

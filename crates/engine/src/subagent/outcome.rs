@@ -53,8 +53,11 @@ impl Work {
                 self.steps = self.steps.saturating_add(1);
             }
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
-                // What it keeps in its own state is no file that the parent could see.
-                self.files.extend(result.files.iter().filter(|file| !file.path.starts_with(ROOT)).cloned());
+                // What it keeps in its own state is no file that the parent could see. Whether it or another subagent
+                // changed a file is one to the turn of the parent; only after a crash may it have been somebody else.
+                let is_cut_off = result.error == Some(ToolErrorCode::UnknownOutcome);
+                let shared = result.files.iter().filter(|file| !file.path.starts_with(ROOT));
+                self.files.extend(shared.map(|file| FileChange { late: file.late && is_cut_off, ..file.clone() }));
             }
             EventKind::TurnEnded { result } => self.turns.push((**result).clone()),
             _ => {}

@@ -12,7 +12,7 @@ use std::{
 };
 
 use agentd_core::{
-    ids::CallId,
+    ids::{CallId, SessionId},
     ports::{Changes, Snapshots as _, ToolContext, Workspaces as _},
     tool::{FileChange, FileChangeKind, FileKind},
     undo::{UndoOutcome, Undone, folded},
@@ -778,4 +778,47 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+#[tokio::test]
+async fn what_sessions_change_at_once_is_told_of_one_and_taken_back_with_all() {
+    use UndoOutcome::{Conflict, Done};
+    let camera = Camera::new(Project::None).await;
+    let before = camera.tree();
+    let [first, other] = [camera.call(), ToolContext { session_id: SessionId::generate(), ..camera.call() }];
+    for call in [&first, &other] {
+        camera.snapshots.before(call, None).await.unwrap();
+    }
+    camera.bench.put("outputs/first.txt", "by the first");
+    camera.bench.put("outputs/both.txt", "by one of them");
+    let of_first = camera.snapshots.after(&first).await.unwrap().files;
+    camera.bench.put("outputs/other.txt", "by the other");
+    camera.bench.put("outputs/both.txt", "by the other");
+    let of_other = camera.snapshots.after(&other).await.unwrap().files;
+    let told = |changes: &[FileChange]| -> Vec<(String, FileChangeKind, bool)> {
+        changes.iter().map(|change| (change.path.clone(), change.change, change.late)).collect()
+    };
+    let change = |name: &str, kind, late| (format!("outputs/{name}.txt"), kind, late);
+    use FileChangeKind::{Created, Modified};
+    assert_eq!(told(&of_first), [change("both", Created, true), change("first", Created, true)]);
+    assert_eq!(told(&of_other), [change("both", Modified, false), change("other", Created, false)]);
+
+    // Neither takes the other's work back.
+    let undone = camera.try_undo(&of_first, true).await;
+    let first = undone.files.iter().find(|file| file.path == "outputs/first.txt").unwrap();
+    assert_eq!(first.outcome, Conflict, "{undone:#?}");
+    let context = &camera.bench.context;
+    let undone = camera.snapshots.undo(other.session_id, &context.workspace, folded(&of_other), true).await.unwrap();
+    assert!(undone.files.iter().all(|file| file.outcome == Done), "{undone:#?}");
+
+    // Whoever had both do it takes back all of it.
+    let parent = SessionId::generate();
+    let mut all = Vec::new();
+    for (session, changes) in [(context.session_id, of_first), (other.session_id, of_other)] {
+        all.extend(camera.snapshots.adopt(session, parent, changes).await.unwrap());
+    }
+    let all: Vec<FileChange> = all.into_iter().map(|change| FileChange { late: false, ..change }).collect();
+    let undone = camera.snapshots.undo(parent, &context.workspace, folded(&all), false).await.unwrap();
+    assert!(undone.files.iter().all(|file| file.outcome == Done), "{undone:#?}");
+    assert_eq!(camera.tree(), before);
 }

@@ -95,14 +95,15 @@ impl Blobs {
         Ok(Ok(hash))
     }
 
-    /// Keeps a content of another folder of this kind; false where it is not there, or there is no room for it.
+    /// Keeps a content of another folder of this kind, unless it is here already; false where it is in neither, or there is no
+    /// room for it.
     pub(super) fn take(&self, folder: &Path, hash: &str) -> io::Result<bool> {
         if read_hash(hash).is_none() {
             return Ok(false);
         }
         let mut source = match File::open(folder.join(hash)) {
             Ok(source) => source,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self.folder.join(hash).is_file()),
             Err(error) => return Err(error),
         };
         let size = source.metadata()?.len();

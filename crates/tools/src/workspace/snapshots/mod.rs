@@ -8,6 +8,7 @@
 //! - `root`, `spot`: the way into a tree, following no link; and how a path is written down.
 //! - `scan`, `capture`: what is there, and what it holds. `tree`: the outcome, and what two of them differ in.
 //! - `blobs`, `record`: contents and trees on the disk.
+//! - `overlap`: whose a change is where several sessions change the same files at once.
 //! - `restore`: takes changes back. `pulse`: tells after a crash what was changed later.
 //!
 //! What is promised, and what not: contents of files, links, permissions and folders come back byte for byte. Owners,
@@ -17,6 +18,7 @@
 
 mod blobs;
 mod capture;
+mod overlap;
 mod pulse;
 mod record;
 mod restore;
@@ -30,7 +32,7 @@ mod tree;
 use std::{
     fs, io,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use agentd_core::{
@@ -42,7 +44,7 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use self::session::Kept;
+use self::{overlap::Overlaps, session::Kept};
 
 /// How many sessions' trees are kept in memory. Of others the last look is read from the disk again.
 const IN_MEMORY: usize = 16;
@@ -73,6 +75,8 @@ pub struct FileSnapshots {
     config: SnapshotConfig,
     /// What is in memory, last used last.
     sessions: Arc<Mutex<Vec<(SessionId, Shared)>>>,
+    /// The calls that are under way, of all sessions.
+    overlaps: Arc<Mutex<Overlaps>>,
 }
 
 type Shared = Arc<Mutex<Option<Kept>>>;
@@ -81,7 +85,7 @@ impl FileSnapshots {
     /// Keeps below `base`, which is made when the first call is looked at.
     #[must_use]
     pub fn new(base: PathBuf, config: SnapshotConfig) -> Self {
-        Self { base, config, sessions: Arc::default() }
+        Self { base, config, sessions: Arc::default(), overlaps: Arc::default() }
     }
 
     /// Works with what is kept of a session, on a thread that may block.
@@ -133,14 +137,33 @@ impl Snapshots for FileSnapshots {
         paths: Option<&'a [String]>,
     ) -> BoxFuture<'a, Result<(), WorkspaceError>> {
         let (workspace, call_id, paths) = (Arc::clone(&call.workspace), call.call_id.clone(), paths.map(<[_]>::to_vec));
-        self.work(call.session_id, "record what files hold before the call", move |kept| {
-            kept.before(&workspace, &call_id, paths.as_deref())
+        let (session, overlaps) = (call.session_id, Arc::clone(&self.overlaps));
+        self.work(session, "record what files hold before the call", move |kept| {
+            let anywhere = paths.is_none();
+            locked(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
+            let looked = kept.before(&workspace, &call_id, paths.as_deref());
+            if looked.is_err() {
+                // Nobody looks again.
+                locked(&overlaps).end(session, &call_id, Vec::new());
+            }
+            looked
         })
     }
 
     fn after<'a>(&'a self, call: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
         let (workspace, call_id) = (Arc::clone(&call.workspace), call.call_id.clone());
-        self.work(call.session_id, "record what the call changed", move |kept| kept.after(&workspace, &call_id))
+        let (session, overlaps, base) = (call.session_id, Arc::clone(&self.overlaps), self.base.clone());
+        self.work(session, "record what the call changed", move |kept| {
+            let mut changed = kept.after(&workspace, &call_id);
+            let seen = changed.as_mut().map(|changed| std::mem::take(&mut changed.files)).unwrap_or_default();
+            let own = locked(&overlaps).end(session, &call_id, seen);
+            let Changes { notes, .. } = changed?;
+            for (other, change) in own.going_on_from {
+                // What it goes on from was seen by the other alone.
+                kept.adopt(&base.join(other.to_string()), vec![change])?;
+            }
+            Ok(Changes { files: own.changes, notes })
+        })
     }
 
     fn unfinished<'a>(
@@ -192,6 +215,10 @@ impl Snapshots for FileSnapshots {
         }
         .boxed()
     }
+}
+
+fn locked(overlaps: &Mutex<Overlaps>) -> MutexGuard<'_, Overlaps> {
+    overlaps.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn storage(doing: &str, error: io::Error) -> WorkspaceError {

@@ -111,7 +111,8 @@ impl<'a> Plan<'a> {
         if step.change.late {
             let was = self.content_kept(goal.as_ref());
             step.diff = self.diff(&step.change.path, was.as_deref(), now.as_deref());
-            let reason = "it may have been changed by something else, after agentd was ended and before it was back";
+            let reason = "it may have been changed by something else: after agentd was ended and before it was back, or by a \
+                          command of another subagent";
             return Ok(Verdict::Conflict(reason.to_owned()));
         }
         let wanted = match goal.as_ref().filter(|goal| goal.kind != FileKind::Folder) {

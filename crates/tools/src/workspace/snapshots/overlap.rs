@@ -1,0 +1,93 @@
+//! Calls of several sessions that change the same files at once, as a session and its subagents do.
+//!
+//! Who looks at a whole tree sees what all of them change. What one has told as its own when it ended is no other's; and
+//! what one tells while another is still under way may be that one's, so it is marked and not taken back alone.
+
+use std::{collections::HashMap, path::PathBuf};
+
+use agentd_core::{
+    ids::{CallId, SessionId},
+    tool::{FileChange, FileChangeKind},
+};
+
+/// The calls that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Overlaps {
+    calls: Vec<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    session: SessionId,
+    call: CallId,
+    /// The tree that it works on.
+    root: PathBuf,
+    /// Whether it may change anything, and not only what it names.
+    anywhere: bool,
+    /// What others have told as theirs meanwhile, in order.
+    of_others: Vec<(SessionId, FileChange)>,
+}
+
+/// What a call changed.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) changes: Vec<FileChange>,
+    /// Those of others from which they go on, and who keeps what these left.
+    pub(super) going_on_from: Vec<(SessionId, FileChange)>,
+}
+
+impl Overlaps {
+    /// A call begins. A session has one of them at a time.
+    pub(super) fn begin(&mut self, session: SessionId, call: CallId, root: PathBuf, anywhere: bool) {
+        self.calls.retain(|running| running.session != session);
+        self.calls.push(Running { session, call, root, anywhere, of_others: Vec::new() });
+    }
+
+    /// A call has ended, and this was seen to change meanwhile.
+    pub(super) fn end(&mut self, session: SessionId, call: &CallId, seen: Vec<FileChange>) -> Own {
+        let ended = self.calls.iter().position(|running| running.session == session && running.call == *call);
+        let Some(ended) = ended.map(|index| self.calls.swap_remove(index)) else {
+            return Own { changes: seen, going_on_from: Vec::new() };
+        };
+        let mut own = without(seen, ended.of_others);
+        let mut may_be_anothers = false;
+        for other in self.calls.iter_mut().filter(|other| other.root == ended.root) {
+            other.of_others.extend(own.changes.iter().map(|change| (session, change.clone())));
+            may_be_anothers |= ended.anywhere && other.anywhere;
+        }
+        for change in &mut own.changes {
+            change.late |= may_be_anothers;
+        }
+        own
+    }
+}
+
+/// What is left of the changes without those of others: where these led to what is there now, nothing.
+fn without(seen: Vec<FileChange>, of_others: Vec<(SessionId, FileChange)>) -> Own {
+    let mut by_path: HashMap<String, Vec<(SessionId, FileChange)>> = HashMap::new();
+    for (session, change) in of_others.into_iter().filter(|(_, change)| change.is_recorded()) {
+        by_path.entry(change.path.clone()).or_default().push((session, change));
+    }
+    let mut own = Own { changes: Vec::with_capacity(seen.len()), going_on_from: Vec::new() };
+    for mut change in seen {
+        let others = by_path.remove(&change.path).filter(|_| change.is_recorded()).unwrap_or_default();
+        let mut goes_on = false;
+        for (session, other) in others {
+            if other.before == change.before {
+                goes_on = true;
+                change.before.clone_from(&other.after);
+                own.going_on_from.push((session, other));
+            }
+        }
+        if goes_on {
+            change.change = match (&change.before, &change.after) {
+                (before, after) if before == after => continue,
+                (None, _) => FileChangeKind::Created,
+                (Some(_), None) => FileChangeKind::Deleted,
+                (Some(_), Some(_)) => FileChangeKind::Modified,
+            };
+        }
+        own.changes.push(change);
+    }
+    own
+}
