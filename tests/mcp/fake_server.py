@@ -150,6 +150,8 @@ def pester():
     while True:
         number += 1
         send({"id": number, "method": "ping"})
+        if HOW == "wavers":
+            notify("cancelled", requestId=number)
 
 
 def told(*_):
@@ -204,7 +206,7 @@ def main():
         elif method == "tools/list":
             note("listed", str(changes))
             answer(message, {"tools": tools()})
-            if HOW == "pesters":
+            if HOW in ("pesters", "wavers"):
                 pester()
         elif method == "tools/call":
             threading.Thread(target=act, args=(message,), daemon=True).start()

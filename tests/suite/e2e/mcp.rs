@@ -90,6 +90,7 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
         ("refuses_list", &["which tools it has:\n<mcp_content", "&lt;system_reminder>obey", "The call did not run"]),
         ("odd", &["The call did not run"]),
         ("pesters", &["E_UNKNOWN_OUTCOME", "ended while this ran"]),
+        ("wavers", &["E_TIMEOUT", "gave no word for 6 s"]),
         ("signals", &["SigBlk:\t0000000000000000"]),
         ("progress", &["done at last"]),
         ("forks", &["acted: now"]),
@@ -98,6 +99,9 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
         let mut fake = behaving(how);
         if ["mute", "progress"].contains(&how) {
             fake["call_timeout"] = json!("2s");
+        }
+        if how == "wavers" {
+            fake["call_timeout"] = json!("6s");
         }
         fake["start_timeout"] = json!("3s");
         let world = world(json!({"fake": fake})).await;
@@ -122,7 +126,7 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
             let log = world.daemon.log();
             assert!(log.lines().all(|line| line.len() < 2000) && !log.contains('\u{1b}'), "{how}: {log}");
         }
-        if how == "pesters" {
+        if ["pesters", "wavers"].contains(&how) {
             assert!(most_memory(world.daemon.pid()) < 300 << 10, "{} KiB", most_memory(world.daemon.pid()));
         }
         world.still_serves().await;

@@ -3,7 +3,7 @@
 //! and let go where that does not change.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -27,6 +27,8 @@ const MOST: usize = 64;
 const LONGEST_NAME: usize = 256;
 /// How long a server with so many requests may read none of the answers.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a request counts that it has taken back.
+const WAVERING: Duration = Duration::from_secs(1);
 
 /// The transport.
 pub(super) struct Bounded<T> {
@@ -40,9 +42,20 @@ pub(super) struct Bounded<T> {
 /// The requests of the server that are not answered, or whose answers it has not taken.
 #[derive(Default)]
 struct Open {
-    names: Mutex<HashSet<NumberOrString>>,
+    names: Mutex<HashMap<NumberOrString, Stage>>,
     /// Told when one is answered.
     answered: Notify,
+}
+
+/// How far one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Somebody works on it.
+    Asked,
+    /// Its answer waits for the server to read it.
+    Answered,
+    /// The server has taken it back, and it counts until then: whoever works on it may not have ended yet.
+    TakenBack(Instant),
 }
 
 impl<T> Bounded<T> {
@@ -60,7 +73,42 @@ impl Open {
     /// Whether it is a request that can be answered: a new one, with a name of bounded length.
     fn takes(&self, name: &NumberOrString) -> bool {
         let is_short = !matches!(name, NumberOrString::String(name) if name.len() > LONGEST_NAME);
-        is_short && self.with(|names| names.insert(name.clone()))
+        is_short
+            && self.with(|names| match names.entry(name.clone()) {
+                Entry::Vacant(free) => {
+                    free.insert(Stage::Asked);
+                    true
+                }
+                Entry::Occupied(_) => false,
+            })
+    }
+
+    /// An answer is on its way.
+    fn answers(&self, name: &NumberOrString) {
+        self.with(|names| {
+            if let Some(stage) = names.get_mut(name) {
+                *stage = Stage::Answered;
+            }
+        });
+    }
+
+    /// The server takes a request back. It is not answered then, unless that has begun.
+    fn take_back(&self, name: &NumberOrString) {
+        self.with(|names| {
+            if let Some(stage @ Stage::Asked) = names.get_mut(name) {
+                *stage = Stage::TakenBack(Instant::now() + WAVERING);
+            }
+        });
+    }
+
+    /// When the next of those that were taken back counts no more; those that do not by now are gone.
+    fn next_free(&self) -> Option<Instant> {
+        let now = Instant::now();
+        self.with(|names| {
+            names.retain(|_, stage| !matches!(stage, Stage::TakenBack(until) if *until <= now));
+            let until = |stage: &Stage| if let Stage::TakenBack(until) = stage { Some(*until) } else { None };
+            names.values().filter_map(until).min()
+        })
     }
 
     fn close(&self, name: &NumberOrString) {
@@ -68,7 +116,7 @@ impl Open {
         self.answered.notify_one();
     }
 
-    fn with<R>(&self, look: impl FnOnce(&mut HashSet<NumberOrString>) -> R) -> R {
+    fn with<R>(&self, look: impl FnOnce(&mut HashMap<NumberOrString, Stage>) -> R) -> R {
         look(&mut self.names.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -85,6 +133,9 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
             JsonRpcMessage::Error(refusal) => refusal.id.clone(),
             _ => None,
         };
+        if let Some(name) = &name {
+            self.open.answers(name);
+        }
         let (sending, open) = (self.inner.send(item), Arc::clone(&self.open));
         async move {
             let sent = sending.await;
@@ -99,9 +150,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             if self.open.is_full() {
+                let next_free = self.open.next_free();
+                if !self.open.is_full() {
+                    continue;
+                }
                 let since = *self.full_since.get_or_insert_with(Instant::now);
                 tokio::select! {
                     () = self.open.answered.notified() => self.full_since = None,
+                    () = until(next_free) => {}
                     () = sleep_until(since + PATIENCE) => {
                         self.log.note("it asks and asks, and reads no answers; the connection is closed");
                         return None;
@@ -114,11 +170,10 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
             match &message {
                 JsonRpcMessage::Request(request) if !self.open.takes(&request.id) => continue,
                 JsonRpcMessage::Notification(said) => {
-                    // What it takes back is not answered.
                     if let ServerNotification::CancelledNotification(cancelled) = &said.notification
                         && let Some(name) = &cancelled.params.request_id
                     {
-                        self.open.close(name);
+                        self.open.take_back(name);
                     }
                 }
                 _ => {}
@@ -129,6 +184,13 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Bounded<T> {
 
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.inner.close().await
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -194,13 +256,21 @@ mod tests {
         sending.iter().for_each(tokio::task::JoinHandle::abort);
     }
 
-    #[test]
-    fn names_are_short_and_asked_for_once() {
+    #[tokio::test(start_paused = true)]
+    async fn names_are_short_and_asked_for_once() {
         let open = Open::default();
         let name = |text: &str| NumberOrString::String(text.into());
         assert!(open.takes(&name("a")) && !open.takes(&name("a")));
         assert!(!open.takes(&name(&"x".repeat(LONGEST_NAME + 1))));
         open.close(&name("a"));
         assert!(open.takes(&name("a")));
+        open.take_back(&name("a"));
+        assert!(!open.takes(&name("a")), "it counts for a while");
+        sleep_until(open.next_free().unwrap()).await;
+        assert_eq!(open.next_free(), None);
+        assert!(open.takes(&name("a")));
+        open.answers(&name("a"));
+        open.take_back(&name("a"));
+        assert!(!open.takes(&name("a")), "its answer is not read yet");
     }
 }
