@@ -13,9 +13,8 @@ use agentd_core::{
 };
 use agentd_engine::{EngineConfig, SessionHandle, StartedTurn, Subscription};
 use agentd_testkit::scripted::{Play, calls, says};
-use futures_util::future::join_all;
 use serde_json::json;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::JoinSet};
 
 use crate::world::{World, input, soon, to_end, until};
 
@@ -73,18 +72,15 @@ async fn its_end_is_heard_whatever_is_told_behind_it() {
     let mut turn = session.start_turn(input("Have it done")).await.unwrap();
     let (_, child) = child_of(&world, &mut turn).await;
     soon("the subagent to be asked", world.model.asked(2)).await;
-    // Somebody names it again and again: something is told behind its end before anybody can have read that.
-    let names = |_| async {
-        loop {
-            child.rename("a part".to_owned()).await.unwrap();
-        }
-    };
+    // Some name it again and again: something is told behind its end before anybody can have read that.
+    let mut naming = JoinSet::new();
+    for _ in 0..8 {
+        let child = child.clone();
+        naming.spawn(async move { while child.rename("a part".to_owned()).await.is_ok() {} });
+    }
     gate.notify_one();
-    let (_, result) = tokio::select! {
-        ended = to_end(&mut turn.events) => ended,
-        _ = join_all((0..8).map(names)) => std::future::pending().await,
-    };
-    assert_eq!(result.text, "All parts are done.");
+    assert_eq!(to_end(&mut turn.events).await.1.text, "All parts are done.");
+    naming.shutdown().await;
 }
 
 /// One that changes a file, for which it asks, and reports.
