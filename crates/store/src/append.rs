@@ -39,8 +39,8 @@ impl Append {
         Ok(Some(Self { session, events }))
     }
 
-    /// The first events of a session that is being made.
-    pub(crate) fn of_new_session(id: SessionId, events: Vec<Arc<Event>>) -> Result<Option<Self>, Fault> {
+    /// Events that are said to be that session's.
+    pub(crate) fn of_session(id: SessionId, events: Vec<Arc<Event>>) -> Result<Option<Self>, Fault> {
         match Self::encode(events)? {
             Some(append) if append.session != id => {
                 Err(Fault::invalid("the first events of a session cannot be another's"))

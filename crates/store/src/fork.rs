@@ -39,7 +39,7 @@ impl Fork {
     pub(crate) fn prepare(connection: &Connection, fork: NewFork) -> Result<Self, Fault> {
         let NewFork { id, at, from, through, first } = fork;
         let past = past(connection, from, through, at)?;
-        Ok(Self { id, at, from, past, first: Append::of_new_session(id, first)? })
+        Ok(Self { id, at, from, past, first: Append::of_session(id, first)? })
     }
 
     /// How many events it stores, the copied ones included.

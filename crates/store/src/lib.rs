@@ -5,7 +5,8 @@
 //!
 //! - [`SqliteStore`] implements the port [`agentd_core::ports::Store`]; [`StoreConfig`] says where and how big;
 //!   [`StoreStats`] counts.
-//! - `writer`: the one thread that writes. It gathers all appends that wait and commits them together.
+//! - `writer`: the one thread that writes. It gathers all appends that wait and commits them together; `change`: what it
+//!   can be asked for, `batch`: what one commit holds.
 //! - `reader`: the threads that read, so that a long read never delays a commit.
 //! - `open`: how the file is made, checked after an unclean stop, and brought to the newest schema
 //!   (`migrations/*.sql`, append-only).
@@ -17,6 +18,8 @@
 //! - `codec`: ids, times, numbers and JSON in columns; `error`: what failures are called.
 
 mod append;
+mod batch;
+mod change;
 mod codec;
 mod config;
 mod error;

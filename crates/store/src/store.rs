@@ -9,7 +9,7 @@ use agentd_core::{
     ids::{InterruptId, SessionId},
     interrupt::Interrupt,
     item::Item,
-    ports::{Store, StoredInterrupt},
+    ports::{Newborn, Store, StoredInterrupt},
     search::{Found, SearchQuery},
     session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
@@ -19,15 +19,8 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::{
-    StoreConfig, StoreStats,
-    append::Append,
-    error::Fault,
-    events,
-    fork::Fork,
-    grants, interrupts, open,
-    reader::Readers,
-    search, sessions, state_files,
-    writer::{Change, Writer},
+    StoreConfig, StoreStats, append::Append, change::Change, error::Fault, events, fork::Fork, grants, interrupts,
+    open, reader::Readers, search, sessions, state_files, writer::Writer,
 };
 
 /// The journal in one SQLite file.
@@ -98,8 +91,8 @@ impl Store for SqliteStore {
         first: Vec<Arc<Event>>,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         async move {
-            let first = Append::of_new_session(id, first)
-                .map_err(|fault| fault.while_doing("create the session", &self.path))?;
+            let first =
+                Append::of_session(id, first).map_err(|fault| fault.while_doing("create the session", &self.path))?;
             self.writer.write(Change::Create { id, at, settings, first }, &self.path).await
         }
         .boxed()
@@ -126,6 +119,23 @@ impl Store for SqliteStore {
             }
         }
         .boxed()
+    }
+
+    fn append_ahead(
+        &self,
+        id: SessionId,
+        newborn: Option<Newborn>,
+        events: Vec<Arc<Event>>,
+    ) -> BoxFuture<'static, Result<(), StoreError>> {
+        let change = match (newborn, Append::of_session(id, events)) {
+            (Some(Newborn { at, settings }), Ok(first)) => Change::Create { id, at, settings, first },
+            (None, Ok(Some(append))) => Change::Append(append),
+            (None, Ok(None)) => return std::future::ready(Ok(())).boxed(),
+            (_, Err(fault)) => {
+                return std::future::ready(Err(fault.while_doing("store events", &self.path))).boxed();
+            }
+        };
+        self.writer.write_ahead(change, &self.path)
     }
 
     fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>> {

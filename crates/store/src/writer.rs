@@ -2,8 +2,9 @@
 //!
 //! A commit waits for the disk, and that is what an append costs. So the thread takes everything that waits when it
 //! comes to commit: while one batch is on its way to the disk, the next one gathers behind it. Each change stands in a
-//! savepoint of its own, and a change that is refused falls out alone. While nothing waits, the thread brings the index of
-//! the search up to date, a small piece at a time.
+//! savepoint of its own, and a change that is refused falls out alone. What is written ahead is applied at once and
+//! committed with what follows it. While nothing waits, the thread brings the index of the search up to date, a small
+//! piece at a time.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,91 +16,24 @@ use std::{
     thread::JoinHandle,
 };
 
-use agentd_core::{error::StoreError, grant::Grant, ids::SessionId, session::SessionSettings};
-use jiff::Timestamp;
-use rusqlite::{Connection, TransactionBehavior};
-use tokio::sync::{mpsc, oneshot};
-
-use crate::{
-    append::Append,
-    error::Fault,
-    fork::Fork,
-    grants,
-    rows::Rows,
-    search::{CatchUp, Missing},
-    sessions,
+use agentd_core::error::StoreError;
+use futures_util::{FutureExt, future::BoxFuture};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use tokio::sync::{
+    mpsc::{self, error::TrySendError},
+    oneshot,
 };
 
-/// How many changes one commit may hold.
-const MAX_BATCH: usize = 256;
-/// How many bytes of payload a batch may hold before it takes no more changes.
-const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
+use crate::{
+    batch::{Batch, Command},
+    change::Change,
+    error::Fault,
+    rows::Rows,
+    search::CatchUp,
+};
 
 /// How many events may be stored before the index is brought up to date again: it need not be for each turn.
 const MAX_UNSEARCHED: u64 = 1000;
-
-/// What callers ask the writer for.
-pub(crate) enum Change {
-    Create { id: SessionId, at: Timestamp, settings: SessionSettings, first: Option<Append> },
-    Fork(Box<Fork>),
-    Append(Append),
-    Delete(SessionId),
-    Keep(Grant),
-    Revoke(String),
-    Index(Missing),
-}
-
-impl Change {
-    /// Completes the sentence "could not …".
-    fn action(&self) -> &'static str {
-        match self {
-            Self::Create { .. } => "create the session",
-            Self::Fork(_) => "fork the session",
-            Self::Append(_) => "store events",
-            Self::Delete(_) => "delete the session",
-            Self::Keep(_) => "keep the rule",
-            Self::Revoke(_) => "take the rule back",
-            Self::Index(_) => "bring the index up to date",
-        }
-    }
-
-    fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
-        match self {
-            Self::Create { id, at, settings, first } => {
-                sessions::insert(connection, *id, *at, settings)?;
-                first.as_ref().map_or(Ok(()), |append| append.apply(connection, rows))
-            }
-            Self::Fork(fork) => fork.apply(connection, rows),
-            Self::Append(append) => append.apply(connection, rows),
-            Self::Delete(id) => {
-                // Those that worked for it go, too.
-                rows.clear();
-                sessions::delete(connection, *id)
-            }
-            Self::Keep(grant) => grants::keep(connection, grant),
-            Self::Revoke(rule) => grants::revoke(connection, rule),
-            Self::Index(missing) => missing.add(connection),
-        }
-    }
-
-    fn size(&self) -> usize {
-        match self {
-            Self::Append(append) | Self::Create { first: Some(append), .. } => append.size(),
-            Self::Fork(fork) => fork.size(),
-            Self::Index(missing) => missing.size(),
-            Self::Create { first: None, .. } | Self::Delete(_) | Self::Keep(_) | Self::Revoke(_) => 0,
-        }
-    }
-}
-
-type Reply = oneshot::Sender<Result<(), Fault>>;
-
-enum Command {
-    Write(Change, Reply),
-    /// The index is behind, and somebody searches.
-    CatchUp,
-    Close(Reply),
-}
 
 /// What the writer has done since the journal was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,11 +60,7 @@ impl Counters {
         let (mut changed, mut appends, mut events) = (false, 0, 0);
         for change in stored {
             changed = true;
-            let count = match change {
-                Change::Append(append) | Change::Create { first: Some(append), .. } => append.count(),
-                Change::Fork(fork) => fork.count(),
-                _ => continue,
-            };
+            let Some(count) = change.events() else { continue };
             appends += 1;
             events += count as u64;
         }
@@ -147,7 +77,7 @@ pub(crate) struct Writer {
     queue: mpsc::Sender<Command>,
     counters: Arc<Counters>,
     /// Tells a journal that was closed from one whose thread has died.
-    closed: AtomicBool,
+    closed: Arc<AtomicBool>,
     /// Taken by the first close, which waits for the thread's end.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -166,18 +96,44 @@ impl Writer {
             unsearched: 0,
         };
         let thread = std::thread::Builder::new().name("journal-write".into()).spawn(move || thread.run())?;
-        Ok(Self { queue, counters, closed: AtomicBool::new(false), thread: Mutex::new(Some(thread)) })
+        Ok(Self { queue, counters, closed: Arc::default(), thread: Mutex::new(Some(thread)) })
     }
 
     /// Makes the change durable. A caller that stops waiting does not undo it.
     pub(crate) async fn write(&self, change: Change, journal: &Path) -> Result<(), StoreError> {
         let action = change.action();
         let (reply, answer) = oneshot::channel();
-        let answer = match self.queue.send(Command::Write(change, reply)).await {
-            Ok(()) => answer.await.unwrap_or_else(|_| Err(self.silence())),
-            Err(_) => Err(self.silence()),
+        let answer = match self.queue.send(Command::Write { change, reply, ahead: false }).await {
+            Ok(()) => answer.await.unwrap_or_else(|_| Err(silence(&self.closed))),
+            Err(_) => Err(silence(&self.closed)),
         };
         answer.map_err(|fault| fault.while_doing(action, journal))
+    }
+
+    /// Applies the change now, and makes it durable with what follows it, or as soon as the answer is waited for or let go.
+    pub(crate) fn write_ahead(&self, change: Change, journal: &Path) -> BoxFuture<'static, Result<(), StoreError>> {
+        let (action, journal, closed) = (change.action(), journal.to_owned(), Arc::clone(&self.closed));
+        let (reply, mut answer) = oneshot::channel();
+        let sent = self.queue.try_send(Command::Write { change, reply, ahead: true });
+        let settles = Settles(Some(self.queue.clone()));
+        async move {
+            if let (Err(TrySendError::Full(command)), Some(queue)) = (sent, &settles.0) {
+                // A thread that is gone drops the answer, too.
+                let _ = queue.send(command).await;
+            }
+            let answer = match answer.try_recv() {
+                Ok(outcome) => {
+                    settles.need_not();
+                    outcome
+                }
+                Err(_) => {
+                    drop(settles);
+                    answer.await.unwrap_or_else(|_| Err(silence(&closed)))
+                }
+            };
+            answer.map_err(|fault| fault.while_doing(action, &journal))
+        }
+        .boxed()
     }
 
     /// Has the index brought up to date, without waiting for it.
@@ -208,10 +164,29 @@ impl Writer {
             events: self.counters.events.load(Ordering::Relaxed),
         }
     }
+}
 
-    /// Why there is no answer.
-    fn silence(&self) -> Fault {
-        if self.closed.load(Ordering::Acquire) { Fault::Closed } else { Fault::Lost }
+/// Why there is no answer.
+fn silence(closed: &AtomicBool) -> Fault {
+    if closed.load(Ordering::Acquire) { Fault::Closed } else { Fault::Lost }
+}
+
+/// Has what was written ahead made durable once it is dropped.
+struct Settles(Option<mpsc::Sender<Command>>);
+
+impl Settles {
+    /// It is durable already.
+    fn need_not(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Settles {
+    fn drop(&mut self) {
+        if let Some(queue) = &self.0 {
+            // Where there is no room, the writer waits for nothing.
+            let _ = queue.try_send(Command::Settle);
+        }
     }
 }
 
@@ -256,88 +231,64 @@ impl Thread {
 
     fn run(mut self) {
         while let Some(first) = self.next() {
-            let (batch, close) = self.gather(first);
-            if !batch.is_empty() {
-                self.write(batch);
+            let mut batch = Batch::default();
+            batch.gather(first, &mut self.commands);
+            if !batch.changes.is_empty() {
+                self.write(&mut batch);
             }
-            if let Some(reply) = close {
+            if batch.wants_index {
+                self.catch_up.get_or_insert_default();
+            }
+            if let Some(reply) = batch.close {
                 let _ = reply.send(self.close());
                 return;
             }
         }
     }
 
-    /// All that waits, up to what one commit may hold, in the order in which it came.
-    fn gather(&mut self, first: Command) -> (Vec<(Change, Reply)>, Option<Reply>) {
-        let mut batch = Vec::new();
-        let mut size = 0;
-        let mut next = Some(first);
-        while let Some(command) = next {
-            match command {
-                Command::Close(reply) => return (batch, Some(reply)),
-                Command::CatchUp => drop(self.catch_up.get_or_insert_default()),
-                Command::Write(change, reply) => {
-                    size += change.size();
-                    batch.push((change, reply));
-                }
-            }
-            let full = batch.len() >= MAX_BATCH || size >= MAX_BATCH_BYTES;
-            next = if full { None } else { self.commands.try_recv().ok() };
-        }
-        (batch, None)
-    }
-
-    fn write(&mut self, batch: Vec<(Change, Reply)>) {
-        let (changes, replies): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+    fn write(&mut self, batch: &mut Batch) {
         // A panic is a defect, but one that must not take every session's journal with it: the transaction is rolled
         // back as it unwinds, and the connection holds nothing else.
-        let outcomes = catch_unwind(AssertUnwindSafe(|| self.commit_or_part(&changes))).unwrap_or_else(|_| {
+        let outcomes = catch_unwind(AssertUnwindSafe(|| self.commit_or_part(batch))).unwrap_or_else(|_| {
             self.rows.clear();
-            vec![Err(Fault::Lost); changes.len()]
+            vec![Err(Fault::Lost); batch.changes.len()]
         });
-        for (reply, outcome) in replies.into_iter().zip(outcomes) {
-            // Whoever stopped waiting needs no answer.
-            let _ = reply.send(outcome);
-        }
+        batch.answer(outcomes);
     }
 
     /// Commits all changes at once. A change that is too large for the disk takes the whole transaction with it; then
     /// each is tried alone, so that nobody fails for a neighbour's size.
-    fn commit_or_part(&mut self, changes: &[Change]) -> Vec<Result<(), Fault>> {
-        let committed = self.commit(changes);
-        if committed.is_err() {
-            self.rows.clear();
-        }
-        match committed {
+    fn commit_or_part(&mut self, batch: &mut Batch) -> Vec<Result<(), Fault>> {
+        match self.commit(batch) {
             Ok(outcomes) => outcomes,
-            Err(fault) if fault.is_disk_full() && changes.len() > 1 => {
-                changes.iter().flat_map(|change| self.commit_or_part(std::slice::from_ref(change))).collect()
+            Err(fault) if fault.is_disk_full() && batch.changes.len() > 1 => {
+                self.rows.clear();
+                let changes = std::mem::take(&mut batch.changes);
+                changes.into_iter().flat_map(|change| self.commit_or_part(&mut Batch::of(change))).collect()
             }
             Err(fault) => {
-                tracing::error!(?fault, changes = changes.len(), "a commit of the journal failed");
-                vec![Err(fault); changes.len()]
+                self.rows.clear();
+                tracing::error!(?fault, changes = batch.changes.len(), "a commit of the journal failed");
+                vec![Err(fault); batch.changes.len()]
             }
         }
     }
 
-    /// Applies all changes in one transaction. An error is the fate of all of them; a change that is refused has its
-    /// own.
-    fn commit(&mut self, changes: &[Change]) -> Result<Vec<Result<(), Fault>>, Fault> {
+    /// Applies all changes in one transaction, and those that come while it waits for what follows. An error is the fate
+    /// of all of them; a change that is refused has its own.
+    fn commit(&mut self, batch: &mut Batch) -> Result<Vec<Result<(), Fault>>, Fault> {
         let mut transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut outcomes = Vec::with_capacity(changes.len());
-        for change in changes {
-            let savepoint = transaction.savepoint()?;
-            let outcome = change.apply(&savepoint, &mut self.rows);
-            match &outcome {
-                Ok(()) => savepoint.commit()?,
-                // Some failures of the disk end the whole transaction, and with it what was applied before.
-                Err(fault) if savepoint.is_autocommit() => return Err(fault.clone()),
-                Err(_) => savepoint.finish()?,
+        let mut outcomes = Vec::with_capacity(batch.changes.len());
+        loop {
+            for change in &batch.changes[outcomes.len()..] {
+                outcomes.push(apply(&mut transaction, change, &mut self.rows)?);
             }
-            outcomes.push(outcome);
+            let follows = if batch.waits() { self.commands.blocking_recv() } else { None };
+            let Some(command) = follows else { break };
+            batch.gather(command, &mut self.commands);
         }
         transaction.commit()?;
-        self.unsearched += self.counters.add(changes, &outcomes);
+        self.unsearched += self.counters.add(&batch.changes, &outcomes);
         if self.unsearched >= MAX_UNSEARCHED {
             self.unsearched = 0;
             self.catch_up.get_or_insert_default();
@@ -352,16 +303,28 @@ impl Thread {
     }
 }
 
+/// Applies one change in a savepoint of its own.
+fn apply(transaction: &mut Transaction<'_>, change: &Change, rows: &mut Rows) -> Result<Result<(), Fault>, Fault> {
+    let savepoint = transaction.savepoint()?;
+    let outcome = change.apply(&savepoint, rows);
+    match &outcome {
+        Ok(()) => savepoint.commit()?,
+        // Some failures of the disk end the whole transaction, and with it what was applied before.
+        Err(fault) if savepoint.is_autocommit() => return Err(fault.clone()),
+        Err(_) => savepoint.finish()?,
+    }
+    Ok(outcome)
+}
+
 #[cfg(test)]
 mod tests {
-    use agentd_core::error::ErrorKind;
+    use agentd_core::{error::ErrorKind, ids::SessionId};
 
     use super::*;
 
     fn writer_without_a_thread() -> (Writer, mpsc::Receiver<Command>) {
         let (queue, commands) = mpsc::channel(4);
-        let writer =
-            Writer { queue, counters: Arc::default(), closed: AtomicBool::new(false), thread: Mutex::new(None) };
+        let writer = Writer { queue, counters: Arc::default(), closed: Arc::default(), thread: Mutex::new(None) };
         (writer, commands)
     }
 

@@ -19,7 +19,7 @@ use agentd_core::{
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Ask, Interrupt},
     item::{Item, ItemBody},
-    ports::{Store, StoredInterrupt},
+    ports::{Newborn, Store, StoredInterrupt},
     search::{Found, SearchHit, SearchQuery, searchable},
     session::{NewFork, SessionSettings, SessionStatus, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
@@ -390,6 +390,18 @@ impl Store for MemoryStore {
 
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {
         async move { self.state().append(events) }.boxed()
+    }
+
+    fn append_ahead(
+        &self,
+        id: SessionId,
+        newborn: Option<Newborn>,
+        events: Vec<Arc<Event>>,
+    ) -> BoxFuture<'static, Result<(), StoreError>> {
+        ready(match newborn {
+            Some(Newborn { at, settings }) => self.state().create(id, at, settings, events),
+            None => self.state().append(events),
+        })
     }
 
     fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>> {

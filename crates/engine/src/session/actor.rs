@@ -9,7 +9,7 @@ use agentd_core::{
     Timestamp,
     environment::ClientEnvironment,
     error::ErrorKind,
-    event::{EventKind, StateChange},
+    event::{Event, EventKind, StateChange},
     files::SessionTree,
     grant::Grant,
     ids::{CallId, SessionId, TraceId, TurnId},
@@ -28,8 +28,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Command, QUEUE, SessionHandle, SessionView, drain::Drain, interrupts::Interrupts, journal::Journal, load,
-    plain_title, state::SessionState,
+    Command, QUEUE, SessionHandle, SessionView,
+    drain::Drain,
+    interrupts::Interrupts,
+    journal::{Ahead, Journal},
+    load, plain_title,
+    state::SessionState,
 };
 use crate::{
     engine::{Shared, gauges::Share},
@@ -312,8 +316,22 @@ impl Actor {
 
     /// Stores and shows facts of the open turn, or of the session where none is open.
     pub(super) async fn commit(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> Result<(), Fault> {
-        for event in self.journal.commit(turn, facts).await.map_err(Fault::Fatal)? {
-            self.state.apply(&event);
+        let stored = self.journal.commit(turn, facts).await.map_err(Fault::Fatal)?;
+        self.apply(&stored);
+        Ok(())
+    }
+
+    /// The same of facts that follow what was written ahead, together with that.
+    pub(super) async fn commit_behind(&mut self, ahead: Ahead, facts: Vec<EventKind>) -> Result<(), Fault> {
+        let stored = self.journal.commit_behind(ahead, facts).await.map_err(Fault::Fatal)?;
+        self.apply(&stored);
+        Ok(())
+    }
+
+    /// Takes what is stored into the state, and lets the running turn see it.
+    fn apply(&mut self, stored: &[Arc<Event>]) {
+        for event in stored {
+            self.state.apply(event);
             if let Some(open) = &mut self.open {
                 open.note(&event.kind);
             }
@@ -334,7 +352,6 @@ impl Actor {
             }
             changed
         });
-        Ok(())
     }
 
     async fn change(&mut self, change: StateChange) -> Result<(), Fault> {

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    Timestamp,
+    error::StoreError,
     event::{Event, EventKind},
     ids::{ItemId, SessionId, TurnId},
     item::{Item, ItemBody},
-    ports::{Clock, Store},
+    ports::{Clock, Newborn, Store},
     session::SessionSettings,
 };
+use futures_util::future::BoxFuture;
 
 use super::subscribers::{Origin, Subscribers, Subscription};
 use crate::{
@@ -29,6 +32,13 @@ pub(crate) struct Journal {
     /// Items that were started and not completed, with the text they hold so far. Each must be completed
     /// before its turn ends, whatever happens to the turn.
     open: Vec<Item>,
+}
+
+/// Facts that were written ahead.
+pub(crate) struct Ahead {
+    turn: Option<TurnId>,
+    events: Vec<Arc<Event>>,
+    stored: BoxFuture<'static, Result<(), StoreError>>,
 }
 
 impl Journal {
@@ -57,21 +67,55 @@ impl Journal {
             return Ok(Vec::new());
         }
         let at = self.clock.now();
-        let events: Vec<Arc<Event>> = facts
-            .into_iter()
-            .zip(self.head + 1..)
-            .map(|(kind, seq)| Arc::new(Event { session_id: self.session, turn_id: turn, seq, at, kind }))
-            .collect();
+        let events = self.number(turn, at, self.head, facts);
         match self.unborn.take() {
             Some(settings) => self.store.create_session(self.session, at, settings, events.clone()).await?,
             None => self.store.append(events.clone()).await?,
         }
-        for event in &events {
+        self.show(&events);
+        Ok(events)
+    }
+
+    /// Hands over facts that others follow in a moment: the store works on them meanwhile. They are shown with what
+    /// [`follows`](Self::commit_behind), and nothing may be committed before that.
+    pub(crate) fn write_ahead(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> Ahead {
+        let at = self.clock.now();
+        let events = self.number(turn, at, self.head, facts);
+        let newborn = self.unborn.take().map(|settings| Newborn { at, settings });
+        let stored = self.store.append_ahead(self.session, newborn, events.clone());
+        Ahead { turn, events, stored }
+    }
+
+    /// Stores what follows facts that were written ahead, together with them, and then shows all.
+    pub(crate) async fn commit_behind(
+        &mut self,
+        ahead: Ahead,
+        facts: Vec<EventKind>,
+    ) -> Result<Vec<Arc<Event>>, EngineError> {
+        let Ahead { turn, mut events, stored } = ahead;
+        let last = events.last().map_or(self.head, |event| event.seq);
+        let behind = self.number(turn, self.clock.now(), last, facts);
+        let followed = if behind.is_empty() { Ok(()) } else { self.store.append(behind.clone()).await };
+        // Where they were refused, what follows is only refused for that.
+        stored.await?;
+        followed?;
+        events.extend(behind);
+        self.show(&events);
+        Ok(events)
+    }
+
+    fn number(&self, turn: Option<TurnId>, at: Timestamp, after: u64, facts: Vec<EventKind>) -> Vec<Arc<Event>> {
+        let numbered = facts.into_iter().zip(after + 1..);
+        let event = |(kind, seq)| Arc::new(Event { session_id: self.session, turn_id: turn, seq, at, kind });
+        numbered.map(event).collect()
+    }
+
+    fn show(&mut self, stored: &[Arc<Event>]) {
+        for event in stored {
             self.head = event.seq;
             self.track(&event.kind);
             self.subscribers.publish(event);
         }
-        Ok(events)
     }
 
     /// Shows text that was added to an open item. It is stored when the item is completed.

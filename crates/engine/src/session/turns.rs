@@ -17,6 +17,7 @@ use tokio::{task::JoinError, time::timeout};
 use super::{
     StartedTurn,
     actor::{Actor, BATCH, Fault, Next, OpenTurn},
+    journal::Ahead,
 };
 use crate::{
     compaction::Wanted,
@@ -29,8 +30,8 @@ use crate::{
     },
 };
 
-/// How long a turn's start waits to be stored together with the turn's first words. Nothing that a person notices, and
-/// longer than a model on the same machine needs that answers from its cache.
+/// How long a turn's start waits to be made durable together with the turn's first words. Nothing that a person notices,
+/// and longer than a model on the same machine needs that answers from its cache.
 const FIRST_WORDS: Duration = Duration::from_millis(2);
 
 impl Actor {
@@ -182,8 +183,11 @@ impl Actor {
         facts.extend(back);
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(waited.then(|| self.left_queue()));
+        // The turn asks its model first.
+        tokio::task::yield_now().await;
+        let ahead = self.journal.write_ahead(Some(turn_id), facts);
         let first = self.first_words().await;
-        self.take(turn_id, facts, first).await?;
+        self.take_first(turn_id, ahead, first).await?;
         Ok(StartedTurn { turn_id, events })
     }
 
@@ -204,8 +208,8 @@ impl Actor {
         Sight { pictures: there, base: there && sees(Slot::Base), vision: there && sees(Slot::Vision) }
     }
 
-    /// What the turn has to tell at once, so that it is stored together with the turn's start: one wait for the disk
-    /// instead of two before the first word is shown.
+    /// What the turn has to tell at once, so that it is made durable together with the turn's start: one wait for the disk
+    /// instead of two before the first word is shown. The store has written the start by then.
     async fn first_words(&mut self) -> Vec<TurnMessage> {
         let mut messages = Vec::new();
         if let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) {
@@ -267,16 +271,24 @@ impl Actor {
 
     async fn take_messages(&mut self, messages: Vec<TurnMessage>) -> Result<(), Fault> {
         let Some(turn_id) = self.open.as_ref().map(|open| open.turn_id) else { return Ok(()) };
-        self.take(turn_id, Vec::new(), messages).await
+        self.take(turn_id, messages).await
     }
 
-    /// Stores facts, and what the turn tells behind them.
-    async fn take(
-        &mut self,
-        turn_id: TurnId,
-        mut facts: Vec<EventKind>,
-        messages: Vec<TurnMessage>,
-    ) -> Result<(), Fault> {
+    /// Stores the first that the turn tells together with its start, and then the rest.
+    async fn take_first(&mut self, turn_id: TurnId, start: Ahead, messages: Vec<TurnMessage>) -> Result<(), Fault> {
+        let mut messages = messages.into_iter().peekable();
+        let mut facts = Vec::new();
+        while let Some(TurnMessage::Facts(more)) = messages.next_if(|message| matches!(message, TurnMessage::Facts(_)))
+        {
+            facts.extend(more);
+        }
+        self.commit_behind(start, facts).await?;
+        self.take(turn_id, messages.collect()).await
+    }
+
+    /// Stores and shows what the turn tells.
+    async fn take(&mut self, turn_id: TurnId, messages: Vec<TurnMessage>) -> Result<(), Fault> {
+        let mut facts = Vec::new();
         for message in messages {
             if let TurnMessage::Facts(several) = message {
                 facts.extend(several);

@@ -55,6 +55,33 @@ async fn a_caller_that_goes_away_leaves_no_gap() {
     assert_eq!(store.events(script.session, 0, 10).await.unwrap().len(), 3);
 }
 
+/// What is written ahead waits for what follows it, and only for that: both cost one commit, and nobody has to follow.
+#[tokio::test]
+async fn what_is_written_ahead_shares_a_commit_with_what_follows() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let (mut one, mut other) = (new_session(&store).await, new_session(&store).await);
+    let before = store.stats();
+    let ahead = store.append_ahead(one.session, None, vec![one.input("a")]);
+    store.append(vec![one.input("b")]).await.unwrap();
+    ahead.await.unwrap();
+    let after = store.stats();
+    assert_eq!((after.commits - before.commits, after.appends - before.appends), (1, 2));
+
+    // Another session's append waits for nobody.
+    let ahead = store.append_ahead(one.session, None, vec![one.input("c")]);
+    store.append(vec![other.input("a")]).await.unwrap();
+    assert_eq!(store.events(one.session, 0, 10).await.unwrap().len(), 3);
+    ahead.await.unwrap();
+
+    // What is written ahead and never followed does not hold up a close, and is there after it.
+    let ahead = store.append_ahead(one.session, None, vec![one.input("d")]);
+    store.close().await.unwrap();
+    ahead.await.unwrap();
+    let store = open(folder.path());
+    assert_eq!(store.events(one.session, 0, 10).await.unwrap().len(), 4);
+}
+
 /// What makes a long session as cheap as a short one is that no question reads more rows than it answers.
 #[tokio::test]
 async fn questions_about_a_long_session_walk_an_index() {

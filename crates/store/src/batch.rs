@@ -1,0 +1,87 @@
+//! What one commit holds.
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{change::Change, error::Fault};
+
+/// How many changes one commit may hold.
+const MAX_CHANGES: usize = 256;
+/// How many bytes of payload a batch may hold before it takes no more changes.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+
+/// Where the outcome of a change is told.
+pub(crate) type Reply = oneshot::Sender<Result<(), Fault>>;
+
+/// What the writer is told.
+pub(crate) enum Command {
+    Write {
+        change: Change,
+        reply: Reply,
+        /// Nobody waits for it yet: more follows, and is made durable with it.
+        ahead: bool,
+    },
+    /// Somebody waits for what was written ahead, or nothing follows it.
+    Settle,
+    /// The index is behind, and somebody searches.
+    CatchUp,
+    Close(Reply),
+}
+
+/// The changes of one commit, in the order in which they came, and what else was asked meanwhile.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) changes: Vec<Change>,
+    replies: Vec<Reply>,
+    size: usize,
+    /// Somebody waits for it.
+    is_due: bool,
+    pub(crate) wants_index: bool,
+    pub(crate) close: Option<Reply>,
+}
+
+impl Batch {
+    /// One change alone, whose outcome is told by whoever tries it.
+    pub(crate) fn of(change: Change) -> Self {
+        Self { changes: vec![change], is_due: true, ..Self::default() }
+    }
+
+    /// Takes in a command and all that wait behind it, up to what one commit may hold.
+    pub(crate) fn gather(&mut self, first: Command, commands: &mut mpsc::Receiver<Command>) {
+        let mut next = Some(first);
+        while let Some(command) = next {
+            self.take(command);
+            next = if self.is_full() { None } else { commands.try_recv().ok() };
+        }
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Write { change, reply, ahead } => {
+                self.size += change.size();
+                self.changes.push(change);
+                self.replies.push(reply);
+                self.is_due |= !ahead;
+            }
+            Command::Settle => self.is_due = true,
+            Command::CatchUp => self.wants_index = true,
+            Command::Close(reply) => self.close = Some(reply),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.close.is_some() || self.changes.len() >= MAX_CHANGES || self.size >= MAX_BYTES
+    }
+
+    /// Whether the commit waits for what follows what was written ahead.
+    pub(crate) fn waits(&self) -> bool {
+        !self.is_due && !self.is_full()
+    }
+
+    /// Tells each who asked what became of it.
+    pub(crate) fn answer(&mut self, outcomes: Vec<Result<(), Fault>>) {
+        for (reply, outcome) in self.replies.drain(..).zip(outcomes) {
+            // Whoever stopped waiting needs no answer.
+            let _ = reply.send(outcome);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What the writer can be asked to change.
+
+use agentd_core::{grant::Grant, ids::SessionId, session::SessionSettings};
+use jiff::Timestamp;
+use rusqlite::Connection;
+
+use crate::{append::Append, error::Fault, fork::Fork, grants, rows::Rows, search::Missing, sessions};
+
+/// What callers ask the writer for.
+pub(crate) enum Change {
+    Create { id: SessionId, at: Timestamp, settings: SessionSettings, first: Option<Append> },
+    Fork(Box<Fork>),
+    Append(Append),
+    Delete(SessionId),
+    Keep(Grant),
+    Revoke(String),
+    Index(Missing),
+}
+
+impl Change {
+    /// Completes the sentence "could not …".
+    pub(crate) fn action(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "create the session",
+            Self::Fork(_) => "fork the session",
+            Self::Append(_) => "store events",
+            Self::Delete(_) => "delete the session",
+            Self::Keep(_) => "keep the rule",
+            Self::Revoke(_) => "take the rule back",
+            Self::Index(_) => "bring the index up to date",
+        }
+    }
+
+    pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
+        match self {
+            Self::Create { id, at, settings, first } => {
+                sessions::insert(connection, *id, *at, settings)?;
+                first.as_ref().map_or(Ok(()), |append| append.apply(connection, rows))
+            }
+            Self::Fork(fork) => fork.apply(connection, rows),
+            Self::Append(append) => append.apply(connection, rows),
+            Self::Delete(id) => {
+                // Those that worked for it go, too.
+                rows.clear();
+                sessions::delete(connection, *id)
+            }
+            Self::Keep(grant) => grants::keep(connection, grant),
+            Self::Revoke(rule) => grants::revoke(connection, rule),
+            Self::Index(missing) => missing.add(connection),
+        }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Append(append) | Self::Create { first: Some(append), .. } => append.size(),
+            Self::Fork(fork) => fork.size(),
+            Self::Index(missing) => missing.size(),
+            Self::Create { first: None, .. } | Self::Delete(_) | Self::Keep(_) | Self::Revoke(_) => 0,
+        }
+    }
+
+    /// The events that it stores; none where it stores none whatever it holds.
+    pub(crate) fn events(&self) -> Option<usize> {
+        match self {
+            Self::Append(append) | Self::Create { first: Some(append), .. } => Some(append.count()),
+            Self::Fork(fork) => Some(fork.count()),
+            _ => None,
+        }
+    }
+}
