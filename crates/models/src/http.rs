@@ -165,7 +165,12 @@ pub(crate) fn json_body(body: &impl Serialize, configured: &Map<String, Value>) 
             serde_json::to_string(&value)
         })
     };
-    written.map_err(|error| Failure::new(ErrorKind::Internal, format!("could not write the request: {error}")))
+    written.map_err(|error| unwritable(&error))
+}
+
+/// What is wrong with a request that cannot be written.
+pub(crate) fn unwritable(error: &serde_json::Error) -> Failure {
+    Failure::new(ErrorKind::Internal, format!("could not write the request: {error}"))
 }
 
 /// What there is of a body within the deadline and the limit. A failure in the middle keeps what came before it.

@@ -1,6 +1,6 @@
 //! OpenAI-compatible chat completions, as OpenAI, DeepSeek, Moonshot, GLM, vLLM, Ollama and llama.cpp speak them.
 //!
-//! - `request`: the body; `messages`: the conversation in the form that the strictest templates accept.
+//! - `request`: the body; `tools`: those that it names, written once; `messages`: the conversation in the form that the strictest templates accept.
 //! - `chunk`: one event of the answer, typed and borrowed; `usage`: the places where servers put what it took.
 //! - `readable`: whether arguments of a history can be sent back as they are.
 //! - `calls`: native tool calls, put together from their pieces; `reader`: events into the answer.
@@ -13,6 +13,7 @@ mod messages;
 mod readable;
 mod reader;
 mod request;
+mod tools;
 mod usage;
 
 use agentd_core::model::ModelRequest;
@@ -21,7 +22,7 @@ use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 // llama.cpp's other dialect shares these.
-use self::adaptation::Adaptation;
+use self::{adaptation::Adaptation, tools::WrittenTools};
 pub(crate) use self::{
     chunk::{Count, Text},
     usage::Timings,
@@ -41,13 +42,14 @@ const UNNAMED_MODEL: &str = "default";
 pub(crate) struct OpenAi {
     config: ModelConfig,
     adaptation: Adaptation,
+    tools: WrittenTools,
     /// The first model that the server lists, asked once, where no id is configured.
     listed_id: OnceCell<String>,
 }
 
 impl OpenAi {
     pub(crate) fn new(config: ModelConfig) -> Self {
-        Self { config, adaptation: Adaptation::default(), listed_id: OnceCell::new() }
+        Self { config, adaptation: Adaptation::default(), tools: WrittenTools::default(), listed_id: OnceCell::new() }
     }
 
     async fn model_id(&self, target: &Target) -> &str {
@@ -70,7 +72,7 @@ impl Dialect for OpenAi {
     ) -> BoxFuture<'a, Result<Outgoing, Failure>> {
         Box::pin(async move {
             let id = self.model_id(target).await;
-            let body = request::body(&self.config, &self.adaptation, id, request)?;
+            let body = request::body(&self.config, &self.adaptation, &self.tools, id, request)?;
             Ok(Outgoing { path: "/chat/completions", body })
         })
     }

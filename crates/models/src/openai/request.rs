@@ -1,21 +1,29 @@
 //! The body of a request.
 
-use agentd_core::{model::ModelRequest, tool::ToolSpec};
+use std::sync::Arc;
+
+use agentd_core::model::ModelRequest;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{
     adaptation::Adaptation,
     messages::{WireMessage, wire_messages},
+    tools::WrittenTools,
 };
-use crate::{config::ModelConfig, failure::Failure, http::json_body, text_protocol};
+use crate::{
+    config::ModelConfig,
+    failure::Failure,
+    http::{json_body, unwritable},
+    text_protocol,
+};
 
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
     messages: Vec<WireMessage<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Arc<RawValue>>,
     /// `none` where the tools are named for the request to begin as the one before it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<&'static str>,
@@ -37,40 +45,30 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-#[derive(Serialize)]
-struct WireTool<'a> {
-    r#type: &'static str,
-    function: WireFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct WireFunction<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Value,
-}
-
 /// Writes the body.
 pub(super) fn body(
     config: &ModelConfig,
     adaptation: &Adaptation,
+    written: &WrittenTools,
     model: &str,
     request: &ModelRequest,
 ) -> Result<String, Failure> {
     let native = config.uses_native_tools();
     let in_text;
-    let (messages, tools): (_, &[ToolSpec]) = if native {
-        (&request.messages, &request.tools)
+    let messages = if native {
+        &request.messages
     } else {
         in_text = text_protocol::conversation(&request.messages, &request.tools);
-        (&in_text, &[])
+        &in_text
     };
+    let tools = (native && !request.tools.is_empty()).then(|| written.of(&request.tools)).transpose();
+    let tools = tools.map_err(|error| unwritable(&error))?;
     let renamed = adaptation.renames_max_tokens();
     let body = Body {
         model,
         messages: wire_messages(messages, config.echo_reasoning),
-        tools: tools.iter().map(wire_tool).collect(),
-        tool_choice: (!tools.is_empty() && !request.may_call).then_some("none"),
+        tool_choice: (tools.is_some() && !request.may_call).then_some("none"),
+        tools,
         temperature: config.temperature.filter(|_| adaptation.sends_temperature()),
         max_tokens: config.max_tokens.filter(|_| !renamed),
         max_completion_tokens: config.max_tokens.filter(|_| renamed),
@@ -79,9 +77,4 @@ pub(super) fn body(
         stream_options: adaptation.asks_for_usage().then_some(StreamOptions { include_usage: true }),
     };
     json_body(&body, &config.body)
-}
-
-fn wire_tool(spec: &ToolSpec) -> WireTool<'_> {
-    let function = WireFunction { name: &spec.name, description: &spec.description, parameters: &spec.parameters };
-    WireTool { r#type: "function", function }
 }
