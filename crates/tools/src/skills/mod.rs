@@ -28,7 +28,7 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
-    guide::{Skill, SkillReport},
+    guide::{Skill, SkillOrigin, SkillReport},
     ports::{CallProgress, SkillPackages, Skills, Workspace},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::front::{Flaw, Front};
 use self::{
     environment::Environments,
-    source::{Candidate, Source},
+    source::{Found, Source},
 };
 use crate::guides::{
     disk::{NotAtHand, Pace},
@@ -82,6 +82,8 @@ struct Shelf {
     config: SkillConfig,
     settings: RwLock<Arc<SkillSettings>>,
     known: Known,
+    /// The skills that came with agentd, under the settings that they were told by.
+    bundled: Mutex<Option<(Arc<SkillSettings>, Vec<Found>)>>,
     environments: Environments,
     /// One skill is copied at a time: two calls of one step may ask for the same.
     linking: Mutex<()>,
@@ -93,7 +95,14 @@ impl SkillShelf {
     pub fn new(config: SkillConfig, settings: SkillSettings) -> Self {
         let environments = Environments::new(config.environments.clone(), config.variables.clone());
         let settings = RwLock::new(Arc::new(settings));
-        Self(Arc::new(Shelf { config, settings, known: Known::default(), environments, linking: Mutex::default() }))
+        Self(Arc::new(Shelf {
+            config,
+            settings,
+            known: Known::default(),
+            bundled: Mutex::default(),
+            environments,
+            linking: Mutex::default(),
+        }))
     }
 
     /// Follows other settings, from the next turn on.
@@ -156,9 +165,31 @@ impl Shelf {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn skills(&self, workspace: &Workspace, pace: Pace) -> Result<Vec<(Skill, Candidate)>, NotAtHand> {
-        let sources = self.sources(Some(workspace));
-        source::skills(&sources, &self.settings(), self.config.home.as_deref(), &self.known, pace)
+    fn skills(&self, workspace: &Workspace, pace: Pace) -> Result<Vec<Found>, NotAtHand> {
+        let settings = self.settings();
+        let mut found = Vec::new();
+        for source in self.sources(Some(workspace)) {
+            found.extend(self.of_source(&source, &settings, pace)?);
+        }
+        Ok(source::chosen(found))
+    }
+
+    /// The skills of one source. Those that came with agentd lie in a folder that is named by what it holds, so one look at
+    /// it is enough: they are most of what there is to be looked at before a turn.
+    fn of_source(&self, source: &Source, settings: &Arc<SkillSettings>, pace: Pace) -> Result<Vec<Found>, NotAtHand> {
+        let look = || source::skills(source, settings, self.config.home.as_deref(), &self.known, pace);
+        if source.origin != SkillOrigin::Bundled {
+            return look();
+        }
+        let bundled = || self.bundled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((under, found)) = &*bundled()
+            && Arc::ptr_eq(under, settings)
+        {
+            return Ok(found.clone());
+        }
+        let found = look()?;
+        *bundled() = (!found.is_empty()).then(|| (Arc::clone(settings), found.clone()));
+        Ok(found)
     }
 }
 

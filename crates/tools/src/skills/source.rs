@@ -42,6 +42,7 @@ impl Source {
 }
 
 /// A folder that may be a skill.
+#[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) source: Source,
     pub(crate) folder: PathBuf,
@@ -72,29 +73,40 @@ pub(crate) fn candidates(sources: &[Source], known: &Known, pace: Pace) -> Resul
     Ok(found)
 }
 
-/// The skills that a session has, sorted by name, with their folders. One that says nothing of itself is left out, as is
-/// one whose name another has.
+/// A skill and the folder in which it lies.
+pub(crate) type Found = (Skill, Candidate);
+
+/// The skills of one source, with their folders. One that says nothing of itself is left out.
 pub(crate) fn skills(
-    sources: &[Source],
+    source: &Source,
     settings: &SkillSettings,
     home: Option<&Path>,
     known: &Known,
     pace: Pace,
-) -> Result<Vec<(Skill, Candidate)>, NotAtHand> {
-    let mut skills: Vec<(Skill, Candidate)> = Vec::new();
-    for candidate in candidates(sources, known, pace)? {
-        let Some(skill) = skill(&candidate, settings, home, known, pace)? else { continue };
-        if skills.iter().any(|(taken, _)| taken.name.eq_ignore_ascii_case(&skill.name)) {
-            continue;
+) -> Result<Vec<Found>, NotAtHand> {
+    let mut skills = Vec::new();
+    for candidate in candidates(std::slice::from_ref(source), known, pace)? {
+        let skill = skill(&candidate, settings, home, known, pace)?;
+        skills.extend(skill.map(|skill| (skill, candidate)));
+    }
+    Ok(skills)
+}
+
+/// The skills that a session has, of those that its sources have, in their order: sorted by name, without those whose name
+/// an earlier one has.
+pub(crate) fn chosen(found: impl IntoIterator<Item = Found>) -> Vec<Found> {
+    let mut skills: Vec<Found> = Vec::new();
+    for (skill, candidate) in found {
+        if !skills.iter().any(|(taken, _)| taken.name.eq_ignore_ascii_case(&skill.name)) {
+            skills.push((skill, candidate));
         }
-        skills.push((skill, candidate));
     }
     skills.sort_by(|(left, _), (right, _)| left.name.cmp(&right.name));
     if skills.len() > MAX_SKILLS {
         tracing::warn!("only {MAX_SKILLS} of {} skills are used", skills.len());
         skills.truncate(MAX_SKILLS);
     }
-    Ok(skills)
+    skills
 }
 
 fn skill(
