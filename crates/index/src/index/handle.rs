@@ -167,8 +167,7 @@ impl IndexHandle {
             turn = Arc::clone(turns).acquire_owned() => turn.map_err(|_| IndexError::Closed)?,
             () = cancel.cancelled() => return Err(IndexError::Cancelled),
         };
-        let now = (self.shared.config.now)();
-        self.shared.uses.touch(request.documents.iter().map(|document| &document.id), now);
+        self.touch(&request);
         let view = self.shared.view();
         let dictionary = Arc::clone(&self.shared.dictionary);
         let found = self.read(view, move |view| {
@@ -177,11 +176,34 @@ impl IndexHandle {
             search::search(view, &dictionary, &request, &stop)
         });
         let found = found.await;
+        self.rouse();
+        found
+    }
+
+    /// The same for whoever is on a thread that may block already; none where it cannot be done at once: others are at it, it
+    /// may take long, or the index was deleted or is damaged.
+    pub(crate) fn search_at_once(&self, request: &Request, cancel: CancellationToken) -> Option<Answer> {
+        let _turn = self.queries.try_acquire().ok().filter(|_| !request.may_scan())?;
+        self.touch(request);
+        let view = self.shared.view();
+        let stop = Stop { deadline: Instant::now() + request.within, cancel };
+        let found = view.is_there().then(|| guarded(|| search::search(&view, &self.shared.dictionary, request, &stop)));
+        self.rouse();
+        found?.ok()
+    }
+
+    /// Takes note that these documents are used.
+    fn touch(&self, request: &Request) {
+        let now = (self.shared.config.now)();
+        self.shared.uses.touch(request.documents.iter().map(|document| &document.id), now);
+    }
+
+    /// Has the writer look whether there is something to give back.
+    fn rouse(&self) {
         if self.shared.must_rouse() {
             // Full means that it is awake.
             let _ = self.queue.try_send(Command::Rouse);
         }
-        found
     }
 
     /// Chunks of a document, by their ordinals. Those that there are not are left out.

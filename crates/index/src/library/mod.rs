@@ -3,6 +3,7 @@
 //! - `digests`: which document a file is, so that what did not change is not read again to tell; and copies that stay.
 //! - `bring`: a document on its way from a file into the index.
 //! - `shelf`: the index while it is needed.
+//! - `told`: what is known of the documents that somebody asks about, and what is found in them as it is told.
 //! - `reading`: which parts of a document are shown, and how much of them; pure.
 //!
 //! A document comes into the index at its first search, and stays there for everybody who has the same bytes. Nobody finds
@@ -12,14 +13,14 @@ mod bring;
 mod digests;
 mod reading;
 mod shelf;
+mod told;
 
 use std::sync::Arc;
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
     knowledge::{
-        DocumentFinds, DocumentHit, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument,
-        PartRange, Reading, SearchedBy,
+        DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartRange, Reading,
     },
     ports::{Knowledge, OnProgress},
 };
@@ -31,12 +32,12 @@ use self::{
     digests::Digests,
     reading::Reader,
     shelf::Shelf,
+    told::Told,
 };
 use crate::{
     Extractor, Failure, Kind, Piece,
     extract::recognise,
     index::{DocumentId, IndexConfig, IndexError, IndexHandle},
-    search::{Answer, How, Query, Request, Visible},
 };
 
 /// What text and chunks are made by. Whoever changes what comes of a document counts it up, so that documents are read again.
@@ -44,8 +45,6 @@ const READING: u32 = 2;
 /// Documents that one search brings into the index at the same time: more than are read at once, so that some are read while
 /// others are written for good together.
 const AT_ONCE: usize = 8;
-/// How long a search may read through texts.
-const SCAN: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]
@@ -54,14 +53,6 @@ pub struct Library {
     shelf: Shelf,
     digests: Digests,
     broken: Broken,
-}
-
-/// Documents as far as they could be looked at.
-#[derive(Default)]
-struct Told {
-    known: Vec<Known>,
-    /// Names and why they could not.
-    unreadable: Vec<(String, String)>,
 }
 
 impl Library {
@@ -111,55 +102,58 @@ impl Library {
     /// Which documents these are.
     async fn look_at(&self, documents: Vec<OpenDocument>) -> Result<Told, IndexError> {
         let digests = self.digests.clone();
-        let look = move || {
-            let mut told = Told::default();
-            for OpenDocument { name, file } in documents {
-                match digests.of(&file) {
-                    Ok(hash) => {
-                        let kind = Kind::of_name(&name).unwrap_or(Kind::Plain);
-                        told.known.push(Known { id: DocumentId::new(hash, kind, READING), name, file: Arc::new(file) });
-                    }
-                    Err(error) => told.unreadable.push((name, format!("it cannot be read: {error}"))),
-                }
-            }
-            told
-        };
+        let look = move || Told::of(documents, &digests);
         tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
     }
 
-    async fn find(
+    /// Looks at documents and searches them, at once where all of them are in the index: mostly nothing has changed since
+    /// the last search, and then one thread does it all.
+    async fn ask(
         &self,
-        Told { known, unreadable }: &Told,
+        documents: Vec<OpenDocument>,
         query: &DocumentQuery,
         progress: &OnProgress,
         cancel: &CancellationToken,
     ) -> Result<DocumentFinds, IndexError> {
-        let visible: Vec<Visible> =
-            known.iter().map(|Known { id, name, .. }| Visible { id: *id, name: name.clone() }).collect();
         let index = self.shelf.take().await?;
-        let mut unreadable = unreadable.clone();
-        if !index.has_all(known.iter().map(|known| &known.id)) {
-            unreadable.extend(self.bring_in(&index, known, progress, cancel).await?);
+        let (digests, asked, stop) = (self.digests.clone(), query.clone(), cancel.clone());
+        let look = move || {
+            let told = Told::of(documents, &digests);
+            let has_all = index.has_all(told.known.iter().map(|known| &known.id));
+            let answer = if has_all { index.search_at_once(&told.request(&asked), stop) } else { None };
+            let finds = answer.map(|answer| told.finds(&index, answer, Vec::new(), &asked));
+            (told, finds)
+        };
+        let (told, finds) = tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)?;
+        let found = match finds {
+            Some(finds) => Ok(finds),
+            None => match self.find(&told, query, progress, cancel).await {
+                Err(IndexError::Lost(why)) => {
+                    tracing::warn!(%why, "searching again, as the index was begun anew");
+                    self.find(&told, query, progress, cancel).await
+                }
+                found => found,
+            },
+        };
+        // Hundreds of files are closed, and nobody has to wait for that.
+        drop(tokio::task::spawn_blocking(move || drop(told)));
+        found
+    }
+
+    async fn find(
+        &self,
+        told: &Told,
+        query: &DocumentQuery,
+        progress: &OnProgress,
+        cancel: &CancellationToken,
+    ) -> Result<DocumentFinds, IndexError> {
+        let index = self.shelf.take().await?;
+        let mut broken = Vec::new();
+        if !index.has_all(told.known.iter().map(|known| &known.id)) {
+            broken = self.bring_in(&index, &told.known, progress, cancel).await?;
         }
-        let flaws = index.flaws(visible.iter().map(|document| &document.id));
-        let names = visible.iter().map(|document| &document.name);
-        unreadable.extend(names.zip(flaws).filter_map(|(name, flaw)| Some((name.clone(), flaw?))));
-        let text = query.text.clone();
-        let (asked, phrase) = if query.regex {
-            (Query::Regex { pattern: text, case_sensitive: false }, false)
-        } else {
-            let phrase = text.trim_start().starts_with(['"', '“', '「']);
-            (Query::Words(text), phrase)
-        };
-        let searched = visible.len();
-        let request = Request {
-            limit: query.limit.max(1),
-            context: query.neighbours,
-            within: SCAN,
-            ..Request::new(visible, asked)
-        };
-        let answer = index.search(request, cancel.clone()).await?;
-        Ok(finds(answer, searched, unreadable, phrase))
+        let answer = index.search(told.request(query), cancel.clone()).await?;
+        Ok(told.finds(&index, answer, broken, query))
     }
 
     /// Indexes what is not there yet. A document that fails does so alone, and is told with the reason; a failing index fails
@@ -306,23 +300,7 @@ impl Knowledge for Library {
         progress: OnProgress,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>> {
-        async move {
-            let find = async {
-                let told = self.look_at(documents).await?;
-                let found = match self.find(&told, &query, &progress, &cancel).await {
-                    Err(IndexError::Lost(why)) => {
-                        tracing::warn!(%why, "searching again, as the index was begun anew");
-                        self.find(&told, &query, &progress, &cancel).await
-                    }
-                    found => found,
-                };
-                // Hundreds of files are closed, and nobody has to wait for that.
-                drop(tokio::task::spawn_blocking(move || drop(told)));
-                found
-            };
-            until_cancelled(find, &cancel).await
-        }
-        .boxed()
+        async move { until_cancelled(self.ask(documents, &query, &progress, &cancel), &cancel).await }.boxed()
     }
 
     fn take_in(
@@ -353,30 +331,6 @@ async fn until_cancelled<T>(
         // What is dropped here ends its worker, and leaves nothing of its document.
         () = cancel.cancelled() => Err(of_index(&IndexError::Cancelled)),
     }
-}
-
-fn finds(answer: Answer, searched: usize, broken: Vec<(String, String)>, phrase: bool) -> DocumentFinds {
-    let by = match answer.how {
-        How::Index if phrase => SearchedBy::Phrase,
-        How::Index => SearchedBy::Words,
-        How::Narrowed => SearchedBy::NarrowedRegex,
-        How::Scan => SearchedBy::Scan,
-    };
-    let hits = answer.hits.into_iter().map(|hit| {
-        let place = hit.chunk.place.to_string();
-        let document = hit.citation.strip_suffix(place.as_str()).unwrap_or(&hit.citation).trim_end().to_owned();
-        let marks = hit.snippet.hits;
-        DocumentHit {
-            document,
-            place,
-            score: hit.score,
-            snippet: hit.snippet.text,
-            marks,
-            before: hit.before,
-            after: hit.after,
-        }
-    });
-    DocumentFinds { by, hits: hits.collect(), searched, broken, notes: answer.notes, late: !answer.complete }
 }
 
 /// A failure in a sentence with what to do about it.

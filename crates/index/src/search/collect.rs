@@ -3,6 +3,7 @@
 use std::{
     cmp::{Ordering, Reverse},
     collections::{BinaryHeap, HashMap, hash_map::Entry::Vacant},
+    sync::{Mutex, PoisonError},
 };
 
 use tantivy::{
@@ -92,8 +93,11 @@ impl Candidate {
 /// The best of what a query finds. What must not be seen is left out before it can take a place, and what cannot be among the
 /// best is skipped by the library.
 pub(crate) struct Best<'a> {
-    pub(crate) allowed: &'a Allowed,
-    pub(crate) limit: usize,
+    allowed: &'a Allowed,
+    limit: usize,
+    /// The best scores of the segments that were looked through, sorted: what is worse than all of them is skipped in the
+    /// next one.
+    scores: Mutex<Vec<Score>>,
 }
 
 /// Ordered by score; where scores are the same, the one that was indexed first is the better one.
@@ -118,7 +122,25 @@ impl PartialOrd for Ranked {
     }
 }
 
-impl Best<'_> {
+impl<'a> Best<'a> {
+    pub(crate) fn new(allowed: &'a Allowed, limit: usize) -> Self {
+        Self { allowed, limit, scores: Mutex::default() }
+    }
+
+    /// What a score must be above. One that is as good as the worst so far may stand before it.
+    fn least(&self) -> Score {
+        let scores = self.scores.lock().unwrap_or_else(PoisonError::into_inner);
+        let worst = self.limit.checked_sub(1).and_then(|last| scores.get(last));
+        worst.map_or(Score::MIN, |worst| worst.next_down())
+    }
+
+    fn note(&self, best: &BinaryHeap<Reverse<Ranked>>) {
+        let mut scores = self.scores.lock().unwrap_or_else(PoisonError::into_inner);
+        scores.extend(best.iter().map(|Reverse(ranked)| ranked.score));
+        scores.sort_unstable_by(|one, other| other.total_cmp(one));
+        scores.truncate(self.limit);
+    }
+
     fn of_segment(
         &self,
         weight: &dyn Weight,
@@ -128,7 +150,8 @@ impl Best<'_> {
         let keys = reader.fast_fields().column_first_or_default::<u64>("key")?;
         let alive = reader.alive_bitset();
         let mut best: BinaryHeap<Reverse<Ranked>> = BinaryHeap::with_capacity(self.limit + 1);
-        weight.for_each_pruning(Score::MIN, reader, &mut |doc, score| {
+        let least = self.least();
+        weight.for_each_pruning(least, reader, &mut |doc, score| {
             let key = keys.get_val(doc);
             let may_be_seen = self.allowed.has(split_key(key).0) && alive.is_none_or(|alive| alive.is_alive(doc));
             if may_be_seen {
@@ -138,10 +161,11 @@ impl Best<'_> {
                 }
             }
             match best.peek() {
-                Some(Reverse(worst)) if best.len() == self.limit => worst.score,
-                _ => Score::MIN,
+                Some(Reverse(worst)) if best.len() == self.limit => worst.score.max(least),
+                _ => least,
             }
         })?;
+        self.note(&best);
         let candidate = |Reverse(ranked): Reverse<Ranked>| {
             self.allowed.candidate(ranked.key, DocAddress::new(segment, ranked.doc), ranked.score)
         };

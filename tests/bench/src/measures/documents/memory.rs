@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Between two looks. A worker lives for a part of a second at least.
-const EVERY: Duration = Duration::from_millis(5);
+const EVERY: Duration = Duration::from_millis(25);
 
 /// The most that was seen, in bytes.
 #[derive(Debug, Clone, Copy, Default)]

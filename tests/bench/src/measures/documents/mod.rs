@@ -72,7 +72,7 @@ fn indexing(corpus: &Corpus, given: &Given, theirs: &Indexed) -> Vec<Row> {
         Row::new(what, figures).over(Figure::per_second("the other stack", their_speed)).with_note(note),
         Row::new("resident memory while indexing", most)
             .over(Figure::megabytes("the other stack", theirs.peak))
-            .with_note("the most that was seen, every 5 ms; each document has a worker of its own, two at a time"),
+            .with_note("the most that was seen, every 25 ms; each document has a worker of its own, two at a time"),
     ]
 }
 

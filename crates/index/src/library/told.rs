@@ -1,0 +1,94 @@
+//! What is known of the documents that somebody asks about, and what is found in them as it is told.
+
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentQuery, OpenDocument, SearchedBy};
+
+use super::{READING, bring::Known, digests::Digests};
+use crate::{
+    Kind,
+    index::{DocumentId, IndexHandle},
+    search::{Answer, Hit, How, Query, Request, Visible},
+};
+
+/// How long a search may read through texts.
+const SCAN: Duration = Duration::from_secs(10);
+
+/// Documents as far as they could be looked at.
+#[derive(Default)]
+pub(super) struct Told {
+    pub(super) known: Vec<Known>,
+    /// Names and why they could not.
+    pub(super) unreadable: Vec<(String, String)>,
+}
+
+impl Told {
+    /// Which documents these are. Blocks.
+    pub(super) fn of(documents: Vec<OpenDocument>, digests: &Digests) -> Self {
+        let mut told = Self::default();
+        for OpenDocument { name, file } in documents {
+            match digests.of(&file) {
+                Ok(hash) => {
+                    let kind = Kind::of_name(&name).unwrap_or(Kind::Plain);
+                    told.known.push(Known { id: DocumentId::new(hash, kind, READING), name, file: Arc::new(file) });
+                }
+                Err(error) => told.unreadable.push((name, format!("it cannot be read: {error}"))),
+            }
+        }
+        told
+    }
+
+    /// What the index is asked.
+    pub(super) fn request(&self, query: &DocumentQuery) -> Request {
+        let visible = self.known.iter().map(|Known { id, name, .. }| Visible { id: *id, name: name.clone() }).collect();
+        let text = query.text.clone();
+        let asked =
+            if query.regex { Query::Regex { pattern: text, case_sensitive: false } } else { Query::Words(text) };
+        Request { limit: query.limit.max(1), context: query.neighbours, within: SCAN, ..Request::new(visible, asked) }
+    }
+
+    /// What was found, with the documents of which something is wrong: those that could not be looked at, those that `broken`
+    /// names, and those that could be read in part.
+    pub(super) fn finds(
+        &self,
+        index: &IndexHandle,
+        answer: Answer,
+        broken: Vec<(String, String)>,
+        query: &DocumentQuery,
+    ) -> DocumentFinds {
+        let by = match answer.how {
+            How::Index if is_phrase(query) => SearchedBy::Phrase,
+            How::Index => SearchedBy::Words,
+            How::Narrowed => SearchedBy::NarrowedRegex,
+            How::Scan => SearchedBy::Scan,
+        };
+        let flaws = index.flaws(self.known.iter().map(|known| &known.id));
+        let flawed = self.known.iter().zip(flaws).filter_map(|(known, flaw)| Some((known.name.clone(), flaw?)));
+        DocumentFinds {
+            by,
+            hits: answer.hits.into_iter().map(told_hit).collect(),
+            searched: self.known.len(),
+            broken: self.unreadable.iter().cloned().chain(broken).chain(flawed).collect(),
+            notes: answer.notes,
+            late: !answer.complete,
+        }
+    }
+}
+
+fn is_phrase(query: &DocumentQuery) -> bool {
+    !query.regex && query.text.trim_start().starts_with(['"', '“', '「'])
+}
+
+fn told_hit(hit: Hit) -> DocumentHit {
+    let place = hit.chunk.place.to_string();
+    let document = hit.citation.strip_suffix(place.as_str()).unwrap_or(&hit.citation).trim_end().to_owned();
+    DocumentHit {
+        document,
+        place,
+        score: hit.score,
+        snippet: hit.snippet.text,
+        marks: hit.snippet.hits,
+        before: hit.before,
+        after: hit.after,
+    }
+}
