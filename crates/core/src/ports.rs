@@ -277,15 +277,17 @@ pub trait Store: Send + Sync {
     /// durable, and the projections agree with them, when this returns. Calls of many sessions share one commit.
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Appends events that others of the same session follow in a moment, after making the session where it is new. The
-    /// work begins when this is called. They become durable with what follows them, or once the answer is polled or
-    /// dropped; they are durable when it says so, and no later than the first of what follows.
+    /// Begins to append events that others of the same session follow in a moment, after making the session where it is
+    /// new. They become durable with what follows them, or once the answer is polled or dropped; they are durable when it
+    /// says so, and no later than the first of what follows. Where the disk is too full for all, they may be stored
+    /// without what follows. None where the store is too busy to begin: then nothing of them was taken, and they are to be
+    /// appended with what follows.
     fn append_ahead(
         &self,
         id: SessionId,
         newborn: Option<Newborn>,
         events: Vec<Arc<Event>>,
-    ) -> BoxFuture<'static, Result<(), StoreError>>;
+    ) -> Option<BoxFuture<'static, Result<(), StoreError>>>;
 
     /// One session.
     fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>>;

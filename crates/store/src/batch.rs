@@ -1,5 +1,10 @@
 //! What one commit holds.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{change::Change, error::Fault};
@@ -17,10 +22,10 @@ pub(crate) enum Command {
     Write {
         change: Change,
         reply: Reply,
-        /// Nobody waits for it yet: more follows, and is made durable with it.
-        ahead: bool,
+        /// Where nobody waits for it yet, as more follows that is made durable with it: whether somebody does by now.
+        ahead: Option<Arc<AtomicBool>>,
     },
-    /// Somebody waits for what was written ahead, or nothing follows it.
+    /// Somebody waits for what was written ahead, or nothing follows it: look whether it is yours.
     Settle,
     /// The index is behind, and somebody searches.
     CatchUp,
@@ -35,6 +40,8 @@ pub(crate) struct Batch {
     size: usize,
     /// Somebody waits for it.
     is_due: bool,
+    /// What was written ahead: whether somebody waits for it.
+    ahead: Vec<Arc<AtomicBool>>,
     pub(crate) wants_index: bool,
     pub(crate) close: Option<Reply>,
 }
@@ -60,9 +67,10 @@ impl Batch {
                 self.size += change.size();
                 self.changes.push(change);
                 self.replies.push(reply);
-                self.is_due |= !ahead;
+                self.is_due |= ahead.is_none();
+                self.ahead.extend(ahead);
             }
-            Command::Settle => self.is_due = true,
+            Command::Settle => {}
             Command::CatchUp => self.wants_index = true,
             Command::Close(reply) => self.close = Some(reply),
         }
@@ -74,7 +82,7 @@ impl Batch {
 
     /// Whether the commit waits for what follows what was written ahead.
     pub(crate) fn waits(&self) -> bool {
-        !self.is_due && !self.is_full()
+        !self.is_due && !self.is_full() && !self.ahead.iter().any(|is_due| is_due.load(Ordering::Acquire))
     }
 
     /// Tells each who asked what became of it.

@@ -126,13 +126,13 @@ impl Store for SqliteStore {
         id: SessionId,
         newborn: Option<Newborn>,
         events: Vec<Arc<Event>>,
-    ) -> BoxFuture<'static, Result<(), StoreError>> {
+    ) -> Option<BoxFuture<'static, Result<(), StoreError>>> {
         let change = match (newborn, Append::of_session(id, events)) {
             (Some(Newborn { at, settings }), Ok(first)) => Change::Create { id, at, settings, first },
             (None, Ok(Some(append))) => Change::Append(append),
-            (None, Ok(None)) => return std::future::ready(Ok(())).boxed(),
+            (None, Ok(None)) => return Some(std::future::ready(Ok(())).boxed()),
             (_, Err(fault)) => {
-                return std::future::ready(Err(fault.while_doing("store events", &self.path))).boxed();
+                return Some(std::future::ready(Err(fault.while_doing("store events", &self.path))).boxed());
             }
         };
         self.writer.write_ahead(change, &self.path)

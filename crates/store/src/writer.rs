@@ -20,8 +20,8 @@ use agentd_core::error::StoreError;
 use futures_util::{FutureExt, future::BoxFuture};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{
-    mpsc::{self, error::TrySendError},
-    oneshot,
+    mpsc,
+    oneshot::{self, error::TryRecvError},
 };
 
 use crate::{
@@ -103,7 +103,7 @@ impl Writer {
     pub(crate) async fn write(&self, change: Change, journal: &Path) -> Result<(), StoreError> {
         let action = change.action();
         let (reply, answer) = oneshot::channel();
-        let answer = match self.queue.send(Command::Write { change, reply, ahead: false }).await {
+        let answer = match self.queue.send(Command::Write { change, reply, ahead: None }).await {
             Ok(()) => answer.await.unwrap_or_else(|_| Err(silence(&self.closed))),
             Err(_) => Err(silence(&self.closed)),
         };
@@ -111,29 +111,29 @@ impl Writer {
     }
 
     /// Applies the change now, and makes it durable with what follows it, or as soon as the answer is waited for or let go.
-    pub(crate) fn write_ahead(&self, change: Change, journal: &Path) -> BoxFuture<'static, Result<(), StoreError>> {
+    /// None where there is no room in the queue: what follows must not come before it.
+    pub(crate) fn write_ahead(
+        &self,
+        change: Change,
+        journal: &Path,
+    ) -> Option<BoxFuture<'static, Result<(), StoreError>>> {
         let (action, journal, closed) = (change.action(), journal.to_owned(), Arc::clone(&self.closed));
         let (reply, mut answer) = oneshot::channel();
-        let sent = self.queue.try_send(Command::Write { change, reply, ahead: true });
-        let settles = Settles(Some(self.queue.clone()));
-        async move {
-            if let (Err(TrySendError::Full(command)), Some(queue)) = (sent, &settles.0) {
-                // A thread that is gone drops the answer, too.
-                let _ = queue.send(command).await;
-            }
+        let is_due = Arc::new(AtomicBool::new(false));
+        self.queue.try_send(Command::Write { change, reply, ahead: Some(Arc::clone(&is_due)) }).ok()?;
+        let due = Due { is_due, queue: self.queue.clone() };
+        let answered = async move {
             let answer = match answer.try_recv() {
-                Ok(outcome) => {
-                    settles.need_not();
-                    outcome
-                }
-                Err(_) => {
-                    drop(settles);
+                Ok(outcome) => outcome,
+                Err(TryRecvError::Closed) => Err(silence(&closed)),
+                Err(TryRecvError::Empty) => {
+                    drop(due);
                     answer.await.unwrap_or_else(|_| Err(silence(&closed)))
                 }
             };
             answer.map_err(|fault| fault.while_doing(action, &journal))
-        }
-        .boxed()
+        };
+        Some(answered.boxed())
     }
 
     /// Has the index brought up to date, without waiting for it.
@@ -172,21 +172,16 @@ fn silence(closed: &AtomicBool) -> Fault {
 }
 
 /// Has what was written ahead made durable once it is dropped.
-struct Settles(Option<mpsc::Sender<Command>>);
-
-impl Settles {
-    /// It is durable already.
-    fn need_not(mut self) {
-        self.0 = None;
-    }
+struct Due {
+    is_due: Arc<AtomicBool>,
+    queue: mpsc::Sender<Command>,
 }
 
-impl Drop for Settles {
+impl Drop for Due {
     fn drop(&mut self) {
-        if let Some(queue) = &self.0 {
-            // Where there is no room, the writer waits for nothing.
-            let _ = queue.try_send(Command::Settle);
-        }
+        self.is_due.store(true, Ordering::Release);
+        // Where there is no room, the writer has something to take, and sees behind it that it is due.
+        let _ = self.queue.try_send(Command::Settle);
     }
 }
 
@@ -340,6 +335,17 @@ mod tests {
         assert_eq!(kind_of_write(&writer).await, ErrorKind::Internal);
         writer.close().await.unwrap();
         assert_eq!(kind_of_write(&writer).await, ErrorKind::ShuttingDown);
+    }
+
+    #[tokio::test]
+    async fn what_a_dead_thread_was_to_write_ahead_is_an_error_and_no_panic() {
+        let (writer, mut commands) = writer_without_a_thread();
+        let ahead = || writer.write_ahead(Change::Delete(SessionId::generate()), Path::new("journal.db"));
+        let begun = ahead().unwrap();
+        drop(commands.try_recv());
+        assert_eq!(begun.await.unwrap_err().kind(), ErrorKind::Internal);
+        drop(commands);
+        assert!(ahead().is_none(), "there is nobody who could begin");
     }
 
     #[tokio::test]

@@ -397,11 +397,11 @@ impl Store for MemoryStore {
         id: SessionId,
         newborn: Option<Newborn>,
         events: Vec<Arc<Event>>,
-    ) -> BoxFuture<'static, Result<(), StoreError>> {
-        ready(match newborn {
+    ) -> Option<BoxFuture<'static, Result<(), StoreError>>> {
+        Some(ready(match newborn {
             Some(Newborn { at, settings }) => self.state().create(id, at, settings, events),
             None => self.state().append(events),
-        })
+        }))
     }
 
     fn session(&self, id: SessionId) -> BoxFuture<'_, Result<Option<StoredSession>, StoreError>> {

@@ -38,7 +38,8 @@ pub(crate) struct Journal {
 pub(crate) struct Ahead {
     turn: Option<TurnId>,
     events: Vec<Arc<Event>>,
-    stored: BoxFuture<'static, Result<(), StoreError>>,
+    /// None where the store was too busy to begin.
+    stored: Option<BoxFuture<'static, Result<(), StoreError>>>,
 }
 
 impl Journal {
@@ -68,10 +69,7 @@ impl Journal {
         }
         let at = self.clock.now();
         let events = self.number(turn, at, self.head, facts);
-        match self.unborn.take() {
-            Some(settings) => self.store.create_session(self.session, at, settings, events.clone()).await?,
-            None => self.store.append(events.clone()).await?,
-        }
+        self.store(&events).await?;
         self.show(&events);
         Ok(events)
     }
@@ -81,8 +79,11 @@ impl Journal {
     pub(crate) fn write_ahead(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> Ahead {
         let at = self.clock.now();
         let events = self.number(turn, at, self.head, facts);
-        let newborn = self.unborn.take().map(|settings| Newborn { at, settings });
+        let newborn = self.unborn.clone().map(|settings| Newborn { at, settings });
         let stored = self.store.append_ahead(self.session, newborn, events.clone());
+        if stored.is_some() {
+            self.unborn = None;
+        }
         Ahead { turn, events, stored }
     }
 
@@ -95,13 +96,27 @@ impl Journal {
         let Ahead { turn, mut events, stored } = ahead;
         let last = events.last().map_or(self.head, |event| event.seq);
         let behind = self.number(turn, self.clock.now(), last, facts);
-        let followed = if behind.is_empty() { Ok(()) } else { self.store.append(behind.clone()).await };
-        // Where they were refused, what follows is only refused for that.
-        stored.await?;
-        followed?;
-        events.extend(behind);
+        events.extend(behind.iter().cloned());
+        match stored {
+            None => self.store(&events).await?,
+            Some(stored) => {
+                let followed = if behind.is_empty() { Ok(()) } else { self.store.append(behind).await };
+                // Where they were refused, what follows is only refused for that.
+                stored.await?;
+                followed?;
+            }
+        }
         self.show(&events);
         Ok(events)
+    }
+
+    /// Appends events, the first of which bring the session into the journal.
+    async fn store(&mut self, events: &[Arc<Event>]) -> Result<(), StoreError> {
+        let at = events.first().map_or_else(|| self.clock.now(), |first| first.at);
+        match self.unborn.take() {
+            Some(settings) => self.store.create_session(self.session, at, settings, events.to_vec()).await,
+            None => self.store.append(events.to_vec()).await,
+        }
     }
 
     fn number(&self, turn: Option<TurnId>, at: Timestamp, after: u64, facts: Vec<EventKind>) -> Vec<Arc<Event>> {

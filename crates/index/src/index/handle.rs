@@ -189,7 +189,7 @@ impl IndexHandle {
         let stop = Stop { deadline: Instant::now() + request.within, cancel };
         let found = view.is_there().then(|| guarded(|| search::search(&view, &self.shared.dictionary, request, &stop)));
         self.rouse();
-        found?.ok()
+        found?.inspect_err(|error| tracing::debug!(%error, "searching again, as it failed")).ok()
     }
 
     /// Takes note that these documents are used.

@@ -127,11 +127,12 @@ impl<'a> Best<'a> {
         Self { allowed, limit, scores: Mutex::default() }
     }
 
-    /// What a score must be above. One that is as good as the worst so far may stand before it.
+    /// What a score must be above. One that is as good as the worst so far may stand before it, and the library adds up what
+    /// a score can be in more than one order.
     fn least(&self) -> Score {
         let scores = self.scores.lock().unwrap_or_else(PoisonError::into_inner);
         let worst = self.limit.checked_sub(1).and_then(|last| scores.get(last));
-        worst.map_or(Score::MIN, |worst| worst.next_down())
+        worst.map_or(Score::MIN, |worst| worst - worst.abs() * 1e-5)
     }
 
     fn note(&self, best: &BinaryHeap<Reverse<Ranked>>) {

@@ -1,6 +1,7 @@
 //! OpenAI-compatible chat completions, as OpenAI, DeepSeek, Moonshot, GLM, vLLM, Ollama and llama.cpp speak them.
 //!
-//! - `request`: the body; `tools`: those that it names, written once; `messages`: the conversation in the form that the strictest templates accept.
+//! - `request`: the body; `tools`: those that it names, as they were written last; `messages`: the conversation in the form
+//!   that the strictest templates accept.
 //! - `chunk`: one event of the answer, typed and borrowed; `usage`: the places where servers put what it took.
 //! - `readable`: whether arguments of a history can be sent back as they are.
 //! - `calls`: native tool calls, put together from their pieces; `reader`: events into the answer.

@@ -1,5 +1,5 @@
-//! The tools of a request as they are sent. They are the same from request to request, and most of what a short one holds,
-//! so they are written once.
+//! The tools of a request as they are sent. They are most of what a short one holds, and the same from step to step, and from
+//! turn to turn where nothing is mentioned: so what was written last is kept.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

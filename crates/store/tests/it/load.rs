@@ -1,9 +1,16 @@
 //! Many sessions at once, and sessions that grew long.
 
+use std::time::Duration;
+
 use agentd_core::ports::Store;
+use agentd_store::{SqliteStore, StoreConfig};
 use futures_util::future::join_all;
+use tokio::time::timeout;
 
 use crate::{new_session, open};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn appends_of_many_sessions_share_commits() {
@@ -62,24 +69,65 @@ async fn what_is_written_ahead_shares_a_commit_with_what_follows() {
     let store = open(folder.path());
     let (mut one, mut other) = (new_session(&store).await, new_session(&store).await);
     let before = store.stats();
-    let ahead = store.append_ahead(one.session, None, vec![one.input("a")]);
+    let ahead = store.append_ahead(one.session, None, vec![one.input("a")]).unwrap();
     store.append(vec![one.input("b")]).await.unwrap();
     ahead.await.unwrap();
     let after = store.stats();
     assert_eq!((after.commits - before.commits, after.appends - before.appends), (1, 2));
 
     // Another session's append waits for nobody.
-    let ahead = store.append_ahead(one.session, None, vec![one.input("c")]);
+    let ahead = store.append_ahead(one.session, None, vec![one.input("c")]).unwrap();
     store.append(vec![other.input("a")]).await.unwrap();
     assert_eq!(store.events(one.session, 0, 10).await.unwrap().len(), 3);
     ahead.await.unwrap();
 
-    // What is written ahead and never followed does not hold up a close, and is there after it.
-    let ahead = store.append_ahead(one.session, None, vec![one.input("d")]);
+    // What is let go is made durable by nothing but that.
+    drop(store.append_ahead(one.session, None, vec![one.input("d")]));
+    let is_there = async {
+        while store.events(one.session, 0, 10).await.unwrap().len() < 4 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, is_there).await.expect("it is stored though nobody waits for it");
+
+    // What is never followed does not hold up a close, and is there after it.
+    let ahead = store.append_ahead(one.session, None, vec![one.input("e")]).unwrap();
     store.close().await.unwrap();
     ahead.await.unwrap();
     let store = open(folder.path());
-    assert_eq!(store.events(one.session, 0, 10).await.unwrap().len(), 4);
+    assert_eq!(store.events(one.session, 0, 10).await.unwrap().len(), 5);
+}
+
+/// Where there is hardly any room to wait in, nothing overtakes what was written ahead, and nothing waits for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_lets_nothing_overtake_what_is_written_ahead() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = StoreConfig { max_waiting: 1, ..StoreConfig::at(folder.path().join("journal.db")) };
+    let store = SqliteStore::open(config).unwrap();
+    let mut scripts = Vec::new();
+    for _ in 0..20 {
+        scripts.push(new_session(&store).await);
+    }
+    let writers = scripts.iter_mut().map(async |script| {
+        for round in 0..20 {
+            let (first, second) = (script.input("first"), script.input("second"));
+            match store.append_ahead(script.session, None, vec![first.clone()]) {
+                None => store.append(vec![first, second]).await.unwrap(),
+                Some(ahead) if round % 2 == 0 => {
+                    store.append(vec![second]).await.unwrap();
+                    ahead.await.unwrap();
+                }
+                Some(ahead) => {
+                    ahead.await.unwrap();
+                    store.append(vec![second]).await.unwrap();
+                }
+            }
+        }
+    });
+    timeout(PATIENCE, join_all(writers)).await.expect("nobody waits for ever");
+    for script in &scripts {
+        assert_eq!(store.events(script.session, 0, 100).await.unwrap().len(), 40);
+    }
 }
 
 /// What makes a long session as cheap as a short one is that no question reads more rows than it answers.

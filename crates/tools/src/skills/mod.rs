@@ -188,7 +188,10 @@ impl Shelf {
             return Ok(found.clone());
         }
         let found = look()?;
-        *bundled() = (!found.is_empty()).then(|| (Arc::clone(settings), found.clone()));
+        // A patient look leaves out what cannot be read just now; this one would not have ended well then.
+        if pace == Pace::AtOnce {
+            *bundled() = Some((Arc::clone(settings), found.clone()));
+        }
         Ok(found)
     }
 }

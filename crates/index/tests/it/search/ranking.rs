@@ -128,3 +128,31 @@ async fn places_are_cited_as_people_write_them_and_neighbours_are_told() {
     let middle = shelf.index.chunks(&id, 1..3).await.unwrap();
     assert_eq!(middle.iter().map(|chunk| chunk.text.as_str()).collect::<Vec<_>>(), ["common word1", "common word2"]);
 }
+
+/// Each document is a segment of its own, and what is as good as the best of the segments before it is not skipped: equals come
+/// in the order in which they are asked about, and what is better comes first wherever it lies.
+#[tokio::test]
+async fn equals_of_many_segments_come_in_the_order_of_the_request() {
+    let shelf = Shelf::new().await;
+    let mut documents = Vec::new();
+    for number in 0..6 {
+        // Other bytes, and the same words: the marks at the end are no letters.
+        let page = format!("The harbour of the heron lies east {}", ".".repeat(number + 1));
+        documents.push(shelf.add(&format!("{number}.txt"), &[&page]).await);
+    }
+    let better = shelf.add("best.txt", &["The heron: heron, harbour, heron."]).await;
+    documents.push(better);
+    // The last that was indexed is asked about first.
+    documents.reverse();
+    let request =
+        |limit| Request { limit, ..Request::new(documents.clone(), Query::Words("harbour heron".to_owned())) };
+    let all = shelf.ask(request(20)).await;
+    assert_eq!(cited(&all).len(), 7);
+    for limit in 1..=7 {
+        let answer = shelf.ask(request(limit)).await;
+        assert_eq!(cited(&answer), cited(&all)[..limit], "of {limit}");
+    }
+    let names: Vec<&str> =
+        cited(&all).iter().map(|cited| cited.split_whitespace().next().unwrap_or_default()).collect();
+    assert_eq!(names, ["best.txt", "5.txt", "4.txt", "3.txt", "2.txt", "1.txt", "0.txt"]);
+}
