@@ -8,8 +8,8 @@ use rmcp::{
     ClientHandler, RoleClient,
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
-        ElicitResult, ErrorData, Implementation, ListRootsResult, LoggingMessageNotificationParam,
-        ProgressNotificationParam, ProtocolVersion, Root,
+        ElicitResult, ElicitationCapability, ErrorData, Implementation, ListRootsResult,
+        LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion, Root,
     },
     service::{NotificationContext, RequestContext},
 };
@@ -39,11 +39,16 @@ impl Handler {
     }
 }
 
+/// What a server may ask of us. Both ways of asking people are named: a capability that names none stands for forms alone.
+fn capabilities() -> ClientCapabilities {
+    let both = ElicitationCapability::new().with_form(Default::default()).with_url(Default::default());
+    ClientCapabilities::builder().enable_elicitation_with(both).enable_roots().build()
+}
+
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
-        let capabilities = ClientCapabilities::builder().enable_elicitation().enable_roots().build();
         // Servers of today are greeted; those of the newer way, which are not, understand that, too.
-        ClientConfig::new(capabilities, Implementation::new("agentd", env!("CARGO_PKG_VERSION")))
+        ClientConfig::new(capabilities(), Implementation::new("agentd", env!("CARGO_PKG_VERSION")))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
@@ -96,5 +101,19 @@ impl ClientHandler for Handler {
 
     async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn servers_are_told_that_they_may_ask_people_by_form_and_by_address() {
+        let told = serde_json::to_value(capabilities()).unwrap();
+        assert_eq!(told["elicitation"], json!({"form": {}, "url": {}}));
+        assert_eq!(told["sampling"], json!(null));
     }
 }
