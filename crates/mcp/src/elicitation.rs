@@ -125,7 +125,7 @@ async fn put(server: &str, call: &Call, log: &Log, message: &str, context: Strin
     };
     // With its number, so that the same words asked again are another question.
     let again = if number > 1 { format!(" (question {number} of this call)") } else { String::new() };
-    let question = format!("The MCP server {server} asks{again}: {message}");
+    let question = format!("{}{server} asks{again}: {message}", Ask::OF_MCP_SERVER);
     let waiting = call.wait_for_person();
     let answer =
         call.person().ask(Ask::Question { question, context: Some(context), default: None, required: true }).await;

@@ -1,13 +1,19 @@
 //! What callers may look up: documents of a session, and which sessions there are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
-use agentd_core::{error::ErrorKind, ids::SessionId, interrupt::Interrupt, knowledge::DocumentQuery, policy::Verdict};
+use agentd_core::{
+    error::ErrorKind, ids::SessionId, interrupt::Interrupt, knowledge::DocumentQuery, policy::Verdict,
+    session::SessionSummary,
+};
 use agentd_proto::client::{Client, PolicyCall};
 use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 
-use super::{arguments, shown};
+use super::{arguments, reach::Reach, shown};
 use crate::{daemon::Daemon, failure::Failure};
 
 /// Finds where nobody says how many.
@@ -21,9 +27,9 @@ const MOST_SESSIONS: usize = 100;
 
 /// Searches the documents of a session. The caller is a model, so it sees no more than a model of the session would without
 /// asking anybody: the rules are asked about the search and about each file that something was found in.
-pub(super) async fn search(daemon: &Daemon, args: &arguments::Search) -> anyhow::Result<CallToolResult> {
+pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &arguments::Search) -> anyhow::Result<CallToolResult> {
     let client = &daemon.client;
-    let session = client.find_session(&args.session_id).await?;
+    let session = reach.session(client, &args.session_id).await?;
     let name = session.to_string();
     let whole = json!({ "query": args.query, "paths": args.paths });
     if let Some(why) = refused(client, &name, "search_documents", &whole).await? {
@@ -79,11 +85,14 @@ async fn refused(client: &Client, session: &str, tool: &str, arguments: &Value) 
 }
 
 /// Lists the sessions that were used last, each with what it waits for.
-pub(super) async fn sessions(daemon: &Daemon, args: &arguments::List) -> anyhow::Result<CallToolResult> {
+pub(super) async fn sessions(daemon: &Daemon, reach: &Reach, args: &arguments::List) -> anyhow::Result<CallToolResult> {
     let limit = args.limit.unwrap_or(SESSIONS).clamp(1, MOST_SESSIONS);
-    let sessions = daemon.client.sessions(limit).await?;
+    let sessions = match reach.listed() {
+        None => daemon.client.sessions(limit).await?,
+        Some(own) => begun(&daemon.client, own, limit).await?,
+    };
     let mut pending: BTreeMap<SessionId, Vec<Value>> = BTreeMap::new();
-    for interrupt in daemon.client.interrupts(None).await? {
+    for interrupt in reach.within(&daemon.client, daemon.client.interrupts(None).await?).await {
         let session = top(&daemon.client, &interrupt).await?;
         pending.entry(session).or_default().push(shown::interrupt(&interrupt));
     }
@@ -99,6 +108,20 @@ pub(super) async fn sessions(daemon: &Daemon, args: &arguments::List) -> anyhow:
         })
     });
     Ok(CallToolResult::structured(json!({ "sessions": sessions.collect::<Vec<Value>>() })))
+}
+
+/// Those of these sessions that there still are, the last used first.
+async fn begun(client: &Client, own: Vec<SessionId>, limit: usize) -> anyhow::Result<Vec<SessionSummary>> {
+    let mut sessions = Vec::new();
+    for id in own.into_iter().take(limit) {
+        match client.session(&id.to_string()).await {
+            Ok(view) => sessions.push(view.session.summary),
+            Err(error) if error.answered() == Some(ErrorKind::NotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    sessions.sort_by_key(|session| Reverse(session.updated_at));
+    Ok(sessions)
 }
 
 /// The session that an interrupt holds up: of a subagent's, the one that the subagent works for.

@@ -4,7 +4,7 @@
 //!   [`arguments`]: what they send.
 //! - [`turns`]: `ask` and `answer`, from the start of a turn to what came of it. [`person`]: who may say yes.
 //!   [`progress`]: what callers hear meanwhile. [`waiting`]: which turns wait, and from where they are followed again.
-//! - [`lookups`]: `search_documents` and `list_sessions`.
+//! - [`reach`]: which sessions callers get at. [`lookups`]: `search_documents` and `list_sessions`.
 //! - [`shown`]: results, bounded and without what a terminal would obey.
 //! - [`input`]: standard input, whose end ends the calls that are under way.
 
@@ -13,6 +13,7 @@ mod input;
 mod lookups;
 mod person;
 mod progress;
+mod reach;
 mod server;
 mod shown;
 mod tools;
@@ -29,7 +30,12 @@ use rmcp::{
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use self::{input::Input, person::Approvals, server::AgentServer};
+use self::{
+    input::Input,
+    person::Approvals,
+    reach::{Reach, Sessions},
+    server::AgentServer,
+};
 use crate::{args::Global, exit::Exit, failure::Failure, mount::MountArg};
 
 /// The arguments of `mcp serve`.
@@ -52,6 +58,9 @@ pub(super) struct ServeArgs {
     /// Who may approve what the rules want a person to be asked about
     #[arg(long, value_name = "WHO", default_value = "person")]
     approvals: Approvals,
+    /// Which sessions callers can go on with, search and list
+    #[arg(long, value_name = "WHICH", default_value = "own")]
+    sessions: Sessions,
 }
 
 /// Serves until standard input ends or a signal comes.
@@ -69,7 +78,7 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
         }
     });
 
-    let server = AgentServer::new(global.clone(), project, args.approvals, over.clone());
+    let server = AgentServer::new(global.clone(), project, args.approvals, Reach::new(args.sessions), over.clone());
     let transport = (Input::new(tokio::io::stdin(), over.clone()), tokio::io::stdout());
     let service = tokio::select! {
         service = server.serve(transport) => match service {

@@ -12,7 +12,7 @@ use rmcp::{
     model::{ElicitRequestParams, ElicitationAction},
     service::ElicitationMode,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     render::{
@@ -91,9 +91,15 @@ impl Asker for Person {
     }
 }
 
-/// The form for an approval; none for a question, and where it would be too long.
+/// The form for an approval; none for a question, where it would be too long, and where not all of what would run is shown.
 fn form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     let Ask::Approval { tool, args, risk, reason, preview, layer, rule, .. } = &interrupt.ask else { return None };
+    if preview
+        .as_deref()
+        .is_some_and(|preview| is_marked(preview) || !(is_change(preview) || is_whole(tool, args, preview)))
+    {
+        return None;
+    }
     let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
     let mut message = format!(
         "agentd asks whether it may run {} for {} ({}): {}\n\n{}",
@@ -131,6 +137,41 @@ fn form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
         },
     });
     serde_json::from_value(params).ok()
+}
+
+/// Whether a preview says that it is cut. Lines of a file have a sign before them in a diff, so none of them says it.
+fn is_marked(preview: &str) -> bool {
+    preview
+        .lines()
+        .any(|line| ["… (", "(too large for a diff", "(binary content"].iter().any(|mark| line.starts_with(mark)))
+}
+
+/// Whether a preview is the diff of files that had something in them: then it says where it is cut, and may leave out what
+/// stays as it is.
+fn is_change(preview: &str) -> bool {
+    preview.starts_with("--- a/") && !preview.lines().any(|line| line.starts_with("@@ -0,0") || line == "--- /dev/null")
+}
+
+/// Whether a preview shows every text of a call's arguments, so that nothing of it was cut.
+fn is_whole(tool: &str, args: &Value, preview: &str) -> bool {
+    match args {
+        Value::String(text) => shows(tool, &clean(text), &clean(preview)),
+        Value::Array(values) => values.iter().all(|value| is_whole(tool, value, preview)),
+        Value::Object(fields) => fields.values().all(|value| is_whole(tool, value, preview)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+    }
+}
+
+/// Whether a text is shown: as it is, or line by line in its order, as a diff shows it.
+fn shows(tool: &str, text: &str, preview: &str) -> bool {
+    if preview.contains(text.trim()) {
+        return true;
+    }
+    let mut shown = preview.lines();
+    // Of a patch, the frame around its changes is its own way of saying where they are.
+    let is_frame = |line: &str| tool == "apply_patch" && !line.starts_with(['+', '-']);
+    let mut lines = text.lines().filter(|line| !line.is_empty() && !is_frame(line));
+    lines.all(|line| shown.any(|of_diff| of_diff == line || of_diff.strip_prefix(['+', '-', ' ']) == Some(line)))
 }
 
 #[cfg(test)]
@@ -181,6 +222,31 @@ mod tests {
         assert_eq!(schema["required"], json!(["decision"]));
         assert_eq!(schema["properties"]["decision"]["enum"], json!(["approve", "reject"]));
         assert!(form(&approval(&"x".repeat(LONGEST))).is_none());
+    }
+
+    #[test]
+    fn there_is_no_form_where_the_preview_was_cut() {
+        let check = |tool: &str, args: Value, preview: &str, expected: bool| {
+            let mut interrupt = approval(preview);
+            if let Ask::Approval { tool: of, args: with, .. } = &mut interrupt.ask {
+                (*of, *with) = (tool.to_owned(), args.clone());
+            }
+            assert_eq!(form(&interrupt).is_some(), expected, "{args} {preview:?}");
+        };
+        let diff = "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1,3 @@\n+one\n+two\n+one\n";
+        check("write_file", json!({"path": "a.txt", "content": "one\ntwo\none\n"}), diff, true);
+        check("write_file", json!({"path": "a.txt", "content": "one\ntwo\none\none\n"}), diff, false);
+        check("write_file", json!({"path": "a.txt", "content": "one\ntwo and more\none\n"}), diff, false);
+        check("write_file", json!({"path": "b.txt", "content": "one\n"}), diff, false);
+        let patch = "*** Begin Patch\n*** Add File: a.txt\n+one\n+two\n+one\n*** End Patch";
+        check("apply_patch", json!({ "patch": patch }), diff, true);
+        check("apply_patch", json!({ "patch": patch.replace("+two", "+two\n+three") }), diff, false);
+        let change = "--- a/a.txt\n+++ b/a.txt\n@@ -7,1 +7,1 @@\n-one\n+two\n";
+        check("write_file", json!({"path": "a.txt", "content": "0\n0\n0\n0\n0\n0\ntwo\n"}), change, true);
+        let cut = format!("{change}… (the rest of the diff is left out; this version is 1234)\n");
+        check("edit_file", json!({"path": "a.txt", "old_string": "one", "new_string": "two"}), &cut, false);
+        check("http_fetch", json!({"body": "abc", "headers": {"X": "y"}, "n": 1}), "GET\nX: y\n\nabc", true);
+        check("http_fetch", json!({"body": "abc", "headers": {"X": "z"}}), "GET\nX: y\n\nabc", false);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rmcp::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{arguments, lookups, person::Approvals, shown, tools, waiting::Told};
+use super::{arguments, lookups, person::Approvals, reach::Reach, shown, tools, waiting::Told};
 use crate::{
     args::Global,
     daemon::{self, Daemon},
@@ -38,6 +38,8 @@ pub(super) struct House {
     /// The folder that new sessions see, and above which no caller gets.
     pub(super) project: Option<Mount>,
     pub(super) approvals: Approvals,
+    /// Which sessions callers get at.
+    pub(super) reach: Reach,
     /// Cancelled when nobody listens any more.
     pub(super) over: CancellationToken,
     pub(super) told: Told,
@@ -45,8 +47,14 @@ pub(super) struct House {
 
 impl AgentServer {
     /// A server that ends the turns whose answers are waited for when `over` is cancelled.
-    pub(super) fn new(global: Global, project: Option<Mount>, approvals: Approvals, over: CancellationToken) -> Self {
-        Self { house: Arc::new(House { global, project, approvals, over, told: Told::default() }) }
+    pub(super) fn new(
+        global: Global,
+        project: Option<Mount>,
+        approvals: Approvals,
+        reach: Reach,
+        over: CancellationToken,
+    ) -> Self {
+        Self { house: Arc::new(House { global, project, approvals, reach, over, told: Told::default() }) }
     }
 
     /// Does what a tool is called for. The daemon is reached anew for each call, and started where it has gone.
@@ -69,13 +77,13 @@ impl AgentServer {
                 let args: arguments::Search = arguments::read(&name, arguments)?;
                 // Where nobody waits the search is dropped, and the daemon ends it.
                 tokio::select! {
-                    found = async { lookups::search(&self.daemon().await?, &args).await } => found,
+                    found = async { lookups::search(&self.daemon().await?, &self.house.reach, &args).await } => found,
                     () = self.nobody_waits(context) => Err(gone().into()),
                 }
             }
             "list_sessions" => {
                 let args: arguments::List = arguments::read(&name, arguments)?;
-                lookups::sessions(&self.daemon().await?, &args).await
+                lookups::sessions(&self.daemon().await?, &self.house.reach, &args).await
             }
             other => Err(Failure::usage(format!("there is no tool {other}")).into()),
         }

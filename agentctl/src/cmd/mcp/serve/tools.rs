@@ -188,7 +188,7 @@ fn list_sessions() -> Tool {
         },
         "required": ["sessions"],
     });
-    Tool::new("list_sessions", "Lists the sessions that were used last, and what each waits for.", object(input))
+    Tool::new("list_sessions", "Lists the sessions that you can go on with, and what each waits for.", object(input))
         .with_title("List sessions")
         .with_raw_output_schema(object(output))
         .with_annotations(ToolAnnotations::new().read_only(true).open_world(false))

@@ -90,8 +90,10 @@ impl AgentServer {
             client: client.clone(),
             environment: daemon.environment(),
         };
+        let is_new = matches!(session, SessionChoice::New(_));
         let line = SocketLine::start(&daemon, StartRequest { session, start }).await?.answering_as(client);
         let turn = line.turn().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the daemon named no turn"))?;
+        self.house.reach.began(is_new.then(|| line.session()), turn);
         let at = Waiting { session: line.session(), turn, seen: 0 };
         self.follow(&daemon, line, Following { at, person, cancels: true, limit: None }, context).await
     }
@@ -102,17 +104,25 @@ impl AgentServer {
         daemon: &Daemon,
         named: Option<String>,
         folder: Option<Mount>,
-    ) -> Result<SessionChoice, Failure> {
-        match (named, folder) {
-            (None, folder) => {
-                let project = folder.or_else(|| self.house.project.clone());
-                Ok(SessionChoice::New(NewSession { project, ..NewSession::default() }))
-            }
-            (Some(named), _) if named.trim().is_empty() => Err(Failure::usage("the session_id is empty")
-                .hint("leave it out for a new session; list_sessions shows those that there are")),
-            (Some(named), None) => Ok(SessionChoice::Existing(named)),
-            (Some(named), Some(folder)) => Ok(Place::Named(named).show(daemon, folder).await?.into_choice()),
+    ) -> anyhow::Result<SessionChoice> {
+        let Some(named) = named else {
+            let project = folder.or_else(|| self.house.project.clone());
+            return Ok(SessionChoice::New(NewSession { project, ..NewSession::default() }));
+        };
+        if named.trim().is_empty() {
+            return Err(Failure::usage("the session_id is empty")
+                .hint("leave it out for a new session; list_sessions shows those that there are")
+                .into());
         }
+        let session = self.house.reach.session(&daemon.client, &named).await?;
+        let Some(folder) = folder else { return Ok(SessionChoice::Existing(session.to_string())) };
+        // It stays what the session sees, so it is not changed under a person's hands.
+        if !self.house.reach.has_begun(session) {
+            return Err(Failure::usage("this session was not begun here, so that its folder stays as it is")
+                .hint("leave the folder out, or leave the session_id out to begin a session with it")
+                .into());
+        }
+        Ok(Place::Known(session).show(daemon, folder).await?.into_choice())
     }
 
     /// Answers what a turn waits for, and follows it from there.
@@ -122,7 +132,7 @@ impl AgentServer {
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResult> {
         let daemon = self.daemon().await?;
-        let pending = daemon.client.interrupts(None).await?;
+        let pending = self.house.reach.within(&daemon.client, daemon.client.interrupts(None).await?).await;
         let (id, interrupt) = resolve(&args.interrupt_id, &pending)?;
         let at = self.place_of(&daemon, id, interrupt).await?;
         let person = Person::before(&context.peer, self.house.approvals);
@@ -154,7 +164,9 @@ impl AgentServer {
             return Ok(self.told(at, &others, NEEDS_ANSWER));
         }
         let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(client);
-        self.follow(&daemon, line, Following { at, person, cancels: true, limit: None }, context).await
+        // What a person began is theirs to cancel, whoever answered in it.
+        let cancels = self.house.reach.has_turn(at.turn);
+        self.follow(&daemon, line, Following { at, person, cancels, limit: None }, context).await
     }
 
     /// The turn that waits for an answer, or waited for one; none where nothing is known of it.
@@ -184,10 +196,14 @@ impl AgentServer {
         person: &Person,
     ) -> Result<Option<Answer>, Failure> {
         let may_approve = self.house.approvals == Approvals::Caller;
-        let is_question = interrupt.is_some_and(|interrupt| matches!(interrupt.ask, Ask::Question { .. }));
+        // What an MCP server asks is a yes to something, as an approval is: no model gives it.
+        let is_question = interrupt.is_some_and(|interrupt| {
+            matches!(interrupt.ask, Ask::Question { .. }) && !interrupt.ask.is_of_mcp_server()
+        });
         Ok(Some(match args.decision {
             Decision::Reject => Answer::Reject { reason: args.reason.clone() },
-            Decision::Text => {
+            Decision::Text if interrupt.is_none() => return Err(unknown(&args.interrupt_id)),
+            Decision::Text if may_approve || is_question => {
                 let text = args.text.clone();
                 Answer::Text { text: text.ok_or_else(|| Failure::usage("the decision text needs the field text"))? }
             }
@@ -203,11 +219,14 @@ impl AgentServer {
                     None => Err(unknown(&args.interrupt_id)),
                 };
             }
-            Decision::Approve | Decision::Edit | Decision::Wait => return Err(for_a_person(&args.interrupt_id)),
+            Decision::Approve | Decision::Edit | Decision::Text | Decision::Wait => {
+                return Err(for_a_person(&args.interrupt_id));
+            }
         }))
     }
 
-    /// Follows a turn until it rests. Where nobody waits any more it is cancelled, if it was this call that set it going.
+    /// Follows a turn until it rests. Where nobody waits any more it is cancelled, if this server began it and this
+    /// call set it going.
     async fn follow(
         &self,
         daemon: &Daemon,
@@ -246,7 +265,10 @@ impl AgentServer {
                 Ok(self.told(at, &pending, STILL_WAITS))
             }
             Some(Some(rest)) => Ok(match rest? {
-                Rest::Ended(result) => shown::ended(at.session, &result),
+                Rest::Ended(result) => {
+                    self.house.reach.ended(at.turn);
+                    shown::ended(at.session, &result)
+                }
                 Rest::Waits(pending) => self.told(at, &pending, NEEDS_ANSWER),
             }),
         }
@@ -317,9 +339,10 @@ fn unknown(id: &str) -> Failure {
 
 /// The refusal of a yes that is not the caller's to give.
 fn for_a_person(id: &str) -> Failure {
-    Failure::new(ErrorKind::Rejected, "an approval is for a person to give, not for the agent that wants it")
+    Failure::new(ErrorKind::Rejected, "this is for a person to give, not for the agent that wants it")
         .hint(format!(
-            "show the person what is asked; they approve it with `agentctl answer {id} approve`; then call answer with the \
+            "show the person what is asked; they approve it with `agentctl answer {id} approve`, or give the words that an MCP \
+             server asks for in place of `approve`; then call answer with the \
              decision wait to hear how the turn goes on. You may reject it."
         ))
 }
@@ -328,11 +351,13 @@ fn for_a_person(id: &str) -> Failure {
 mod tests {
     use tokio_util::sync::CancellationToken;
 
+    use super::super::reach::{Reach, Sessions};
     use super::*;
     use crate::{args::Global, exit::Exit};
 
     fn server(project: Option<Mount>) -> AgentServer {
-        AgentServer::new(Global::default(), project, Approvals::Person, CancellationToken::new())
+        let reach = Reach::new(Sessions::Own);
+        AgentServer::new(Global::default(), project, Approvals::Person, reach, CancellationToken::new())
     }
 
     #[test]

@@ -5,7 +5,11 @@ use rmcp::model::ElicitationAction;
 use serde_json::{Value, json};
 
 use super::{Agent, Caller};
-use crate::e2e::{World, tool_texts, works_through};
+use crate::e2e::{
+    World,
+    mcp::{behaving, world},
+    tool_texts, works_through,
+};
 
 /// A model that writes a file, and then says so.
 fn writes(world: &World) {
@@ -89,6 +93,36 @@ async fn the_person_before_the_client_is_asked_in_a_form() {
 }
 
 #[tokio::test]
+async fn what_an_mcp_server_asks_is_for_a_person_to_answer() {
+    for (approvals, may) in [("person", false), ("agentctl", false), ("caller", true)] {
+        let mut fake = behaving("asks_once");
+        fake["tools"]["act"]["effect"] = json!("read");
+        let world = world(json!({"fake": fake})).await;
+        world.model.respond_with(|request| match tool_texts(request) {
+            told if told.is_empty() => Reply::tool_call("mcp_fake_act", json!({})),
+            told => Reply::text(told),
+        });
+        let caller = Caller::start(&world, &["--approvals", approvals]).await;
+        let waiting = caller.gives("ask", json!({"prompt": "Go"})).await;
+        assert_eq!(waiting["interrupts"][0]["question"], "The MCP server fake asks: Who are you?", "{waiting:#}");
+        let id = waiting["interrupts"][0]["id"].as_str().unwrap();
+        let words = r#"{"name": "Ada", "age": 36}"#;
+        let text = json!({"interrupt_id": id, "decision": "text", "text": words});
+        let rest = if may {
+            caller.gives("answer", text).await
+        } else {
+            for answer in [text, json!({"interrupt_id": id, "decision": "approve"})] {
+                let refused = caller.fails("answer", answer).await;
+                assert!(refused.contains("for a person to give"), "{approvals}: {refused}");
+            }
+            world.daemon.agentctl(["answer", id, words]).await.exits(0);
+            caller.gives("answer", json!({"interrupt_id": id, "decision": "wait", "wait_seconds": 600})).await
+        };
+        assert!(rest["text"].as_str().unwrap().contains("\"accept\""), "{approvals}: {rest:#}");
+    }
+}
+
+#[tokio::test]
 async fn forms_are_not_shown_where_approvals_are_for_agentctl() {
     let world = World::start().await;
     writes(&world);
@@ -140,7 +174,7 @@ async fn a_question_is_answered_in_words_also_by_another_server_after_a_restart(
     world.daemon.kill9().await;
     world.daemon.restart().await;
 
-    let caller = Caller::start(&world, &[]).await;
+    let caller = Caller::start(&world, &["--sessions", "all"]).await;
     let answer = json!({"interrupt_id": interrupt["id"], "decision": "text", "text": "green"});
     let rest = caller.gives("answer", answer).await;
     assert_eq!((&rest["status"], &rest["text"]), (&json!("ended"), &json!("Green it is.")), "{rest:#}");
@@ -176,7 +210,7 @@ async fn what_a_subagent_asks_is_answered_and_the_caller_hears_the_turn_that_it_
     let interrupt = &waiting["interrupts"][0];
     assert_eq!((&interrupt["question"], &interrupt["asked_by"]), (&json!("Which colour?"), &json!("subagent")));
     // Another server knows nothing of how it began.
-    for caller in [Caller::start(&world, &[]).await, caller] {
+    for caller in [Caller::start(&world, &["--sessions", "all"]).await, caller] {
         let listed = caller.gives("list_sessions", json!({})).await;
         let Some(interrupt) = listed["sessions"][0]["interrupts"].get(0) else {
             let wait = json!({"interrupt_id": interrupt["id"], "decision": "wait"});

@@ -16,7 +16,7 @@ async fn session_with_document(world: &World) -> Value {
 async fn a_caller_finds_the_page_of_a_document() {
     let world = World::start().await;
     let session = session_with_document(&world).await;
-    let caller = Caller::start(&world, &[]).await;
+    let caller = Caller::start(&world, &["--sessions", "all"]).await;
     let found = caller.gives("search_documents", json!({"session_id": session, "query": "report"})).await;
     let hit = &found["hits"][0];
     assert_eq!(hit["document"], "uploads/latin.pdf", "{found:#}");
@@ -35,7 +35,7 @@ async fn a_caller_finds_the_page_of_a_document() {
 async fn a_caller_sees_no_more_than_a_model_of_the_session_would_unasked() {
     let world = World::start().await;
     let session = session_with_document(&world).await;
-    let caller = Caller::start(&world, &[]).await;
+    let caller = Caller::start(&world, &["--sessions", "all"]).await;
     let search = json!({"session_id": session, "query": "report"});
     assert!(!caller.gives("search_documents", search.clone()).await["hits"].as_array().unwrap().is_empty());
 

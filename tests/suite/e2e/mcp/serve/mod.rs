@@ -1,11 +1,12 @@
 //! The daemon as an MCP server: `agentctl mcp serve`, and agents that use it.
 //!
 //! - [`asking`]: turns that need an answer, and who may give it. [`ending`]: calls that are cancelled, callers that go, daemons
-//!   that die. [`looking`]: documents and sessions. Here: turns that end, and callers that make no sense.
+//!   that die. [`looking`]: documents and sessions. [`reach`]: whose sessions. Here: turns that end, and callers that make no sense.
 
 mod asking;
 mod ending;
 mod looking;
+mod reach;
 
 use std::sync::{Arc, Mutex};
 
@@ -125,7 +126,12 @@ struct Raw {
 
 impl Raw {
     async fn start(world: &World) -> Self {
-        let mut raw = Self { running: Running::spawn(world.daemon.agentctl_command(["mcp", "serve"])) };
+        Self::with(world, &[]).await
+    }
+
+    async fn with(world: &World, args: &[&str]) -> Self {
+        let command = world.daemon.agentctl_command(["mcp", "serve"].iter().chain(args));
+        let mut raw = Self { running: Running::spawn(command) };
         let client = json!({"name": "raw", "version": "1"});
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
         let greeting = raw.request(0, "initialize", params).await;
@@ -218,13 +224,13 @@ async fn callers_that_make_no_sense_are_told_and_cost_nothing() {
         ("ask", json!({"prompt": ["x"]}), "expected a string"),
         ("ask", json!({"prompt": "x", "promt": "y"}), "unknown field `promt`"),
         ("ask", json!({"prompt": "x", "on_interrupt": "approve"}), "unknown variant `approve`"),
-        ("ask", json!({"prompt": "x", "session_id": "ffff"}), "hint: agentctl sessions list"),
+        ("ask", json!({"prompt": "x", "session_id": "ffff"}), "no session of this caller"),
         ("ask", json!({"prompt": "x", "session_id": " "}), "the session_id is empty"),
         ("ask", json!({"prompt": "x", "folder": "/"}), "started without a folder"),
         ("ask", json!({"prompt": "x".repeat(9 << 20)}), "at most 8 MiB"),
         ("answer", json!({"interrupt_id": "ffff", "decision": "approve"}), "no interrupt waits"),
         ("answer", json!({"interrupt_id": world_id(), "decision": "wait"}), "nothing waits"),
-        ("search_documents", json!({"session_id": "ffff", "query": "x"}), "hint: agentctl sessions list"),
+        ("search_documents", json!({"session_id": "ffff", "query": "x"}), "no session of this caller"),
         ("list_sessions", json!({"limit": "many"}), "invalid type"),
     ] {
         let told = caller.fails(tool, arguments).await;

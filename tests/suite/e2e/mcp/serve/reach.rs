@@ -1,0 +1,114 @@
+//! Whose sessions a caller gets at, and what it leaves alone in those of a person.
+
+use agentd_testkit::{daemon::Running, model_server::Reply};
+use serde_json::{Value, json};
+
+use super::{Caller, Raw, world_id};
+use crate::e2e::{World, tool_texts};
+
+/// A turn of a person that waits for an answer, and its interrupt. Its model says nothing more.
+async fn person_is_asked(world: &World) -> (Running, Value) {
+    world.model.respond_with(|request| match request.last_user() {
+        "Ask me" if tool_texts(request).is_empty() => Reply::tool_call("ask_human", json!({"question": "Which?"})),
+        "Ask me" => Reply::never(),
+        _ => Reply::text("Here."),
+    });
+    let args = ["run", "Ask me", "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut running = world.daemon.spawn_agentctl(args);
+    running.event("interrupt_raised").await;
+    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    (running, listed[0].clone())
+}
+
+#[tokio::test]
+async fn sessions_of_others_are_told_from_none_by_nothing() {
+    let world = World::start().await;
+    let (_running, asked) = person_is_asked(&world).await;
+    let (session, interrupt) = (asked["session_id"].as_str().unwrap(), asked["id"].as_str().unwrap());
+    let caller = Caller::start(&world, &[]).await;
+    let own = caller.gives("ask", json!({"prompt": "Hello"})).await;
+    let listed = caller.gives("list_sessions", json!({})).await["sessions"].clone();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session_id"]), (1, &own["session_id"]), "{listed:#}");
+    let requests = world.model.counts().requests;
+
+    let nothing = world_id();
+    let start = |id: &str| id[..id.len() - 1].to_owned();
+    let check = async |tool: &'static str, mut arguments: Value, key: &str, ids: [&str; 2]| {
+        let mut told = Vec::new();
+        for id in ids {
+            arguments[key] = json!(id);
+            told.push(caller.fails(tool, arguments.clone()).await.replace(id, "ID"));
+        }
+        assert_eq!(told[0], told[1], "{tool} {arguments}");
+        told.remove(0)
+    };
+    for ids in [[session, &nothing], [&start(session), &start(&nothing)]] {
+        for (tool, arguments) in
+            [("ask", json!({"prompt": "Go on"})), ("ask", json!({})), ("search_documents", json!({"query": "x"}))]
+        {
+            let told = check(tool, arguments, "session_id", ids).await;
+            assert!(told.contains("--sessions all"), "{told}");
+        }
+    }
+    for ids in [[interrupt, &nothing], [&start(interrupt), &start(&nothing)]] {
+        for decision in ["approve", "reject", "text", "edit", "wait"] {
+            let arguments = json!({"decision": decision, "text": "x", "args": {}, "wait_seconds": 0});
+            check("answer", arguments, "interrupt_id", ids).await;
+        }
+    }
+    assert_eq!(world.model.counts().requests, requests);
+    let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    assert_eq!(listed[0]["id"], interrupt, "{listed:#}");
+}
+
+#[tokio::test]
+async fn what_one_server_began_is_no_session_of_another() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("Here."));
+    let first = Caller::start(&world, &[]).await;
+    let session = first.gives("ask", json!({"prompt": "Hello"})).await["session_id"].clone();
+    let second = Caller::start(&world, &[]).await;
+    assert_eq!(second.gives("list_sessions", json!({})).await["sessions"], json!([]));
+    let told = second.fails("ask", json!({"prompt": "Hello", "session_id": session})).await;
+    assert!(told.contains("no session of this caller"), "{told}");
+    let all = Caller::start(&world, &["--sessions", "all"]).await;
+    assert_eq!(all.gives("list_sessions", json!({})).await["sessions"][0]["session_id"], session);
+}
+
+#[tokio::test]
+async fn the_folder_of_a_persons_session_stays_what_it_was() {
+    let world = World::start().await;
+    world.model.respond_with(|_| Reply::text("Here."));
+    world.daemon.write("given/inner/note.txt", "x");
+    let given = world.daemon.path().join("given").display().to_string();
+    world.daemon.agentctl(["run", "Hello"]).await.exits(0);
+    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let session = listed[0]["id"].as_str().unwrap();
+
+    let caller = Caller::start(&world, &["-C", &given, "--sessions", "all"]).await;
+    let with_folder = json!({"prompt": "And now?", "session_id": session, "folder": "inner"});
+    let told = caller.fails("ask", with_folder).await;
+    assert!(told.contains("was not begun here"), "{told}");
+    assert_eq!(caller.gives("ask", json!({"prompt": "And now?", "session_id": session})).await["text"], "Here.");
+    let shown = world.daemon.agentctl(["sessions", "show", session, "--json"]).await.exits(0).stdout;
+    assert!(!shown.contains("given"), "{shown}");
+
+    let own = caller.gives("ask", json!({"prompt": "Mine"})).await["session_id"].clone();
+    caller.gives("ask", json!({"prompt": "Further down", "session_id": own, "folder": "inner"})).await;
+    let shown = world.daemon.agentctl(["sessions", "show", own.as_str().unwrap(), "--json"]).await.exits(0).stdout;
+    assert!(shown.contains("given/inner"), "{shown}");
+}
+
+#[tokio::test]
+async fn the_turn_of_a_person_outlives_the_caller_that_answered_in_it() {
+    let world = World::start().await;
+    let (_running, asked) = person_is_asked(&world).await;
+    let mut raw = Raw::with(&world, &["--sessions", "all"]).await;
+    let answer = json!({"interrupt_id": asked["id"], "decision": "text", "text": "this"});
+    raw.ask(1, "tools/call", json!({"name": "answer", "arguments": answer})).await;
+    world.model.wait_until(|counts| counts.requests == 2).await;
+    raw.running.end_input();
+    raw.running.output(Vec::new()).await.exits(0);
+    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(listed[0]["status"], "running", "{listed:#}");
+}
