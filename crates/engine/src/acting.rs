@@ -119,6 +119,12 @@ impl Acting {
         text
     }
 
+    /// Whether it is shown the same as the other, of the same: it works as the same agent, among the same agents.
+    pub(crate) fn is_shown_as(&self, other: &Self) -> bool {
+        let as_whom = |acting: &Self| acting.parent.as_ref().map(|parent| parent.agent.clone());
+        Arc::ptr_eq(&self.agents, &other.agents) && self.stack == other.stack && as_whom(self) == as_whom(other)
+    }
+
     /// What it is shown, of what it may use: with the tools by which it hands work on, as the agents are now.
     pub(crate) fn tools(&self, may_use: ToolSet) -> ToolSet {
         let transfers = self.transfers();

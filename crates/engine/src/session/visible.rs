@@ -30,7 +30,7 @@ impl Actor {
 
     /// What a turn with that model shows.
     pub(super) fn shown(&self, mentioned: &Mentioned, slot: Slot, pictures: bool) -> ToolSet {
-        self.acting().tools(self.shared.stock().shown(mentioned, &self.reach(slot, pictures)))
+        self.shared.stock().told(mentioned, &self.reach(slot, pictures), &self.acting())
     }
 
     /// What a turn may use at the most: by who speaks in this session, by how deep it stands, by its model.

@@ -4,8 +4,10 @@
 //!   another catalogue.
 //! - [`Reach`]: what a turn may use at the most, whatever is mentioned: by its agent, its depth, its model.
 //! - `visible`: from these and from what is mentioned to what is shown, and why.
+//! - `told`: what was shown last, shared by the turns that show the same.
 
 mod reach;
+mod told;
 mod visible;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -16,8 +18,8 @@ use agentd_core::{
 };
 
 pub(crate) use self::reach::{AgentReach, Reach};
-use self::visible::Standing;
-use crate::{chain::Chain, prompt::ToolSet};
+use self::{told::Told, visible::Standing};
+use crate::{acting::Acting, chain::Chain, prompt::ToolSet};
 
 /// The tools that people or agents mention, by the names that calls use.
 pub(crate) type Mentioned = BTreeSet<String>;
@@ -31,6 +33,8 @@ pub(crate) struct Stock {
     tools: Vec<CatalogueTool>,
     /// What a turn shows that mentions nothing and may use everything.
     plain: ToolSet,
+    /// What turns were shown last.
+    told: Told,
 }
 
 impl Stock {
@@ -42,7 +46,7 @@ impl Stock {
         // choosing the name of another's tool.
         tools.sort_by(|a, b| (&a.spec.name, rank(&a.origin)).cmp(&(&b.spec.name, rank(&b.origin))));
         let plain = visible::set(&tools, &Mentioned::new(), &Reach::default());
-        Self { source, tools, plain }
+        Self { source, tools, plain, told: Told::default() }
     }
 
     /// Whether it was made from this catalogue.
@@ -50,8 +54,13 @@ impl Stock {
         Arc::ptr_eq(&self.source, catalogue)
     }
 
-    /// What a turn shows.
-    pub(crate) fn shown(&self, mentioned: &Mentioned, reach: &Reach) -> ToolSet {
+    /// What a turn shows its model: what it may use, with the tools by which whoever works in it hands work on.
+    pub(crate) fn told(&self, mentioned: &Mentioned, reach: &Reach, acting: &Acting) -> ToolSet {
+        self.told.of(mentioned, reach, acting, || acting.tools(self.shown(mentioned, reach)))
+    }
+
+    /// What a turn may use.
+    fn shown(&self, mentioned: &Mentioned, reach: &Reach) -> ToolSet {
         if mentioned.is_empty() && *reach == Reach::default() {
             return self.plain.clone();
         }
