@@ -28,6 +28,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries to reach a daemon that is starting, and the error of what is measured by them.
 const PAUSE: Duration = Duration::from_micros(500);
 
+/// Between two looks at the memory of a daemon that comes to rest. What only its start needed is given back sooner.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The looks after which it is taken as it is.
+const LOOKS: usize = 30;
+
+/// By how many bytes two looks may differ that agree.
+const STILL: u64 = 128 << 10;
+
 /// Lets this process hold as many connections as it may.
 pub(crate) fn allow_many_files() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
@@ -203,6 +212,20 @@ impl Daemon {
             kib.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
         };
         Ok(Memory { resident: bytes("VmRSS"), peak: bytes("VmHWM") })
+    }
+
+    /// The memory that it holds once it has come to rest, which is when two looks agree.
+    pub(crate) async fn memory_at_rest(&self) -> io::Result<u64> {
+        let mut before = self.memory()?.resident;
+        for _ in 0..LOOKS {
+            tokio::time::sleep(LOOK).await;
+            let now = self.memory()?.resident;
+            if now.abs_diff(before) <= STILL {
+                return Ok(now);
+            }
+            before = now;
+        }
+        Ok(before)
     }
 }
 

@@ -35,9 +35,9 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         ModelProcess::start(&["--delay-ms", PAUSE_MS, "--first-delay-ms", FIRST_PAUSE_MS, "text", words]).await?;
     let home = Home::new(&slow)?;
     let daemon = home.start().await?;
-    let at_start = daemon.memory()?.resident;
+    let at_start = daemon.memory_at_rest().await?;
     turn::run(&daemon.client, turn::request(None, None), || {}).await?;
-    let idle = daemon.memory()?.resident;
+    let idle = daemon.memory_at_rest().await?;
 
     let (most, at_once) = stream_all(&home, &daemon, words).await?;
     let after = daemon.memory()?;
