@@ -22,9 +22,9 @@ use crate::{
     config::Config,
     control::{DaemonControl, Recipe},
     failure::{Failure, with_causes},
-    footprint,
     listener::{Listener, SocketName},
     logging::LogHandle,
+    rest,
     rpc::{self, DaemonInfo},
     service::Supervisor,
     signals::{Asked, Signals},
@@ -125,9 +125,7 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
     mcp.open();
     let ready_after_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
-    if let Err(error) = footprint::forget_start() {
-        tracing::debug!(%error, "the code that only the start needed stays mapped");
-    }
+    tokio::spawn(rest::follow(engine.activity()));
 
     let drain = tokio::select! {
         drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.drain_deadline()),

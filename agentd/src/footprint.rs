@@ -4,13 +4,21 @@ use std::{fs, io, path::Path};
 
 use nix::libc;
 
-/// Lets go of the pages of the program's code: most of those that are mapped by now only the start needed, and the kernel
+/// Gives back what the next piece of work may do without: freed memory, and the code that the last one ran.
+pub(crate) fn give_back() {
+    agentd_index::give_back();
+    if let Err(error) = forget_code() {
+        tracing::debug!(%error, "the code that was needed stays mapped");
+    }
+}
+
+/// Lets go of the pages of the program's code: most of those that are mapped by now only the work before needed, and the kernel
 /// maps sixteen around each that is touched. What is needed again is mapped again from the page cache, at about a
 /// microsecond for sixteen pages.
 ///
 /// # Errors
 /// Where the kernel does not tell what is mapped, or refuses. Nothing is lost then but memory.
-pub(crate) fn forget_start() -> io::Result<()> {
+fn forget_code() -> io::Result<()> {
     let program = fs::read_link("/proc/self/exe")?;
     for (start, length) in code(&fs::read_to_string("/proc/self/maps")?, &program) {
         forget(start, length)?;
@@ -79,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_was_let_go_runs_on() {
-        forget_start().unwrap();
+        forget_code().unwrap();
         assert_eq!(fs::read_link("/proc/self/exe").unwrap(), std::env::current_exe().unwrap());
     }
 }

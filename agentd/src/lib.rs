@@ -12,6 +12,7 @@
 //!   how it is told to stop or to read its configuration again.
 //! - [`rpc`]: the services that clients speak to. [`rehearsal`]: what other rules would have said of the audit log's calls.
 //!   [`audit`]: the daemon's own facts for that log.
+//! - `rest`: what happens whenever no work is left; `footprint`: the memory that is given back then.
 //! - [`logging`] and [`redact`]: what the operator sees, without secrets. [`failure`]: why a start failed, and the
 //!   exit code for it.
 
@@ -32,6 +33,7 @@ pub mod models;
 pub mod paths;
 pub mod redact;
 pub mod rehearsal;
+mod rest;
 pub mod rpc;
 pub mod sandbox;
 pub mod service;

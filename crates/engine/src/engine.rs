@@ -1,7 +1,7 @@
 //! The front of the engine: finds and loads sessions.
 
 pub mod forking;
-pub(crate) mod gauges;
+pub mod gauges;
 pub(crate) mod grants;
 pub mod judging;
 pub(crate) mod registry;
@@ -26,7 +26,11 @@ use agentd_core::{
 };
 use tokio::sync::{OnceCell, watch};
 
-use self::{gauges::Gauges, grants::KeptHandle, registry::Siblings};
+use self::{
+    gauges::{Activity, Gauges},
+    grants::KeptHandle,
+    registry::Siblings,
+};
 use crate::{
     acting::Acting,
     chain::Chain,
@@ -72,7 +76,7 @@ pub(crate) struct Shared {
     /// How large the windows of models are, as their servers said.
     pub(crate) windows: Arc<Windows>,
     pub(crate) chain: Arc<Chain>,
-    pub(crate) gauges: Arc<Gauges>,
+    pub(crate) gauges: Gauges,
     /// What people allowed for good.
     pub(crate) kept: KeptHandle,
     /// The way of sessions to those that work for them.
@@ -128,12 +132,8 @@ pub struct Engine {
 /// Figures about what is going on.
 #[derive(Debug, Clone, Default)]
 pub struct EngineStats {
-    /// Sessions in memory.
-    pub live_sessions: usize,
-    /// Turns that are open.
-    pub running_turns: usize,
-    /// Those of them that wait for a person.
-    pub waiting_turns: usize,
+    /// Sessions and turns.
+    pub activity: Activity,
     /// What the last stop of the daemon had left behind.
     pub recovered: Vec<RecoveredTurn>,
 }
@@ -154,7 +154,7 @@ impl Engine {
             scales: Arc::default(),
             windows: Arc::default(),
             chain,
-            gauges: Arc::default(),
+            gauges: Gauges::default(),
             kept,
             siblings: registry.siblings(),
             config: receiver,
@@ -475,9 +475,14 @@ impl Engine {
     /// Figures about what is going on.
     #[must_use]
     pub fn stats(&self) -> EngineStats {
-        let (live_sessions, running_turns, waiting_turns) = self.shared.gauges.read();
         let recovered = self.recovered.get().cloned().unwrap_or_default();
-        EngineStats { live_sessions, running_turns, waiting_turns, recovered }
+        EngineStats { activity: self.shared.gauges.read(), recovered }
+    }
+
+    /// How much is going on, for whoever does something when nothing is.
+    #[must_use]
+    pub fn activity(&self) -> watch::Receiver<Activity> {
+        self.shared.gauges.follow()
     }
 
     /// Asks the journal for something small, so that a watchdog knows that the daemon can work.

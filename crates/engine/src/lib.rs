@@ -41,6 +41,7 @@ pub use config::EngineConfig;
 pub use engine::{
     Engine, EngineParts, EngineStats,
     forking::ForkedSession,
+    gauges::Activity,
     judging::{Standpoint, unknown_tool},
 };
 pub use error::EngineError;

@@ -39,6 +39,7 @@ pub use index::{About, ContentHash, DocumentId, Entry, IndexConfig, IndexError, 
 pub use kind::Kind;
 pub use library::Library;
 pub use limits::Limits;
+pub use memory::give_back;
 pub use picture::PictureReader;
 pub use search::{Answer, Hit, How, Query, Request, Snippet, Visible};
 pub use worker::{

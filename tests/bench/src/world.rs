@@ -28,7 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries to reach a daemon that is starting, and the error of what is measured by them.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Between two looks at the memory of a daemon that comes to rest. What only its start needed is given back sooner.
+/// After which a daemon without work counts as resting. It gives memory back five seconds after its last turn.
+const REST: Duration = Duration::from_secs(6);
+
+/// Between two looks at the memory of a daemon that comes to rest.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The looks after which it is taken as it is.
@@ -214,8 +217,9 @@ impl Daemon {
         Ok(Memory { resident: bytes("VmRSS"), peak: bytes("VmHWM") })
     }
 
-    /// The memory that it holds once it has come to rest, which is when two looks agree.
+    /// The memory that it holds once it has come to rest, which is when it has had no work for a while and two looks agree.
     pub(crate) async fn memory_at_rest(&self) -> io::Result<u64> {
+        tokio::time::sleep(REST).await;
         let mut before = self.memory()?.resident;
         for _ in 0..LOOKS {
             tokio::time::sleep(LOOK).await;

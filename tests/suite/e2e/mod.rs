@@ -20,6 +20,7 @@
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
 //! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
 //! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
+//! - [`extending`]: what the page for newcomers says, done word for word.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`mcp`]: tools of MCP servers, real ones and such as do what none should.
@@ -37,6 +38,7 @@ mod crash;
 mod documents;
 mod embedded;
 mod encodings;
+mod extending;
 mod files;
 mod forks;
 mod grants;

@@ -1,41 +1,69 @@
 //! How many sessions and turns there are, kept by the sessions themselves.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::watch;
 
-/// Counters that sessions keep.
-#[derive(Debug, Default)]
-pub(crate) struct Gauges {
-    sessions: AtomicUsize,
-    open: AtomicUsize,
-    waiting: AtomicUsize,
+/// How much is going on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Sessions in memory.
+    pub sessions: usize,
+    /// Turns that are open.
+    pub open_turns: usize,
+    /// Those of them that wait for a person.
+    pub waiting_turns: usize,
 }
 
-/// One session's share of the counters; given back when the session is unloaded, however that comes.
+impl Activity {
+    /// Whether no turn is at work: those that are open wait for people.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.open_turns == self.waiting_turns
+    }
+}
+
+/// The figures that sessions keep.
+#[derive(Debug, Default)]
+pub(crate) struct Gauges {
+    activity: watch::Sender<Activity>,
+}
+
+/// One session's share of the figures; given back when the session is unloaded, however that comes.
 #[derive(Debug)]
 pub(crate) struct Share {
-    gauges: std::sync::Arc<Gauges>,
+    activity: watch::Sender<Activity>,
     open: bool,
     waiting: bool,
 }
 
 impl Gauges {
     /// Counts a session.
-    pub(crate) fn enter(self: &std::sync::Arc<Self>) -> Share {
-        self.sessions.fetch_add(1, Ordering::Relaxed);
-        Share { gauges: std::sync::Arc::clone(self), open: false, waiting: false }
+    pub(crate) fn enter(&self) -> Share {
+        self.activity.send_modify(|activity| activity.sessions += 1);
+        Share { activity: self.activity.clone(), open: false, waiting: false }
     }
 
-    /// Sessions in memory, open turns, and those of them that wait for a person.
-    pub(crate) fn read(&self) -> (usize, usize, usize) {
-        (self.sessions.load(Ordering::Relaxed), self.open.load(Ordering::Relaxed), self.waiting.load(Ordering::Relaxed))
+    /// What is going on now, and whenever that changes.
+    pub(crate) fn follow(&self) -> watch::Receiver<Activity> {
+        self.activity.subscribe()
+    }
+
+    /// What is going on now.
+    pub(crate) fn read(&self) -> Activity {
+        *self.activity.borrow()
     }
 }
 
 impl Share {
     /// Says whether the session has an open turn, and whether it waits for a person.
     pub(crate) fn set(&mut self, open: bool, waiting: bool) {
-        shift(&self.gauges.open, self.open, open);
-        shift(&self.gauges.waiting, self.waiting, waiting);
+        let before = (self.open, self.waiting);
+        if before == (open, waiting) {
+            return;
+        }
+        self.activity.send_modify(|activity| {
+            activity.open_turns = activity.open_turns - usize::from(before.0) + usize::from(open);
+            activity.waiting_turns = activity.waiting_turns - usize::from(before.1) + usize::from(waiting);
+        });
         (self.open, self.waiting) = (open, waiting);
     }
 }
@@ -43,18 +71,6 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.set(false, false);
-        self.gauges.sessions.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn shift(counter: &AtomicUsize, was: bool, is: bool) {
-    match (was, is) {
-        (false, true) => {
-            counter.fetch_add(1, Ordering::Relaxed);
-        }
-        (true, false) => {
-            counter.fetch_sub(1, Ordering::Relaxed);
-        }
-        _ => {}
+        self.activity.send_modify(|activity| activity.sessions -= 1);
     }
 }

@@ -82,7 +82,7 @@ async fn an_idle_session_is_unloaded_and_comes_back() {
     let session = world.session().await;
     run(&session, "first").await;
     soon("the session to be unloaded", async {
-        while world.engine.stats().live_sessions > 0 {
+        while world.engine.stats().activity.sessions > 0 {
             tokio::task::yield_now().await;
         }
     })

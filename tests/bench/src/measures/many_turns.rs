@@ -37,6 +37,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let daemon = home.start().await?;
     let at_start = daemon.memory_at_rest().await?;
     turn::run(&daemon.client, turn::request(None, None), || {}).await?;
+    let at_work = daemon.memory()?.resident;
     let idle = daemon.memory_at_rest().await?;
 
     let (most, at_once) = stream_all(&home, &daemon, words).await?;
@@ -57,7 +58,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     );
     let busy = vec![Figure::megabytes("", above).at_most(60.0)];
     Ok(vec![
-        Row::new("memory at rest", at_rest),
+        Row::new("memory at rest", at_rest).with_note(format!("{:.1} MB as the turn ended", as_f64(at_work) / 1e6)),
         Row::new("500 turns at once, memory above rest", busy).over(Figure::megabytes("at rest", idle)).with_note(note),
     ])
 }

@@ -10,18 +10,30 @@ use std::{
     time::Duration,
 };
 
-/// Between two looks. A worker lives for a part of a second at least.
+/// Between two looks. Each costs the machine that is measured something, and a peak between two looks is not lost: the kernel
+/// keeps it for as long as the process lives.
 const EVERY: Duration = Duration::from_millis(25);
 
-/// The most that was seen, in bytes.
+/// The most that was held, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Peaks {
-    /// The daemon alone.
+    /// The daemon alone, as the kernel kept it.
     pub(super) daemon: u64,
-    /// One process that it started.
+    /// One process that it started, as the kernel had kept it when it was last looked at.
     pub(super) worker: u64,
-    /// All of them at one moment. What they share, such as the program itself, counts in each.
+    /// All of them at one moment that was looked at. What they share, such as the program itself, counts in each.
     pub(super) together: u64,
+}
+
+impl Peaks {
+    /// The most of either.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            daemon: self.daemon.max(other.daemon),
+            worker: self.worker.max(other.worker),
+            together: self.together.max(other.together),
+        }
+    }
 }
 
 /// Looks again and again until it is asked.
@@ -52,16 +64,14 @@ impl Watch {
 }
 
 fn look(daemon: u32, peaks: &mut Peaks) {
-    let own = resident(daemon);
-    let workers = children(daemon).into_iter().map(resident);
-    let (mut sum, mut most) = (0, 0);
-    for worker in workers {
-        sum += worker;
-        most = worker.max(most);
+    let own = Held::of(daemon);
+    let mut together = own.now;
+    for worker in children(daemon).into_iter().map(Held::of) {
+        together += worker.now;
+        peaks.worker = peaks.worker.max(worker.most);
     }
-    peaks.daemon = peaks.daemon.max(own);
-    peaks.worker = peaks.worker.max(most);
-    peaks.together = peaks.together.max(own + sum);
+    peaks.daemon = peaks.daemon.max(own.most);
+    peaks.together = peaks.together.max(together);
 }
 
 /// Processes whose parent this is.
@@ -76,11 +86,23 @@ fn children(of: u32) -> Vec<u32> {
     ids.filter(|id| parent(id) == Some(of)).collect()
 }
 
-fn resident(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|kib| kib.trim().parse::<u64>().ok());
-    kib.unwrap_or_default() * 1024
+/// The resident memory of a process, in bytes; none of one that is gone.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    now: u64,
+    /// Since it began.
+    most: u64,
+}
+
+impl Held {
+    fn of(process: u32) -> Self {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let bytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or_default() * 1024
+        };
+        Self { now: bytes("VmRSS:"), most: bytes("VmHWM:") }
+    }
 }
 
 #[cfg(test)]
@@ -89,7 +111,8 @@ mod tests {
 
     #[test]
     fn this_process_has_memory() {
-        assert!(resident(std::process::id()) > 100_000);
-        assert_eq!(resident(u32::MAX), 0);
+        let held = Held::of(std::process::id());
+        assert!(held.now > 100_000 && held.most >= held.now, "{held:?}");
+        assert_eq!(Held::of(u32::MAX).most, 0);
     }
 }

@@ -22,6 +22,15 @@ use crate::{
     world,
 };
 
+/// How often the documents are indexed by either.
+const ROUNDS: usize = 3;
+
+/// The documents indexed once by the other stack and once by the daemon, each from nothing.
+struct Round {
+    given: Given,
+    theirs: Indexed,
+}
+
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let environment = match Environment::prepared().await {
         Ok(environment) => environment,
@@ -29,12 +38,20 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     };
     let corpus = environment.corpus()?;
     let folder = world::folder()?;
-    let peer = Peer::new(&environment, &corpus, folder.path());
-    // In turn, so that both have the machine as it is at about the same time.
-    let theirs = peer.index("documents").await?;
-    let daemon = Ours::start().await?;
-    let given = daemon.add(&corpus, &corpus.documents).await?;
-    let mut rows = indexing(&corpus, &given, &theirs);
+    let (mut rounds, mut last) = (Vec::with_capacity(ROUNDS), None);
+    // In turn, so that both have the machine as it is at about the same time; each round from nothing.
+    for round in 0..ROUNDS {
+        // The daemon of the round before has ended when this one begins.
+        drop(last.take());
+        let peer = Peer::new(&environment, &corpus, folder.path().join(format!("{round}.db")));
+        let theirs = peer.index("documents").await?;
+        let daemon = Ours::start().await?;
+        let given = daemon.add(&corpus, &corpus.documents).await?;
+        rounds.push(Round { given, theirs });
+        last = Some((peer, daemon));
+    }
+    let mut rows = indexing(&corpus, &rounds);
+    let (Some((peer, daemon)), Some(Round { given, theirs })) = (last, rounds.pop()) else { return Ok(rows) };
     rows.push(cold(&corpus, &peer).await?);
     let more = daemon.add(&corpus, &corpus.filler).await?;
     let more_of_theirs = peer.index("filler").await?;
@@ -47,32 +64,44 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn indexing(corpus: &Corpus, given: &Given, theirs: &Indexed) -> Vec<Row> {
+fn indexing(corpus: &Corpus, rounds: &[Round]) -> Vec<Row> {
     let pages = corpus.pages();
-    let speed = rate(pages, given.took);
-    let their_speed = as_f64(pages) / theirs.seconds;
-    let figures =
-        vec![Figure::per_second("pages", speed), Figure::times("the other stack", speed / their_speed).at_least(3.0)];
+    let of_rounds = |figure: &dyn Fn(&Round) -> f64| Samples::of(&rounds.iter().map(figure).collect::<Vec<_>>());
+    let speeds = of_rounds(&|round| rate(pages, round.given.took));
+    let their_speeds = of_rounds(&|round| as_f64(pages) / round.theirs.seconds);
+    let ratios = of_rounds(&|round| rate(pages, round.given.took) * round.theirs.seconds / as_f64(pages));
+    let figures = vec![
+        Figure::per_second("pages", speeds.median()),
+        Figure::times("the other stack", ratios.median()).at_least(3.0),
+    ];
     let what = format!("indexing {} documents of {pages} pages", corpus.documents.len());
+    let Some(Round { given, theirs, .. }) = rounds.last() else { return Vec::new() };
     let problems = match given.problems.as_slice() {
         [] => String::new(),
         some => format!("; not read, or not to the end: {}", some.join("; ")),
     };
     let note = format!(
-        "`agentctl docs add`, from files to answers; {} of the documents are real; {} chunks, {} of the other stack{problems}",
-        corpus.real, given.chunks, theirs.chunks,
+        "`agentctl docs add`, from files to answers; medians of {ROUNDS} rounds in turn, {:.2} to {:.2} times; {} of the documents \
+         are real; {} chunks, {} of the other stack{problems}",
+        ratios.quantile(0),
+        ratios.quantile(100),
+        corpus.real,
+        given.chunks,
+        theirs.chunks,
     );
-    let Peaks { daemon, worker, together } = given.peaks;
+    let Peaks { daemon, worker, together } =
+        rounds.iter().map(|round| round.given.peaks).fold(Peaks::default(), Peaks::or);
     let most = vec![
         Figure::megabytes("daemon", daemon).at_most(150.0),
         Figure::megabytes("largest worker", worker),
         Figure::megabytes("all at one moment", together),
     ];
+    let their_most = rounds.iter().map(|round| round.theirs.peak).max().unwrap_or_default();
     vec![
-        Row::new(what, figures).over(Figure::per_second("the other stack", their_speed)).with_note(note),
+        Row::new(what, figures).over(Figure::per_second("the other stack", their_speeds.median())).with_note(note),
         Row::new("resident memory while indexing", most)
-            .over(Figure::megabytes("the other stack", theirs.peak))
-            .with_note("the most that was seen, every 25 ms; each document has a worker of its own, two at a time"),
+            .over(Figure::megabytes("the other stack", their_most))
+            .with_note("the most of all rounds; each document has a worker of its own, two at a time"),
     ]
 }
 

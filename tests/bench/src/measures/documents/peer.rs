@@ -53,8 +53,9 @@ pub(super) struct Peer<'a> {
 }
 
 impl<'a> Peer<'a> {
-    pub(super) fn new(environment: &'a Environment, corpus: &'a Corpus, folder: &Path) -> Self {
-        Self { environment, database: folder.join("peer.db"), folder: &corpus.folder }
+    /// With a database of this name in a folder.
+    pub(super) fn new(environment: &'a Environment, corpus: &'a Corpus, database: PathBuf) -> Self {
+        Self { environment, database, folder: &corpus.folder }
     }
 
     /// Indexes `documents` or `filler`.

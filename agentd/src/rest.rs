@@ -1,0 +1,128 @@
+//! What the daemon does whenever it comes to rest: it gives back the memory that only the work before needed.
+
+use std::time::Duration;
+
+use agentd_engine::Activity;
+use tokio::{sync::watch, time::timeout};
+
+use crate::footprint;
+
+/// How long nothing must have changed until the daemon counts as resting. Between two turns of a script it is at work.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Gives memory back now, after the start, and each time when the daemon has come to rest after work. Returns when the
+/// engine is gone.
+pub(crate) async fn follow(activity: watch::Receiver<Activity>) {
+    each_rest(activity, || async {
+        // The allocator's part takes its locks, and milliseconds where much was freed.
+        let _ = tokio::task::spawn_blocking(footprint::give_back).await;
+    })
+    .await;
+}
+
+/// Does something at once, and each time when nothing has changed for [`PAUSE`] and no turn is at work. Work that goes on
+/// puts it off, and a rest that lasts brings it once.
+async fn each_rest<Done: Future<Output = ()>>(mut activity: watch::Receiver<Activity>, action: impl Fn() -> Done) {
+    loop {
+        action().await;
+        if activity.changed().await.is_err() {
+            return;
+        }
+        while !is_resting(&mut activity).await {}
+    }
+}
+
+/// Waits for a change or [`PAUSE`], whichever is first, and says whether the daemon rests.
+async fn is_resting(activity: &mut watch::Receiver<Activity>) -> bool {
+    if activity.wait_for(Activity::is_quiet).await.is_err() {
+        return true;
+    }
+    timeout(PAUSE, activity.changed()).await.is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const WORKING: Activity = Activity { sessions: 1, open_turns: 1, waiting_turns: 0 };
+    const WAITING: Activity = Activity { sessions: 1, open_turns: 1, waiting_turns: 1 };
+    const LOADED: Activity = Activity { sessions: 1, open_turns: 0, waiting_turns: 0 };
+
+    struct World {
+        activity: watch::Sender<Activity>,
+        rests: Arc<AtomicUsize>,
+    }
+
+    impl World {
+        async fn new() -> Self {
+            let (activity, receiver) = watch::channel(Activity::default());
+            let rests = Arc::<AtomicUsize>::default();
+            let counter = rests.clone();
+            tokio::spawn(each_rest(receiver, move || {
+                let counter = counter.clone();
+                async move { drop(counter.fetch_add(1, Ordering::Relaxed)) }
+            }));
+            let world = Self { activity, rests };
+            world.after(Duration::from_millis(1)).await;
+            world
+        }
+
+        /// How often the daemon came to rest until then, on the paused clock.
+        async fn after(&self, time: Duration) -> usize {
+            sleep(time).await;
+            self.rests.load(Ordering::Relaxed)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn once_after_the_start_and_never_again_while_nothing_happens() {
+        let world = World::new().await;
+        assert_eq!(world.after(PAUSE * 100).await, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn once_when_work_has_ended_for_a_while() {
+        let world = World::new().await;
+        world.activity.send_replace(WORKING);
+        assert_eq!(world.after(PAUSE * 100).await, 1, "a turn at work is no rest");
+        world.activity.send_replace(LOADED);
+        assert_eq!(world.after(PAUSE / 2).await, 1, "it may go on at once");
+        assert_eq!(world.after(PAUSE * 100).await, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turn_after_turn_puts_it_off() {
+        let world = World::new().await;
+        for _ in 0..20 {
+            world.activity.send_replace(WORKING);
+            sleep(PAUSE / 4).await;
+            world.activity.send_replace(LOADED);
+            assert_eq!(world.after(PAUSE / 2).await, 1);
+        }
+        assert_eq!(world.after(PAUSE * 2).await, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_person_rests() {
+        let world = World::new().await;
+        world.activity.send_replace(WORKING);
+        sleep(PAUSE).await;
+        world.activity.send_replace(WAITING);
+        assert_eq!(world.after(PAUSE * 2).await, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_with_the_engine() {
+        let (activity, receiver) = watch::channel(Activity::default());
+        let following = tokio::spawn(each_rest(receiver, || async {}));
+        drop(activity);
+        following.await.unwrap();
+    }
+}

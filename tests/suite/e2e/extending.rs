@@ -1,0 +1,133 @@
+//! What `docs/extending.md` says, done word for word by somebody who has nothing yet. Its blocks are taken from the page itself, so
+//! that a page that leads nowhere fails here.
+
+use std::{os::unix::fs::symlink, path::Path, process::Stdio};
+
+use agentd_testkit::{
+    daemon::{Output, Running, TempHome, program},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use serde_json::json;
+
+use super::tool_texts;
+
+const PAGE: &str = include_str!("../../../docs/extending.md");
+
+/// A person who follows the page, approves what is asked, and has no daemon yet.
+struct Reader {
+    model: ModelServer,
+    home: TempHome,
+}
+
+impl Reader {
+    async fn new() -> Self {
+        let model = ModelServer::start().await;
+        let home = TempHome::with_model(&model.base_url());
+        std::fs::create_dir_all(home.config()).unwrap();
+        std::fs::create_dir_all(home.path().join(".config")).unwrap();
+        symlink(home.config(), home.path().join(".config/agentd")).unwrap();
+        Self { model, home }
+    }
+
+    /// Types a block of shell. Whatever runs is approved.
+    async fn types(&self, block: &str) -> Output {
+        let approve = r#"agentctl() { if [ "$1" = run ]; then shift; set -- run --on-interrupt approve "$@"; fi; command agentctl "$@"; }"#;
+        let mut command = self.home.command("sh");
+        let programs = program("agentctl").parent().map(Path::to_owned).unwrap_or_default();
+        let path = std::env::join_paths(
+            [programs].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+        );
+        command.env("PATH", path.unwrap()).stdin(Stdio::null());
+        command.arg("-eu").arg("-c").arg(format!("{approve}\n{block}"));
+        Running::spawn(command).output(Vec::new()).await
+    }
+
+    /// Lets the model call a tool once, and then say what it was told.
+    fn model_calls(&self, tool: &'static str, arguments: serde_json::Value) {
+        self.model.respond_with(move |request| match tool_texts(request).as_str() {
+            "" => Reply::default().and_call(tool, arguments.clone()),
+            told => Reply::text(format!("It told me: {told}")),
+        });
+    }
+
+    fn first_request(&self) -> Recorded {
+        self.model.requests().first().unwrap().clone()
+    }
+}
+
+/// The blocks of a section in a language, in their order.
+fn blocks(section: &str, language: &str) -> Vec<String> {
+    let (_, section) = PAGE.split_once(&format!("\n## {section}\n")).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let fence = format!("```{language}\n");
+    section.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_page_has_its_blocks() {
+    assert_eq!(blocks("Your own tool, through MCP", "sh").len(), 1);
+    assert_eq!(blocks("Your own skill", "sh").len(), 3);
+    assert_eq!(blocks("Your own agent", "yaml").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_of_ones_own() {
+    const SECTION: &str = "Your own tool, through MCP";
+    let reader = Reader::new().await;
+    reader.home.write("words.py", &blocks(SECTION, "python")[0]);
+    reader.model_calls("mcp_words_count_words", json!({"text": "to be or not to be"}));
+    let said = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
+    assert!(said.stdout.contains("mcp_words_count_words") && said.stdout.contains("6 words"), "{said:?}");
+
+    // Read and always there, under a name of its own; nobody is asked.
+    let me = blocks(SECTION, "yaml")[0].replace("/home/me", reader.home.path().to_str().unwrap());
+    reader.home.write("config/mcp_servers.yaml", me);
+    reader.types("agentctl reload").await.exits(0);
+    reader.model_calls("count_words", json!({"text": "one two"}));
+    let said = reader.home.agentctl(["run", "Count.", "--on-interrupt", "fail"]).await.exits(0);
+    assert!(said.stdout.contains("2 words"), "{said:?}");
+    reader.types("agentctl mcp logs words").await.exits(0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_skill_of_ones_own() {
+    const SECTION: &str = "Your own skill";
+    let reader = Reader::new().await;
+    let [write, add, try_it] = blocks(SECTION, "sh").try_into().unwrap();
+    reader.types(&write).await.exits(0);
+    reader.types(&add).await.exits(0);
+    assert!(reader.home.read("config/skills/invoice/SKILL.md").contains("Checks invoices"));
+    let command = "python skills/invoice/scripts/total.py uploads/invoice.csv";
+    assert!(write.contains(command), "the skill says another command than is tried here");
+    reader.model_calls("run_bash_command", json!({"command": command}));
+    let said = reader.types(&try_it).await.exits(0);
+    assert!(said.stdout.contains("total 960.0"), "{said:?}");
+    let asked = reader.first_request().body.to_string();
+    assert!(asked.contains("skills/invoice/SKILL.md") && asked.contains("Ordered: a pump"), "{asked}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_of_ones_own() {
+    const SECTION: &str = "Your own agent";
+    let reader = Reader::new().await;
+    reader.home.write("config/agents.yaml", &blocks(SECTION, "yaml")[0]);
+    reader.model.respond_with(|request| {
+        let is_translator = request.body.to_string().contains("You translate. Keep names");
+        match (is_translator, tool_texts(request).as_str()) {
+            (true, "") => Reply::default()
+                .and_call("write_file", json!({"path": "outputs/letter.fr.md", "content": "Monsieur, les pompes."})),
+            (true, _) => {
+                Reply::text("The letter is in outputs/letter.fr.md, in French, with its form kept as it was before.")
+            }
+            (false, "") => Reply::default().and_call(
+                "delegate_task",
+                json!({"agent": "translator", "task": "Put uploads/letter.md into French."}),
+            ),
+            (false, _) => Reply::text("It is done."),
+        }
+    });
+    let said = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
+    assert!(said.stdout.contains("translator") && said.stdout.contains("It is done."), "{said:?}");
+    let sessions = reader.home.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
+    assert!(sessions.as_array().unwrap().len() == 2, "{sessions}");
+}
