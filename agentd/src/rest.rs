@@ -67,7 +67,9 @@ mod tests {
             let counter = rests.clone();
             tokio::spawn(each_rest(receiver, move || {
                 let counter = counter.clone();
-                async move { drop(counter.fetch_add(1, Ordering::Relaxed)) }
+                async move {
+                    counter.fetch_add(1, Ordering::Relaxed);
+                }
             }));
             let world = Self { activity, rests };
             world.after(Duration::from_millis(1)).await;

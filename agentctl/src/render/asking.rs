@@ -26,7 +26,8 @@ pub(crate) fn who(by: &AskedBy) -> String {
         "main" => "the main agent".to_owned(),
         other => format!("the agent {}", clean_line(other)),
     };
-    let title = by.session_title.as_deref().map(|title| format!(" in \"{}\"", clean_line(title)));
+    // A title is often a model's: it must not end where it stands, and go on as if we spoke.
+    let title = by.session_title.as_deref().map(|title| format!(" in \"{}\"", clean_line(title).replace('"', "'")));
     let client = by.client.as_deref().map(|client| format!(", started by {}", clean_line(client)));
     format!("{agent}{}{}", title.unwrap_or_default(), client.unwrap_or_default())
 }
@@ -91,6 +92,8 @@ mod tests {
         };
         assert_eq!(who(&by(None, None)), "the main agent");
         assert_eq!(who(&by(Some("Tidy\u{1b}[2J up"), Some("a\nb"))), "the main agent in \"Tidy up\", started by a b");
+        let forged = by(Some("x\", started by you"), None);
+        assert_eq!(who(&forged), "the main agent in \"x', started by you\"");
         let check = |layer, rule, expected: &str| assert_eq!(why("it runs a command", layer, rule), expected);
         check(None, None, "it runs a command");
         check(Some(Layer::Checker), Some("it runs a command"), "it runs a command (what is known of the tool)");

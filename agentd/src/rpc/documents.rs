@@ -1,6 +1,6 @@
 //! Documents of sessions: indexed, listed, read and searched for a person.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use agentd_core::knowledge::{DocumentFinds, DocumentProgress, DocumentQuery, OpenDocument, PartRange};
 use agentd_proto::v1::{self, documents_server::Documents, index_documents_response::Part};
@@ -116,10 +116,10 @@ impl Context {
         if paths.len() > MOST_PATHS {
             return Err(Refusal::invalid(format!("could not take more than {MOST_PATHS} paths at once")));
         }
-        let mut documents: Vec<OpenDocument> = Vec::new();
+        let (mut documents, mut names) = (Vec::new(), HashSet::new());
         for path in if paths.is_empty() { vec![String::new()] } else { paths } {
             for document in self.engine.open_documents(session, path).await? {
-                if !documents.iter().any(|known| known.name == document.name) {
+                if names.insert(document.name.clone()) {
                     documents.push(document);
                 }
             }

@@ -170,7 +170,8 @@ impl CommandReader {
             };
             // An error is the connection's end. It cancels nothing.
             let Ok(Some(frame)) = frame else { return };
-            let remark = match self.carry_out(frame.command).await {
+            // Most clients only read: they need no room for what others send.
+            let remark = match Box::pin(self.carry_out(frame.command)).await {
                 Ok(()) => continue,
                 Err(remark) => remark,
             };

@@ -2,9 +2,15 @@
 
 use agentd_core::{Timestamp, ports::Workspace};
 
+/// The bytes that follow the instructions, about.
+const FOLLOWS: usize = 128;
+
 /// The instructions, what may be done with the person's project, and when the session began, to the minute, last.
 pub(crate) fn system(instructions: &str, workspace: &Workspace, began: Timestamp) -> String {
-    let mut text = instructions.trim_end().to_owned();
+    // Each open turn holds it, so there is room for what follows and for nothing else.
+    let instructions = instructions.trim_end();
+    let mut text = String::with_capacity(instructions.len() + FOLLOWS);
+    text.push_str(instructions);
     if let Some(project) = &workspace.project {
         let may = if project.writable { "read and change" } else { "read" };
         text.push_str(&format!("\n\nThe person's project is at `/project`; you may {may} it."));

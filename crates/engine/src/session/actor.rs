@@ -233,13 +233,14 @@ impl Actor {
         // It grows with what comes: room for a whole batch would be most of the memory of a quiet turn.
         let mut batch = Vec::new();
         loop {
+            // The room that most of these take while they work is no part of a session that waits: there are hundreds of those.
             let next = match self.next_input(&mut batch).await {
-                Input::Command(Some(command)) => self.command(command).await?,
+                Input::Command(Some(command)) => Box::pin(self.command(command)).await?,
                 // Nobody can ask any more: the registry is gone, and the daemon with it.
                 Input::Command(None) => Next::Leave,
                 Input::Messages(messages) => self.turn_messages(messages).await?,
-                Input::TaskEnded(ended) => self.task_ended(ended).await?,
-                Input::Deadline => self.deadline_passed().await?,
+                Input::TaskEnded(ended) => Box::pin(self.task_ended(ended)).await?,
+                Input::Deadline => Box::pin(self.deadline_passed()).await?,
                 Input::DrainDue => self.drain_due(),
                 // A reader that leaves wakes nobody, so the timer also runs while there is one.
                 Input::Idle if self.journal.has_readers() => Next::Go,
@@ -283,17 +284,18 @@ impl Actor {
             Command::Start { start, reply } => reply_to(reply, self.start(*start).await)?,
             Command::Steer { turn, text, reply } => reply_to(reply, self.steer(turn, text, None).await)?,
             Command::Cancel { turn, reply } => reply_to(reply, self.cancel(turn).await)?,
-            Command::Answer { id, answer, client, reply } => reply_to(reply, self.answer(id, answer, client).await)?,
+            Command::Answer { id, answer, client, reply } => reply_to(reply, self.answer(id, *answer, client).await)?,
             Command::Subscribe { after, reply } => {
                 let live_turn = self.open.as_ref().map(|open| open.turn_id);
                 reply_to(reply, Ok(self.journal.subscribe(after, live_turn)))?;
             }
             Command::Uploaded { path, picture, reply } => {
+                let picture = picture.map(|picture| *picture);
                 reply_to(reply, self.change(StateChange::HandedOver { path, picture }).await)?;
             }
             Command::Show { reply } => reply_to(reply, self.show().await)?,
             Command::Rename { title, reply } => reply_to(reply, self.rename(title).await)?,
-            Command::Grant { grant, reply } => reply_to(reply, self.grant(grant).await)?,
+            Command::Grant { grant, reply } => reply_to(reply, self.grant(*grant).await)?,
             Command::Revoke { rule, reply } => reply_to(reply, self.revoke(&rule).await)?,
             Command::TakeGrants { grants, reply } => reply_to(reply, self.take_grants(grants).await)?,
             Command::Adopt { settings, reply } => reply_to(reply, self.adopt(*settings).await)?,
@@ -304,7 +306,7 @@ impl Actor {
             Command::UndoCompaction { reply } => reply_to(reply, self.undo_compaction().await)?,
             Command::Tree { reply } => reply_to(reply, self.tree().await)?,
             Command::StateFile { change, reply } => reply_to(reply, self.change_state_file(change).await)?,
-            Command::Undo { request, reply } => reply_to(reply, self.undo(request).await)?,
+            Command::Undo { request, reply } => reply_to(reply, self.undo(*request).await)?,
             Command::Recovered { reply } => reply_to(reply, Ok(self.recovered.clone()))?,
             Command::Drain { deadline, reply } => {
                 self.drain(deadline, reply);

@@ -58,12 +58,12 @@ enum Command {
     Start { start: Box<StartTurn>, reply: Reply<StartedTurn> },
     Steer { turn: Option<TurnId>, text: String, reply: Reply<()> },
     Cancel { turn: Option<TurnId>, reply: Reply<()> },
-    Answer { id: InterruptId, answer: Answer, client: String, reply: Reply<()> },
+    Answer { id: InterruptId, answer: Box<Answer>, client: String, reply: Reply<()> },
     Subscribe { after: u64, reply: Reply<Subscription> },
-    Uploaded { path: String, picture: Option<Picture>, reply: Reply<()> },
+    Uploaded { path: String, picture: Option<Box<Picture>>, reply: Reply<()> },
     Show { reply: Reply<SessionView> },
     Rename { title: String, reply: Reply<()> },
-    Grant { grant: Grant, reply: Reply<()> },
+    Grant { grant: Box<Grant>, reply: Reply<()> },
     Revoke { rule: String, reply: Reply<()> },
     TakeGrants { grants: Vec<Grant>, reply: Reply<()> },
     Adopt { settings: Box<SessionSettings>, reply: Reply<()> },
@@ -74,7 +74,7 @@ enum Command {
     UndoCompaction { reply: Reply<(Window, CompactionReport)> },
     Tree { reply: Reply<(SessionId, SessionTree)> },
     StateFile { change: StateFileChange, reply: Reply<()> },
-    Undo { request: UndoRequest, reply: Reply<UndoReport> },
+    Undo { request: Box<UndoRequest>, reply: Reply<UndoReport> },
     Recovered { reply: Reply<Option<RecoveredTurn>> },
     Drain { deadline: Duration, reply: Reply<()> },
     Close { reply: Reply<()> },
@@ -150,6 +150,7 @@ impl SessionHandle {
     /// # Errors
     /// When there is no such interrupt, it was answered before, or the answer does not fit.
     pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
+        let answer = Box::new(answer);
         self.ask(|reply| Command::Answer { id, answer, client, reply }).await
     }
 
@@ -179,6 +180,7 @@ impl SessionHandle {
 
     /// Tells the model of a file with its next turn.
     pub(crate) async fn uploaded(&self, path: String, picture: Option<Picture>) -> Result<(), EngineError> {
+        let picture = picture.map(Box::new);
         self.ask(|reply| Command::Uploaded { path, picture, reply }).await
     }
 
@@ -203,6 +205,7 @@ impl SessionHandle {
     /// # Errors
     /// When the journal cannot be written.
     pub(crate) async fn grant(&self, grant: Grant) -> Result<(), EngineError> {
+        let grant = Box::new(grant);
         self.ask(|reply| Command::Grant { grant, reply }).await
     }
 
@@ -251,6 +254,7 @@ impl SessionHandle {
     /// # Errors
     /// When a turn is open, no such turn changed files, or the files or the journal cannot be written.
     pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport, EngineError> {
+        let request = Box::new(request);
         self.ask(|reply| Command::Undo { request, reply }).await
     }
 

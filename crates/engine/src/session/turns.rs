@@ -310,9 +310,9 @@ impl Actor {
                 TurnMessage::TakeSteers(reply) => {
                     let _ = reply.send(self.take_steers(turn_id).await?);
                 }
-                TurnMessage::HandOn(state) => self.hand_on(*state).await?,
+                TurnMessage::HandOn(state) => Box::pin(self.hand_on(*state)).await?,
                 TurnMessage::End { outcome, verdict } => {
-                    let _ = verdict.send(self.turn_wants_to_end(*outcome).await?);
+                    let _ = verdict.send(Box::pin(self.turn_wants_to_end(*outcome)).await?);
                 }
             }
         }

@@ -64,7 +64,8 @@ async fn rounds(context: &TurnContext, state: &mut TurnState) -> Result<StopReas
             Step::Dispatch => dispatch::dispatch(context, state).await?,
             Step::Sample => sample::sample(context, state).await?,
             Step::Finalize(reason) => {
-                finalize::finalize(context, state).await?;
+                // A model asked once more, on top of all this: no turn needs the room before.
+                Box::pin(finalize::finalize(context, state)).await?;
                 return Ok(reason);
             }
             Step::End(reason) => return Ok(reason),

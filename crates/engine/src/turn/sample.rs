@@ -77,7 +77,7 @@ pub(crate) async fn ask(
         Ok(finish) => finish,
         Err(error) => {
             words.complete(&context.recorder, state, ItemStatus::Cut).await?;
-            return room_or_fail(context, state, model, error).await;
+            return Box::pin(room_or_fail(context, state, model, error)).await;
         }
     };
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
@@ -85,7 +85,7 @@ pub(crate) async fn ask(
     warn_of_cut(context, finish).await?;
     state.called_in_vain = !may_call && !calls.is_empty();
     if may_call {
-        record_calls(context, state, calls).await?;
+        Box::pin(record_calls(context, state, calls)).await?;
     } else if let Some((name, _)) = calls.first() {
         let message = format!("the model called {name} where it was to give its last answer; that was not run");
         context.recorder.fact(EventKind::Warning { code: "call_not_run".to_owned(), message }).await?;
@@ -213,7 +213,7 @@ impl Words {
         }
         let goes_on = self.open.as_ref().is_some_and(|(_, body)| matches!(body, ItemBody::Reasoning { .. }) == thought);
         if !goes_on {
-            self.close(recorder, ItemStatus::Done).await?;
+            Box::pin(self.close(recorder, ItemStatus::Done)).await?;
             let text = String::new();
             let body = if thought { ItemBody::Reasoning { text } } else { ItemBody::AgentMessage { text } };
             self.open = Some((recorder.start(body.clone()).await?, body));
@@ -233,7 +233,7 @@ impl Words {
     }
 
     async fn complete(mut self, recorder: &Recorder, state: &mut TurnState, status: ItemStatus) -> Result<(), Stop> {
-        self.close(recorder, status).await?;
+        Box::pin(self.close(recorder, status)).await?;
         for item in self.done {
             state.note(item);
         }

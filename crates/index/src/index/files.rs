@@ -92,21 +92,36 @@ impl FileHandle for ReadFile {
     fn read_bytes(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
         let beyond = || io::Error::new(io::ErrorKind::InvalidData, "a part beyond the end of a file was asked for");
         let length = range.end.checked_sub(range.start).filter(|_| range.end <= self.length).ok_or_else(beyond)?;
-        let mut bytes = vec![0; length];
-        read_exact_at(&self.file, &mut bytes, range.start as u64)?;
-        Ok(OwnedBytes::new(bytes))
+        Ok(OwnedBytes::new(read_at(&self.file, length, range.start as u64)?))
     }
 }
 
+/// So many bytes of a file. Nothing is written where they will stand before they are read: a query reads megabytes.
 #[cfg(unix)]
-fn read_exact_at(file: &File, bytes: &mut [u8], from: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, from)
+fn read_at(file: &File, length: usize, from: u64) -> io::Result<Vec<u8>> {
+    use rustix::{
+        buffer::spare_capacity,
+        io::{Errno, pread},
+    };
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let next = from + bytes.len() as u64;
+        match pread(file, spare_capacity(&mut bytes), next) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // There may have been room for more.
+    bytes.truncate(length);
+    Ok(bytes)
 }
 
 #[cfg(not(unix))]
-fn read_exact_at(file: &File, bytes: &mut [u8], from: u64) -> io::Result<()> {
+fn read_at(file: &File, length: usize, from: u64) -> io::Result<Vec<u8>> {
     use std::io::{Read as _, Seek as _};
-    let mut file = file.try_clone()?;
+    let (mut file, mut bytes) = (file.try_clone()?, vec![0; length]);
     file.seek(io::SeekFrom::Start(from))?;
-    file.read_exact(bytes)
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
