@@ -13,7 +13,7 @@ use super::tool_texts;
 
 const PAGE: &str = include_str!("../../../docs/extending.md");
 
-/// A person who follows the page, approves what is asked, and has no daemon yet.
+/// A person who follows the page, approves what is asked, and has added nothing yet.
 struct Reader {
     model: ModelServer,
     home: TempHome,
@@ -26,6 +26,7 @@ impl Reader {
         std::fs::create_dir_all(home.config()).unwrap();
         std::fs::create_dir_all(home.path().join(".config")).unwrap();
         symlink(home.config(), home.path().join(".config/agentd")).unwrap();
+        home.agentctl(["start"]).await.exits(0);
         Self { model, home }
     }
 

@@ -391,6 +391,29 @@ async fn a_command_sees_its_clients_environment() {
 }
 
 #[tokio::test]
+async fn a_program_in_a_closed_folder_stands_before_no_other() {
+    for namespaces in STRENGTHS {
+        let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        for folder in ["closed", "listed"] {
+            fs::create_dir(home.path().join(folder)).unwrap();
+            let program = home.path().join(folder).join("agentd-test-program");
+            fs::write(&program, format!("#!/bin/sh\necho this is {folder}\n")).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let listed = home.path().join("listed");
+        let mut bench = locked(Project::None, |config| {
+            config.read = vec![listed.clone()];
+            config.namespaces = namespaces;
+        })
+        .await;
+        let path = format!("{}:{}:/nowhere:/usr/bin:/bin", home.path().join("closed").display(), listed.display());
+        bench.context.environment = Arc::new(ClientEnvironment::unjudged([("PATH".to_owned(), path)]));
+        let text = bench.allowed("agentd-test-program; env").await;
+        assert!(text.contains("this is listed") && text.contains("/nowhere:/usr/bin"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn other_processes_cannot_be_touched() {
     for namespaces in STRENGTHS {
         let bench = locked(Project::None, |config| config.namespaces = namespaces).await;

@@ -4,14 +4,14 @@ use std::{ffi::CString, os::unix::net::UnixStream};
 
 use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
-    unistd::{Pid, execvp},
+    unistd::{Pid, execvpe},
 };
 
 use super::{
     super::policy::{InForce, Policy, Report, SandboxLimits},
     Folder, Step, calls, files,
     namespaces::{Namespaces, kernel},
-    raw, step, tell,
+    programs, raw, step, tell,
 };
 
 /// What an administrator may still do to files that Landlock lets it reach: own, read and write those of others.
@@ -32,7 +32,7 @@ pub(super) fn become_it(
             (Some(gap), _) if policy.enforce => Report::Failed(gap.to_owned()),
             (_, None) => Report::Ready(force),
             (_, Some(program)) => {
-                let error = execvp(program, command).unwrap_err();
+                let error = execvpe(program, command, &programs::environment()).unwrap_err();
                 Report::Failed(format!("could not start {}: {error}", program.to_string_lossy()))
             }
         },

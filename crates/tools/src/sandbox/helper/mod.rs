@@ -10,13 +10,14 @@
 //! - [`mod@keeper`]: waits and kills.
 //! - [`mod@command`]: limits, privileges, files, system calls, and then the program. In this order, because each step
 //!   needs what the next one takes away.
-//! - `files`: Landlock. `calls`: seccomp.
+//! - `files`: Landlock. `calls`: seccomp. `programs`: where the command finds programs.
 
 mod calls;
 mod command;
 mod files;
 mod keeper;
 mod namespaces;
+mod programs;
 mod raw;
 
 use std::{
