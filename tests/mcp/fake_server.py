@@ -150,6 +150,9 @@ def fork():
     stubborn = "trap '' TERM HUP; while :; do sleep 1; done"
     subprocess.Popen(["sh", "-c", stubborn])
     subprocess.Popen(["sh", "-c", stubborn], start_new_session=True)
+    # One that has forgotten whose it is, and one that has left as well: only its command line tells.
+    subprocess.Popen(["sh", "-c", stubborn], env={})
+    subprocess.Popen(["sh", "-c", "(env -i setsid sh -c \"" + stubborn + "\" '" + HOME + "' &) ; exit 0"]).wait()
     # One whose parent is gone.
     subprocess.Popen(["sh", "-c", "(setsid sh -c \"" + stubborn + "\" &) ; exit 0"]).wait()
 

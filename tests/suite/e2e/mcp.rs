@@ -61,8 +61,34 @@ fn most_memory(pid: u32) -> u64 {
 }
 
 impl World {
-    /// Ends the daemon, and waits until nothing of it and its servers is left.
+    /// The processes of its servers: all but the daemon, and but the one with which it finds out at its start what walls
+    /// there are for commands.
+    fn of_servers(&self) -> Vec<u32> {
+        let is_of_walls = |pid: &u32| {
+            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            command.split(|byte| *byte == 0).any(|word| word == b"sandbox-exec")
+        };
+        let all = self.daemon.processes().into_iter();
+        all.filter(|pid| *pid != self.daemon.pid() && !is_of_walls(pid)).collect()
+    }
+
+    /// Stops all servers while the daemon goes on, and makes sure that nothing of them is left: no process, and no session
+    /// that waits for one.
+    async fn servers_are_gone(&self) {
+        let listed = self.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        for server in listed.as_array().unwrap() {
+            self.daemon.agentctl(["mcp", "stop", server["name"].as_str().unwrap()]).await.exits(0);
+        }
+        until("nothing of them is left", || async { self.of_servers().is_empty().then_some(()) }).await;
+        let sessions = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        // What a crash has cut off can be continued, and waits for nothing.
+        let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
+        assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");
+    }
+
+    /// The same, and then ends the daemon.
     async fn all_are_gone(&self) {
+        self.servers_are_gone().await;
         assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());
         until("nothing is left", || async { self.daemon.processes().is_empty().then_some(()) }).await;
     }
