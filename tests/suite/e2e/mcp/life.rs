@@ -133,6 +133,34 @@ async fn a_server_that_nobody_calls_is_stopped_and_started_again_by_the_next_cal
 }
 
 #[tokio::test]
+async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
+    // Nothing is set of its tools, so that no turn knows any before it was asked.
+    let mut fake = behaving("ok");
+    fake.as_object_mut().unwrap().remove("tools");
+    let world = world(json!({"fake": fake.clone(), "called": fake})).await;
+    world.still_serves().await;
+    let known = async |name: &str| {
+        let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let server = listed.as_array().unwrap().iter().find(|server| server["name"] == name).unwrap().clone();
+        (server["reached"] == true, server["state"].as_str().unwrap().to_owned())
+    };
+    until("both have said what they offer", || async {
+        (known("fake").await.0 && known("called").await.0).then_some(())
+    })
+    .await;
+    // One of them is needed meanwhile, and stays as long as `idle_stop` says.
+    world.daemon.agentctl(["mcp", "start", "called"]).await.exits(0);
+    until("the other is stopped", || async { (known("fake").await.1 == "stopped").then_some(()) }).await;
+    assert_eq!(known("called").await.1, "running");
+    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
+    assert!(logs.contains("started only to say what it offers"), "{logs}");
+    // Nor is it asked again.
+    world.still_serves().await;
+    assert_eq!(known("fake").await, (true, "stopped".to_owned()));
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
 async fn a_server_that_is_stopped_while_it_starts_is_gone_when_that_is_said() {
     let world = world(json!({"fake": behaving("silent")})).await;
     let starting = world.daemon.spawn_agentctl(["mcp", "start", "fake"]);
