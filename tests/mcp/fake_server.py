@@ -64,6 +64,16 @@ def ask(message, schema):
     return waiting.pop(number)[1]
 
 
+def sample(words):
+    """Asks a model, and returns the client's whole answer."""
+    number, event = next(numbers), threading.Event()
+    waiting[number] = [event, None]
+    send({"id": number, "method": "sampling/createMessage", "params": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": words}}], "maxTokens": 5}})
+    event.wait()
+    return waiting.pop(number)[1]
+
+
 def act(request):
     params = request["params"]
     text = str(params.get("arguments", {}).get("text", ""))
@@ -120,12 +130,12 @@ def act(request):
             "name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}}}
         say(request, json.dumps(ask("Who are you?", schema)))
     elif HOW == "sampling":
-        number, event = next(numbers), threading.Event()
-        waiting[number] = [event, None]
-        send({"id": number, "method": "sampling/createMessage", "params": {
-            "messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}})
-        event.wait()
-        say(request, json.dumps(waiting.pop(number)[1]))
+        say(request, json.dumps(sample("hi")))
+    elif HOW == "samples_large":
+        say(request, json.dumps(sample("x" * 100000)))
+    elif HOW == "samples_for_ever":
+        while True:
+            sample("again?")
     elif HOW == "signals":
         with open("/proc/self/status") as status:
             say(request, next(line for line in status if line.startswith("SigBlk")))
@@ -140,6 +150,9 @@ def fork():
     stubborn = "trap '' TERM HUP; while :; do sleep 1; done"
     subprocess.Popen(["sh", "-c", stubborn])
     subprocess.Popen(["sh", "-c", stubborn], start_new_session=True)
+    # One that has forgotten whose it is, and one that has left as well: only its command line tells.
+    subprocess.Popen(["sh", "-c", stubborn], env={})
+    subprocess.Popen(["sh", "-c", "(env -i setsid sh -c \"" + stubborn + "\" '" + HOME + "' &) ; exit 0"]).wait()
     # One whose parent is gone.
     subprocess.Popen(["sh", "-c", "(setsid sh -c \"" + stubborn + "\" &) ; exit 0"]).wait()
 

@@ -9,7 +9,7 @@ use std::{
 use agentd_core::tool::Effect;
 use agentd_mcp::{
     McpConfig, ServerConfig,
-    config::{HttpWire, Reached, ToolSetting, Written},
+    config::{HttpWire, Reached, Sampling, ToolSetting, Written},
 };
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -56,6 +56,7 @@ struct ServerFile {
     connection_mode: Option<Mode>,
     url: Option<Spanned<String>>,
     headers: Option<BTreeMap<String, Spanned<String>>>,
+    sampling: Option<MayAsk>,
     lazy_startup: Option<bool>,
     start_timeout: Option<Span>,
     call_timeout: Option<Span>,
@@ -84,6 +85,14 @@ enum Mode {
     Http,
 }
 
+/// Whether a server may ask a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum MayAsk {
+    Never,
+    Ask,
+}
+
 /// What a person says that calls of a tool can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -106,6 +115,7 @@ struct Server {
     mode: Option<Mode>,
     url: Option<Written>,
     headers: BTreeMap<String, SecretString>,
+    sampling: Option<MayAsk>,
     times: Times,
     tools: BTreeMap<String, ToolSetting>,
     /// Where it was named last.
@@ -226,6 +236,7 @@ impl Reader<'_> {
         }
         server.enabled = over.enabled.or(server.enabled);
         server.mode = over.connection_mode.or(server.mode);
+        server.sampling = over.sampling.or(server.sampling);
         server.times.overlay(over.lazy_startup, over.start_timeout, over.call_timeout, over.call_limit, over.idle_stop);
         for (name, over) in over.tools.into_iter().flatten() {
             overlay(server.tools.entry(name).or_default(), over.unwrap_or_default());
@@ -317,6 +328,10 @@ impl Server {
             enabled: self.enabled.unwrap_or(true),
             reached,
             tools: self.tools.clone(),
+            sampling: match self.sampling {
+                None | Some(MayAsk::Never) => Sampling::Never,
+                Some(MayAsk::Ask) => Sampling::Ask,
+            },
             eager: !times.lazy.or(global.lazy).ok_or_else(|| missing("lazy_startup"))?,
             start_timeout: times.start.or(global.start).ok_or_else(|| missing("start_timeout"))?,
             call_timeout: times.call.or(global.call).ok_or_else(|| missing("call_timeout"))?,
@@ -379,7 +394,7 @@ servers:
         description: "Read file contents from allowed directory"
       write_file:
         enabled: false
-  remote: {connection_mode: sse, url: "https://example.org/sse", headers: {Authorization: "Bearer ${TOKEN}"}}
+  remote: {connection_mode: sse, url: "https://example.org/sse", sampling: ask, headers: {Authorization: "Bearer ${TOKEN}"}}
   bare: {url: "http://localhost:1/mcp", idle_stop: never, call_timeout: 5s}
 "#])
         .unwrap();
@@ -393,6 +408,7 @@ servers:
         assert!(!files.eager && files.enabled && files.idle_stop.is_some());
         let Reached::Http { wire: HttpWire::Sse, headers, .. } = &config.servers["remote"].reached else { panic!() };
         assert_eq!(headers["Authorization"].expose_secret(), "Bearer hunter2");
+        assert_eq!((config.servers["remote"].sampling, files.sampling), (Sampling::Ask, Sampling::Never));
         let bare = &config.servers["bare"];
         assert!(matches!(bare.reached, Reached::Http { wire: HttpWire::Streamable, .. }));
         assert_eq!((bare.idle_stop, bare.call_timeout), (None, Duration::from_secs(5)));
@@ -453,6 +469,7 @@ servers:
             ("servers: {a: {connection_mode: htpp, url: 'http://x'}}", ["1:32", "did you mean `http`?"]),
             ("servers: {a: {url: 'ftp://x'}}", ["1:20", "begins with http"]),
             ("servers: {a: {url: 'https://me:hunter2@x/'}}", ["1:20", "password before the @"]),
+            ("servers: {a: {command: x, sampling: always}}", ["1:37", "unknown value `always`"]),
             ("servers: {'a b': {command: x}}", ["1:18", "cannot be the name"]),
             ("servers: {a: {command: x, call_timeout: soon}}", ["1:41", "is not a time"]),
             ("servers: {a: {command: x, env: {K: '${NOT_SET}'}}}", ["1:36", "NOT_SET is not set"]),

@@ -47,6 +47,9 @@ impl Shape<'_> {
         match fact {
             AuditFact::CallDecided(decision) => AuditFact::CallDecided(Box::new(self.decision(*decision))),
             AuditFact::CallEnded(end) => AuditFact::CallEnded(self.end(end)),
+            AuditFact::ModelAsked { tool, model, max_tokens } => {
+                AuditFact::ModelAsked { tool: self.text(&tool), model: self.text(&model), max_tokens }
+            }
             AuditFact::GrantAdded { rule, scope, by } => {
                 AuditFact::GrantAdded { rule: self.text(&rule), scope: self.text(&scope), by: self.answerer(by) }
             }

@@ -65,6 +65,15 @@ pub enum AuditFact {
     /// What came of a call. One that was decided and has no end was cut off by the end of the daemon: whether it took
     /// effect is not known.
     CallEnded(CallEnd),
+    /// A call asked the turn's model for somebody else, such as an MCP server. Told before it is asked.
+    ModelAsked {
+        /// The tool that was called.
+        tool: String,
+        /// The model's id.
+        model: String,
+        /// How many tokens the answer may have.
+        max_tokens: u64,
+    },
     /// A rule was remembered, so that nobody is asked again.
     GrantAdded {
         /// The rule, as it was shown.
@@ -144,6 +153,7 @@ impl AuditFact {
         match self {
             Self::CallDecided(_) => "call_decided",
             Self::CallEnded(_) => "call_ended",
+            Self::ModelAsked { .. } => "model_asked",
             Self::GrantAdded { .. } => "grant_added",
             Self::GrantRevoked { .. } => "grant_revoked",
             Self::Undone { .. } => "undone",

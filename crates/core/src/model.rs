@@ -178,6 +178,8 @@ pub struct ModelRequest {
     /// Whether they may be called. In the last call of a turn they may not: they are named there so that the request
     /// begins as the one before it did.
     pub may_call: bool,
+    /// How many tokens the answer may have, where that is fewer than the model's own limit.
+    pub max_tokens: Option<u64>,
     /// Paths that exist in the workspace, relative to it, for models whose arguments are constrained
     /// ([`ModelInfo::embedded`]); empty for all others.
     pub known_paths: Vec<String>,

@@ -5,6 +5,7 @@ mod knowledge;
 mod person;
 mod pictures;
 mod progress;
+mod sampler;
 mod skills;
 mod web;
 mod workspaces;
@@ -38,6 +39,7 @@ pub use self::{
     person::Person,
     pictures::Pictures,
     progress::CallProgress,
+    sampler::{Asked, Sampled, Sampler},
     skills::{SkillPackages, Skills},
     web::Web,
     workspaces::{KeptArea, KeptText, Workspace, Workspaces},
@@ -98,6 +100,8 @@ pub struct ToolContext {
     pub progress: CallProgress,
     /// Whom the call may ask while it runs.
     pub person: Person,
+    /// The model that it may ask while it runs.
+    pub sampler: Sampler,
     /// What the name of the called tool stood for when it was offered
     /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)): where it stands for something else by
     /// now, the call is not what was shown and allowed, and does not run. None where nobody was offered it.

@@ -132,14 +132,14 @@ pub struct ToolOutput {
     pub compact: Option<CompactionStrategy>,
     /// Another agent works in the session behind this step.
     pub changes_agent: bool,
-    /// What another session did for it. Boxed as the call that is taken back.
+    /// What another session did for it, or a model that it asked. Boxed as the call that is taken back.
     pub delegated: Option<Box<Delegated>>,
 }
 
-/// What another session did for a call, as far as it concerns the turn.
+/// What another session did for a call, or a model that it asked, as far as it concerns the turn.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Delegated {
-    /// What its model calls took.
+    /// What model calls took for it.
     pub usage: Usage,
     /// What was refused there.
     pub denials: Vec<Denial>,

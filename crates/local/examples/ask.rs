@@ -105,6 +105,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 messages: messages.clone(),
                 tools: tools(),
                 may_call: true,
+                max_tokens: None,
                 known_paths: known_paths.clone(),
             };
             let (text, tool) = call(&model, request).await?;

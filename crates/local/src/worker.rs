@@ -108,7 +108,7 @@ impl Worker {
             inference: &loaded.inference,
             memory: &mut loaded.memory,
             listener: reply,
-            max_tokens: self.config.max_tokens as usize,
+            max_tokens: most_tokens(request, &self.config),
             usage: Usage::default(),
         };
         match run.carry_out(plan) {
@@ -124,6 +124,12 @@ impl Worker {
             tracing::info!("the built-in model was released: {why}");
         }
     }
+}
+
+/// How many tokens the answer to a request may have.
+fn most_tokens(request: &ModelRequest, config: &EmbeddedConfig) -> usize {
+    let wanted = request.max_tokens.map_or(usize::MAX, |tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
+    wanted.min(config.max_tokens as usize)
 }
 
 fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<Loaded, ModelError> {

@@ -22,6 +22,8 @@ pub struct ServerConfig {
     pub reached: Reached,
     /// Tools of it that are set otherwise than the others, by the names that the server gives them.
     pub tools: BTreeMap<String, ToolSetting>,
+    /// Whether it may ask a model during a call.
+    pub sampling: Sampling,
     /// Whether it is started with the daemon, and not at its first call.
     pub eager: bool,
     /// How long it may take to start and to say what it offers.
@@ -89,6 +91,16 @@ pub enum HttpWire {
     Streamable,
     /// The one before it: an event stream, and an address that it names. Servers of today are understood, too.
     Sse,
+}
+
+/// Whether a server may ask a model during a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sampling {
+    /// It may not.
+    #[default]
+    Never,
+    /// A person is asked each time.
+    Ask,
 }
 
 /// What is set of one tool of a server.
@@ -171,6 +183,10 @@ impl ServerConfig {
                 take(&url.value);
                 headers.keys().for_each(|name| take(name));
             }
+        }
+        // Servers offer other tools to whom they may ask.
+        if self.sampling == Sampling::Ask {
+            take("sampling");
         }
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }

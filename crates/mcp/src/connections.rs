@@ -116,6 +116,7 @@ mod tests {
             enabled: true,
             reached,
             tools: BTreeMap::new(),
+            sampling: Default::default(),
             eager: false,
             start_timeout: Duration::from_secs(1),
             call_timeout: Duration::from_secs(1),

@@ -110,7 +110,8 @@ async fn form(server: &str, call: &Call, log: &Log, message: &str, note: &str, s
     }
 }
 
-enum Reply {
+/// What a person says to a question.
+pub(crate) enum Reply {
     Words(String),
     No,
     Nobody,
@@ -118,7 +119,7 @@ enum Reply {
 
 /// Puts a question of a server to a person. It has no default, for that would be the server's choice: nobody agrees by being
 /// silent, or by an empty answer.
-async fn put(server: &str, call: &Call, log: &Log, message: &str, context: String) -> Reply {
+pub(crate) async fn put(server: &str, call: &Call, log: &Log, message: &str, context: String) -> Reply {
     let Some(number) = call.next_question() else {
         log.note("it asked a person too often during one call; no more is asked");
         return Reply::No;
@@ -126,7 +127,7 @@ async fn put(server: &str, call: &Call, log: &Log, message: &str, context: Strin
     // With its number, so that the same words asked again are another question.
     let again = if number > 1 { format!(" (question {number} of this call)") } else { String::new() };
     let question = format!("{}{server} asks{again}: {message}", Ask::OF_MCP_SERVER);
-    let waiting = call.wait_for_person();
+    let waiting = call.wait_for_us();
     let answer =
         call.person().ask(Ask::Question { question, context: Some(context), default: None, required: true }).await;
     drop(waiting);

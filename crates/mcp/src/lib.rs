@@ -8,7 +8,7 @@
 //! - [`catalogue`]: what a server offers, as it was last seen, kept on the disk; [`published`]: what of that models are
 //!   offered, under which names.
 //! - `schema`, `answer`: what servers say, made fit for models. All of it is the word of strangers.
-//! - `elicitation`: questions of servers to a person.
+//! - `elicitation`: questions of servers to a person. `sampling`: their requests to a model, which a person allows.
 //! - [`login`]: who is known where, for servers behind an address.
 //! - `clean`, `reason`: words of servers without secrets, and why one is not there.
 //! - [`guard`]: the process between agentd and a server, which leaves nothing of the server behind.
@@ -25,6 +25,7 @@ pub mod login;
 pub mod pool;
 pub mod published;
 mod reason;
+mod sampling;
 mod schema;
 mod server;
 pub mod toolbox;

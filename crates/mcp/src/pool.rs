@@ -22,7 +22,7 @@ use crate::{
     login::Logins,
     published::{Published, publish},
     reason::Reason,
-    server::{Health, Lease, ServerHandle, Supplies},
+    server::{Health, Lease, Need, ServerHandle, Supplies},
 };
 
 /// How many servers are asked at once what they offer, in the background.
@@ -150,10 +150,11 @@ impl McpPool {
         self.opened.store(true, Ordering::Release);
         let config = Arc::clone(&self.state().config);
         let eager = config.enabled().filter(|(_, server)| server.eager).map(|(name, _)| name.to_owned());
-        self.start_in_background(eager.collect());
+        self.start_in_background(eager.collect(), Need::Call);
     }
 
-    /// Asks servers that were never reached what they offer, in the background, each once. Returns at once.
+    /// Asks servers that were never reached what they offer, in the background, each once. Returns at once. They are stopped
+    /// when they have said so, unless somebody calls them.
     pub fn look_around(self: &Arc<Self>) {
         if !self.opened.load(Ordering::Acquire) || !self.unseen.swap(false, Ordering::AcqRel) {
             return;
@@ -170,15 +171,15 @@ impl McpPool {
             };
             new.into_iter().filter_map(first).collect()
         };
-        self.start_in_background(new);
+        self.start_in_background(new, Need::Listing);
     }
 
-    fn start_in_background(self: &Arc<Self>, servers: Vec<String>) {
+    fn start_in_background(self: &Arc<Self>, servers: Vec<String>, need: Need) {
         for server in servers {
             let pool = Arc::clone(self);
             tokio::spawn(async move {
                 let Ok(_turn) = pool.asking.acquire().await else { return };
-                if let Err(why) = pool.start_here(&server).await {
+                if let Err(why) = pool.start_here(&server, need).await {
                     tracing::warn!(server, "the MCP server does not say what it offers: {why}");
                 }
             });
@@ -188,12 +189,12 @@ impl McpPool {
     /// A connection to the server that has this fingerprint, for a client of this environment. Starts it where it does not
     /// run.
     pub(crate) async fn lease(&self, server: &str, place: &str, client: &ClientEnvironment) -> Result<Lease, Reason> {
-        self.handle(server, Some((place, client)))?.lease().await
+        self.handle(server, Some((place, client)))?.lease(Need::Call).await
     }
 
     /// Starts a server without anybody's calling it.
-    async fn start_here(&self, server: &str) -> Result<(), Reason> {
-        let started = self.handle(server, None)?.lease().await.map(drop);
+    async fn start_here(&self, server: &str, need: Need) -> Result<(), Reason> {
+        let started = self.handle(server, None)?.lease(need).await.map(drop);
         let superfluous = self.state().connections.take_superfluous(server);
         join_all(superfluous.iter().map(ServerHandle::stop)).await;
         started
@@ -216,7 +217,7 @@ impl McpPool {
     /// # Errors
     /// There is no such server, or why it cannot be started.
     pub async fn start(&self, server: &str) -> Result<ServerReport, Reason> {
-        let lease = self.handle(server, None)?.try_again().await?;
+        let lease = self.handle(server, None)?.lease(Need::Person).await?;
         drop(lease);
         self.report_of(server).ok_or_else(|| Reason::ours(unknown(server)))
     }

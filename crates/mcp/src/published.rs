@@ -230,6 +230,7 @@ mod tests {
             enabled: true,
             reached: Reached::Http { url: "http://x/".into(), headers: BTreeMap::new(), wire: HttpWire::Streamable },
             tools: tools.iter().map(|(name, setting)| ((*name).to_owned(), setting.clone())).collect(),
+            sampling: Default::default(),
             eager: false,
             start_timeout: Duration::from_secs(1),
             call_timeout: Duration::from_secs(1),

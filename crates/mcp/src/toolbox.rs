@@ -201,12 +201,7 @@ fn listed(from: &str, mut lines: Vec<String>, more: bool, nothing: &str) -> Tool
 mod tests {
     use std::{collections::BTreeMap, time::Duration};
 
-    use agentd_core::{
-        Timestamp,
-        ids::{CallId, SessionId, TurnId},
-        ports::Workspace,
-    };
-    use tokio_util::sync::CancellationToken;
+    use agentd_core::ids::CallId;
 
     use super::*;
     use crate::{
@@ -222,6 +217,7 @@ mod tests {
             enabled: true,
             reached: Reached::Http { url: url.into(), headers: BTreeMap::new(), wire: HttpWire::Streamable },
             tools: [("act".to_owned(), ToolSetting::default())].into(),
+            sampling: Default::default(),
             eager: false,
             start_timeout: Duration::from_secs(10),
             call_timeout: Duration::from_secs(10),
@@ -246,18 +242,9 @@ mod tests {
         let offered: Arc<str> = pool.published().routes["mcp_s_act"].word().into();
         let call = ToolCall { call_id: CallId::generate(), name: "mcp_s_act".to_owned(), arguments: "{}".to_owned() };
         let context = ToolContext {
-            session_id: SessionId::generate(),
-            turn_id: TurnId::generate(),
             call_id: call.call_id.clone(),
-            workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None, memories: None }),
-            state_files: Arc::default(),
-            reading: agentd_core::ports::ReadRules::default(),
-            environment: Arc::default(),
-            progress: agentd_core::ports::CallProgress::default(),
-            person: agentd_core::ports::Person::default(),
             stands_for: Some(offered),
-            now: Timestamp::UNIX_EPOCH,
-            cancel: CancellationToken::new(),
+            ..crate::server::calls::tests::context()
         };
         let tried = toolbox.call(&context, &call).await;
         assert!(tried.text.contains("could not be greeted"), "it was asked: {}", tried.text);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use agentd_core::usage::Prices;
+use agentd_core::{model::ModelRequest, usage::Prices};
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -132,6 +132,11 @@ impl ModelConfig {
             Wire::OpenAi => self.native_tools.unwrap_or(true),
             Wire::LlamaCpp => false,
         }
+    }
+
+    /// How many tokens the answer to a request may have; the server's own limit where nobody says.
+    pub(crate) fn most_tokens(&self, request: &ModelRequest) -> Option<u64> {
+        self.max_tokens.into_iter().chain(request.max_tokens).min()
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {

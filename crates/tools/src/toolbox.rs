@@ -425,6 +425,7 @@ mod tests {
             environment: Arc::default(),
             progress: Default::default(),
             person: Default::default(),
+            sampler: Default::default(),
             stands_for: None,
             now: Timestamp::UNIX_EPOCH,
             cancel: CancellationToken::new(),

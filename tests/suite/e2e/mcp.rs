@@ -1,6 +1,7 @@
 //! MCP servers: real ones, and such as do what none should.
 //!
 //! - [`real`]: servers that others wrote. [`life`]: how servers come and go. [`asking`]: their questions to a person.
+//!   [`sampling`]: their requests to a model.
 //! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address.
 //! - [`commands`]: `agentctl mcp`. [`conformance`]: the suite of the protocol.
 //! - [`serve`]: the daemon as such a server.
@@ -11,6 +12,7 @@ mod conformance;
 mod http;
 mod life;
 mod real;
+mod sampling;
 mod serve;
 mod trust;
 
@@ -59,8 +61,34 @@ fn most_memory(pid: u32) -> u64 {
 }
 
 impl World {
-    /// Ends the daemon, and waits until nothing of it and its servers is left.
+    /// The processes of its servers: all but the daemon, and but the one with which it finds out at its start what walls
+    /// there are for commands.
+    fn of_servers(&self) -> Vec<u32> {
+        let is_of_walls = |pid: &u32| {
+            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            command.split(|byte| *byte == 0).any(|word| word == b"sandbox-exec")
+        };
+        let all = self.daemon.processes().into_iter();
+        all.filter(|pid| *pid != self.daemon.pid() && !is_of_walls(pid)).collect()
+    }
+
+    /// Stops all servers while the daemon goes on, and makes sure that nothing of them is left: no process, and no session
+    /// that waits for one.
+    async fn servers_are_gone(&self) {
+        let listed = self.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        for server in listed.as_array().unwrap() {
+            self.daemon.agentctl(["mcp", "stop", server["name"].as_str().unwrap()]).await.exits(0);
+        }
+        until("nothing of them is left", || async { self.of_servers().is_empty().then_some(()) }).await;
+        let sessions = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        // What a crash has cut off can be continued, and waits for nothing.
+        let rests = |session: &Value| ["idle", "interrupted"].iter().any(|rest| session["status"] == *rest);
+        assert!(sessions.as_array().unwrap().iter().all(rests), "{sessions:#}");
+    }
+
+    /// The same, and then ends the daemon.
     async fn all_are_gone(&self) {
+        self.servers_are_gone().await;
         assert_eq!(self.daemon.sigterm().await, Some(0), "{}", self.daemon.log());
         until("nothing is left", || async { self.daemon.processes().is_empty().then_some(()) }).await;
     }
@@ -81,7 +109,7 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
         ("dies", &["E_UNKNOWN_OUTCOME", "ended while this ran", "something broke"]),
         ("huge", &["E_TOOL", "the answer has 52428", "ask for less"]),
         ("injects", &["&lt;/mcp_content>", "&lt;system_reminder>obey"]),
-        ("sampling", &["lets no server ask its models"]),
+        ("sampling", &["does not let this server ask its models"]),
         ("mute", &["E_TIMEOUT", "gave no word for 2 s"]),
         ("silent", &["did not answer within 3 s", "The call did not run"]),
         ("babbles", &["The call did not run"]),

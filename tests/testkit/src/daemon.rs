@@ -30,6 +30,8 @@ use tokio::{
     task::JoinHandle,
 };
 
+use crate::family;
+
 /// How long anything may take before a test gives up on it. Nothing waits that long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -273,16 +275,10 @@ impl TempHome {
         running
     }
 
-    /// Every process that was given these folders.
+    /// Every process that was given these folders, with what they have started, whatever that made of its environment.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
-        let mut home = b"HOME=".to_vec();
-        home.extend_from_slice(self.path().as_os_str().as_encoded_bytes());
-        let ours = |environment: &[u8]| environment.split(|byte| *byte == 0).any(|variable| variable == home);
-        let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-        let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        // The dead whom nobody has buried have no environment any more.
-        pids.filter(|pid| fs::read(format!("/proc/{pid}/environ")).is_ok_and(|found| ours(&found))).collect()
+        family::of_home(self.path())
     }
 }
 

@@ -1,6 +1,7 @@
 //! What tests are made with: fakes that keep the real ports' contracts, and real servers on loopback.
 
 pub mod daemon;
+mod family;
 pub mod hostile;
 pub mod memory_audit;
 pub mod memory_disk;

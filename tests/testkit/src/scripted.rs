@@ -17,7 +17,7 @@ use agentd_core::{
     error::{ErrorKind, ModelError, WorkspaceError},
     ids::SessionId,
     model::{Finish, Message, ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
-    ports::{Clock, KeptArea, KeptText, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
+    ports::{Asked, Clock, KeptArea, KeptText, Model, Models, ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
     state_files::StateFileChange,
     tool::{Effect, FileChange, FileChangeKind, Followed, ToolCall, ToolData, ToolErrorCode, ToolOutput, ToolSpec},
@@ -328,6 +328,16 @@ impl ScriptedTools {
     }
 }
 
+/// What the model says to these words, or why it says nothing.
+async fn asked(context: &ToolContext, words: &str) -> ToolOutput {
+    let said = [Message::System { text: "Answer.".to_owned() }, Message::User { text: words.to_owned() }];
+    match context.sampler.ask(Asked { messages: said.into(), max_tokens: 50 }).await {
+        Some(Ok(sampled)) => ToolOutput::ok(format!("{} ({}, cut: {})", sampled.text, sampled.model, sampled.cut)),
+        Some(Err(error)) => ToolOutput::error(ToolErrorCode::Tool, error.to_string()),
+        None => ToolOutput::error(ToolErrorCode::Tool, "there is no model"),
+    }
+}
+
 impl Toolbox for ScriptedTools {
     fn specs(&self) -> Arc<[ToolSpec]> {
         let spec = |name: &str, effect| ToolSpec {
@@ -383,6 +393,9 @@ impl Toolbox for ScriptedTools {
                 let (name, kind, ending) = ("picture".to_owned(), "a PNG image".to_owned(), "png".to_owned());
                 let data = ToolData { name, kind, ending, content: text.into() };
                 return ToolOutput { data: vec![data.clone(), data], ..ToolOutput::ok("two pictures") };
+            }
+            if let (Some(words), "look") = (arguments["ask"].as_str(), call.name.as_str()) {
+                return asked(context, words).await;
             }
             match (call.name.as_str(), arguments["answer"].as_str()) {
                 ("look" | "launch", Some(answer)) => return ToolOutput::ok(answer),

@@ -98,6 +98,9 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AnsweredBy::Daemon => "daemon".to_owned(),
     };
     let (what, about, by) = match fact {
+        AuditFact::ModelAsked { tool, model, max_tokens } => {
+            ("model asked", format!("{model}, up to {max_tokens} tokens"), tool.clone())
+        }
         AuditFact::GrantAdded { rule, scope, by } => ("rule kept", format!("{scope}: {rule}"), answerer(by)),
         AuditFact::GrantRevoked { rule, scope, by } => ("rule revoked", format!("{scope}: {rule}"), answerer(by)),
         AuditFact::Undone { files, by, .. } => {

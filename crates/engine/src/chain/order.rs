@@ -33,7 +33,7 @@ use super::{
 use crate::{
     guides::Opening,
     prompt::Draft,
-    turn::{Stop, TurnContext, TurnState, dispatch, recorder::Answered},
+    turn::{Stop, TurnContext, TurnState, execute::execute, recorder::Answered},
 };
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
@@ -140,7 +140,7 @@ impl<'a> Next<'a> {
     pub(crate) fn run(self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         match self.links.split_first() {
             Some((link, links)) => link.around_tool(call, Next { links }),
-            None => dispatch::execute(call).boxed(),
+            None => execute(call).boxed(),
         }
     }
 }

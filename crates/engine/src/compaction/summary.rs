@@ -68,6 +68,7 @@ pub(crate) fn request(
         messages: vec![Message::System { text: system }, Message::User { text }],
         tools: Arc::from([]),
         may_call: false,
+        max_tokens: None,
         known_paths: Vec::new(),
     })
 }

@@ -88,6 +88,7 @@ impl Engine {
             environment: Arc::default(),
             progress: Default::default(),
             person: Default::default(),
+            sampler: Default::default(),
             stands_for: None,
             now: self.shared.parts.clock.now(),
             cancel: CancellationToken::new(),

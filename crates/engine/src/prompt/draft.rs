@@ -54,7 +54,8 @@ impl Draft {
             footprint.end_with(&text);
             add_to_end(&mut messages, text);
         }
-        (ModelRequest { session_id, messages, tools: Arc::clone(&tools.specs), may_call, known_paths }, footprint)
+        let tools = Arc::clone(&tools.specs);
+        (ModelRequest { session_id, messages, tools, may_call, max_tokens: None, known_paths }, footprint)
     }
 }
 

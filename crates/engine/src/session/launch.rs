@@ -1,6 +1,6 @@
 //! The task of a turn: what it is given, fixed from here on, and what it goes on from after a restart.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::Arc;
 
 use agentd_core::{
     event::{EventKind, StateChange},
@@ -105,7 +105,7 @@ impl Actor {
             clock: Arc::clone(&shared.parts.clock),
             siblings: shared.siblings.clone(),
             under_way: open.under_way.clone(),
-            delegated: AtomicU64::new(0),
+            delegated: Arc::default(),
             client: open.client.clone(),
             cancel: cancel.clone(),
             stopwatch: Stopwatch::start(state.worked).into(),

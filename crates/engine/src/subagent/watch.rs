@@ -15,7 +15,7 @@ use agentd_core::{
     tool::ToolCall,
     turn::StopReason,
 };
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::outcome::{self, Work};
 use crate::{
@@ -117,7 +117,7 @@ impl<'a> Watch<'a> {
             event = self.events.next() => Heard::Event(event),
             () = self.grants.changed() => Heard::Granted,
             // One that waits for a person takes no time, whatever others have taken of it.
-            () = time_is_up(self.call), if runs && self.asked.is_empty() => Heard::Stop(StopReason::TimeLimit),
+            () = context.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => Heard::Stop(StopReason::TimeLimit),
             () = at(give_up_at) => Heard::GaveUp,
         }
     }
@@ -173,17 +173,6 @@ impl<'a> Watch<'a> {
         let grants = self.grants.of_session();
         if let Err(error) = self.session.take_grants(grants).await {
             tracing::warn!(session = %self.session.id(), "what is allowed now could not be passed on: {error}");
-        }
-    }
-}
-
-/// Comes when the turn has worked as long as it may.
-async fn time_is_up(call: &Invocation<'_>) {
-    let Some(limit) = call.context.limits.time else { return std::future::pending().await };
-    loop {
-        match limit.saturating_sub(call.context.stopwatch.worked()) {
-            Duration::ZERO => return,
-            left => sleep(left).await,
         }
     }
 }

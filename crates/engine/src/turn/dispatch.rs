@@ -1,16 +1,12 @@
 //! Runs the calls of one step: independent read-only ones at once, the rest in the model's order.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock};
 
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy},
     event::{EventKind, StateChange},
     ids::ItemId,
     item::{Item, ItemBody, ItemStatus},
-    ports::ToolContext,
     session::Todo,
     state_files::StateFileChange,
     tool::{Delegated, Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
@@ -26,9 +22,6 @@ use crate::{
     compaction::Wanted,
     policy::only_fetches,
 };
-
-/// How long a tool has to end its processes after a cancel before it is dropped.
-const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
 /// for them waits for a person, and nothing else begins before that person has come.
@@ -120,7 +113,7 @@ async fn run_call<'a>(context: &TurnContext, call: &'a ToolCall, state: &TurnSta
     Ok(Ended { call, item: started.get().copied(), output, duration_ms })
 }
 
-/// Stores the result of a call, with the count of what other sessions took for it.
+/// Stores the result of a call, with the count of what was taken for it.
 async fn store(context: &TurnContext, ended: Ended<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, Stop> {
     let Ended { call, item, output, duration_ms } = ended;
     let ToolOutput { text, error, files, todos, state_files, takes_back, compact, delegated, changes_agent, .. } =
@@ -140,7 +133,7 @@ async fn store(context: &TurnContext, ended: Ended<'_>, step: u32, turn: &mut Us
     Ok(Outcome { item, todos, compact, delegated, changes_agent })
 }
 
-/// Counts what other sessions took for a call: the turn's limits hold for all of it.
+/// Counts what was taken for a call by other sessions, or by who asked the model: the turn's limits hold for all of it.
 fn count(context: &TurnContext, step: u32, usage: Usage, turn: &mut Usage) -> EventKind {
     *turn += usage;
     let (slot, model) = (context.slot, context.model.info().id.clone());
@@ -219,21 +212,4 @@ pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), Stop> {
         let _ = started.set(id);
     }
     context.recorder.flush().await
-}
-
-/// The innermost end of the chain: the tool itself.
-pub(crate) async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, Stop> {
-    begin(invocation).await?;
-    let Invocation { context, call, started, .. } = invocation;
-    let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
-    let tool_context = ToolContext { progress, ..context.tool_context(call) };
-    let given_up = async {
-        context.cancel.cancelled().await;
-        tokio::time::sleep(CANCEL_GRACE).await;
-    };
-    tokio::select! {
-        biased;
-        output = context.toolbox.call(&tool_context, call) => Ok(output),
-        () = given_up => Ok(ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled while this ran")),
-    }
 }

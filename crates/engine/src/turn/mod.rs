@@ -6,6 +6,7 @@
 //! the [`recorder::Recorder`].
 
 pub(crate) mod dispatch;
+pub(crate) mod execute;
 pub(crate) mod files;
 pub(crate) mod finalize;
 pub(crate) mod level;
@@ -14,6 +15,7 @@ pub(crate) mod recorder;
 pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod sample;
+mod sampler;
 pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod stopwatch;
@@ -115,8 +117,8 @@ pub(crate) struct TurnContext {
     pub(crate) siblings: Siblings,
     /// Calls that an earlier life of the daemon began, and that a session still works for.
     pub(crate) under_way: HashMap<CallId, UnderWay>,
-    /// What the sessions have taken that work for calls of this turn, in tokens.
-    pub(crate) delegated: AtomicU64,
+    /// What was taken for calls of this turn by sessions that work for them, and by who asked the model, in tokens.
+    pub(crate) delegated: Arc<AtomicU64>,
     /// Who started the turn, by the name that it gave.
     pub(crate) client: Option<String>,
     pub(crate) cancel: CancellationToken,
@@ -237,6 +239,8 @@ impl TurnContext {
                 self.on_interrupt,
                 self.cancel.clone(),
             ),
+            // Only a call that runs may ask it.
+            sampler: Default::default(),
             stands_for: self.tools.stands_for(&call.name).cloned(),
             now: self.clock.now(),
             cancel: self.cancel.clone(),

@@ -38,7 +38,8 @@ pub(crate) struct TurnState {
     pub(crate) steps: u32,
     /// What they took.
     pub(crate) usage: Usage,
-    /// The tokens among them that sessions took which worked for its calls, as far as this life of the daemon knows.
+    /// The tokens among them that were taken for its calls, by sessions that worked for them and by who asked the model, as
+    /// far as this life of the daemon knows.
     pub(crate) delegated: u64,
     /// Whether another agent goes on behind this step.
     pub(crate) changes_agent: bool,

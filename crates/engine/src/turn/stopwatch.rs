@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 /// How long a turn has worked.
 #[derive(Debug)]
@@ -48,12 +51,23 @@ impl Stopwatch {
         self.before + self.started.elapsed().saturating_sub(stood)
     }
 
+    /// Comes when the turn has worked as long as it may; never where there is no limit.
+    pub(crate) async fn reaches(&self, limit: Option<Duration>) {
+        let Some(limit) = limit else { return std::future::pending().await };
+        loop {
+            match limit.saturating_sub(self.worked()) {
+                Duration::ZERO => return,
+                left => sleep(left).await,
+            }
+        }
+    }
+
     /// Somebody waits for a person.
     pub(crate) fn pause(&self) -> Share<'_> {
         self.share(true)
     }
 
-    /// A session works for the turn.
+    /// A session works for the turn, or a model.
     pub(crate) fn work(&self) -> Share<'_> {
         self.share(false)
     }

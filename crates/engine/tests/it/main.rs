@@ -19,6 +19,7 @@ mod own_tools;
 mod policy;
 mod questions;
 mod readers;
+mod sampling;
 mod searching;
 mod shown;
 mod stops;

@@ -164,6 +164,7 @@ mod tests {
             messages,
             tools: tools(names),
             may_call: true,
+            max_tokens: None,
             known_paths: vec!["uploads/notes.txt".to_owned()],
         }
     }

@@ -41,6 +41,8 @@ type Learn = dyn Fn(&str, Catalogue) + Send + Sync;
 
 /// How long a change of what a server offers waits for the next: one that changes all the time is asked this often.
 const SETTLING: Duration = Duration::from_secs(2);
+/// How long a server stays that was started only to say what it offers.
+const LISTED: Duration = Duration::from_secs(5);
 /// How long the messages of a connection that is closed are waited for.
 const CLOSING: Duration = Duration::from_millis(500);
 
@@ -69,10 +71,23 @@ pub(crate) struct ServerHandle {
     health: watch::Receiver<Health>,
 }
 
+/// Why a server has to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// For a call, or to be there for calls.
+    Call,
+    /// A person wants it, who knows that it failed.
+    Person,
+    /// To say what it offers, and nothing else.
+    Listing,
+}
+
 enum Command {
-    Lease { patient: bool, answer: oneshot::Sender<Result<Lease, Reason>> },
+    Lease { need: Need, answer: Answer },
     Stop(oneshot::Sender<()>),
 }
+
+type Answer = oneshot::Sender<Result<Lease, Reason>>;
 
 /// A connection that is needed. It is not stopped as long as this is held.
 pub(crate) struct Lease {
@@ -117,13 +132,13 @@ impl ServerHandle {
     }
 
     /// The connection, started where it is not there. An error says why there is none.
-    pub(crate) async fn lease(&self) -> Result<Lease, Reason> {
-        self.ask(false).await
-    }
-
-    /// The same for a person who knows that it failed, and wants it tried all the same.
-    pub(crate) async fn try_again(&self) -> Result<Lease, Reason> {
-        self.ask(true).await
+    pub(crate) async fn lease(&self, need: Need) -> Result<Lease, Reason> {
+        let (answer, answered) = oneshot::channel();
+        let gone = || Reason::ours("agentd is stopping");
+        self.commands.send(Command::Lease { need, answer }).await.map_err(|_| gone())?;
+        let mut lease = answered.await.map_err(|_| gone())??;
+        lease.keeps = Some(self.clone());
+        Ok(lease)
     }
 
     /// Stops it. It is gone when this returns, with all that it started.
@@ -137,15 +152,6 @@ impl ServerHandle {
     /// How it is now.
     pub(crate) fn health(&self) -> Health {
         self.health.borrow().clone()
-    }
-
-    async fn ask(&self, patient: bool) -> Result<Lease, Reason> {
-        let (answer, answered) = oneshot::channel();
-        let gone = || Reason::ours("agentd is stopping");
-        self.commands.send(Command::Lease { patient, answer }).await.map_err(|_| gone())?;
-        let mut lease = answered.await.map_err(|_| gone())??;
-        lease.keeps = Some(self.clone());
-        Ok(lease)
     }
 
     /// Whether somebody besides the pool holds it: to start the server, or because its connection is needed.
@@ -162,8 +168,8 @@ struct Actor {
     log: Arc<Log>,
     health: watch::Sender<Health>,
     budget: Budget,
-    /// Who waits for the start.
-    waiting: Vec<oneshot::Sender<Result<Lease, Reason>>>,
+    /// Who waits for the start, and why.
+    waiting: Vec<(Need, Answer)>,
     /// Told when somebody needs it no more.
     released: Arc<Notify>,
 }
@@ -185,6 +191,8 @@ struct Running {
     /// Held by all who need it.
     in_use: Arc<()>,
     idle_since: Instant,
+    /// Whether nobody has needed it but to hear what it offers.
+    only_listed: bool,
     since: Instant,
     /// What it offers is asked again then, for it has changed.
     listing: Option<BoxFuture<'static, ()>>,
@@ -209,7 +217,7 @@ impl Actor {
             let event = self.next(&mut state, &mut commands).await;
             state = match event {
                 Event::Command(None) => break,
-                Event::Command(Some(Command::Lease { patient, answer })) => self.lease(state, patient, answer),
+                Event::Command(Some(Command::Lease { need, answer })) => self.lease(state, need, answer),
                 Event::Command(Some(Command::Stop(answer))) => {
                     self.budget.forgive();
                     self.stop(state, "it was stopped").await;
@@ -219,7 +227,13 @@ impl Actor {
                 Event::Started(started) => self.started(*started),
                 Event::Ended => self.ended(state).await,
                 Event::Idle => {
-                    self.stop(state, "it was stopped, for nobody had called it for a while").await;
+                    let only_listed = matches!(&state, State::Running(running) if running.only_listed);
+                    let why = if only_listed {
+                        "it was stopped, for it was started only to say what it offers"
+                    } else {
+                        "it was stopped, for nobody had called it for a while"
+                    };
+                    self.stop(state, why).await;
                     State::Stopped
                 }
                 Event::Released => match state {
@@ -261,7 +275,9 @@ impl Actor {
 
     /// Returns when nobody has needed the server for long enough.
     fn idle(&self, running: &Running) -> BoxFuture<'static, ()> {
-        match self.config.idle_stop {
+        // What it was started for is over then. It is there a little longer, for a call of the turn that made it known.
+        let listed = running.only_listed.then_some(LISTED);
+        match self.config.idle_stop.into_iter().chain(listed).min() {
             Some(limit) if Arc::strong_count(&running.in_use) == 1 => {
                 let until = time::Instant::from_std(running.idle_since + limit);
                 time::sleep_until(until).boxed()
@@ -271,18 +287,19 @@ impl Actor {
         }
     }
 
-    fn lease(&mut self, state: State, patient: bool, answer: oneshot::Sender<Result<Lease, Reason>>) -> State {
+    fn lease(&mut self, state: State, need: Need, answer: Answer) -> State {
         match state {
-            State::Running(running) => {
+            State::Running(mut running) => {
+                running.only_listed &= need == Need::Listing;
                 let _ = answer.send(Ok(self.leased(&running)));
                 State::Running(running)
             }
             State::Starting(starting, given_up) => {
-                self.waiting.push(answer);
+                self.waiting.push((need, answer));
                 State::Starting(starting, given_up)
             }
             State::Stopped => {
-                if patient {
+                if need == Need::Person {
                     self.budget.forgive();
                 }
                 if let Some(wait) = self.budget.wait(Instant::now()) {
@@ -293,7 +310,7 @@ impl Actor {
                     let _ = answer.send(Err(why.tried_again_in(&span(wait.max(Duration::from_secs(1))))));
                     return State::Stopped;
                 }
-                self.waiting.push(answer);
+                self.waiting.push((need, answer));
                 self.health.send_replace(Health::Starting);
                 self.log.note("it is started");
                 let opening = Opening {
@@ -335,11 +352,12 @@ impl Actor {
                     process,
                     in_use: Arc::new(()),
                     idle_since: now,
+                    only_listed: self.waiting.iter().all(|(need, _)| *need == Need::Listing),
                     since: now,
                     listing: None,
                     changed,
                 });
-                for waiting in std::mem::take(&mut self.waiting) {
+                for (_, waiting) in std::mem::take(&mut self.waiting) {
                     let _ = waiting.send(Ok(self.leased(&running)));
                 }
                 State::Running(running)
@@ -348,7 +366,7 @@ impl Actor {
                 self.log.note(&format!("it could not be started: {why}"));
                 self.budget.failed(Duration::ZERO, Instant::now());
                 self.down(why.clone());
-                for waiting in std::mem::take(&mut self.waiting) {
+                for (_, waiting) in std::mem::take(&mut self.waiting) {
                     let _ = waiting.send(Err(why.clone()));
                 }
                 State::Stopped
@@ -389,7 +407,7 @@ impl Actor {
                         process.gone().await;
                     }
                 }
-                for waiting in std::mem::take(&mut self.waiting) {
+                for (_, waiting) in std::mem::take(&mut self.waiting) {
                     let _ = waiting.send(Err(Reason::ours(why)));
                 }
             }

@@ -12,7 +12,7 @@ use std::{
 
 use agentd_core::{
     ids::SessionId,
-    ports::{CallProgress, Person, ToolContext},
+    ports::{CallProgress, Person, Sampler, ToolContext},
 };
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use tokio::{sync::Notify, time::Instant};
@@ -37,6 +37,7 @@ pub(crate) struct Call {
     session: SessionId,
     progress: CallProgress,
     person: Person,
+    sampler: Sampler,
     root: Option<PathBuf>,
     token: OnceLock<ProgressToken>,
     time: Mutex<Time>,
@@ -54,7 +55,7 @@ pub(crate) struct Call {
 struct Time {
     began: Instant,
     last_word: Instant,
-    /// How long people were waited for, and since when one is.
+    /// How long people and models were waited for, and since when one is.
     waited: Duration,
     waiting: Option<Instant>,
     last_told: Option<Instant>,
@@ -76,6 +77,7 @@ impl Calls {
             session: context.session_id,
             progress: context.progress.clone(),
             person: context.person.clone(),
+            sampler: context.sampler.clone(),
             root: context.workspace.project.as_ref().map(|project| project.path.clone()),
             token: OnceLock::new(),
             time: Mutex::new(Time {
@@ -133,7 +135,7 @@ impl Call {
 
     /// Returns when the call has gone too long without a word, has taken too long in all, or asks a person without end; says
     /// which limit that was.
-    /// The time in which a person is waited for does not count.
+    /// The time in which the server waits for a person or a model does not count.
     pub(crate) async fn expired(&self, silence: Duration, all: Duration) -> Expired {
         loop {
             let next = {
@@ -199,8 +201,13 @@ impl Call {
         &self.person
     }
 
-    /// A person is waited for until this is dropped.
-    pub(crate) fn wait_for_person(&self) -> Waiting<'_> {
+    /// The model that can be asked.
+    pub(crate) fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// The server waits for a person, or for a model, until this is dropped.
+    pub(crate) fn wait_for_us(&self) -> Waiting<'_> {
         self.time().waiting.get_or_insert_with(Instant::now);
         self.changed.notify_one();
         Waiting(self)
@@ -248,7 +255,7 @@ impl Drop for TakenIn<'_> {
     }
 }
 
-/// A person is waited for.
+/// The server waits for a person or a model.
 pub(crate) struct Waiting<'a>(&'a Call);
 
 impl Drop for Waiting<'_> {
@@ -292,5 +299,35 @@ fn line(progress: &ProgressNotificationParam) -> String {
             format!("{how_far}: {message}")
         }
         None => how_far,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use agentd_core::{
+        Timestamp,
+        ids::{CallId, TurnId},
+        ports::Workspace,
+    };
+
+    use super::*;
+
+    /// A call with nobody to be asked.
+    pub(crate) fn context() -> ToolContext {
+        ToolContext {
+            session_id: SessionId::generate(),
+            turn_id: TurnId::generate(),
+            call_id: CallId::generate(),
+            workspace: Arc::new(Workspace { root: "/nonexistent".into(), project: None, memories: None }),
+            state_files: Arc::default(),
+            reading: Default::default(),
+            environment: Arc::default(),
+            progress: CallProgress::default(),
+            person: Person::default(),
+            sampler: Sampler::default(),
+            stands_for: None,
+            now: Timestamp::UNIX_EPOCH,
+            cancel: CancellationToken::new(),
+        }
     }
 }

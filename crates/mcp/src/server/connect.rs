@@ -123,6 +123,7 @@ impl Opening {
             server: self.name.clone(),
             calls: Arc::default(),
             log: Arc::clone(&self.log),
+            sampling: self.config.sampling,
             changed: Arc::clone(&changed),
         };
         (handler, changed)

@@ -9,20 +9,22 @@ use rmcp::{
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
         ElicitResult, ElicitationCapability, ErrorData, Implementation, ListRootsResult,
-        LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion, Root,
+        LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion, Root, SamplingCapability,
     },
     service::{NotificationContext, RequestContext},
 };
 use tokio::sync::Notify;
 
 use super::calls::Calls;
-use crate::{elicitation, log::Log};
+use crate::{config::Sampling, elicitation, log::Log, sampling};
 
 /// Our end of a connection.
 pub(crate) struct Handler {
     pub(super) server: String,
     pub(super) calls: Arc<Calls>,
     pub(super) log: Arc<Log>,
+    /// Whether it may ask a model.
+    pub(super) sampling: Sampling,
     /// Told when what the server offers has changed.
     pub(super) changed: Arc<Notify>,
 }
@@ -34,31 +36,48 @@ impl Handler {
             server: self.server.clone(),
             calls: Arc::clone(&self.calls),
             log: Arc::clone(&self.log),
+            sampling: self.sampling,
             changed: Arc::clone(&self.changed),
         }
     }
 }
 
 /// What a server may ask of us. Both ways of asking people are named: a capability that names none stands for forms alone.
-fn capabilities() -> ClientCapabilities {
+/// A model is named only to servers that may ask one, and without tools and contexts of others, which they are not given.
+fn capabilities(sampling: Sampling) -> ClientCapabilities {
     let both = ElicitationCapability::new().with_form(Default::default()).with_url(Default::default());
-    ClientCapabilities::builder().enable_elicitation_with(both).enable_roots().build()
+    let mut capabilities = ClientCapabilities::builder().enable_elicitation_with(both).enable_roots().build();
+    capabilities.sampling = (sampling == Sampling::Ask).then(SamplingCapability::default);
+    capabilities
 }
 
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         // Servers of today are greeted; those of the newer way, which are not, understand that, too.
-        ClientConfig::new(capabilities(), Implementation::new("agentd", env!("CARGO_PKG_VERSION")))
+        ClientConfig::new(capabilities(self.sampling), Implementation::new("agentd", env!("CARGO_PKG_VERSION")))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
     async fn create_message(
         &self,
-        _: CreateMessageRequestParams,
-        _: RequestContext<RoleClient>,
+        request: CreateMessageRequestParams,
+        context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        self.log.note("it wanted to ask a model, which is not allowed to servers");
-        Err(ErrorData::invalid_request("agentd lets no server ask its models; answer without", None))
+        if self.sampling == Sampling::Never {
+            self.log.note(
+                "it wanted to ask a model, which it is not allowed; `sampling: ask` in mcp_servers.yaml allows it",
+            );
+            return Err(ErrorData::invalid_request(
+                "agentd does not let this server ask its models; answer without",
+                None,
+            ));
+        }
+        // Whoever takes the request back need not wait for the answer.
+        tokio::select! {
+            biased;
+            () = context.ct.cancelled() => Err(ErrorData::invalid_request("the request was taken back", None)),
+            answer = sampling::ask(&self.server, &self.calls, &self.log, request) => answer,
+        }
     }
 
     async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
@@ -111,9 +130,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_told_that_they_may_ask_people_by_form_and_by_address() {
-        let told = serde_json::to_value(capabilities()).unwrap();
-        assert_eq!(told["elicitation"], json!({"form": {}, "url": {}}));
-        assert_eq!(told["sampling"], json!(null));
+    fn servers_are_told_whom_they_may_ask_and_how() {
+        let told = |sampling| serde_json::to_value(capabilities(sampling)).unwrap();
+        assert_eq!(told(Sampling::Never)["elicitation"], json!({"form": {}, "url": {}}));
+        assert_eq!(told(Sampling::Never)["sampling"], json!(null));
+        assert_eq!(told(Sampling::Ask)["sampling"], json!({}), "without tools and contexts");
     }
 }

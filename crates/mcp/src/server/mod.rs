@@ -25,6 +25,6 @@ mod process;
 
 pub use self::actor::Health;
 pub(crate) use self::{
-    actor::{Lease, ServerHandle, Supplies},
+    actor::{Lease, Need, ServerHandle, Supplies},
     connect::Connection,
 };

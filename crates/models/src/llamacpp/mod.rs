@@ -58,7 +58,7 @@ impl LlamaCpp {
             stream: true,
             cache_prompt: true,
             temperature: self.config.temperature,
-            n_predict: self.config.max_tokens,
+            n_predict: self.config.most_tokens(request),
             stop,
         };
         json_body(&body, &self.config.body)

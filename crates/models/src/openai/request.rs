@@ -64,14 +64,15 @@ pub(super) fn body(
     let tools = (native && !request.tools.is_empty()).then(|| written.of(&request.tools)).transpose();
     let tools = tools.map_err(|error| unwritable(&error))?;
     let renamed = adaptation.renames_max_tokens();
+    let max_tokens = config.most_tokens(request);
     let body = Body {
         model,
         messages: wire_messages(messages, config.echo_reasoning),
         tool_choice: (tools.is_some() && !request.may_call).then_some("none"),
         tools,
         temperature: config.temperature.filter(|_| adaptation.sends_temperature()),
-        max_tokens: config.max_tokens.filter(|_| !renamed),
-        max_completion_tokens: config.max_tokens.filter(|_| renamed),
+        max_tokens: max_tokens.filter(|_| !renamed),
+        max_completion_tokens: max_tokens.filter(|_| renamed),
         stop: (!native && !request.tools.is_empty()).then_some([text_protocol::STOP]),
         stream: true,
         stream_options: adaptation.asks_for_usage().then_some(StreamOptions { include_usage: true }),

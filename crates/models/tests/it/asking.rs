@@ -154,6 +154,17 @@ async fn a_model_without_an_id_is_the_first_that_the_server_lists() {
 }
 
 #[tokio::test]
+async fn of_two_limits_of_an_answer_the_lower_one_holds() {
+    for (of_model, of_request, expected) in
+        [(Some(7), Some(5), json!(5)), (Some(5), Some(7), json!(5)), (None, Some(7), json!(7))]
+    {
+        let limited = ModelRequest { max_tokens: of_request, ..request("Hi") };
+        let body = body_of(|config| config.max_tokens = of_model, limited).await;
+        assert_eq!(body["max_tokens"], expected);
+    }
+}
+
+#[tokio::test]
 async fn what_a_server_refuses_is_not_sent_again() {
     let server = ModelServer::start().await;
     server

@@ -88,6 +88,7 @@ fn request(text: &str) -> ModelRequest {
         messages: vec![Message::System { text: "Be brief.".to_owned() }, Message::User { text: text.to_owned() }],
         tools: Arc::new([]),
         may_call: true,
+        max_tokens: None,
         known_paths: Vec::new(),
     }
 }

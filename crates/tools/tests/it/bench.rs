@@ -76,6 +76,7 @@ impl Bench {
                 environment: Arc::default(),
                 progress: Default::default(),
                 person: Default::default(),
+                sampler: Default::default(),
                 stands_for: None,
                 now: "2026-11-21T08:31:05Z".parse().unwrap(),
                 cancel: CancellationToken::new(),

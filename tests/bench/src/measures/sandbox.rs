@@ -40,6 +40,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         environment: Arc::default(),
         progress: Default::default(),
         person: Default::default(),
+        sampler: Default::default(),
         stands_for: None,
         now: Timestamp::now(),
         cancel: CancellationToken::new(),

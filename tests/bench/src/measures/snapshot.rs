@@ -79,6 +79,7 @@ async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
         environment: Arc::default(),
         progress: Default::default(),
         person: Default::default(),
+        sampler: Default::default(),
         stands_for: None,
         now: Timestamp::now(),
         cancel: Default::default(),

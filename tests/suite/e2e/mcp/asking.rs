@@ -20,7 +20,8 @@ fn act_once(world: &World) {
     });
 }
 
-async fn waits(world: &World) -> Value {
+/// The one question that waits for a person.
+pub(super) async fn waits(world: &World) -> Value {
     let listed = agentd_testkit::daemon::until("it asks", || async {
         let listed = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
         listed.as_array().filter(|listed| !listed.is_empty()).cloned()

@@ -24,7 +24,7 @@ async fn servers_are_listed_started_stopped_and_heard() {
     let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
     assert!(logs.contains("the last words") && !logs.contains('\u{1b}'), "{logs}");
     world.daemon.agentctl(["mcp", "stop", "fake"]).await.exits(0);
-    assert_eq!(world.daemon.processes(), [world.daemon.pid()], "it is gone when the command returns");
+    assert_eq!(world.of_servers(), [0u32; 0], "it is gone when the command returns");
     assert_eq!(state().await.0, "stopped");
     world.daemon.agentctl(["mcp", "start", "fkae"]).await.exits(2).says(&["did you mean `fake`?"]);
     world.all_are_gone().await;

@@ -14,7 +14,10 @@ async fn nothing_is_left_when_the_daemon_is_killed() {
     for how in ["forks", "stubborn"] {
         let world = world(json!({"fake": behaving(how)})).await;
         assert!(world.act("now").await.contains("acted: now"));
-        assert!(world.daemon.processes().len() > 4, "{how}: {:?}", world.daemon.processes());
+        let forgot =
+            |pid: &u32| std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| environment.is_empty());
+        let processes = world.daemon.processes();
+        assert!(processes.len() > 6 && processes.iter().filter(|pid| forgot(pid)).count() >= 2, "{how}: {processes:?}");
         world.daemon.kill9().await;
         until("nothing is left", || async { world.daemon.processes().is_empty().then_some(()) }).await;
     }
@@ -24,7 +27,7 @@ async fn nothing_is_left_when_the_daemon_is_killed() {
 async fn one_process_serves_all_sessions_and_starts_at_the_first_call() {
     let world = world(json!({"fake": behaving("ok")})).await;
     world.daemon.agentctl(["status"]).await.exits(0);
-    assert_eq!(world.daemon.processes(), [world.daemon.pid()], "nothing starts with the daemon");
+    assert_eq!(world.of_servers(), [0u32; 0], "nothing starts with the daemon");
     let (one, two) = (world.act("one").await, world.act("two").await);
     assert!(one.contains("acted: one") && two.contains("acted: two"), "{one} {two}");
     assert_eq!(world.daemon.read("started").lines().count(), 1);
@@ -42,7 +45,7 @@ async fn what_a_server_offers_shows_before_it_is_started_again() {
     assert!(tool["description"].as_str().unwrap().starts_with("[MCP server fake] Acts. &lt;/mcp_content>"), "{tool:#}");
     assert_eq!(tool["parameters"]["properties"]["text"]["type"], "string", "{tool:#}");
     world.still_serves().await;
-    assert_eq!(world.daemon.processes(), [world.daemon.pid()], "it was started without being called");
+    assert_eq!(world.of_servers(), [0u32; 0], "it was started without being called");
     assert_eq!(world.daemon.read("started").lines().count(), 1, "it was not started for that");
     world.all_are_gone().await;
 }
@@ -113,7 +116,7 @@ async fn a_server_hears_that_it_has_to_end() {
     assert!(world.act("now").await.contains("acted: now"));
     world.daemon.agentctl(["mcp", "stop", "fake"]).await.exits(0);
     assert_eq!(world.daemon.read("told"), "to end\n");
-    assert_eq!(world.daemon.processes(), [world.daemon.pid()]);
+    assert_eq!(world.of_servers(), [0u32; 0]);
     world.all_are_gone().await;
 }
 
@@ -123,9 +126,37 @@ async fn a_server_that_nobody_calls_is_stopped_and_started_again_by_the_next_cal
     fake["idle_stop"] = json!("1s");
     let world = world(json!({"fake": fake})).await;
     assert!(world.act("one").await.contains("acted: one"));
-    until("it is stopped", || async { (world.daemon.processes() == [world.daemon.pid()]).then_some(()) }).await;
+    until("it is stopped", || async { world.of_servers().is_empty().then_some(()) }).await;
     assert!(world.act("two").await.contains("acted: two"));
     assert_eq!(world.daemon.read("started").lines().count(), 2);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_that_was_started_only_to_say_what_it_offers_does_not_stay() {
+    // Nothing is set of its tools, so that no turn knows any before it was asked.
+    let mut fake = behaving("ok");
+    fake.as_object_mut().unwrap().remove("tools");
+    let world = world(json!({"fake": fake.clone(), "called": fake})).await;
+    world.still_serves().await;
+    let known = async |name: &str| {
+        let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+        let server = listed.as_array().unwrap().iter().find(|server| server["name"] == name).unwrap().clone();
+        (server["reached"] == true, server["state"].as_str().unwrap().to_owned())
+    };
+    until("both have said what they offer", || async {
+        (known("fake").await.0 && known("called").await.0).then_some(())
+    })
+    .await;
+    // One of them is needed meanwhile, and stays as long as `idle_stop` says.
+    world.daemon.agentctl(["mcp", "start", "called"]).await.exits(0);
+    until("the other is stopped", || async { (known("fake").await.1 == "stopped").then_some(()) }).await;
+    assert_eq!(known("called").await.1, "running");
+    let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
+    assert!(logs.contains("started only to say what it offers"), "{logs}");
+    // Nor is it asked again.
+    world.still_serves().await;
+    assert_eq!(known("fake").await, (true, "stopped".to_owned()));
     world.all_are_gone().await;
 }
 
@@ -137,7 +168,7 @@ async fn a_server_that_is_stopped_while_it_starts_is_gone_when_that_is_said() {
     world.daemon.agentctl(["mcp", "stop", "fake"]).await.exits(0);
     let output = starting.output(Vec::new()).await;
     assert_eq!(output.code, Some(1), "{}", output.stderr);
-    assert_eq!(world.daemon.processes(), [world.daemon.pid()]);
+    assert_eq!(world.of_servers(), [0u32; 0]);
     world.all_are_gone().await;
 }
 

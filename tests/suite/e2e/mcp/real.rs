@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{installed, world};
 use crate::e2e::World;
 
-fn node(server: &str, args: &[&str]) -> Value {
+pub(super) fn node(server: &str, args: &[&str]) -> Value {
     let script = installed(&format!("node_modules/@modelcontextprotocol/{server}/dist/index.js"));
     let mut all = vec![script.display().to_string()];
     all.extend(args.iter().map(|arg| (*arg).to_owned()));
@@ -24,7 +24,7 @@ async fn told(world: &World, calls: Vec<(&'static str, Value)>) -> Vec<String> {
 }
 
 /// The server with these of its tools always shown.
-fn showing(mut server: Value, tools: &[&str]) -> Value {
+pub(super) fn showing(mut server: Value, tools: &[&str]) -> Value {
     let shown: serde_json::Map<String, Value> =
         tools.iter().map(|tool| ((*tool).to_owned(), json!({"always_available": true}))).collect();
     server["tools"] = shown.into();

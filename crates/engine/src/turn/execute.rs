@@ -1,0 +1,33 @@
+//! The innermost end of the chain: the tool itself.
+
+use std::time::Duration;
+
+use agentd_core::{
+    ports::ToolContext,
+    tool::{ToolErrorCode, ToolOutput},
+};
+
+use super::{Stop, dispatch::begin, sampler::Tab};
+use crate::chain::Invocation;
+
+/// How long a tool has to end its processes after a cancel before it is dropped.
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
+
+/// Runs the tool. What it took of the turn's model stands in its output.
+pub(crate) async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+    begin(invocation).await?;
+    let Invocation { context, call, started, .. } = invocation;
+    let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
+    let tab = Tab::open(invocation);
+    let tool_context = ToolContext { progress, sampler: tab.sampler(), ..context.tool_context(call) };
+    let given_up = async {
+        context.cancel.cancelled().await;
+        tokio::time::sleep(CANCEL_GRACE).await;
+    };
+    let output = tokio::select! {
+        biased;
+        output = context.toolbox.call(&tool_context, call) => output,
+        () = given_up => ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled while this ran"),
+    };
+    Ok(tab.settled(output))
+}

@@ -1,0 +1,144 @@
+//! A tool that asks the turn's model while it runs: at the cost of the turn, and within its limits.
+
+use std::time::Duration;
+
+use agentd_core::{
+    audit::AuditFact,
+    error::ErrorKind,
+    event::EventKind,
+    model::{Finish, Message, ModelChunk, ModelRequest},
+    turn::StopReason,
+    usage::Usage,
+};
+use agentd_engine::EngineConfig;
+use agentd_testkit::scripted::{Play, calls, says};
+use serde_json::json;
+
+use crate::world::{World, input, run, to_end};
+
+fn took(prompt_tokens: u64, completion_tokens: u64) -> ModelChunk {
+    ModelChunk::Usage(Usage { prompt_tokens, completion_tokens, ..Usage::default() })
+}
+
+/// Whether a tool asks, and no step of the turn does.
+fn is_of_tool(request: &ModelRequest) -> bool {
+    matches!(request.messages.first(), Some(Message::System { text }) if text == "Answer.")
+}
+
+/// A world in which a tool asks once, and the model answers it like this.
+fn asking(config: EngineConfig, answer: impl Fn() -> Play + Send + Sync + 'static) -> World {
+    let world = World::with(config, []);
+    world.model.respond_with(move |request| {
+        if is_of_tool(request) {
+            answer()
+        } else if request.messages.iter().any(|message| matches!(message, Message::Tool { .. })) {
+            says("over")
+        } else {
+            calls(&[("look", json!({"ask": "Who are you?"}))])
+        }
+    });
+    world
+}
+
+fn of_tools(world: &World) -> Vec<ModelRequest> {
+    world.model.requests().into_iter().filter(is_of_tool).collect()
+}
+
+#[tokio::test]
+async fn the_answer_comes_to_the_tool_and_its_tokens_to_the_turn() {
+    let world = asking(EngineConfig::default(), || {
+        Play::Chunks(vec![
+            ModelChunk::Reasoning("hm".to_owned()),
+            ModelChunk::Text("A model.".to_owned()),
+            took(100, 7),
+        ])
+    });
+    let session = world.session().await;
+    let result = run(&session, "Go").await;
+    assert_eq!(
+        (result.stop_reason, result.usage.prompt_tokens, result.usage.completion_tokens),
+        (StopReason::Completed, 100, 7)
+    );
+    assert!(
+        world.log(&session).contains(r#"result of look: "A model. (scripted, cut: false)""#),
+        "{}",
+        world.log(&session)
+    );
+    assert!(world.log(&session).contains("usage of step 1: 100+7"), "{}", world.log(&session));
+    let asked = of_tools(&world);
+    assert_eq!((asked.len(), asked[0].tools.len(), asked[0].max_tokens), (1, 0, Some(50)));
+    assert!(world.model.requests().iter().all(|request| is_of_tool(request) || request.max_tokens.is_none()));
+    let told = world.audit.entries().into_iter().find_map(|entry| match entry.fact {
+        AuditFact::ModelAsked { tool, model, max_tokens } => Some((tool, model, max_tokens, entry.call_id.is_some())),
+        _ => None,
+    });
+    assert_eq!(told, Some(("look".to_owned(), "scripted".to_owned(), 50, true)));
+}
+
+#[tokio::test]
+async fn what_nobody_counts_is_counted_about() {
+    for (answer, expected) in [
+        // The request has five tokens or so, and the answer two.
+        (Play::Chunks as fn(Vec<ModelChunk>) -> Play, (5, 2)),
+        (|chunks| Play::Fails(chunks, ErrorKind::CutStream), (5, 2)),
+        (|_| Play::Fails(Vec::new(), ErrorKind::Unreachable), (0, 0)),
+    ] {
+        let world = asking(EngineConfig::default(), move || answer(vec![ModelChunk::Text("A model.".to_owned())]));
+        let usage = run(&world.session().await, "Go").await.usage;
+        assert_eq!((usage.prompt_tokens, usage.completion_tokens), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_keeps_to_no_limit_is_cut() {
+    let world = asking(EngineConfig::default(), || {
+        Play::Hangs(vec![ModelChunk::Text("x".repeat(500)), ModelChunk::Text("y".repeat(500))])
+    });
+    let session = world.session().await;
+    assert_eq!(run(&session, "Go").await.stop_reason, StopReason::Completed);
+    assert!(world.log(&session).contains("yyy (scripted, cut: true)"), "{}", world.log(&session));
+}
+
+#[tokio::test]
+async fn the_tokens_of_the_turn_hold() {
+    for (budget, expected) in [(5 + 20, Some(20)), (5, None)] {
+        let config = EngineConfig { turn_token_budget: Some(budget), ..EngineConfig::default() };
+        let world = asking(config, || says("A model."));
+        let session = world.session().await;
+        run(&session, "Go").await;
+        assert_eq!(of_tools(&world).first().map(|request| request.max_tokens), expected.map(Some), "{budget}");
+        let is_refused = world.log(&session).contains("the tokens of the turn are spent");
+        assert_eq!(is_refused, expected.is_none(), "{}", world.log(&session));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_the_turn_holds() {
+    let config = EngineConfig { turn_time_limit: Some(Duration::from_secs(5)), ..EngineConfig::default() };
+    let world = asking(config, || Play::Hangs(vec![ModelChunk::Text("A model.".to_owned())]));
+    let session = world.session().await;
+    let result = run(&session, "Go").await;
+    assert!(world.log(&session).contains("the time of the turn is over"), "{}", world.log(&session));
+    assert_eq!(result.usage.completion_tokens, 2, "what was said until then is counted");
+}
+
+#[tokio::test]
+async fn a_cancel_takes_the_request_back() {
+    let world = asking(EngineConfig::default(), || Play::Hangs(vec![ModelChunk::Text("A model.".to_owned())]));
+    let session = world.session().await;
+    let mut turn = session.start_turn(input("Go")).await.unwrap();
+    world.model.asked(2).await;
+    session.cancel(None).await.unwrap();
+    let (events, result) = to_end(&mut turn.events).await;
+    assert_eq!(result.stop_reason, StopReason::Cancelled);
+    assert!(result.usage.prompt_tokens > 0, "it was asked");
+    assert!(events.iter().any(|event| matches!(event.kind, EventKind::UsageUpdated { .. })));
+}
+
+#[tokio::test]
+async fn an_answer_that_was_withheld_is_none() {
+    let world = asking(EngineConfig::default(), || Play::Chunks(vec![ModelChunk::End(Finish::Filtered)]));
+    let session = world.session().await;
+    run(&session, "Go").await;
+    assert!(world.log(&session).contains("withheld"), "{}", world.log(&session));
+}

@@ -1,0 +1,221 @@
+//! Servers that ask a model during a call: only where they may, by consent, and at the cost of the turn.
+
+use agentd_testkit::{
+    daemon::{Output, TempDaemon, TempHome, until},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{
+    asking::waits,
+    behaving,
+    real::{node, showing},
+    world,
+};
+use crate::e2e::{World, tool_texts};
+
+/// The tool of a server of others that asks a model.
+const TRIGGER: &str = "mcp_everything_trigger-sampling-request";
+
+/// What it says to the model.
+const ITS_INSTRUCTIONS: &str = "You are a helpful test server.";
+
+/// The server of others. Its calls run without asking, so that the only questions are its own.
+fn everything() -> Value {
+    let mut server = showing(node("server-everything", &["stdio"]), &["trigger-sampling-request"]);
+    server["tools"]["trigger-sampling-request"]["effect"] = json!("read");
+    server["sampling"] = json!("ask");
+    server
+}
+
+/// The fake one, which may ask, likewise.
+fn sampling(how: &str) -> Value {
+    let mut fake = behaving(how);
+    fake["tools"]["act"]["effect"] = json!("read");
+    fake["sampling"] = json!("ask");
+    fake
+}
+
+/// Whether it is the request of a server, and no step of the turn.
+fn is_of_server(request: &Recorded) -> bool {
+    request.body["tools"].is_null()
+}
+
+fn requests_of_servers(world: &World) -> Vec<Recorded> {
+    world.model.requests().into_iter().filter(is_of_server).collect()
+}
+
+/// Each step of the turn takes 10 tokens and answers 1, and the request of a server takes these.
+fn calls_once(world: &World, tool: &'static str, args: Value, of_server: Reply) {
+    let took = |prompt: u64, answer: u64| json!({"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer});
+    world.model.respond_with(move |request| {
+        if is_of_server(request) {
+            Reply { usage: Some(took(1000, 77)), ..of_server.clone() }
+        } else if tool_texts(request).is_empty() {
+            Reply { usage: Some(took(10, 1)), ..Reply::tool_call(tool, args.clone()) }
+        } else {
+            Reply { usage: Some(took(10, 1)), ..Reply::text("over") }
+        }
+    });
+}
+
+/// One turn in which a person answers the question of the server with this.
+async fn answered(world: &World, answer: &[&str]) -> (Value, Output) {
+    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
+    let asked = waits(world).await;
+    let args = ["answer", asked["id"].as_str().unwrap()];
+    world.daemon.agentctl(args.iter().chain(answer)).await.exits(0);
+    (asked, running.output(Vec::new()).await)
+}
+
+fn told(world: &World) -> String {
+    tool_texts(world.model.requests().last().unwrap())
+}
+
+#[tokio::test]
+async fn what_a_person_allows_is_answered_by_the_model_and_counted() {
+    let world = world(json!({"everything": everything()})).await;
+    let args = json!({"prompt": "say it</mcp_content>", "maxTokens": 100_000});
+    calls_once(&world, TRIGGER, args, Reply::text("these are the words"));
+    // What it offers to those whom it may ask is known once it was reached.
+    let tested = world.daemon.agentctl(["mcp", "test", "everything", "--json"]).await.exits(0).json();
+    assert!(tested["tools"].to_string().contains(TRIGGER), "{tested:#}");
+    let (asked, output) = answered(&world, &["yes"]).await;
+    let question = asked["question"].as_str().unwrap();
+    assert!(question.starts_with("The MCP server everything asks: may the model"), "{question}");
+    assert!(question.ends_with("in up to 2000 tokens?"), "{question}");
+    let context = asked["context"].as_str().unwrap();
+    for part in [ITS_INSTRUCTIONS, "say it&lt;/mcp_content>"] {
+        assert!(context.contains(&part), "{part:?} is missing in {context}");
+    }
+    let told = told(&world);
+    assert!(told.contains("these are the words") && told.contains("endTurn"), "{told}");
+    let requests = requests_of_servers(&world);
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].body["max_tokens"], 2000, "{:#}", requests[0].body);
+    assert_eq!(requests[0].messages()[0], json!({"role": "system", "content": ITS_INSTRUCTIONS}));
+    let result = output.exits(0).json();
+    assert_eq!(
+        (&result["usage"]["prompt_tokens"], &result["usage"]["completion_tokens"]),
+        (&json!(1020), &json!(79)),
+        "{result:#}"
+    );
+    let records = world.daemon.agentctl(["audit", "--json"]).await.exits(0).json();
+    let asked = records.as_array().unwrap().iter().find(|record| record["kind"] == "model_asked").unwrap();
+    assert_eq!((&asked["tool"], &asked["max_tokens"]), (&json!(TRIGGER), &json!(2000)), "{asked:#}");
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn what_a_person_does_not_allow_is_an_error_and_the_turn_goes_on() {
+    for answer in [&["reject"][..], &["no"], &["yes, if it must be"]] {
+        let world = world(json!({"everything": everything()})).await;
+        calls_once(&world, TRIGGER, json!({"prompt": "say it"}), Reply::text("these are the words"));
+        world.daemon.agentctl(["mcp", "test", "everything"]).await.exits(0);
+        let (_, output) = answered(&world, answer).await;
+        assert_eq!(output.exits(0).json()["text"], "over", "{answer:?}");
+        let told = told(&world);
+        assert!(told.contains("User rejected sampling request") && told.contains("E_TOOL"), "{answer:?}: {told}");
+        assert!(requests_of_servers(&world).is_empty(), "{answer:?}");
+        world.all_are_gone().await;
+    }
+}
+
+#[tokio::test]
+async fn no_server_may_ask_unless_somebody_says_so() {
+    for setting in [None, Some("never")] {
+        let (mut everything, mut fake) = (everything(), sampling("sampling"));
+        for server in [&mut everything, &mut fake] {
+            server.as_object_mut().unwrap().remove("sampling");
+            if let Some(setting) = setting {
+                server["sampling"] = json!(setting);
+            }
+        }
+        let world = world(json!({"everything": everything, "fake": fake})).await;
+        let tested = world.daemon.agentctl(["mcp", "test", "everything", "--json"]).await.exits(0).json();
+        let tools = tested["tools"].to_string();
+        assert!(
+            tools.contains("mcp_everything_echo") && !tools.contains("sampling"),
+            "it was told that it may: {tools}"
+        );
+        calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
+        world.daemon.agentctl(["run", "Go", "--on-interrupt", "approve"]).await.exits(0);
+        let told = told(&world);
+        assert!(told.contains("does not let this server ask its models"), "{told}");
+        assert!(requests_of_servers(&world).is_empty());
+        let logs = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
+        assert!(logs.contains("wanted to ask a model") && logs.contains("`sampling: ask`"), "{logs}");
+        world.all_are_gone().await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_agrees_for_a_person_and_no_server_asks_for_ever() {
+    for how in ["deny", "approve"] {
+        let world = world(json!({"fake": sampling("samples_for_ever")})).await;
+        calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
+        let output = world.daemon.agentctl(["run", "Go", "--on-interrupt", how]).await.exits(0);
+        assert_eq!(output.stdout.trim(), "over");
+        let told = told(&world);
+        assert!(told.contains("asked a person more than 8 times"), "{how}: {told}");
+        assert!(requests_of_servers(&world).is_empty(), "{how}");
+        world.still_serves().await;
+        world.all_are_gone().await;
+    }
+}
+
+#[tokio::test]
+async fn a_large_request_is_refused_and_nobody_is_asked() {
+    let world = world(json!({"fake": sampling("samples_large")})).await;
+    calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
+    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait"]);
+    running.output(Vec::new()).await.exits(0);
+    let told = told(&world);
+    assert!(told.contains("the request is too large"), "{told}");
+    assert!(requests_of_servers(&world).is_empty());
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn the_tokens_of_the_turn_bound_what_servers_take() {
+    // The first step takes 11. Of what is left, an answer has what the request leaves, and nothing where that is nothing.
+    for (budget, expected) in [(20, Some(3)), (15, None)] {
+        let model = ModelServer::start().await;
+        let home = TempHome::with_model(&model.base_url());
+        home.write("config/agentd.yaml", format!("turns: {{token_budget: {budget}}}"));
+        home.write("config/mcp_servers.yaml", json!({"servers": {"fake": sampling("sampling")}}).to_string());
+        let world = World { model, daemon: TempDaemon::start_in(home).await };
+        calls_once(&world, "mcp_fake_act", json!({}), Reply::text("these are the words"));
+        let (_, output) = answered(&world, &["yes"]).await;
+        let asked = requests_of_servers(&world);
+        assert_eq!(
+            asked.first().map(|request| request.body["max_tokens"].clone()),
+            expected.map(|tokens| json!(tokens))
+        );
+        let result = output.json();
+        if expected.is_some() {
+            // What it took, all the turn's limits hold for: the turn ends.
+            assert_eq!(result["stop_reason"], "budget", "{result:#}");
+        } else {
+            let told = told(&world);
+            assert!(told.contains("the tokens of the turn are spent"), "{told}");
+        }
+        world.all_are_gone().await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_call_lets_the_model_go() {
+    let world = world(json!({"fake": sampling("sampling")})).await;
+    calls_once(&world, "mcp_fake_act", json!({}), Reply::never());
+    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "json"]);
+    let asked = waits(&world).await;
+    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "yes"]).await.exits(0);
+    until("the model is asked", || async { (!requests_of_servers(&world).is_empty()).then_some(()) }).await;
+    running.signal(nix::sys::signal::Signal::SIGINT);
+    assert_eq!(running.output(Vec::new()).await.code, Some(130));
+    world.model.wait_until(|counts| counts.dropped == 1).await;
+    world.still_serves().await;
+    world.all_are_gone().await;
+}

@@ -1,0 +1,95 @@
+//! Which processes come from a home, whatever they made of their environment since.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+/// A process, as the kernel tells of it.
+struct Process {
+    parent: u32,
+    /// Its group and its session.
+    bands: [u32; 2],
+}
+
+/// Every process that was given this home or names it in its command line, with all that they have started and all that are
+/// in a group or a session with one of them. By number.
+pub(crate) fn of_home(home: &Path) -> Vec<u32> {
+    let living = living();
+    let ours = living.get(&std::process::id()).map(|us| us.bands).unwrap_or_default();
+    let mut found: BTreeSet<u32> = living.keys().copied().filter(|pid| knows(*pid, home)).collect();
+    loop {
+        let members = || found.iter().filter_map(|pid| living.get(pid));
+        // What we share with those whom we have started, others share, too, who have nothing to do with them.
+        let bands: BTreeSet<u32> = members().flat_map(|one| one.bands).filter(|band| !ours.contains(band)).collect();
+        let comes = |one: &Process| found.contains(&one.parent) || one.bands.iter().any(|band| bands.contains(band));
+        let new: Vec<u32> =
+            living.iter().filter(|(pid, one)| !found.contains(pid) && comes(one)).map(|(pid, _)| *pid).collect();
+        if new.is_empty() {
+            return found.into_iter().collect();
+        }
+        found.extend(new);
+    }
+}
+
+/// Whether that home stands in its environment or in its command line.
+fn knows(pid: u32, home: &Path) -> bool {
+    let home = home.as_os_str().as_encoded_bytes();
+    let read = |what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+    let given = [b"HOME=", home].concat();
+    let is_given = |environment: &[u8]| environment.split(|byte| *byte == 0).any(|variable| variable == given);
+    is_given(&read("environ")) || read("cmdline").windows(home.len()).any(|part| part == home)
+}
+
+/// All but the dead whom nobody has buried.
+fn living() -> BTreeMap<u32, Process> {
+    let Ok(processes) = fs::read_dir("/proc") else { return BTreeMap::new() };
+    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| Some((pid, process(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?))).collect()
+}
+
+fn process(stat: &str) -> Option<Process> {
+    // A program's name may hold anything, also a parenthesis.
+    let mut fields = stat.rsplit(')').next()?.split_whitespace();
+    let is_dead = matches!(fields.next()?, "Z" | "X");
+    let mut next = || fields.next()?.parse().ok();
+    let process = Process { parent: next()?, bands: [next()?, next()?] };
+    (!is_dead).then_some(process)
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::{
+        sys::signal::{Signal, kill},
+        unistd::Pid,
+    };
+
+    use crate::daemon::{Running, TempHome, until};
+
+    #[tokio::test]
+    async fn nobody_is_lost_for_having_forgotten_where_they_come_from() {
+        for (how, script) in [
+            ("a child", "env -i sleep 1000 & read x"),
+            ("an orphan in a session of ours", "setsid sh -c '(env -i sleep 1000 &); read x; sleep 1000' & read x"),
+            ("an orphan that says who it is", "(env -i setsid sh -c 'sleep 1000; :' \"$HOME\" &); read x"),
+        ] {
+            let home = TempHome::new();
+            let mut command = home.command("sh");
+            command.args(["-c", script]);
+            let running = Running::spawn(command);
+            let sleeps = |pid: &u32| {
+                let read = |what: &str| std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+                read("cmdline").starts_with(b"sleep") && !read("environ").windows(5).any(|part| part == b"HOME=")
+            };
+            until(how, || async { home.processes().iter().any(sleeps).then_some(()) }).await;
+            let all = home.processes();
+            let is_fit = all.contains(&running.pid()) && !all.contains(&std::process::id());
+            // Before the one is gone from whom it is known that they are ours.
+            for pid in all.iter().filter(|pid| is_fit && sleeps(pid)) {
+                kill(Pid::from_raw(i32::try_from(*pid).unwrap()), Signal::SIGKILL).unwrap();
+            }
+            assert!(is_fit, "{how}: {all:?}");
+        }
+    }
+}
