@@ -1,7 +1,7 @@
 //! MCP servers: real ones, and such as do what none should.
 //!
 //! - [`real`]: servers that others wrote. [`life`]: how servers come and go. [`asking`]: their questions to a person.
-//! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address.
+//! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address, and [`login`] to them.
 //! - [`commands`]: `agentctl mcp`. [`conformance`]: the suite of the protocol.
 //! - [`serve`]: the daemon as such a server.
 
@@ -10,6 +10,7 @@ mod commands;
 mod conformance;
 mod http;
 mod life;
+mod login;
 mod real;
 mod serve;
 mod trust;
