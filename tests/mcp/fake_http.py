@@ -40,12 +40,18 @@ class Handler(BaseHTTPRequestHandler):
     def do_DELETE(self):
         self.reply(200)
 
+    def allows(self, message):
+        """Whether it is answered as everybody's is. Where it is not, it was answered here."""
+        return True
+
     def do_POST(self):
         text = self.rfile.read(int(self.headers.get("content-length", 0)))
         if HOW.startswith("sends_to:"):
             return self.reply(307, location=HOW.removeprefix("sends_to:"))
         note("asked", self.headers.get("x-key", "nobody"))
         message = json.loads(text)
+        if not self.allows(message):
+            return
         method, number = message.get("method"), message.get("id")
         answer = lambda result, **headers: self.reply(200, {"jsonrpc": "2.0", "id": number, "result": result}, **headers)
         if method == "initialize":
@@ -67,7 +73,12 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, {"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "no such method"}})
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-threading.Timer(120, lambda: os._exit(1)).start()
-note("port", str(server.server_port))
-server.serve_forever()
+def serve(handler):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Timer(120, lambda: os._exit(1)).start()
+    note("port", str(server.server_port))
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    serve(Handler)

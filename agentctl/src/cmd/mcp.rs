@@ -68,7 +68,14 @@ enum McpCommand {
         lines: u32,
     },
     /// Log in to a server behind an address, in a browser
-    Login(One),
+    Login {
+        #[command(flatten)]
+        one: One,
+        /// Where the browser is sent back to, on this machine: http://127.0.0.1:PORT/callback; any that is free where none
+        /// is said
+        #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+        port: Option<u16>,
+    },
     /// Write a server into the person's mcp_servers.yaml
     Add(AddArgs),
     /// Offer the daemon's sessions to another agent, as an MCP server over standard input and output
@@ -133,7 +140,9 @@ pub(crate) async fn handle(global: &Global, args: McpArgs) -> anyhow::Result<Exi
             said(one.json, "stopped", &one.name)
         }
         McpCommand::Logs { one, lines } => logs(&daemon::connect(global).await?, &one, lines).await,
-        McpCommand::Login(one) => login::handle(&daemon::connect(global).await?, &one.name, one.json).await,
+        McpCommand::Login { one, port } => {
+            login::handle(&daemon::connect(global).await?, &one.name, port, one.json).await
+        }
         McpCommand::Add(args) => {
             let json = args.json;
             let entry = args.entry()?;

@@ -9,7 +9,7 @@ use std::{
 use agentd_core::tool::Effect;
 use agentd_mcp::{
     McpConfig, ServerConfig,
-    config::{HttpWire, Reached, Sampling, ToolSetting, Written},
+    config::{HttpWire, OAuthClient, Reached, Sampling, ToolSetting, Written},
 };
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -57,6 +57,7 @@ struct ServerFile {
     url: Option<Spanned<String>>,
     headers: Option<BTreeMap<String, Spanned<String>>>,
     sampling: Option<MayAsk>,
+    oauth: Option<OAuthFile>,
     lazy_startup: Option<bool>,
     start_timeout: Option<Span>,
     call_timeout: Option<Span>,
@@ -73,6 +74,14 @@ struct ToolFile {
     alias: Option<String>,
     description: Option<String>,
     effect: Option<Does>,
+}
+
+/// What agentd is registered as where people log in to a server, by hand.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct OAuthFile {
+    client_id: Option<Spanned<String>>,
+    client_secret: Option<Spanned<String>>,
 }
 
 /// How a server is spoken to.
@@ -116,6 +125,8 @@ struct Server {
     url: Option<Written>,
     headers: BTreeMap<String, SecretString>,
     sampling: Option<MayAsk>,
+    client_id: Option<String>,
+    client_secret: Option<SecretString>,
     times: Times,
     tools: BTreeMap<String, ToolSetting>,
     /// Where it was named last.
@@ -234,6 +245,13 @@ impl Reader<'_> {
             }
             server.headers.insert(name.clone(), text.into());
         }
+        let OAuthFile { client_id, client_secret } = over.oauth.unwrap_or_default();
+        if let Some(id) = &client_id {
+            server.client_id = Some(self.credential(id)?);
+        }
+        if let Some(secret) = &client_secret {
+            server.client_secret = Some(self.credential(secret)?.into());
+        }
         server.enabled = over.enabled.or(server.enabled);
         server.mode = over.connection_mode.or(server.mode);
         server.sampling = over.sampling.or(server.sampling);
@@ -246,6 +264,13 @@ impl Reader<'_> {
 
     fn text(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
         yaml::text(self.file, value, self.variables)
+    }
+
+    /// What a server knows us by: it is sent as it is.
+    fn credential(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
+        let text = self.text(value)?;
+        let fits = !text.trim().is_empty() && !text.contains(char::is_control);
+        if fits { Ok(text) } else { Err(self.refuse(value, "this cannot be what agentd is registered as")) }
     }
 
     fn secrets(&self) -> InText<'_> {
@@ -295,6 +320,19 @@ impl Server {
             ConfigError::new(place, format!("the MCP server `{name}` {why}")).with_hint(hint)
         };
         let mode = self.mode.unwrap_or(if self.url.is_some() { Mode::Http } else { Mode::Stdio });
+        let client = match (self.client_id.clone(), &self.client_secret) {
+            (Some(id), secret) => Some(OAuthClient { id, secret: secret.clone() }),
+            (None, None) => None,
+            (None, Some(_)) => {
+                return Err(wrong("has a `client_secret` and no `client_id`", "say both in `oauth`"));
+            }
+        };
+        if client.is_some() && mode == Mode::Stdio {
+            return Err(wrong(
+                "is a program of this machine, which nobody logs in to",
+                "`oauth` belongs to one with a `url:`",
+            ));
+        }
         let reached = match (mode, &self.command, &self.url) {
             (Mode::Stdio, Some(command), _) if !command.trim().is_empty() => Reached::Stdio {
                 command: command.clone(),
@@ -313,6 +351,7 @@ impl Server {
                 url: url.clone(),
                 headers: self.headers.clone(),
                 wire: if mode == Mode::Sse { HttpWire::Sse } else { HttpWire::Streamable },
+                client,
             },
             (Mode::Http | Mode::Sse, _, None) => {
                 return Err(wrong(
@@ -354,131 +393,4 @@ fn check_url(text: &str) -> Result<(), &'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use secrecy::ExposeSecret as _;
-
-    use super::*;
-    use crate::config::{Flags, layers};
-
-    fn read(texts: &[&str]) -> Result<McpConfig, ConfigError> {
-        let mut files = layers::built_in();
-        files.extend(texts.iter().map(|text| SourceFile {
-            subject: Subject::Mcp,
-            origin: Origin::User("/conf/mcp_servers.yaml".into()),
-            text: (*text).to_owned(),
-        }));
-        let env = [("HOME", "/home/me"), ("TOKEN", "hunter2"), ("LONG", "sup3rsecret")].into_iter().collect();
-        resolve(&Sources { files, env, flags: Flags::default() }, &mut Origins::default())
-    }
-
-    #[test]
-    fn the_usual_form_is_read_as_it_is() {
-        let config = read(&[r#"
-global:
-  lazy_startup: true
-servers:
-  filesystem:
-    command: "npx"
-    args: ["-y", "@modelcontextprotocol/server-filesystem", "/path/to/allowed"]
-    enabled: true
-    env:
-      DEBUG: "true"
-      PORT: 3000
-      KEY: "${TOKEN}"
-    connection_mode: "stdio"
-    tools:
-      read_file:
-        enabled: true
-        always_available: false
-        alias: "fs_read"
-        description: "Read file contents from allowed directory"
-      write_file:
-        enabled: false
-  remote: {connection_mode: sse, url: "https://example.org/sse", sampling: ask, headers: {Authorization: "Bearer ${TOKEN}"}}
-  bare: {url: "http://localhost:1/mcp", idle_stop: never, call_timeout: 5s}
-"#])
-        .unwrap();
-        let files = &config.servers["filesystem"];
-        let Reached::Stdio { command, args, env, cwd } = &files.reached else { panic!("{files:?}") };
-        assert_eq!((command.as_str(), args.len(), cwd.to_str()), ("npx", 3, Some("/conf")));
-        assert_eq!(files.place(), "npx -y @modelcontextprotocol/server-filesystem /path/to/allowed");
-        assert_eq!((env["PORT"].expose_secret(), env["KEY"].expose_secret()), ("3000", "hunter2"));
-        assert_eq!(files.tool("read_file").alias.as_deref(), Some("fs_read"));
-        assert_eq!(files.tool("write_file").enabled, Some(false));
-        assert!(!files.eager && files.enabled && files.idle_stop.is_some());
-        let Reached::Http { wire: HttpWire::Sse, headers, .. } = &config.servers["remote"].reached else { panic!() };
-        assert_eq!(headers["Authorization"].expose_secret(), "Bearer hunter2");
-        assert_eq!((config.servers["remote"].sampling, files.sampling), (Sampling::Ask, Sampling::Never));
-        let bare = &config.servers["bare"];
-        assert!(matches!(bare.reached, Reached::Http { wire: HttpWire::Streamable, .. }));
-        assert_eq!((bare.idle_stop, bare.call_timeout), (None, Duration::from_secs(5)));
-        assert!(config.secrets().any(|secret| secret == "hunter2"));
-        assert!(!format!("{config:?}").contains("hunter2"));
-    }
-
-    #[test]
-    fn a_layer_changes_only_what_it_names() {
-        let config = read(&[
-            "servers: {a: {command: x, args: [1], tools: {t: {alias: one, enabled: true}}}}",
-            "servers: {a: {enabled: false, cwd: '~/there', tools: {t: {description: d, effect: read}}}}",
-        ])
-        .unwrap();
-        let server = &config.servers["a"];
-        let Reached::Stdio { args, cwd, .. } = &server.reached else { panic!("{server:?}") };
-        assert_eq!(
-            (server.enabled, args.as_slice(), cwd.to_str()),
-            (false, &[Written::from("1")][..], Some("/home/me/there"))
-        );
-        let tool = server.tool("t");
-        assert_eq!((tool.alias.as_deref(), tool.enabled, tool.effect), (Some("one"), Some(true), Some(Effect::Read)));
-    }
-
-    #[test]
-    fn what_a_variable_puts_into_a_text_is_shown_by_its_name() {
-        let config = read(&[r#"
-servers:
-  a: {command: x, args: ["--key=${LONG}", "${HOME}/x", --password, written-out, "--header", "A: Bearer abc.defghi"]}
-  b: {url: "http://x/${LONG}/y?key=also-written&a=b"}
-  c:
-    command: x
-    args:
-      - plain ${LONG}
-"#])
-        .unwrap();
-        let place = |name: &str| config.servers[name].place();
-        let shown = "x --key=${LONG} ${HOME}/x --password […] --header A: Bearer […]";
-        assert_eq!((place("a").as_str(), place("b").as_str()), (shown, "http://x/${LONG}/y"));
-        assert_eq!(place("c"), "x plain ${LONG}");
-        let Reached::Stdio { args, .. } = &config.servers["a"].reached else { panic!() };
-        assert_eq!(args[0].value, "--key=sup3rsecret");
-        let secrets: Vec<&str> = config.secrets().collect();
-        for secret in ["sup3rsecret", "written-out", "abc.defghi", "also-written"] {
-            assert!(secrets.contains(&secret), "{secret}: {secrets:?}");
-            assert!(!format!("{config:?}").contains(secret), "{secret}");
-        }
-        assert!(!secrets.iter().any(|secret| secret.contains("/home/me")), "{secrets:?}");
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_named() {
-        for (text, parts) in [
-            ("servers: {a: {comand: x}}", ["mcp_servers.yaml:1:15", "did you mean `command`?"]),
-            ("servers: {a: {command: x, tools: {t: {enable: true}}}}", ["1:39", "did you mean `enabled`?"]),
-            ("servers: {a: {}}", ["1:14", "has no command"]),
-            ("servers: {a: {connection_mode: sse}}", ["1:14", "has no address"]),
-            ("servers: {a: {connection_mode: htpp, url: 'http://x'}}", ["1:32", "did you mean `http`?"]),
-            ("servers: {a: {url: 'ftp://x'}}", ["1:20", "begins with http"]),
-            ("servers: {a: {url: 'https://me:hunter2@x/'}}", ["1:20", "password before the @"]),
-            ("servers: {a: {command: x, sampling: always}}", ["1:37", "unknown value `always`"]),
-            ("servers: {'a b': {command: x}}", ["1:18", "cannot be the name"]),
-            ("servers: {a: {command: x, call_timeout: soon}}", ["1:41", "is not a time"]),
-            ("servers: {a: {command: x, env: {K: '${NOT_SET}'}}}", ["1:36", "NOT_SET is not set"]),
-        ] {
-            let error = read(&[text]).unwrap_err().to_string();
-            for part in parts {
-                assert!(error.contains(part), "{text}: {error}");
-            }
-            assert!(!error.contains("hunter2"), "{error}");
-        }
-    }
-}
+mod tests;

@@ -15,7 +15,7 @@ use agentd_core::{
 use agentd_mcp::{
     McpConfig, McpPool, McpToolbox, ServerConfig,
     catalogue::CatalogueFolder,
-    config::{HttpWire, Reached},
+    config::{HttpWire, OAuthClient, Reached},
     login::Logins,
     pool::PoolParts,
 };
@@ -85,7 +85,12 @@ async fn login(pool: &McpPool) -> Result<(), String> {
 fn server(url: String) -> ServerConfig {
     ServerConfig {
         enabled: true,
-        reached: Reached::Http { url: url.as_str().into(), headers: BTreeMap::new(), wire: HttpWire::Streamable },
+        reached: Reached::Http {
+            url: url.as_str().into(),
+            headers: BTreeMap::new(),
+            wire: HttpWire::Streamable,
+            client: registered(),
+        },
         tools: BTreeMap::new(),
         sampling: Default::default(),
         eager: false,
@@ -94,6 +99,13 @@ fn server(url: String) -> ServerConfig {
         call_limit: Duration::from_secs(20),
         idle_stop: None,
     }
+}
+
+/// What the suite has registered us as, if it has.
+fn registered() -> Option<OAuthClient> {
+    let context: Value = serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").ok()?).ok()?;
+    let text = |name: &str| context[name].as_str().map(str::to_owned);
+    Some(OAuthClient { id: text("client_id")?, secret: text("client_secret").map(Into::into) })
 }
 
 /// A call with something for each argument that is needed.

@@ -58,7 +58,25 @@ pub enum Reached {
         headers: BTreeMap<String, SecretString>,
         /// Which of the two ways of speaking over HTTP it has.
         wire: HttpWire,
+        /// What agentd is registered as where people log in to it, if a person did that.
+        client: Option<OAuthClient>,
     },
+}
+
+/// What a person has registered agentd as.
+#[derive(Debug, Clone)]
+pub struct OAuthClient {
+    /// Its name there.
+    pub id: String,
+    /// What proves that it is the one of that name, where it was given something.
+    pub secret: Option<SecretString>,
+}
+
+impl OAuthClient {
+    fn is_same(&self, other: &Self) -> bool {
+        let secret = |of: &Self| of.secret.as_ref().map(|secret| secret.expose_secret().to_owned());
+        self.id == other.id && secret(self) == secret(other)
+    }
 }
 
 /// A text of the configuration that may hold a secret: as it is, and as it is shown.
@@ -127,12 +145,13 @@ impl McpConfig {
     /// All that must never be shown.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.servers.values().flat_map(|server| {
-            let (hidden, written) = match &server.reached {
-                Reached::Stdio { env, args, .. } => (env, args.as_slice()),
-                Reached::Http { headers, url, .. } => (headers, std::slice::from_ref(url)),
+            let (hidden, written, client) = match &server.reached {
+                Reached::Stdio { env, args, .. } => (env, args.as_slice(), None),
+                Reached::Http { headers, url, client, .. } => (headers, std::slice::from_ref(url), client.as_ref()),
             };
             let in_text = written.iter().flat_map(|text| &text.secrets).map(String::as_str);
-            hidden.values().map(|secret| secret.expose_secret()).chain(in_text)
+            let of_client = client.and_then(|client| client.secret.as_ref());
+            hidden.values().chain(of_client).map(|secret| secret.expose_secret()).chain(in_text)
         })
     }
 }
@@ -155,9 +174,15 @@ impl ServerConfig {
             && match (&self.reached, &other.reached) {
                 (Reached::Stdio { env: one, .. }, Reached::Stdio { env: other, .. }) => same(one, other),
                 (
-                    Reached::Http { headers: one, wire: wire_of_one, .. },
-                    Reached::Http { headers: other, wire: wire_of_other, .. },
-                ) => same(one, other) && wire_of_one == wire_of_other,
+                    Reached::Http { headers: one, wire: wire_of_one, client: client_of_one, .. },
+                    Reached::Http { headers: other, wire: wire_of_other, client: client_of_other, .. },
+                ) => {
+                    let same_client = match (client_of_one, client_of_other) {
+                        (Some(one), Some(other)) => one.is_same(other),
+                        (one, other) => one.is_none() && other.is_none(),
+                    };
+                    same(one, other) && wire_of_one == wire_of_other && same_client
+                }
                 _ => false,
             }
     }

@@ -110,8 +110,12 @@ mod tests {
 
     /// A server that is not there and is never started.
     fn handle() -> ServerHandle {
-        let reached =
-            Reached::Http { url: "http://127.0.0.1:9/".into(), headers: BTreeMap::new(), wire: HttpWire::Sse };
+        let reached = Reached::Http {
+            url: "http://127.0.0.1:9/".into(),
+            headers: BTreeMap::new(),
+            wire: HttpWire::Sse,
+            client: None,
+        };
         let config = ServerConfig {
             enabled: true,
             reached,

@@ -19,7 +19,7 @@ use crate::{
     config::{McpConfig, Reached, ServerConfig},
     connections::{Connections, Key, MOST},
     log::Log,
-    login::Logins,
+    login::{Logins, Refusal, Site},
     published::{Published, publish},
     reason::Reason,
     server::{Health, Lease, Need, ServerHandle, Supplies},
@@ -244,8 +244,16 @@ impl McpPool {
     /// # Errors
     /// The server is a program of this machine, or why it cannot be done.
     pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, String> {
-        let url = self.address_of(server)?;
-        let begun = self.supplies.logins.begin(server, &url, redirect).await;
+        let (url, client) = match self.state().config.servers.get(server).map(|server| server.reached.clone()) {
+            Some(Reached::Http { url, client, .. }) => (url.value, client),
+            Some(Reached::Stdio { .. }) => {
+                return Err(format!("{server} is a program of this machine, which knows nobody"));
+            }
+            None => return Err(unknown(server)),
+        };
+        // Only what it answers to a message says where people log in, and for what. Whatever it answers is remembered there.
+        let _ = self.start(server).await;
+        let begun = self.supplies.logins.begin(Site { server, url: &url, client: client.as_ref() }, redirect).await;
         begun.map_err(|why| self.supplies.clean.words(&why))
     }
 
@@ -259,11 +267,14 @@ impl McpPool {
         self.stop(server).await
     }
 
-    fn address_of(&self, server: &str) -> Result<String, String> {
-        match self.state().config.servers.get(server).map(|server| server.reached.clone()) {
-            Some(Reached::Http { url, .. }) => Ok(url.value),
-            Some(Reached::Stdio { .. }) => Err(format!("{server} is a program of this machine, which knows nobody")),
-            None => Err(unknown(server)),
+    /// A server has refused to answer. What it wants is remembered for the next login; returns what can be done.
+    pub(crate) fn refused(&self, server: &str, config: &ServerConfig, refusal: &Refusal) -> Reason {
+        match &config.reached {
+            Reached::Http { url, client, .. } => {
+                let site = Site { server, url: &url.value, client: client.as_ref() };
+                self.supplies.logins.refused(site, refusal, &self.supplies.clean)
+            }
+            Reached::Stdio { .. } => Reason::ours("it does not answer whoever asks"),
         }
     }
 

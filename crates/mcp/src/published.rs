@@ -228,7 +228,12 @@ mod tests {
     fn server(tools: &[(&str, ToolSetting)]) -> ServerConfig {
         ServerConfig {
             enabled: true,
-            reached: Reached::Http { url: "http://x/".into(), headers: BTreeMap::new(), wire: HttpWire::Streamable },
+            reached: Reached::Http {
+                url: "http://x/".into(),
+                headers: BTreeMap::new(),
+                wire: HttpWire::Streamable,
+                client: None,
+            },
             tools: tools.iter().map(|(name, setting)| ((*name).to_owned(), setting.clone())).collect(),
             sampling: Default::default(),
             eager: false,

@@ -95,7 +95,7 @@ impl McpToolbox {
             Ok(result) => told(&from, result),
             Err(none) => {
                 let words = self.pool.log(&server).and_then(|log| log.last_words());
-                none.told(&server, &from, time, words)
+                none.told(&server, &from, time, words, |refusal| self.pool.refused(&server, &config, refusal))
             }
         }
     }
@@ -215,7 +215,12 @@ mod tests {
     fn config(url: &str) -> McpConfig {
         let server = ServerConfig {
             enabled: true,
-            reached: Reached::Http { url: url.into(), headers: BTreeMap::new(), wire: HttpWire::Streamable },
+            reached: Reached::Http {
+                url: url.into(),
+                headers: BTreeMap::new(),
+                wire: HttpWire::Streamable,
+                client: None,
+            },
             tools: [("act".to_owned(), ToolSetting::default())].into(),
             sampling: Default::default(),
             eager: false,

@@ -2,7 +2,7 @@
 //!
 //! - [`real`]: servers that others wrote. [`life`]: how servers come and go. [`asking`]: their questions to a person.
 //!   [`sampling`]: their requests to a model.
-//! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address.
+//! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address, and [`login`] to them.
 //! - [`commands`]: `agentctl mcp`. [`conformance`]: the suite of the protocol.
 //! - [`serve`]: the daemon as such a server.
 
@@ -11,6 +11,7 @@ mod commands;
 mod conformance;
 mod http;
 mod life;
+mod login;
 mod real;
 mod sampling;
 mod serve;

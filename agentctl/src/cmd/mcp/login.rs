@@ -22,8 +22,8 @@ const MOST: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 /// Shows the address, waits until the browser comes back, and has the daemon fetch the token.
-pub(super) async fn handle(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
-    let listener = TcpListener::bind("127.0.0.1:0")
+pub(super) async fn handle(daemon: &Daemon, name: &str, port: Option<u16>, json: bool) -> anyhow::Result<Exit> {
+    let listener = TcpListener::bind(("127.0.0.1", port.unwrap_or(0)))
         .await
         .map_err(|error| Failure::usage(format!("could not wait for the browser: {error}")))?;
     let home = format!("http://127.0.0.1:{}", listener.local_addr()?.port());

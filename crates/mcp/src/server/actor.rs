@@ -432,10 +432,13 @@ impl Actor {
             let limit = self.config.start_timeout;
             async move {
                 time::sleep(SETTLING).await;
-                let listed = listing::catalogue(&connection.peer, &connection.info, fingerprint, &supplies.clean);
+                let listed = listing::catalogue(&connection.peer, &connection.info, fingerprint);
                 match time::timeout(limit, listed).await {
                     Ok(Ok(catalogue)) => (supplies.learn)(&name, catalogue),
-                    Ok(Err(why)) => log.note(&format!("what it offers has changed, but {why}")),
+                    Ok(Err(error)) => {
+                        let why = listing::none(&error, &supplies.clean);
+                        log.note(&format!("what it offers has changed, but {why}"));
+                    }
                     Err(_) => log.note("what it offers has changed, but it does not say how"),
                 }
             }

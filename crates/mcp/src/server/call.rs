@@ -17,6 +17,7 @@ use super::{
     calls::{Expired, MOST_QUESTIONS},
     http,
 };
+use crate::{login::Refusal, reason::Reason};
 
 /// How long a call may take.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +42,8 @@ pub(crate) enum NoAnswer {
     Gone,
     /// The server said no.
     Refused(ErrorData),
+    /// It does not answer whoever asks: it has done nothing.
+    NotAnswered(Refusal),
     /// It said something else.
     Odd(String),
 }
@@ -87,6 +90,9 @@ async fn tell(handle: RequestHandle<RoleClient>, why: &str) {
 }
 
 fn no_answer(connection: &Connection, error: ServiceError) -> NoAnswer {
+    if let Some(refusal) = Refusal::of_request(&error) {
+        return NoAnswer::NotAnswered(refusal);
+    }
     match error {
         ServiceError::TransportSend(error) if http::has_forgotten_us(&error) => {
             connection.lost.cancel();
@@ -101,8 +107,15 @@ fn no_answer(connection: &Connection, error: ServiceError) -> NoAnswer {
 }
 
 impl NoAnswer {
-    /// The same as a model is told of it.
-    pub(crate) fn told(self, server: &str, from: &str, time: CallTime, last_words: Option<String>) -> ToolOutput {
+    /// The same as a model is told of it. `refused` says what can be done where whoever asks is not answered.
+    pub(crate) fn told(
+        self,
+        server: &str,
+        from: &str,
+        time: CallTime,
+        last_words: Option<String>,
+        refused: impl FnOnce(&Refusal) -> Reason,
+    ) -> ToolOutput {
         let (code, text) = match self {
             Self::Cancelled => (ToolErrorCode::Cancelled, "the turn was cancelled while this ran".to_owned()),
             Self::Expired(Expired::Silence) => (
@@ -143,6 +156,13 @@ impl NoAnswer {
                 )
             }
             Self::Refused(error) => return crate::answer::of_refusal(from, &error),
+            Self::NotAnswered(refusal) => (
+                ToolErrorCode::Tool,
+                format!(
+                    "the MCP server {server} refused the call, which did not run: {}",
+                    refused(&refusal).for_model(server)
+                ),
+            ),
             Self::Odd(what) => {
                 (ToolErrorCode::Tool, format!("the MCP server {server} gave an answer that is none: {what}"))
             }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use rmcp::{
     model::ServerPeerInfo,
-    service::{ClientInitializeError, Peer, RoleClient, RunningService, serve_client_with_ct},
+    service::{ClientInitializeError, Peer, RoleClient, RunningService, ServiceError, serve_client_with_ct},
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,7 @@ use crate::{
     clean::Clean,
     config::{Reached, ServerConfig},
     log::Log,
+    login::{Refusal, Site},
     reason::Reason,
 };
 
@@ -74,7 +75,7 @@ impl Opening {
                 let greeting = serve_client_with_ct(handler, pipes, CancellationToken::new());
                 let opened = tokio::time::timeout(limit, async {
                     let service = greeting.await.map_err(|error| Trouble::of(&error, &self.supplies.clean))?;
-                    self.greeted(service).await
+                    self.greeted(service, |_| None).await
                 });
                 let trouble = match given_up.run_until_cancelled(opened).await.unwrap_or(Ok(Err(Trouble::given_up()))) {
                     Ok(Ok((service, info, catalogue))) => {
@@ -91,11 +92,10 @@ impl Opening {
                 };
                 Err(why.with_last_words(self.log.last_words()))
             }
-            Reached::Http { url, headers, wire } => {
+            Reached::Http { url, headers, wire, client } => {
                 let Supplies { logins, clean, .. } = &*self.supplies;
                 let address = Address {
-                    server: &self.name,
-                    url: &url.value,
+                    site: Site { server: &self.name, url: &url.value, client: client.as_ref() },
                     headers,
                     wire: *wire,
                     logins,
@@ -105,7 +105,8 @@ impl Opening {
                 let (handler, changed) = self.handler();
                 let opened = tokio::time::timeout(limit, async {
                     let service = address.greet(|| handler.again()).await.map_err(Trouble::Known)?;
-                    self.greeted(service).await
+                    let refused = |error: &ServiceError| Some(address.refused(&Refusal::of_request(error)?));
+                    self.greeted(service, refused).await
                 });
                 match given_up.run_until_cancelled(opened).await.unwrap_or(Ok(Err(Trouble::given_up()))) {
                     Ok(Ok((service, info, catalogue))) => Ok(self.opened(service, info, catalogue, None, changed)),
@@ -129,15 +130,23 @@ impl Opening {
         (handler, changed)
     }
 
-    async fn greeted(&self, service: RunningService<RoleClient, Handler>) -> Result<Greeted, Trouble> {
+    /// Asks what it offers. `refused` says what can be done where it does not answer whoever asks.
+    async fn greeted(
+        &self,
+        service: RunningService<RoleClient, Handler>,
+        refused: impl Fn(&ServiceError) -> Option<Reason>,
+    ) -> Result<Greeted, Trouble> {
         let peer = service.peer().clone();
         let Some(info) = peer.peer_info() else {
             return Err(Trouble::Known(Reason::ours("it did not say who it is")));
         };
-        match listing::catalogue(&peer, &info, self.config.fingerprint(), &self.supplies.clean).await {
+        match listing::catalogue(&peer, &info, self.config.fingerprint()).await {
             Ok(catalogue) => Ok((service, info, catalogue)),
-            Err(_) if peer.is_transport_closed() => Err(Trouble::Ended),
-            Err(why) => Err(Trouble::Known(why)),
+            Err(error) => Err(match refused(&error) {
+                Some(why) => Trouble::Known(why),
+                None if peer.is_transport_closed() => Trouble::Ended,
+                None => Trouble::Known(listing::none(&error, &self.supplies.clean)),
+            }),
         }
     }
 

@@ -21,7 +21,13 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio_util::sync::CancellationToken;
 
 use super::{bounded::Bounded, event_stream::EventStream, handler::Handler};
-use crate::{clean::Clean, config::HttpWire, log::Log, login::Logins, reason::Reason};
+use crate::{
+    clean::Clean,
+    config::HttpWire,
+    log::Log,
+    login::{Logins, Refusal, Site},
+    reason::Reason,
+};
 
 /// The longest message that is taken, in bytes.
 pub(super) const LONGEST: usize = 16 << 20;
@@ -30,8 +36,7 @@ const REDIRECTS: usize = 3;
 
 /// What is needed to reach one.
 pub(super) struct Address<'a> {
-    pub(super) server: &'a str,
-    pub(super) url: &'a str,
+    pub(super) site: Site<'a>,
     pub(super) headers: &'a BTreeMap<String, SecretString>,
     pub(super) wire: HttpWire,
     pub(super) logins: &'a Logins,
@@ -51,9 +56,9 @@ impl Address<'_> {
         let streamable = self.streamable(client.clone(), handler()).await;
         match (streamable, self.wire) {
             (Ok(service), _) => Ok(service),
-            (Err(Trouble::Login), _) => Err(self.login_needed()),
+            (Err(Trouble::Refused(why)), _) => Err(why),
             (Err(Trouble::Other(_)), HttpWire::Sse) => {
-                let transport = EventStream::open(client, self.url).await.map_err(Reason::ours)?;
+                let transport = EventStream::open(client, self.site.url).await.map_err(Reason::ours)?;
                 let greeting = serve_client_with_ct(handler(), self.bounded(transport), CancellationToken::new()).await;
                 greeting.map_err(|error| self.told(&error))
             }
@@ -66,12 +71,12 @@ impl Address<'_> {
         client: Client,
         handler: Handler,
     ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
-        let config = StreamableHttpClientTransportConfig::with_uri(self.url)
+        let config = StreamableHttpClientTransportConfig::with_uri(self.site.url)
             .max_sse_event_size(LONGEST)
             // It would send again what was not answered, and a call is never sent twice.
             .reinit_on_expired_session(false);
         let token = CancellationToken::new();
-        let greeting = match self.logins.manager(self.server, self.url).await {
+        let greeting = match self.logins.manager(self.site).await {
             Ok(Some(manager)) => {
                 let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, manager), config);
                 serve_client_with_ct(handler, self.bounded(transport), token).await
@@ -84,8 +89,9 @@ impl Address<'_> {
                 return Err(Trouble::Other(Reason::of_server("it does not say who may ask it", &why, self.clean)));
             }
         };
-        greeting.map_err(|error| {
-            if error.is_authorization_required() { Trouble::Login } else { Trouble::Other(self.told(&error)) }
+        greeting.map_err(|error| match Refusal::of_greeting(&error) {
+            Some(refusal) => Trouble::Refused(self.refused(&refusal)),
+            None => Trouble::Other(self.told(&error)),
         })
     }
 
@@ -93,14 +99,15 @@ impl Address<'_> {
         Bounded::new(transport, Arc::clone(self.log))
     }
 
-    fn login_needed(&self) -> Reason {
-        Reason::ours(format!("it answers only whom it knows; `agentctl mcp login {}` logs in", self.server))
+    /// What can be done where it does not answer whoever asks.
+    pub(super) fn refused(&self, refusal: &Refusal) -> Reason {
+        self.logins.refused(self.site, refusal, self.clean)
     }
 
     /// What went wrong. The address is left out: a key may stand in it.
     fn told(&self, error: &ClientInitializeError) -> Reason {
-        let as_it_is_told = reqwest::Url::parse(self.url).map(String::from).unwrap_or_default();
-        let (url, clean) = (self.url.to_owned(), self.clean.clone());
+        let as_it_is_told = reqwest::Url::parse(self.site.url).map(String::from).unwrap_or_default();
+        let (url, clean) = (self.site.url.to_owned(), self.clean.clone());
         let without_url = Clean::new(move |words| {
             let words = words.replace(&url, "[its address]");
             let told = as_it_is_told.as_str();
@@ -118,14 +125,14 @@ pub(super) fn has_forgotten_us(error: &DynamicTransportError) -> bool {
 }
 
 enum Trouble {
-    /// It wants to know who asks.
-    Login,
+    /// It does not answer whoever asks.
+    Refused(Reason),
     Other(Reason),
 }
 
 /// A client that sends these headers with each request, and follows redirects only within a server: keys stay with whom
 /// they are meant for.
-fn client(headers: &BTreeMap<String, SecretString>) -> reqwest::Result<Client> {
+pub(crate) fn client(headers: &BTreeMap<String, SecretString>) -> reqwest::Result<Client> {
     // An error only says that a provider is there already, which is all that is wanted.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let sent: HashMap<HeaderName, HeaderValue> = headers

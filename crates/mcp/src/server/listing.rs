@@ -32,13 +32,11 @@ pub(crate) async fn catalogue(
     peer: &Peer<RoleClient>,
     info: &ServerPeerInfo,
     fingerprint: String,
-    clean: &Clean,
-) -> Result<Catalogue, Reason> {
+) -> Result<Catalogue, ServiceError> {
     let (mut tools, mut cut_off) = (Vec::new(), false);
     if info.capabilities.tools.is_some() {
         let page = |params| list_tools(peer, params);
-        let no_list = |error| Reason::of_request("it does not say which tools it has", &error, clean);
-        (tools, cut_off) = pages(page).await.map_err(no_list)?;
+        (tools, cut_off) = pages(page).await?;
     }
     tools.sort_by(|one, other| one.name.cmp(&other.name));
     // Of two with one name a call could only reach one.
@@ -52,6 +50,11 @@ pub(crate) async fn catalogue(
         resources: info.capabilities.resources.is_some(),
         prompts: info.capabilities.prompts.is_some(),
     })
+}
+
+/// Why it does not say that.
+pub(crate) fn none(error: &ServiceError, clean: &Clean) -> Reason {
+    Reason::of_request("it does not say which tools it has", error, clean)
 }
 
 /// The tools of all pages, as far as they are taken, and whether there are more. What is not taken of a page is gone before

@@ -27,4 +27,5 @@ pub use self::actor::Health;
 pub(crate) use self::{
     actor::{Lease, Need, ServerHandle, Supplies},
     connect::Connection,
+    http::client,
 };

@@ -5,7 +5,7 @@ use agentd_testkit::daemon::program;
 use super::installed;
 
 /// What the suite has for clients, but for what [docs/mcp.md] names with the reason.
-const SCENARIOS: [&str; 16] = [
+const SCENARIOS: [&str; 22] = [
     "initialize",
     "tools_call",
     "elicitation-sep1034-client-defaults",
@@ -13,26 +13,35 @@ const SCENARIOS: [&str; 16] = [
     "auth/metadata-default",
     "auth/metadata-var1",
     "auth/metadata-var2",
+    "auth/metadata-var3",
+    "auth/scope-from-www-authenticate",
     "auth/scope-from-scopes-supported",
     "auth/scope-omitted-when-undefined",
+    "auth/scope-step-up",
+    "auth/scope-retry-limit",
     "auth/token-endpoint-auth-basic",
     "auth/token-endpoint-auth-post",
     "auth/token-endpoint-auth-none",
+    "auth/pre-registration",
+    "auth/2025-03-26-oauth-metadata-backcompat",
     "auth/2025-03-26-oauth-endpoint-fallback",
     "auth/resource-mismatch",
     "auth/offline-access-scope",
     "auth/offline-access-not-supported",
 ];
 
-/// How often a scenario is tried: its server may ask before our client listens, and then nobody hears it.
+/// The scenario that may be tried again: its server asks, during a call, on the stream that a client opens once it was
+/// greeted, and does not wait until that is open. Where it asks before, nobody hears it.
+const RACES: &str = "elicitation-sep1034-client-defaults";
+/// How often that is tried.
 const TRIES: usize = 3;
 
 #[tokio::test]
 async fn our_client_keeps_to_the_protocol() {
     for scenario in SCENARIOS {
-        let outcomes = (0..TRIES).map(|_| run(scenario));
-        let failure = outcomes.take_while(Result::is_err).collect::<Vec<_>>();
-        assert!(failure.len() < TRIES, "{scenario}:\n{:#?}", failure.last());
+        let tries = if scenario == RACES { TRIES } else { 1 };
+        let failures: Vec<String> = (0..tries).map_while(|_| run(scenario).err()).collect();
+        assert!(failures.len() < tries, "{scenario}:\n{}", failures.join("\n"));
     }
 }
 

@@ -9,17 +9,22 @@ use super::{fake, world};
 use crate::e2e::World;
 
 /// A server behind an address of loopback, ended with the test.
-struct Server {
+pub(super) struct Server {
     process: Child,
     home: tempfile::TempDir,
-    url: String,
+    pub(super) url: String,
 }
 
 impl Server {
     async fn start(how: &str) -> Self {
+        Self::of("fake_http.py", how).await
+    }
+
+    /// One that this program is.
+    pub(super) async fn of(program: &str, how: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut command = Command::new("python3");
-        command.arg(fake().with_file_name("fake_http.py")).arg(how).arg(home.path());
+        command.arg(fake().with_file_name(program)).arg(how).arg(home.path());
         let process = command.stdin(Stdio::null()).spawn().unwrap();
         let mut server = Self { process, home, url: String::new() };
         let port =
@@ -29,7 +34,7 @@ impl Server {
     }
 
     /// What it wrote into a file.
-    fn read(&self, name: &str) -> String {
+    pub(super) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.home.path().join(name)).unwrap_or_default()
     }
 }

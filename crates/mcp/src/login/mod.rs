@@ -1,0 +1,265 @@
+//! Logging in to servers behind an address, by OAuth. Tokens are kept in a file for each server and address that only its
+//! owner can read; they are renewed when they have run out.
+//!
+//! - `refusal`: that a server does not answer, and what it says of whom it would answer. `wanted`: what is remembered of that.
+//! - `discovery`: where a server lets people log in.
+//! - `files`: what only their owner can read.
+
+mod discovery;
+mod files;
+mod refusal;
+mod wanted;
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession, OAuthClientConfig,
+};
+use secrecy::ExposeSecret as _;
+use sha2::{Digest as _, Sha256};
+
+pub(crate) use self::refusal::Refusal;
+use self::{
+    files::TokenFile,
+    wanted::{Remedy, Wanted},
+};
+use crate::{clean::Clean, config::OAuthClient, reason::Reason};
+
+/// How long a server may take to say where to log in, and to give a token.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Who is known where.
+pub struct Logins {
+    folder: PathBuf,
+    /// Logins that a person has begun and not finished, by server.
+    under_way: Mutex<HashMap<String, UnderWay>>,
+    /// Lets one remember what is wanted.
+    remembering: Mutex<()>,
+}
+
+/// A server, as far as a login needs to know it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Site<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) url: &'a str,
+    /// What we are registered as there, where a person did that.
+    pub(crate) client: Option<&'a OAuthClient>,
+}
+
+/// A login that was begun.
+struct UnderWay {
+    session: AuthorizationSession,
+    /// Where what the server wants is remembered.
+    wanted: PathBuf,
+    asked: Vec<String>,
+    /// The secret of a client that was registered for it.
+    client_secret: Option<String>,
+}
+
+impl Logins {
+    /// With tokens in this folder. It is made when the first is kept.
+    #[must_use]
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder, under_way: Mutex::default(), remembering: Mutex::default() }
+    }
+
+    /// Begins to log in. Returns the address that the person has to open; what comes back to `redirect` finishes it.
+    pub(crate) async fn begin(&self, site: Site<'_>, redirect: &str) -> Result<String, String> {
+        let begun = tokio::time::timeout(PATIENCE, self.begun(site, redirect)).await;
+        let begun = begun.map_err(|_| "it did not answer in time".to_owned())?.map_err(|error| told(&error))?;
+        let address = begun.session.get_authorization_url().to_owned();
+        self.under_way().insert(site.server.to_owned(), begun);
+        Ok(address)
+    }
+
+    async fn begun(&self, site: Site<'_>, redirect: &str) -> Result<UnderWay, AuthError> {
+        let path = self.wanted_file(site);
+        let wanted = Wanted::read(&path);
+        let mut manager = self.manager_at(site, &wanted).await?;
+        // What cannot be read is asked for anew.
+        let known = self.token_file(site).read().ok().flatten();
+        let got = known.map(|known| known.granted_scopes).unwrap_or_default();
+        let asked = wanted.asks_for(&got, &manager.select_initial_scopes(&[]).await);
+        let (id, client_secret) = match site.client {
+            Some(client) => (client.id.clone(), None),
+            None => {
+                let scopes: Vec<&str> = asked.iter().map(String::as_str).collect();
+                let registered = manager.register_client("agentd", redirect, &scopes).await?;
+                (registered.client_id, registered.client_secret)
+            }
+        };
+        let mut request = AuthorizationRequest::new(redirect).with_preregistered_client(id);
+        // Where none are wanted none are asked for, whatever there are.
+        request = if asked.is_empty() {
+            request.with_initial_scope_selection()
+        } else {
+            request.with_scopes(asked.iter().cloned())
+        };
+        if let Some(secret) = secret_of(site.client, client_secret.as_deref()) {
+            request = request.with_client_secret(secret);
+        }
+        let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)?;
+        Ok(UnderWay { session, wanted: path, asked, client_secret })
+    }
+
+    /// Finishes what was begun, with the address that the browser was sent back to. The token is kept then.
+    pub(crate) async fn finish(&self, server: &str, came_back_to: &str) -> Result<(), String> {
+        let begun = {
+            let mut under_way = self.under_way();
+            let known = under_way.get(server);
+            let known = known.ok_or_else(|| "no login was begun, or it was finished before".to_owned())?;
+            // Whoever comes back from elsewhere does not end the login that is waited for.
+            if in_query(known.session.get_authorization_url(), "state") != in_query(came_back_to, "state") {
+                return Err("the browser came back from another login".to_owned());
+            }
+            under_way.remove(server)
+        };
+        let UnderWay { session, wanted, asked, client_secret } =
+            begun.ok_or_else(|| "it was finished before".to_owned())?;
+        if let Some(error) = in_query(came_back_to, "error") {
+            if error == "invalid_scope" {
+                self.remember(&wanted, Wanted::asked_in_vain);
+            }
+            let why = in_query(came_back_to, "error_description").unwrap_or_default();
+            return Err(line(&format!("the login was refused: {error} {why}")));
+        }
+        let exchanged = tokio::time::timeout(PATIENCE, session.handle_callback_url(came_back_to)).await;
+        exchanged.map_err(|_| "it gave no token in time".to_owned())?.map_err(|error| told(&error))?;
+        self.remember(&wanted, |wanted| wanted.logged_in(asked, client_secret));
+        Ok(())
+    }
+
+    /// What adds the token to requests; none where nobody has logged in.
+    pub(crate) async fn manager(&self, site: Site<'_>) -> Result<Option<AuthorizationManager>, String> {
+        if !self.token_file(site).path.exists() {
+            return Ok(None);
+        }
+        let ready = tokio::time::timeout(PATIENCE, async {
+            let wanted = Wanted::read(&self.wanted_file(site));
+            let mut manager = self.manager_at(site, &wanted).await?;
+            if !manager.initialize_from_store().await? {
+                return Ok(None);
+            }
+            let stored = self.token_file(site).read()?.map(|stored| stored.client_id);
+            let id = site.client.map(|client| client.id.clone()).or(stored);
+            let secret = secret_of(site.client, wanted.client_secret.as_deref());
+            // A token is renewed for whom it was given to, who has to show the secret.
+            if let (Some(id), Some(secret)) = (id, secret) {
+                manager.configure_client(OAuthClientConfig::new(id, site.url).with_client_secret(secret))?;
+            }
+            Ok::<_, AuthError>(Some(manager))
+        });
+        ready.await.map_err(|_| "it did not say in time where to log in".to_owned())?.map_err(|error| told(&error))
+    }
+
+    /// A server has refused to answer. What it wants is remembered for the next login; returns what can be done.
+    pub(crate) fn refused(&self, site: Site<'_>, refusal: &Refusal, clean: &Clean) -> Reason {
+        let is_known = self.token_file(site).path.exists();
+        let mut remedy = Remedy::None(Vec::new());
+        self.remember(&self.wanted_file(site), |wanted| remedy = wanted.refused(refusal, site.url, is_known));
+        let command = format!("`agentctl mcp login {}`", site.server);
+        match (refusal.knows_us, remedy) {
+            (false, _) => Reason::ours(format!("it answers only whom it knows; {command} logs in")),
+            (true, Remedy::Login(scopes)) => Reason::of_server(
+                format!(
+                    "it does not allow this to whoever asks as we do: log in{} with {command}, which asks for the scope that \
+                     it wants",
+                    if is_known { " again" } else { "" }
+                ),
+                &scopes.join(" "),
+                clean,
+            ),
+            (true, Remedy::None(scopes)) if scopes.is_empty() => {
+                Reason::ours("it does not allow this, and does not say what it would allow it to")
+            }
+            (true, Remedy::None(scopes)) => Reason::of_server(
+                "it does not allow this to whoever logged in, and to log in again would not help: that asked already for the \
+                 scope that it wants",
+                &scopes.join(" "),
+                clean,
+            ),
+        }
+    }
+
+    async fn manager_at(&self, site: Site<'_>, wanted: &Wanted) -> Result<AuthorizationManager, AuthError> {
+        // An error only says that a provider is there already, which is all that is wanted.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut manager = AuthorizationManager::new(site.url).await?;
+        manager.set_credential_store(self.token_file(site));
+        let metadata = discovery::metadata(&manager, site.url, wanted).await?;
+        manager.set_metadata(metadata);
+        Ok(manager)
+    }
+
+    fn token_file(&self, site: Site<'_>) -> TokenFile {
+        TokenFile { path: self.file(site, "json") }
+    }
+
+    fn wanted_file(&self, site: Site<'_>) -> PathBuf {
+        self.file(site, "wanted")
+    }
+
+    /// Another one for each address: a token stays with whom it was given by, whatever is called so later.
+    fn file(&self, Site { server, url, .. }: Site<'_>, kind: &str) -> PathBuf {
+        // Keys may stand behind the question mark, and those change.
+        let address = url.split(['?', '#']).next().unwrap_or_default();
+        let hash = Sha256::digest(address.as_bytes());
+        let mark: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        self.folder.join(format!("{}@{mark}.{kind}", crate::schema::file_name(server)))
+    }
+
+    /// Changes what is remembered.
+    fn remember(&self, path: &std::path::Path, change: impl FnOnce(&mut Wanted)) {
+        let _one_at_a_time = self.remembering.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = Wanted::read(path);
+        let mut wanted = before.clone();
+        change(&mut wanted);
+        if wanted != before
+            && let Err(error) = wanted.write(path)
+        {
+            tracing::warn!("what an MCP server wants of a login is not remembered: {error}");
+        }
+    }
+
+    fn under_way(&self) -> std::sync::MutexGuard<'_, HashMap<String, UnderWay>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The secret that goes with what we are registered as: by a person, or else for the last login.
+fn secret_of<'a>(client: Option<&'a OAuthClient>, registered: Option<&'a str>) -> Option<&'a str> {
+    match client {
+        Some(client) => client.secret.as_ref().map(|secret| secret.expose_secret()),
+        None => registered,
+    }
+}
+
+/// What an address says behind its question mark: by `state` an answer to a login is known.
+fn in_query(address: &str, wanted: &str) -> Option<String> {
+    let address = reqwest::Url::parse(address).ok()?;
+    address.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
+}
+
+/// What went wrong, in one line of bounded length. No token is in it.
+fn told(error: &AuthError) -> String {
+    let hint = match error {
+        AuthError::RegistrationFailed(_) => {
+            "; a client that was registered by hand stands in `oauth` of mcp_servers.yaml"
+        }
+        _ => "",
+    };
+    format!("{}{hint}", line(&error.to_string()))
+}
+
+/// Words of others in one line of bounded length.
+fn line(words: &str) -> String {
+    agentd_core::untrusted::told(words).replace('\n', " ").trim().chars().take(400).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use rmcp::transport::auth::{CredentialStore as _, StoredCredentials};
+
+use super::*;
+
+fn site<'a>(server: &'a str, url: &'a str) -> Site<'a> {
+    Site { server, url, client: None }
+}
+
+#[tokio::test]
+async fn tokens_are_their_owners_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let logins = Logins::new(folder.path().join("tokens"));
+    let store = logins.token_file(site("a server", "http://localhost:1/"));
+    assert!(store.load().await.unwrap().is_none());
+    let credentials = StoredCredentials::new("me".to_owned(), None, Vec::new(), None);
+    store.save(credentials.clone()).await.unwrap();
+    store.save(credentials).await.unwrap();
+    assert_eq!(store.load().await.unwrap().unwrap().client_id, "me");
+    for (server, url) in
+        [("a_server", "http://localhost:1/"), ("a server", "http://localhost:2/"), ("a server", "http://localhost:1/b")]
+    {
+        let other = logins.token_file(site(server, url));
+        assert!(other.load().await.unwrap().is_none(), "{server} at {url} has the token of another");
+    }
+    assert_eq!(logins.token_file(site("a server", "http://localhost:1/?key=1#x")).path, store.path);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&store.path), mode(&folder.path().join("tokens"))), (0o600, 0o700));
+    store.clear().await.unwrap();
+    store.clear().await.unwrap();
+    assert!(logins.manager(site("a server", "http://localhost:1/")).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn what_was_not_begun_cannot_be_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let why = Logins::new(folder.path().to_owned()).finish("a", "http://localhost/?code=1&state=2").await;
+    assert!(why.unwrap_err().contains("no login was begun"));
+}
+
+/// A server wants more and more; what the next login asks for is all of it, also after a restart, until a login has asked.
+#[test]
+fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = site("s", "https://example.org/mcp");
+    let refused = |knows_us, header: &str| {
+        let refusal = Refusal::with(knows_us, header);
+        Logins::new(folder.path().to_owned()).refused(site, &refusal, &Clean::default()).to_string()
+    };
+    let wanted = || Wanted::read(&Logins::new(folder.path().to_owned()).wanted_file(site));
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+
+    let told = refused(false, r#"Bearer scope="old""#);
+    assert!(told.contains("`agentctl mcp login s` logs in"), "{told}");
+    refused(false, r#"Bearer scope="read", resource_metadata="/a\\b""#);
+    assert_eq!(wanted().asks_for(&[], &[]), ["read"], "nobody was known, so what was said last counts");
+    assert!(wanted().challenge().unwrap().contains("https://example.org/a/b"));
+
+    fs::write(folder.path().join(logins_file(site)), "{}").unwrap();
+    let told = refused(true, r#"Bearer error="insufficient_scope", scope="write <b>""#);
+    assert!(told.contains("log in again with `agentctl mcp login s`") && told.ends_with(": write <b>"), "{told}");
+    assert_eq!(wanted().asks_for(&words(&["got", "read"]), &[]), ["got", "read", "write", "<b>"]);
+
+    let asked = wanted().asks_for(&[], &[]);
+    Logins::new(folder.path().to_owned()).remember(&folder.path().join(wanted_name(site)), |wanted| {
+        wanted.logged_in(asked, None);
+    });
+    let told = refused(true, r#"Bearer error="insufficient_scope", scope="write""#);
+    assert!(told.contains("to log in again would not help") && !told.contains("agentctl"), "{told}");
+    assert_eq!(wanted().asks_for(&words(&["read"]), &[]), ["read"], "nothing more is wanted");
+    let told = refused(true, "Bearer");
+    assert!(told.contains("does not say what it would allow it to"), "{told}");
+
+    let mode = fs::metadata(folder.path().join(wanted_name(site))).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+}
+
+#[test]
+fn what_is_not_there_is_not_asked_for_again() {
+    let mut wanted = Wanted::default();
+    let refusal = Refusal::with(true, r#"Bearer scope="gone""#);
+    assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::Login(vec!["gone".to_owned()]));
+    wanted.asked_in_vain();
+    assert_eq!(wanted.asks_for(&["got".to_owned()], &["first".to_owned()]), ["first"]);
+}
+
+fn logins_file(site: Site<'_>) -> PathBuf {
+    Logins::new(PathBuf::new()).token_file(site).path
+}
+
+fn wanted_name(site: Site<'_>) -> PathBuf {
+    Logins::new(PathBuf::new()).wanted_file(site)
+}

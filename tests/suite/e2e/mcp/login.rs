@@ -1,0 +1,159 @@
+//! Logging in to servers behind an address.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt as _,
+};
+
+use serde_json::{Value, json};
+
+use super::{http::Server, world};
+use crate::e2e::World;
+
+/// A server that answers only whom it knows, and a daemon that has it, with these keys besides.
+async fn behind(how: &str, keys: Value) -> (Server, World) {
+    let server = Server::of("fake_login.py", how).await;
+    let fake = entry(&server, keys);
+    (server, world(json!({"fake": fake})).await)
+}
+
+fn entry(server: &Server, keys: Value) -> Value {
+    let mut fake = json!({"url": server.url, "tools": {"act": {"always_available": true}}});
+    fake.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+    fake
+}
+
+/// What a browser does with an address: the status, and where it is sent to.
+fn get(url: &str) -> (u16, String) {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    // In one piece, as browsers do: what we ask may be answered before its end.
+    let request = format!("GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let location = answer.lines().find_map(|line| line.strip_prefix("location: "));
+    (status, location.unwrap_or_default().to_owned())
+}
+
+/// Logs in as a person does whose browser is asked nothing.
+async fn log_in(world: &World) {
+    let mut login = world.daemon.spawn_agentctl(["mcp", "login", "fake", "--json"]);
+    let waiting = login.json_line().await.expect("it shows an address");
+    let (_, back) = get(waiting["address"].as_str().unwrap());
+    assert_eq!(get(&back).0, 200);
+    assert_eq!(login.json_line().await.expect("it says how it went")["status"], "logged_in");
+    login.output(Vec::new()).await.exits(0);
+}
+
+/// Ends the daemon, and starts another one.
+async fn again(world: &mut World) {
+    world.all_are_gone().await;
+    world.daemon.restart().await;
+}
+
+/// Nobody but the person reads what is kept of logins, and the log shows none of it.
+fn is_kept_well(world: &World) {
+    let folder = world.daemon.data().join("mcp/tokens");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(files.iter().any(|file| file.extension().is_some_and(|end| end == "json")), "{files:?}");
+    assert!(files.iter().all(|file| mode(file) == 0o600), "{files:?}");
+    let log = world.daemon.log();
+    for secret in ["token-", "renewal-", "secret-of-", "registered-secret", "code-"] {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_logged_in_stays_known() {
+    // Its tokens run out at once: each request renews them.
+    let (server, mut world) = behind("brief", json!({})).await;
+    let told = world.act("").await;
+    assert!(told.contains("it answers only whom it knows; `agentctl mcp login fake` logs in"), "{told}");
+
+    let mut login = world.daemon.spawn_agentctl(["mcp", "login", "fake", "--json"]);
+    let waiting = login.json_line().await.expect("it shows an address");
+    assert_eq!(waiting["status"], "waiting");
+    let (_, back) = get(waiting["address"].as_str().unwrap());
+    // Who comes back from another login is heard neither here nor by the daemon, and ends nothing.
+    let wrong = format!("{}&state=wrong", back.split_once("&state=").unwrap().0);
+    assert_eq!(get(&wrong).0, 404);
+    let refused = world.client().await.finish_mcp_login("fake", &wrong).await.unwrap_err().to_string();
+    assert!(refused.contains("the browser came back from another login"), "{refused}");
+    assert!(world.act("").await.contains("agentctl mcp login fake"));
+    assert_eq!(get(&back).0, 200);
+    login.output(Vec::new()).await.exits(0);
+
+    assert!(world.act("").await.contains("acted at last"));
+    assert_eq!(server.read("asked_for"), "read\n", "what its refusal says it wants");
+    is_kept_well(&world);
+    let renewed = server.read("renewed").lines().count();
+    assert!(renewed > 0, "a token that has run out was sent");
+    // Once it was used nobody can come with it again.
+    let refused = world.client().await.finish_mcp_login("fake", &back).await.unwrap_err().to_string();
+    assert!(refused.contains("no login was begun"), "{refused}");
+
+    again(&mut world).await;
+    assert!(world.act("").await.contains("acted at last"));
+    assert!(server.read("renewed").lines().count() > renewed, "{}", server.read("renewed"));
+    assert_eq!((server.read("strangers"), server.read("asked_for").as_str()), (String::new(), "read\n"));
+    is_kept_well(&world);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_login_that_is_not_good_enough_is_made_again_for_more() {
+    let (server, mut world) = behind("more", json!({})).await;
+    log_in(&world).await;
+    let told = world.act("").await;
+    assert!(told.contains("refused the call, which did not run") && told.contains("E_TOOL"), "{told}");
+    assert!(told.contains("log in again with `agentctl mcp login fake`"), "{told}");
+    assert!(told.contains("<mcp_content from=\"fake\">\nwrite\n</mcp_content>"), "{told}");
+    assert_eq!(server.read("refused"), "read\n", "it was asked once");
+    // What it wants is known also to the next daemon.
+    again(&mut world).await;
+    log_in(&world).await;
+    assert_eq!(server.read("asked_for"), "read\nread write\n");
+    assert!(world.act("").await.contains("acted at last"));
+    is_kept_well(&world);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn nobody_is_sent_to_log_in_without_end() {
+    let (server, world) = behind("never", json!({})).await;
+    log_in(&world).await;
+    assert!(world.act("").await.contains("log in again with `agentctl mcp login fake`"));
+    log_in(&world).await;
+    let told = world.act("").await;
+    assert!(told.contains("to log in again would not help") && !told.contains("agentctl mcp login"), "{told}");
+    assert_eq!(server.read("refused"), "read\nread write\n");
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_client_that_was_registered_by_hand_is_known() {
+    let (server, mut world) = behind("by_hand,brief", json!({})).await;
+    let failed = world.daemon.agentctl(["mcp", "login", "fake"]).await.exits(1);
+    failed.says(&["could not log in", "a client that was registered by hand stands in `oauth` of mcp_servers.yaml"]);
+    let registered = json!({"oauth": {"client_id": "me", "client_secret": "registered-secret"}});
+    let servers = json!({"servers": {"fake": entry(&server, registered)}});
+    world.daemon.write("config/mcp_servers.yaml", servers.to_string());
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    log_in(&world).await;
+    assert!(world.act("").await.contains("acted at last"));
+    again(&mut world).await;
+    assert!(world.act("").await.contains("acted at last"));
+    let renewed = server.read("renewed");
+    assert!(!renewed.is_empty() && renewed.lines().all(|name| name == "me"), "{renewed}");
+    assert_eq!(server.read("strangers"), "");
+    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0);
+    assert!(!listed.stdout.contains("registered-secret"), "{}", listed.stdout);
+    is_kept_well(&world);
+    world.all_are_gone().await;
+}
