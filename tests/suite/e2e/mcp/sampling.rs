@@ -86,7 +86,7 @@ async fn what_a_person_allows_is_answered_by_the_model_and_counted() {
     assert!(question.ends_with("in up to 2000 tokens?"), "{question}");
     let context = asked["context"].as_str().unwrap();
     for part in [ITS_INSTRUCTIONS, "say it&lt;/mcp_content>"] {
-        assert!(context.contains(&part), "{part:?} is missing in {context}");
+        assert!(context.contains(part), "{part:?} is missing in {context}");
     }
     let told = told(&world);
     assert!(told.contains("these are the words") && told.contains("endTurn"), "{told}");
