@@ -32,7 +32,7 @@ impl Check for Broken {
 fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == HELPER_ARGUMENT) {
-        return run_helper(arguments.collect());
+        return run_helper(arguments.collect(), std::env::vars_os());
     }
     match run() {
         Ok(()) => ExitCode::SUCCESS,

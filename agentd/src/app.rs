@@ -125,10 +125,10 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
     mcp.open();
     let ready_after_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
-    tokio::spawn(rest::follow(engine.activity()));
 
     let drain = tokio::select! {
         drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.drain_deadline()),
+        () = rest::follow(engine.activity()) => return Err(Failure::broken("the engine ended")),
         () = feed_watchdog(&supervisor, &engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => return Err(server_ended(ended)),
     };

@@ -19,11 +19,21 @@ pub(crate) fn give_back() {
 /// # Errors
 /// Where the kernel does not tell what is mapped, or refuses. Nothing is lost then but memory.
 fn forget_code() -> io::Result<()> {
+    // Whoever looks on has put its marks into these pages.
+    if is_traced(&fs::read_to_string("/proc/self/status")?) {
+        return Ok(());
+    }
     let program = fs::read_link("/proc/self/exe")?;
     for (start, length) in code(&fs::read_to_string("/proc/self/maps")?, &program) {
         forget(start, length)?;
     }
     Ok(())
+}
+
+/// Whether a debugger looks on.
+fn is_traced(status: &str) -> bool {
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer.is_none_or(|tracer| tracer.trim() != "0")
 }
 
 /// The heaps that threads share at the most. The C library makes up to eight for each core and gives little of them back: indexing
@@ -60,7 +70,7 @@ fn code<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (usize, us
 #[allow(unsafe_code, reason = "an address is a number, and only we can say what lies there")]
 fn forget(start: usize, length: usize) -> io::Result<()> {
     // SAFETY: the range is a private mapping of a file without the right to write, and code has no relocations, so no
-    // page of it differs from the file. The kernel reads what is touched later from the file again, with the same bytes;
+    // page of it differs from the file, but where a debugger has put its marks, which is looked at before. The kernel reads what is touched later from the file again, with the same bytes;
     // other threads may run in it meanwhile. A range that is not mapped any more is refused by the kernel.
     let outcome = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -83,6 +93,12 @@ mod tests {
             nonsense\n";
         let found: Vec<_> = code(maps, Path::new("/bin/agentd")).collect();
         assert_eq!(found, [(0x2000, 0x3000)]);
+    }
+
+    #[test]
+    fn a_debugger_is_known() {
+        assert!(!is_traced("Name:\tagentd\nTracerPid:\t0\n"));
+        assert!(is_traced("TracerPid:\t12\n") && is_traced("Name:\tagentd\n"));
     }
 
     #[test]

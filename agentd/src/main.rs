@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     if let Some(first) = arguments.next() {
         if first == HELPER_ARGUMENT {
-            return run_helper(arguments.collect());
+            return run_helper(arguments.collect(), env::vars_os());
         }
         if first == GUARD_ARGUMENT {
             return run_guard(&arguments.collect::<Vec<_>>());

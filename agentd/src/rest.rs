@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use agentd_engine::Activity;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch::{self, error::RecvError},
+    time::timeout,
+};
 
 use crate::footprint;
 
@@ -21,23 +24,25 @@ pub(crate) async fn follow(activity: watch::Receiver<Activity>) {
 }
 
 /// Does something at once, and each time when nothing has changed for [`PAUSE`] and no turn is at work. Work that goes on
-/// puts it off, and a rest that lasts brings it once.
+/// puts it off, and a rest that lasts brings it once. Ends with the engine.
 async fn each_rest<Done: Future<Output = ()>>(mut activity: watch::Receiver<Activity>, action: impl Fn() -> Done) {
     loop {
         action().await;
-        if activity.changed().await.is_err() {
+        if activity.changed().await.is_err() || until_rest(&mut activity).await.is_err() {
             return;
         }
-        while !is_resting(&mut activity).await {}
     }
 }
 
-/// Waits for a change or [`PAUSE`], whichever is first, and says whether the daemon rests.
-async fn is_resting(activity: &mut watch::Receiver<Activity>) -> bool {
-    if activity.wait_for(Activity::is_quiet).await.is_err() {
-        return true;
+/// Returns when the daemon rests, or fails when the engine is gone.
+async fn until_rest(activity: &mut watch::Receiver<Activity>) -> Result<(), RecvError> {
+    loop {
+        activity.wait_for(Activity::is_quiet).await?;
+        match timeout(PAUSE, activity.changed()).await {
+            Err(_) => return Ok(()),
+            Ok(changed) => changed?,
+        }
     }
-    timeout(PAUSE, activity.changed()).await.is_err()
 }
 
 #[cfg(test)]
@@ -122,9 +127,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_ends_with_the_engine() {
-        let (activity, receiver) = watch::channel(Activity::default());
-        let following = tokio::spawn(each_rest(receiver, || async {}));
-        drop(activity);
-        following.await.unwrap();
+        for at in [None, Some(WORKING), Some(LOADED)] {
+            let (activity, receiver) = watch::channel(Activity::default());
+            let following = tokio::spawn(each_rest(receiver, || async {}));
+            sleep(PAUSE * 2).await;
+            if let Some(at) = at {
+                activity.send_replace(at);
+                sleep(PAUSE / 2).await;
+            }
+            drop(activity);
+            following.await.unwrap();
+        }
     }
 }

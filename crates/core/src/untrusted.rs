@@ -62,6 +62,17 @@ pub fn plain(words: &str) -> String {
     words.chars().map(|letter| if letter == '\r' { '\n' } else { letter }).filter(kept).collect()
 }
 
+/// Letters without ink or width, blanks that only look like blanks, and marks that turn the direction of writing: a model reads
+/// them, and a person does not.
+#[must_use]
+pub fn is_unseen(letter: char) -> bool {
+    matches!(letter,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0e}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// Text without what would look like the end of the marks, or like our own words.
 fn harmless(words: &str) -> String {
     let mut safe = String::with_capacity(words.len());

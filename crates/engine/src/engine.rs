@@ -27,7 +27,7 @@ use agentd_core::{
 use tokio::sync::{OnceCell, watch};
 
 use self::{
-    gauges::{Activity, Gauges},
+    gauges::{Activity, EngineStats, Gauges},
     grants::KeptHandle,
     registry::Siblings,
 };
@@ -127,15 +127,6 @@ pub struct Engine {
     registry: registry::RegistryHandle,
     config: watch::Sender<Arc<EngineConfig>>,
     recovered: Arc<OnceCell<Vec<RecoveredTurn>>>,
-}
-
-/// Figures about what is going on.
-#[derive(Debug, Clone, Default)]
-pub struct EngineStats {
-    /// Sessions and turns.
-    pub activity: Activity,
-    /// What the last stop of the daemon had left behind.
-    pub recovered: Vec<RecoveredTurn>,
 }
 
 impl Engine {

@@ -39,9 +39,9 @@ mod turn;
 
 pub use config::EngineConfig;
 pub use engine::{
-    Engine, EngineParts, EngineStats,
+    Engine, EngineParts,
     forking::ForkedSession,
-    gauges::Activity,
+    gauges::{Activity, EngineStats},
     judging::{Standpoint, unknown_tool},
 };
 pub use error::EngineError;

@@ -22,12 +22,16 @@ use crate::{
     server::calls::{Call, Calls},
 };
 
-/// How large a request may be, in bytes.
+/// How large a request may be as it comes, in bytes.
 const LARGEST: usize = 64 * 1024;
 /// How many tokens an answer may have, whatever the server asks for.
 const MOST_TOKENS: u64 = 2000;
-/// How much of a request the person is shown, in characters.
-const SHOWN: usize = 8000;
+/// How long its words may be, in characters, and how many lines they may have as they are shown: nobody shall allow what was not
+/// shown, or what pushes out of sight what it is.
+const LONGEST: usize = 8000;
+const MOST_LINES: usize = 200;
+/// Where a line is broken when it is shown, in characters: what a terminal would break would stand there without its mark.
+const WIDTH: usize = 72;
 /// The instructions of a request that has none.
 const NO_INSTRUCTIONS: &str = "Answer the request.";
 /// What the protocol calls the refusal of a person.
@@ -81,10 +85,11 @@ async fn ask_in(
     request: CreateMessageRequestParams,
 ) -> Result<Sampled, Refusal> {
     let asked = read(request)?;
+    let shown = shown(&asked)?;
     let model = call.sampler().model().ok_or_else(|| invalid("there is no model that this call could ask"))?;
     let _one_at_a_time = call.asks().await;
     let message = format!("may the model {model} answer it, in up to {} tokens?", asked.max_tokens);
-    match elicitation::put(server, call, log, &message, told(&asked, may_be_others)).await {
+    match elicitation::put(server, call, log, &message, told(&shown, &asked, may_be_others)).await {
         Reply::Words(words) if is_yes(&words) => {}
         Reply::Words(_) | Reply::No => {
             return Err((REJECTED, "the person did not allow it: User rejected sampling request".to_owned()));
@@ -115,7 +120,7 @@ fn invalid(why: &str) -> Refusal {
 
 /// Only this word is consent.
 fn is_yes(words: &str) -> bool {
-    ["yes", "y"].contains(&words.trim().to_lowercase().as_str())
+    words.trim().eq_ignore_ascii_case("yes")
 }
 
 /// What a model would be asked, if it is text of bounded size and nothing else.
@@ -154,37 +159,57 @@ fn text(block: Block) -> Option<String> {
 
 /// The words without what only steers a terminal or the eyes: the model reads what the person saw. None where none are left.
 fn fit(words: &str) -> Option<String> {
-    Some(untrusted::plain(words)).filter(|words| !words.trim().is_empty())
+    let seen = untrusted::plain(words).chars().filter(|letter| !untrusted::is_unseen(*letter)).collect::<String>();
+    Some(seen).filter(|words| !words.trim().is_empty())
 }
 
-/// What the person is told of it. Each line of the server's stands behind a mark, so that none passes for ours.
-fn told(asked: &Asked, may_be_others: bool) -> String {
-    let mut told =
-        "Answer yes to allow it this once; anything else refuses it. What the model says goes to the server, and its \
-                    tokens are those of this turn. The model would read:"
-            .to_owned();
-    let (mut room, mut left_out) = (SHOWN, 0);
+/// The words of a request as a person sees them, each line of the server's behind a mark, so that none passes for ours.
+fn shown(asked: &Asked) -> Result<String, Refusal> {
+    let (mut shown, mut length, mut lines) = (String::new(), 0, 0);
     for message in &asked.messages {
         let (who, words) = match message {
             Message::System { text } => ("instructions", text),
             Message::Assistant { text, .. } => ("its own earlier words", text),
             Message::User { text } | Message::Pictures { text, .. } | Message::Tool { text, .. } => ("request", text),
         };
-        let words = untrusted::told(words);
-        let count = words.chars().count();
-        let shown: String = words.chars().take(room).collect();
-        (room, left_out) = (room.saturating_sub(count), left_out + count.saturating_sub(room));
-        if !shown.is_empty() {
-            told.push_str(&format!("\n{who}:\n> {}", shown.trim_end().replace('\n', "\n> ")));
+        shown.push_str(&format!("\n{who}:"));
+        for line in untrusted::told(words).trim_end().split('\n') {
+            let letters: Vec<char> = line.chars().collect();
+            length += letters.len();
+            // One without letters is a line, too.
+            for part in letters.chunks(WIDTH).chain(letters.is_empty().then_some(&[][..])) {
+                lines += 1;
+                shown.push_str("\n> ");
+                shown.extend(part);
+            }
         }
     }
-    if left_out > 0 {
-        told.push_str(&format!("\n[{left_out} more characters are not shown]"));
+    if length > LONGEST || lines > MOST_LINES {
+        return Err(invalid(&format!(
+            "the request is too long to be shown to a person: it may have {LONGEST} characters and {MOST_LINES} lines"
+        )));
     }
-    if may_be_others {
-        told.push_str("\nSeveral sessions use this server now; it may be meant for another.");
+    Ok(shown)
+}
+
+/// What the person is told of it. What their answer means stands at the end, which is in sight.
+fn told(shown: &str, asked: &Asked, may_be_others: bool) -> String {
+    let others =
+        if may_be_others { "\nSeveral sessions use this server now; it may be meant for another." } else { "" };
+    let characters: usize = asked.messages.iter().map(length).sum();
+    format!(
+        "The model would read:{shown}\nThat are {characters} characters, and the answer may have {} tokens.{others}\nAnswer yes to \
+         allow it this once; anything else refuses it. What the model says goes to the server, and its tokens are those of \
+         this turn.",
+        asked.max_tokens
+    )
+}
+
+fn length(message: &Message) -> usize {
+    match message {
+        Message::System { text } | Message::User { text } | Message::Assistant { text, .. } => text.chars().count(),
+        Message::Pictures { text, .. } | Message::Tool { text, .. } => text.chars().count(),
     }
-    told
 }
 
 #[cfg(test)]
@@ -297,6 +322,7 @@ mod tests {
             (None, "nobody is there"),
             (Some(""), "did not allow it"),
             (Some("yes, but"), "did not allow it"),
+            (Some("y"), "did not allow it"),
             (Some("no"), "did not allow it"),
         ] {
             let world = World::new(says, fine);
@@ -329,16 +355,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_long_to_be_shown_is_said_to_be_longer() {
+    async fn what_cannot_be_shown_whole_is_refused_unseen() {
+        let said = |text: String| json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]});
+        let hidden = json!({"systemPrompt": "x".repeat(LONGEST)});
+        for request in [
+            hidden,
+            said("é".repeat(LONGEST)),
+            said("x\n".repeat(MOST_LINES)),
+            said(format!("{}x", "\n".repeat(MOST_LINES))),
+        ] {
+            let world = World::new(YES, fine);
+            let refusal = world.ask(request).await.unwrap_err();
+            assert!(refusal.message.contains("too long to be shown"), "{refusal:?}");
+            assert!(world.questions.lock().unwrap().is_empty() && world.asked.lock().unwrap().is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_model_reads_what_a_person_sees_line_by_line() {
         let world = World::new(YES, fine);
-        let long = format!("{}{}", "é".repeat(SHOWN), "the rest");
-        world
-            .ask(json!({"systemPrompt": "", "messages": [{"role": "user", "content": {"type": "text", "text": long}}]}))
-            .await
-            .unwrap();
+        let text = format!("a\u{200b}b\u{e0041}c\u{2028}d\n{}\nAnswer yes to allow it", "é".repeat(WIDTH + 1));
+        world.ask(json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]})).await.unwrap();
         let questions = world.questions.lock().unwrap();
-        let left_out = NO_INSTRUCTIONS.len() + "the rest".len();
-        assert!(questions[0].1.ends_with(&format!("[{left_out} more characters are not shown]")), "{}", questions[0].1);
+        let expected = format!("\n> abcd\n> {}\n> é\n> Answer yes to allow it\nThat are", "é".repeat(WIDTH));
+        assert!(questions[0].1.contains(&expected), "{}", questions[0].1);
+        assert!(questions[0].1.ends_with("its tokens are those of this turn."), "{}", questions[0].1);
+        let read = format!("abcd\n{}\nAnswer yes to allow it", "é".repeat(WIDTH + 1));
+        assert_eq!(world.asked.lock().unwrap()[0].messages[1], Message::User { text: read });
     }
 
     #[tokio::test]

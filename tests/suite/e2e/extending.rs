@@ -130,5 +130,10 @@ async fn an_agent_of_ones_own() {
     let said = reader.types(&blocks(SECTION, "sh")[0]).await.exits(0);
     assert!(said.stdout.contains("translator") && said.stdout.contains("It is done."), "{said:?}");
     let sessions = reader.home.agentctl(["sessions", "list", "--all", "--json"]).await.exits(0).json();
-    assert!(sessions.as_array().unwrap().len() == 2, "{sessions}");
+    let sessions = sessions.as_array().unwrap();
+    assert_eq!(sessions.len(), 2, "{sessions:?}");
+    let letter = |session: &serde_json::Value| {
+        reader.home.read(&format!("data/workspace/{}/outputs/letter.fr.md", session["id"].as_str().unwrap()))
+    };
+    assert!(sessions.iter().any(|session| letter(session) == "Monsieur, les pompes."), "{said:?}");
 }

@@ -254,8 +254,9 @@ async fn each_client_lends_its_own_environment() {
     home.set("OF_THE_DAEMON", "value-of-the-daemon");
     let world = World { daemon: TempDaemon::start_in(home).await, model };
     world.will_run("env");
-    let path = std::env::var("PATH").unwrap();
+    let path = "/nowhere/at/the/client:/usr/local/bin:/usr/bin:/bin";
     let first = [
+        ("PATH", path),
         ("LANG", "de_DE.UTF-8"),
         ("TZ", "Asia/Tokyo"),
         ("COLOUR", "red"),

@@ -13,33 +13,48 @@ struct Process {
     bands: [u32; 2],
 }
 
-/// Every process that was given this home or names it in its command line, with all that they have started and all that are
-/// in a group or a session with one of them. By number.
+/// Every process that was given this home, with all that they have started and all that are in a group or a session with
+/// one of them; and those that name it in their command line, with what they have started. By number.
 pub(crate) fn of_home(home: &Path) -> Vec<u32> {
     let living = living();
+    // What we share with those whom we have started, others share, too, who have nothing to do with them.
     let ours = living.get(&std::process::id()).map(|us| us.bands).unwrap_or_default();
-    let mut found: BTreeSet<u32> = living.keys().copied().filter(|pid| knows(*pid, home)).collect();
+    let with = |is_known: &dyn Fn(u32) -> bool| living.keys().copied().filter(|pid| is_known(*pid)).collect();
+    let given = family(&living, with(&|pid| was_given(pid, home)), |band| band > 1 && !ours.contains(&band));
+    // Somebody at another terminal may look at our files: that is no reason to end all that runs there.
+    let named = family(&living, with(&|pid| names(pid, home)), |_| false);
+    given.union(&named).copied().collect()
+}
+
+/// These processes with their descendants, and with those of the bands that tie.
+fn family(living: &BTreeMap<u32, Process>, mut found: BTreeSet<u32>, ties: impl Fn(u32) -> bool) -> BTreeSet<u32> {
     loop {
         let members = || found.iter().filter_map(|pid| living.get(pid));
-        // What we share with those whom we have started, others share, too, who have nothing to do with them.
-        let bands: BTreeSet<u32> = members().flat_map(|one| one.bands).filter(|band| !ours.contains(band)).collect();
+        let bands: BTreeSet<u32> = members().flat_map(|one| one.bands).filter(|band| ties(*band)).collect();
         let comes = |one: &Process| found.contains(&one.parent) || one.bands.iter().any(|band| bands.contains(band));
         let new: Vec<u32> =
             living.iter().filter(|(pid, one)| !found.contains(pid) && comes(one)).map(|(pid, _)| *pid).collect();
         if new.is_empty() {
-            return found.into_iter().collect();
+            return found;
         }
         found.extend(new);
     }
 }
 
-/// Whether that home stands in its environment or in its command line.
-fn knows(pid: u32, home: &Path) -> bool {
+/// Whether that home stands in its environment.
+fn was_given(pid: u32, home: &Path) -> bool {
+    let given = [b"HOME=", home.as_os_str().as_encoded_bytes()].concat();
+    read(pid, "environ").split(|byte| *byte == 0).any(|variable| variable == given)
+}
+
+/// Whether that home stands in its command line.
+fn names(pid: u32, home: &Path) -> bool {
     let home = home.as_os_str().as_encoded_bytes();
-    let read = |what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
-    let given = [b"HOME=", home].concat();
-    let is_given = |environment: &[u8]| environment.split(|byte| *byte == 0).any(|variable| variable == given);
-    is_given(&read("environ")) || read("cmdline").windows(home.len()).any(|part| part == home)
+    read(pid, "cmdline").windows(home.len()).any(|part| part == home)
+}
+
+fn read(pid: u32, what: &str) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default()
 }
 
 /// All but the dead whom nobody has buried.

@@ -328,6 +328,15 @@ impl ScriptedTools {
     }
 }
 
+/// Asks the model in a task of its own, and waits for no answer.
+fn asked_behind(context: &ToolContext, words: &str) {
+    let (sampler, words) = (context.sampler.clone(), words.to_owned());
+    tokio::spawn(async move {
+        let said = [Message::System { text: "Answer.".to_owned() }, Message::User { text: words }];
+        sampler.ask(Asked { messages: said.into(), max_tokens: 50 }).await
+    });
+}
+
 /// What the model says to these words, or why it says nothing.
 async fn asked(context: &ToolContext, words: &str) -> ToolOutput {
     let said = [Message::System { text: "Answer.".to_owned() }, Message::User { text: words.to_owned() }];
@@ -393,6 +402,9 @@ impl Toolbox for ScriptedTools {
                 let (name, kind, ending) = ("picture".to_owned(), "a PNG image".to_owned(), "png".to_owned());
                 let data = ToolData { name, kind, ending, content: text.into() };
                 return ToolOutput { data: vec![data.clone(), data], ..ToolOutput::ok("two pictures") };
+            }
+            if let (Some(words), "hold") = (arguments["ask"].as_str(), call.name.as_str()) {
+                asked_behind(context, words);
             }
             if let (Some(words), "look") = (arguments["ask"].as_str(), call.name.as_str()) {
                 return asked(context, words).await;

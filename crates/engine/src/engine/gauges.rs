@@ -2,6 +2,8 @@
 
 use tokio::sync::watch;
 
+use crate::recovery::RecoveredTurn;
+
 /// How much is going on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Activity {
@@ -14,11 +16,20 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Whether no turn is at work: those that are open wait for people.
+    /// Whether no turn is at work: each that is open waits for a person, with one of its calls at least.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.open_turns == self.waiting_turns
     }
+}
+
+/// Figures about what is going on.
+#[derive(Debug, Clone, Default)]
+pub struct EngineStats {
+    /// Sessions and turns.
+    pub activity: Activity,
+    /// What the last stop of the daemon had left behind.
+    pub recovered: Vec<RecoveredTurn>,
 }
 
 /// The figures that sessions keep.

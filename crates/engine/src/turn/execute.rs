@@ -29,5 +29,5 @@ pub(crate) async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, S
         output = context.toolbox.call(&tool_context, call) => output,
         () = given_up => ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled while this ran"),
     };
-    Ok(tab.settled(output))
+    Ok(tab.settled(output).await)
 }

@@ -18,7 +18,7 @@ use agentd_core::{
     usage::Usage,
 };
 use futures_util::{FutureExt as _, StreamExt as _};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::stopwatch::Stopwatch;
@@ -27,15 +27,29 @@ use crate::{chain::Invocation, prompt::tokens::estimate};
 /// Bytes that are read of an answer for each token that it may have, where its server holds to no limit.
 const BYTES_A_TOKEN: u64 = 16;
 
+/// How long the requests of a call that is over are waited for. They need no time but to be let go.
+const SETTLING: Duration = Duration::from_secs(2);
+
 /// What one call takes of the turn's model.
 pub(super) struct Tab<'a> {
     call: &'a Invocation<'a>,
-    taken: Arc<watch::Sender<Usage>>,
+    taken: Arc<watch::Sender<Taken>>,
+    /// The call is over, and with it what it has asked: that may run in tasks of others.
+    over: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    usage: Usage,
+    /// Requests that run.
+    open: usize,
+    /// No more may begin.
+    closed: bool,
 }
 
 impl<'a> Tab<'a> {
     pub(super) fn open(call: &'a Invocation<'a>) -> Self {
-        Self { call, taken: Arc::default() }
+        Self { call, taken: Arc::default(), over: CancellationToken::new() }
     }
 
     /// The model, for this call.
@@ -63,6 +77,7 @@ impl<'a> Tab<'a> {
             taken: Arc::clone(&self.taken),
             stopwatch: Arc::clone(&context.stopwatch),
             cancel: context.cancel.clone(),
+            over: self.over.clone(),
         });
         Sampler::new(model, move |asked| {
             let line = Arc::clone(&line);
@@ -70,11 +85,15 @@ impl<'a> Tab<'a> {
         })
     }
 
-    /// The output of the call, with what was taken.
-    pub(super) fn settled(self, mut output: ToolOutput) -> ToolOutput {
-        let taken = *self.taken.borrow();
-        if taken != Usage::default() {
-            output.delegated.get_or_insert_default().usage += taken;
+    /// The output of the call, with what was taken for it: also by a request whose answer the call did not wait for.
+    pub(super) async fn settled(self, mut output: ToolOutput) -> ToolOutput {
+        let mut taken = self.taken.subscribe();
+        self.taken.send_modify(|taken| taken.closed = true);
+        self.over.cancel();
+        let _ = timeout(SETTLING, taken.wait_for(|taken| taken.open == 0)).await;
+        let usage = taken.borrow().usage;
+        if usage != Usage::default() {
+            output.delegated.get_or_insert_default().usage += usage;
         }
         output
     }
@@ -93,19 +112,18 @@ struct Line {
     time: Option<Duration>,
     /// What they have taken.
     delegated: Arc<AtomicU64>,
-    taken: Arc<watch::Sender<Usage>>,
+    taken: Arc<watch::Sender<Taken>>,
     stopwatch: Arc<Stopwatch>,
     cancel: CancellationToken,
+    over: CancellationToken,
 }
 
 impl Line {
     async fn ask(&self, asked: Asked) -> Result<Sampled, ModelError> {
         let Asked { messages, max_tokens } = asked;
         let size = messages.iter().map(size).sum();
-        let max_tokens = self.room(size).map_or(max_tokens, |room| max_tokens.min(room));
-        if max_tokens == 0 {
-            return Err(ModelError::new(ErrorKind::Conflict, "the tokens of the turn are spent"));
-        }
+        let bill = Bill::open(self, size, max_tokens)?;
+        let max_tokens = bill.max_tokens;
         self.tell(max_tokens).await;
         let request = ModelRequest {
             session_id: self.session,
@@ -119,10 +137,11 @@ impl Line {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Err(ModelError::new(ErrorKind::Conflict, "the turn was cancelled")),
+            () = self.over.cancelled() => Err(call_is_over()),
             () = self.stopwatch.reaches(self.time) => {
                 Err(ModelError::new(ErrorKind::Conflict, "the time of the turn is over"))
             }
-            answer = self.answer(request, size, max_tokens) => answer,
+            answer = self.answer(request, bill) => answer,
         }
     }
 
@@ -134,13 +153,8 @@ impl Line {
         self.audit.note(entry).await;
     }
 
-    /// The tokens that an answer may have to a request of that size.
-    fn room(&self, size: u64) -> Option<u64> {
-        Some(self.tokens?.saturating_sub(self.delegated.load(Ordering::Relaxed)).saturating_sub(size))
-    }
-
-    async fn answer(&self, request: ModelRequest, size: u64, max_tokens: u64) -> Result<Sampled, ModelError> {
-        let mut bill = Bill { line: self, asked: size, answered: 0, counted: None };
+    async fn answer(&self, request: ModelRequest, mut bill: Bill<'_>) -> Result<Sampled, ModelError> {
+        bill.asked = true;
         let (mut text, mut bytes) = (String::new(), 0u64);
         let mut chunks = self.model.stream(request);
         let finish = loop {
@@ -165,7 +179,7 @@ impl Line {
                     return Err(ModelError::new(ErrorKind::Internal, message));
                 }
             }
-            if bytes > max_tokens.saturating_mul(BYTES_A_TOKEN) {
+            if bytes > bill.max_tokens.saturating_mul(BYTES_A_TOKEN) {
                 break Finish::Length;
             }
         };
@@ -178,16 +192,47 @@ impl Line {
     }
 }
 
+fn call_is_over() -> ModelError {
+    ModelError::new(ErrorKind::Conflict, "the call is over")
+}
+
 /// What one request takes: as its server has counted, or about that much where it did not come to say so. It counts also
-/// where nobody waits for the answer any more.
+/// where nobody waits for the answer any more. While it runs, as much is set aside as it may take: others run beside it.
 struct Bill<'a> {
     line: &'a Line,
-    asked: u64,
+    size: u64,
+    max_tokens: u64,
+    set_aside: u64,
+    /// Whether the model has been asked.
+    asked: bool,
     answered: u64,
     counted: Option<Usage>,
 }
 
-impl Bill<'_> {
+impl<'a> Bill<'a> {
+    /// For a request of that size, whose answer may have so many tokens, or as many as are left.
+    fn open(line: &'a Line, size: u64, max_tokens: u64) -> Result<Self, ModelError> {
+        let mut is_open = false;
+        line.taken.send_modify(|taken| {
+            is_open = !taken.closed;
+            taken.open += usize::from(is_open);
+        });
+        if !is_open {
+            return Err(call_is_over());
+        }
+        // From here on it is closed by being dropped.
+        let mut bill = Self { line, size, max_tokens, set_aside: 0, asked: false, answered: 0, counted: None };
+        if let Some(tokens) = line.tokens {
+            let room = |taken: u64| tokens.saturating_sub(taken).saturating_sub(size).min(max_tokens);
+            let set_aside = |taken: u64| Some(room(taken)).filter(|room| *room > 0).map(|room| taken + size + room);
+            let before = line.delegated.fetch_update(Ordering::AcqRel, Ordering::Acquire, set_aside);
+            let before =
+                before.map_err(|_| ModelError::new(ErrorKind::Conflict, "the tokens of the turn are spent"))?;
+            (bill.max_tokens, bill.set_aside) = (room(before), size + room(before));
+        }
+        Ok(bill)
+    }
+
     /// Takes in words of the answer; says how many bytes they have.
     fn takes(&mut self, words: &str) -> u64 {
         self.answered = self.answered.saturating_add(estimate(words));
@@ -197,10 +242,15 @@ impl Bill<'_> {
 
 impl Drop for Bill<'_> {
     fn drop(&mut self) {
-        let about = Usage { prompt_tokens: self.asked, completion_tokens: self.answered, ..Usage::default() };
-        let usage = self.counted.unwrap_or(about);
-        self.line.delegated.fetch_add(usage.tokens(), Ordering::Relaxed);
-        self.line.taken.send_modify(|taken| *taken += usage);
+        let about = Usage { prompt_tokens: self.size, completion_tokens: self.answered, ..Usage::default() };
+        let usage = self.counted.unwrap_or(if self.asked { about } else { Usage::default() });
+        // What was set aside is in it, so it does not fall below zero.
+        self.line.delegated.fetch_add(usage.tokens(), Ordering::AcqRel);
+        self.line.delegated.fetch_sub(self.set_aside, Ordering::AcqRel);
+        self.line.taken.send_modify(|taken| {
+            taken.usage += usage;
+            taken.open -= 1;
+        });
     }
 }
 

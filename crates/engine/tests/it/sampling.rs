@@ -142,3 +142,41 @@ async fn an_answer_that_was_withheld_is_none() {
     run(&session, "Go").await;
     assert!(world.log(&session).contains("withheld"), "{}", world.log(&session));
 }
+
+#[tokio::test]
+async fn what_a_call_leaves_behind_is_let_go_and_counted() {
+    let world = World::with(EngineConfig::default(), []);
+    world.model.respond_with(|request| {
+        if is_of_tool(request) {
+            Play::Hangs(vec![ModelChunk::Text("A model.".to_owned())])
+        } else if request.messages.iter().any(|message| matches!(message, Message::Tool { .. })) {
+            says("over")
+        } else {
+            calls(&[("hold", json!({"ask": "Who are you?"}))])
+        }
+    });
+    let session = world.session().await;
+    let mut turn = session.start_turn(input("Go")).await.unwrap();
+    world.model.asked(2).await;
+    world.tools.release(1);
+    let (_, result) = to_end(&mut turn.events).await;
+    assert_eq!((result.stop_reason, result.usage.prompt_tokens), (StopReason::Completed, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tokens_of_the_turn_hold_for_calls_that_run_at_once() {
+    let config = EngineConfig {
+        turn_token_budget: Some(5 + 50 + 4),
+        turn_time_limit: Some(Duration::from_secs(5)),
+        ..EngineConfig::default()
+    };
+    let world = World::with(config, []);
+    world.model.respond_with(|request| {
+        let look = || ("look", json!({"ask": "Who are you?"}));
+        if is_of_tool(request) { Play::Hangs(Vec::new()) } else { calls(&[look(), look()]) }
+    });
+    let session = world.session().await;
+    run(&session, "Go").await;
+    assert_eq!(of_tools(&world).len(), 1);
+    assert!(world.log(&session).contains("the tokens of the turn are spent"), "{}", world.log(&session));
+}

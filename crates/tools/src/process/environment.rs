@@ -9,7 +9,7 @@ use std::{
 use agentd_core::{environment::ClientEnvironment, ports::Workspace};
 
 /// Where programs are looked for unless the configuration says otherwise.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Names that are never passed, whatever the configuration says: they load code into every program.
 const FORBIDDEN_PREFIXES: [&str; 2] = ["LD_", "DYLD_"];

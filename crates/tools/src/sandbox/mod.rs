@@ -38,6 +38,9 @@ pub const HELPER_ARGUMENT: &str = "sandbox-exec";
 /// Other systems have no sandbox, so nobody starts a helper there.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
-pub fn run_helper(_command: Vec<std::ffi::OsString>) -> std::process::ExitCode {
+pub fn run_helper(
+    _command: Vec<std::ffi::OsString>,
+    _environment: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
+) -> std::process::ExitCode {
     std::process::ExitCode::FAILURE
 }

@@ -393,7 +393,7 @@ async fn a_command_sees_its_clients_environment() {
 #[tokio::test]
 async fn a_program_in_a_closed_folder_stands_before_no_other() {
     for namespaces in STRENGTHS {
-        let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
         for folder in ["closed", "listed"] {
             fs::create_dir(home.path().join(folder)).unwrap();
             let program = home.path().join(folder).join("agentd-test-program");
@@ -410,6 +410,15 @@ async fn a_program_in_a_closed_folder_stands_before_no_other() {
         bench.context.environment = Arc::new(ClientEnvironment::unjudged([("PATH".to_owned(), path)]));
         let text = bench.allowed("agentd-test-program; env").await;
         assert!(text.contains("this is listed") && text.contains("/nowhere:/usr/bin"), "{text}");
+        // Where all are closed it is not the folder of the command that programs come from.
+        let closed = ("PATH".to_owned(), home.path().join("closed").display().to_string());
+        bench.context.environment = Arc::new(ClientEnvironment::unjudged([closed]));
+        let text = bench
+            .allowed(
+                "printf 'echo mine' > $WORKSPACE/temp/ls; chmod +x $WORKSPACE/temp/ls; cd $WORKSPACE/temp; ls; env",
+            )
+            .await;
+        assert!(!text.contains("mine\n") && text.contains("PATH=/usr/local/sbin:"), "{text}");
     }
 }
 

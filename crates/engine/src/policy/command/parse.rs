@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use agentd_core::untrusted::is_unseen;
 use brush_parser::{
     ParserOptions, SourceInfo, Token, ast,
     word::{self, WordPieceWithSource},
@@ -80,15 +81,6 @@ fn check_text(text: &str) -> Result<(), Unclear> {
         before = c;
     }
     Ok(())
-}
-
-/// Blanks that only look like blanks, marks that turn the direction of writing, letters without width or ink.
-fn is_unseen(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0e}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// How many expansions a text may hold at the most, counted without looking at quotes.

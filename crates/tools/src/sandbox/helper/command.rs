@@ -1,15 +1,15 @@
 //! The process that becomes the command.
 
-use std::{ffi::CString, os::unix::net::UnixStream};
+use std::os::unix::net::UnixStream;
 
 use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
-    unistd::{Pid, execvpe},
+    unistd::Pid,
 };
 
 use super::{
     super::policy::{InForce, Policy, Report, SandboxLimits},
-    Folder, Step, calls, files,
+    Folder, Program, Step, calls, files,
     namespaces::{Namespaces, kernel},
     programs, raw, step, tell,
 };
@@ -24,16 +24,16 @@ pub(super) fn become_it(
     policy: &Policy,
     namespaces: Option<Namespaces>,
     folder: &Folder,
-    command: &[CString],
+    program: &Program,
 ) -> ! {
     let report = match lock_in(keeper, policy, namespaces, folder) {
         Err(why) => Report::Failed(why),
-        Ok(force) => match (force.gap(), command.first()) {
+        Ok(force) => match (force.gap(), program.line.first()) {
             (Some(gap), _) if policy.enforce => Report::Failed(gap.to_owned()),
             (_, None) => Report::Ready(force),
-            (_, Some(program)) => {
-                let error = execvpe(program, command, &programs::environment()).unwrap_err();
-                Report::Failed(format!("could not start {}: {error}", program.to_string_lossy()))
+            (_, Some(file)) => {
+                let error = programs::become_it(program);
+                Report::Failed(format!("could not start {}: {error}", file.to_string_lossy()))
             }
         },
     };

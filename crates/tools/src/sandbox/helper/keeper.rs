@@ -1,7 +1,6 @@
 //! Waits for the command, collects orphans, holds the leash, and kills what is left.
 
 use std::{
-    ffi::CString,
     io::Read as _,
     os::{fd::AsFd as _, unix::net::UnixStream},
     time::{Duration, Instant},
@@ -19,7 +18,7 @@ use nix::{
 
 use super::{
     super::policy::{PLEASE_END, Policy, Report},
-    Folder, Step, command, fork_alone, let_go_of_output,
+    Folder, Program, Step, command, fork_alone, let_go_of_output,
     namespaces::{Namespaces, limit_processes, mount_proc},
     step, tell,
 };
@@ -38,7 +37,7 @@ pub(super) fn run(
     policy: &Policy,
     namespaces: Option<Namespaces>,
     folder: &Folder,
-    command: &[CString],
+    program: &Program,
 ) -> Step<()> {
     let namespaces = namespaces.map(|namespaces| {
         let own_proc = mount_proc();
@@ -53,7 +52,7 @@ pub(super) fn run(
         SignalFd::with_flags(&ends, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(step("receive signals"))?;
     let keeper = getpid();
     let child = match fork_alone()? {
-        ForkResult::Child => command::become_it(leash, keeper, policy, namespaces, folder, command),
+        ForkResult::Child => command::become_it(leash, keeper, policy, namespaces, folder, program),
         ForkResult::Parent { child } => child,
     };
     let_go_of_output()?;

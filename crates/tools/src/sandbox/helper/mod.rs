@@ -50,12 +50,19 @@ fn step<E: std::fmt::Display>(attempted: &str) -> impl FnOnce(E) -> String + '_ 
     move |error| format!("could not {attempted}: {error}")
 }
 
-/// Becomes `command`, locked in by the policy that comes over standard input; without a command, only tries. Called
-/// first thing in `main`, before any thread, logging or configuration.
+/// What the command is started with.
+struct Program {
+    /// Its file and its arguments; empty where there is no command.
+    line: Vec<CString>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+/// Becomes `command` in this environment, locked in by the policy that comes over standard input; without a command, only
+/// tries. Called first thing in `main`, before any thread, logging or configuration.
 #[must_use]
-pub fn run_helper(command: Vec<OsString>) -> ExitCode {
+pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = (OsString, OsString)>) -> ExitCode {
     let Ok(leash) = take_leash() else { return ExitCode::FAILURE };
-    match outer(&leash, command) {
+    match outer(&leash, command, environment.into_iter().collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             tell(&leash, &Report::Failed(why));
@@ -89,12 +96,13 @@ fn tell(mut leash: &UnixStream, report: &Report) {
     }
 }
 
-fn outer(leash: &UnixStream, command: Vec<OsString>) -> Step<()> {
+fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Step<()> {
     let policy = read_policy(leash)?;
-    let command = command
+    let line = command
         .into_iter()
         .map(|part| CString::new(part.into_vec()).map_err(step("read the command")))
         .collect::<Step<Vec<_>>>()?;
+    let program = Program { line, environment };
     // The daemon's terminal, if it has one, is none of ours.
     nix::unistd::setsid().map_err(step("leave the daemon's session"))?;
     let folder = Folder::current()?;
@@ -102,12 +110,12 @@ fn outer(leash: &UnixStream, command: Vec<OsString>) -> Step<()> {
     if namespaces.is_none() {
         nix::sys::prctl::set_child_subreaper(true).map_err(step("adopt orphans"))?;
         harden();
-        return keeper::run(leash, &policy, None, &folder, &command);
+        return keeper::run(leash, &policy, None, &folder, &program);
     }
     match fork_alone()? {
         ForkResult::Child => {
             harden();
-            let ran = raw::die_with_parent().and_then(|()| keeper::run(leash, &policy, namespaces, &folder, &command));
+            let ran = raw::die_with_parent().and_then(|()| keeper::run(leash, &policy, namespaces, &folder, &program));
             if let Err(why) = &ran {
                 tell(leash, &Report::Failed(why.clone()));
             }

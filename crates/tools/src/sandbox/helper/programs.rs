@@ -4,35 +4,65 @@
 use std::{
     env,
     ffi::{CString, OsStr, OsString},
-    fs::File,
-    io::ErrorKind,
-    os::unix::ffi::OsStringExt as _,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::Path,
 };
 
-use nix::unistd::{AccessFlags, access};
+use nix::{
+    errno::Errno,
+    fcntl::{OFlag, open},
+    sys::stat::Mode,
+    unistd::{AccessFlags, access, execve},
+};
 
-/// The environment of the command, for which this process is locked in already.
-pub(super) fn environment() -> Vec<CString> {
-    let variable = |(name, value): (OsString, OsString)| {
-        let value = if name == "PATH" { open_ones(&value) } else { value };
-        let mut line = name;
+use super::Program;
+use crate::process::environment::PATH;
+
+/// Becomes the program, for which this process is locked in already. Returns why it did not.
+pub(super) fn become_it(program: &Program) -> Errno {
+    let given = |name: &str| program.environment.iter().find(|(given, _)| given == name);
+    let path = open_ones(given("PATH").map_or(OsStr::new(PATH), |(_, path)| path));
+    let environment = environment(&program.environment, &path);
+    let Some(file) = program.line.first() else { return Errno::ENOENT };
+    if file.as_bytes().contains(&b'/') {
+        return execve(file, &program.line, &environment).unwrap_err();
+    }
+    let mut why = Errno::ENOENT;
+    for folder in env::split_paths(&path) {
+        let Ok(whole) = CString::new(folder.join(OsStr::from_bytes(file.as_bytes())).into_os_string().into_vec())
+        else {
+            continue;
+        };
+        match execve(&whole, &program.line, &environment).unwrap_err() {
+            Errno::ENOENT | Errno::ENOTDIR => {}
+            error => why = error,
+        }
+    }
+    why
+}
+
+fn environment(given: &[(OsString, OsString)], path: &OsStr) -> Vec<CString> {
+    let variable = |(name, value): &(OsString, OsString)| {
+        let mut line = name.clone();
         line.push("=");
-        line.push(value);
+        line.push(if name == "PATH" { path } else { value });
         // What we were started with has no zero in it.
         CString::new(line.into_vec()).ok()
     };
-    env::vars_os().filter_map(variable).collect()
+    given.iter().filter_map(variable).collect()
 }
 
+/// Where none is left, those of the system: an empty list would be the folder in which the command runs.
 fn open_ones(path: &OsStr) -> OsString {
     let kept = env::split_paths(path).filter(|folder| !is_closed(folder));
-    env::join_paths(kept).unwrap_or_else(|_| path.to_owned())
+    let kept = env::join_paths(kept).unwrap_or_else(|_| path.to_owned());
+    if kept.is_empty() { PATH.into() } else { kept }
 }
 
 /// Whether we could read the folder and are not let: then it is the sandbox that closes it. Of one that nobody may read, programs
 /// may still be run.
 fn is_closed(folder: &Path) -> bool {
-    let denied = File::open(folder).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
-    denied && access(folder, AccessFlags::R_OK | AccessFlags::X_OK).is_ok()
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    open(folder, flags, Mode::empty()).is_err_and(|error| error == Errno::EACCES)
+        && access(folder, AccessFlags::R_OK | AccessFlags::X_OK).is_ok()
 }

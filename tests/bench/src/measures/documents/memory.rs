@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-/// Between two looks. Each costs the machine that is measured something, and a peak between two looks is not lost: the kernel
-/// keeps it for as long as the process lives.
+/// Between two looks. Each costs the machine that is measured something, and the kernel keeps
+/// the most of a process for as long as it lives: only what a worker takes in its last moments is not seen.
 const EVERY: Duration = Duration::from_millis(25);
 
 /// The most that was held, in bytes.
