@@ -2,11 +2,12 @@
 //! owner can read; they are renewed when they have run out.
 //!
 //! - `refusal`: that a server does not answer, and what it says of whom it would answer. `wanted`: what is remembered of that.
-//! - `discovery`: where a server lets people log in.
+//! - `discovery`: where a server lets people log in. `fitting`: what of that is believed.
 //! - `files`: what only their owner can read.
 
 mod discovery;
 mod files;
+mod fitting;
 mod refusal;
 mod wanted;
 
@@ -25,10 +26,10 @@ use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::refusal::Refusal;
 use self::{
-    files::TokenFile,
+    files::{Found, Giver, TokenFile},
     wanted::{Remedy, Wanted},
 };
-use crate::{clean::Clean, config::OAuthClient, reason::Reason};
+use crate::{clean::Clean, config::OAuthClient, log::Log, reason::Reason};
 
 /// How long a server may take to say where to log in, and to give a token.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -80,10 +81,12 @@ impl Logins {
     async fn begun(&self, site: Site<'_>, redirect: &str) -> Result<UnderWay, AuthError> {
         let path = self.wanted_file(site);
         let wanted = Wanted::read(&path);
-        let mut manager = self.manager_at(site, &wanted).await?;
+        let (mut manager, giver) = self.manager_at(site, &wanted).await?;
         // What cannot be read is asked for anew.
-        let known = self.token_file(site).read().ok().flatten();
-        let got = known.map(|known| known.granted_scopes).unwrap_or_default();
+        let got = match self.token_file(site, giver).read() {
+            Ok(Found::Token(known)) => known.granted_scopes,
+            _ => Vec::new(),
+        };
         let asked = wanted.asks_for(&got, &manager.select_initial_scopes(&[]).await);
         let (id, client_secret) = match site.client {
             Some(client) => (client.id.clone(), None),
@@ -134,22 +137,31 @@ impl Logins {
         Ok(())
     }
 
-    /// What adds the token to requests; none where nobody has logged in.
-    pub(crate) async fn manager(&self, site: Site<'_>) -> Result<Option<AuthorizationManager>, String> {
-        if !self.token_file(site).path.exists() {
+    /// What adds the token to requests; none where nobody has logged in, or where the token was given elsewhere than people
+    /// log in by now.
+    pub(crate) async fn manager(&self, site: Site<'_>, log: &Log) -> Result<Option<AuthorizationManager>, String> {
+        if !self.token_path(site).exists() {
             return Ok(None);
         }
         let ready = tokio::time::timeout(PATIENCE, async {
             let wanted = Wanted::read(&self.wanted_file(site));
-            let mut manager = self.manager_at(site, &wanted).await?;
+            let (mut manager, giver) = self.manager_at(site, &wanted).await?;
+            let id = match self.token_file(site, giver).read()? {
+                Found::Token(known) => known.client_id,
+                Found::Nothing => return Ok(None),
+                Found::Unfit(why) => {
+                    log.note(&format!(
+                        "no token is sent, for {why}; `agentctl mcp login {}` logs in anew",
+                        site.server
+                    ));
+                    return Ok(None);
+                }
+            };
             if !manager.initialize_from_store().await? {
                 return Ok(None);
             }
-            let stored = self.token_file(site).read()?.map(|stored| stored.client_id);
-            let id = site.client.map(|client| client.id.clone()).or(stored);
-            let secret = secret_of(site.client, wanted.client_secret.as_deref());
             // A token is renewed for whom it was given to, who has to show the secret.
-            if let (Some(id), Some(secret)) = (id, secret) {
+            if let Some(secret) = secret_of(site.client, wanted.client_secret.as_deref()) {
                 manager.configure_client(OAuthClientConfig::new(id, site.url).with_client_secret(secret))?;
             }
             Ok::<_, AuthError>(Some(manager))
@@ -159,7 +171,7 @@ impl Logins {
 
     /// A server has refused to answer. What it wants is remembered for the next login; returns what can be done.
     pub(crate) fn refused(&self, site: Site<'_>, refusal: &Refusal, clean: &Clean) -> Reason {
-        let is_known = self.token_file(site).path.exists();
+        let is_known = self.token_path(site).exists();
         let mut remedy = Remedy::None(Vec::new());
         self.remember(&self.wanted_file(site), |wanted| remedy = wanted.refused(refusal, site.url, is_known));
         let command = format!("`agentctl mcp login {}`", site.server);
@@ -186,18 +198,24 @@ impl Logins {
         }
     }
 
-    async fn manager_at(&self, site: Site<'_>, wanted: &Wanted) -> Result<AuthorizationManager, AuthError> {
+    /// What logs in there and renews tokens, and who gives them there now.
+    async fn manager_at(&self, site: Site<'_>, wanted: &Wanted) -> Result<(AuthorizationManager, Giver), AuthError> {
         // An error only says that a provider is there already, which is all that is wanted.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut manager = AuthorizationManager::new(site.url).await?;
-        manager.set_credential_store(self.token_file(site));
-        let metadata = discovery::metadata(&manager, site.url, wanted).await?;
+        let metadata = discovery::metadata(&manager, site, wanted).await?;
+        let giver = Giver::from(&metadata);
+        manager.set_credential_store(self.token_file(site, giver.clone()));
         manager.set_metadata(metadata);
-        Ok(manager)
+        Ok((manager, giver))
     }
 
-    fn token_file(&self, site: Site<'_>) -> TokenFile {
-        TokenFile { path: self.file(site, "json") }
+    fn token_path(&self, site: Site<'_>) -> PathBuf {
+        self.file(site, "json")
+    }
+
+    fn token_file(&self, site: Site<'_>, giver: Giver) -> TokenFile {
+        TokenFile { path: self.token_path(site), giver, client: site.client.map(|client| client.id.clone()) }
     }
 
     fn wanted_file(&self, site: Site<'_>) -> PathBuf {

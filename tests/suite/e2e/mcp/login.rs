@@ -157,3 +157,27 @@ async fn a_client_that_was_registered_by_hand_is_known() {
     is_kept_well(&world);
     world.all_are_gone().await;
 }
+
+#[tokio::test]
+async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
+    let (server, world) = behind("moves,brief", json!({})).await;
+    log_in(&world).await;
+    // By now nothing says where people log in: what is asked then are places of the server itself.
+    let told = world.act("").await;
+    assert!(told.contains("it answers only whom it knows; `agentctl mcp login fake` logs in"), "{told}");
+    assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
+    let logged = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
+    assert!(logged.contains("no token is sent, for people log in elsewhere now"), "{logged}");
+    is_kept_well(&world);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn nobody_logs_in_with_one_who_says_that_he_is_another() {
+    let (server, world) = behind("forged", json!({})).await;
+    let failed = world.daemon.agentctl(["mcp", "login", "fake"]).await.exits(1);
+    failed.says(&["its issuer does not say that its token endpoint is there: http://localhost:9/honest"]);
+    assert_eq!(server.read("registered"), "");
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
