@@ -28,6 +28,15 @@ pub(super) async fn metadata(
             "its issuer does not say that its token endpoint is there: {issuer} and {token}"
         )));
     }
+    let set = site.client.and_then(|client| client.issuer.as_deref());
+    if let Some(set) = set
+        && !said.issuer.as_deref().is_some_and(|issuer| fitting::is_same_issuer(issuer, set))
+    {
+        let issuer = said.issuer.as_deref().unwrap_or("nobody that it names");
+        return Err(AuthError::MetadataError(format!(
+            "people log in to it with another than the `issuer` of mcp_servers.yaml, {set}: {issuer}"
+        )));
+    }
     Ok(said)
 }
 

@@ -69,6 +69,12 @@ pub(super) async fn is_of_its_issuer(said: &AuthorizationMetadata, server: &str)
     })
 }
 
+/// Whether both name the same issuer.
+pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
+    let plain = |issuer: &str| Url::parse(issuer).map(|url| url.as_str().trim_end_matches('/').to_owned()).ok();
+    plain(one).is_some() && plain(one) == plain(other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,5 +139,14 @@ mod tests {
         for unasked in ["https://127.0.0.1:9/", "https://10.0.0.1/", "https://[::1]/", "https://localhost/", "no"] {
             assert!(!of(Some(unasked), "https://example.org/token", here).await, "{unasked}");
         }
+    }
+
+    #[test]
+    fn a_slash_at_the_end_makes_no_other_issuer() {
+        assert!(is_same_issuer("https://example.org", "https://example.org/"));
+        assert!(is_same_issuer("https://EXAMPLE.org/a", "https://example.org/a/"));
+        assert!(!is_same_issuer("https://example.org/a", "https://example.org/b"));
+        assert!(!is_same_issuer("https://example.org", "http://example.org"));
+        assert!(!is_same_issuer("x", "x"));
     }
 }

@@ -51,7 +51,7 @@ async fn a_token_is_for_whom_it_was_given_by_and_to() {
     let (issuer, token) = (Some("https://login.example.org"), "https://login.example.org/token");
     let file = at(None, issuer, token);
     file.save(StoredCredentials::new("me".to_owned(), None, vec!["read".to_owned()], None)).await.unwrap();
-    let [me, you] = ["me", "you"].map(|id| OAuthClient { id: id.to_owned(), secret: None });
+    let [me, you] = ["me", "you"].map(|id| OAuthClient { id: id.to_owned(), secret: None, issuer: None });
     assert_eq!(file.load().await.unwrap().unwrap().granted_scopes, ["read"]);
     assert!(at(Some(&me), issuer, token).load().await.unwrap().is_some());
     for other in [

@@ -141,10 +141,18 @@ async fn a_client_that_was_registered_by_hand_is_known() {
     let (server, mut world) = behind("by_hand,brief", json!({})).await;
     let failed = world.daemon.agentctl(["mcp", "login", "fake"]).await.exits(1);
     failed.says(&["could not log in", "a client that was registered by hand stands in `oauth` of mcp_servers.yaml"]);
-    let registered = json!({"oauth": {"client_id": "me", "client_secret": "registered-secret"}});
-    let servers = json!({"servers": {"fake": entry(&server, registered)}});
-    world.daemon.write("config/mcp_servers.yaml", servers.to_string());
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    let is_registered_by = async |world: &World, issuer: String| {
+        let registered = json!({"client_id": "me", "client_secret": "registered-secret", "issuer": issuer});
+        let servers = json!({"servers": {"fake": entry(&server, json!({"oauth": registered}))}});
+        world.daemon.write("config/mcp_servers.yaml", servers.to_string());
+        world.daemon.agentctl(["reload"]).await.exits(0);
+    };
+    let people = server.url.replace("/mcp", "/people");
+    // Whoever else lets people log in there is not shown the secret.
+    is_registered_by(&world, format!("{people}/others")).await;
+    let failed = world.daemon.agentctl(["mcp", "login", "fake"]).await.exits(1);
+    failed.says(&["people log in to it with another than the `issuer` of mcp_servers.yaml", &people]);
+    is_registered_by(&world, people).await;
     log_in(&world).await;
     assert!(world.act("").await.contains("acted at last"));
     again(&mut world).await;
