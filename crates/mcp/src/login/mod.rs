@@ -92,7 +92,11 @@ impl Logins {
             Some(client) => (client.id.clone(), None),
             None => {
                 let scopes: Vec<&str> = asked.iter().map(String::as_str).collect();
-                let registered = manager.register_client("agentd", redirect, &scopes).await?;
+                let registered = manager.register_client("agentd", redirect, &scopes).await.inspect_err(|error| {
+                    if is_for_scopes(error) {
+                        self.remember(&path, Wanted::asked_in_vain);
+                    }
+                })?;
                 (registered.client_id, registered.client_secret)
             }
         };
@@ -255,6 +259,11 @@ fn secret_of<'a>(client: Option<&'a OAuthClient>, registered: Option<&'a str>) -
         Some(client) => client.secret.as_ref().map(|secret| secret.expose_secret()),
         None => registered,
     }
+}
+
+/// Whether a client was not registered because of the scopes that it would ask for. There is no code for that.
+fn is_for_scopes(error: &AuthError) -> bool {
+    matches!(error, AuthError::RegistrationFailed(why) if why.starts_with("HTTP 4") && why.contains("scope"))
 }
 
 /// What an address says behind its question mark: by `state` an answer to a login is known.

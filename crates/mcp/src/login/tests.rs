@@ -99,7 +99,7 @@ fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
     fs::write(folder.path().join(logins_file(site)), "{}").unwrap();
     let told = refused(true, r#"Bearer error="insufficient_scope", scope="write <b>""#);
     assert!(told.contains("log in again with `agentctl mcp login s`") && told.ends_with(": write <b>"), "{told}");
-    assert_eq!(wanted().asks_for(&words(&["got", "read"]), &[]), ["got", "read", "write", "<b>"]);
+    assert_eq!(wanted().asks_for(&words(&["got", "read"]), &[]), ["write", "<b>", "read", "got"]);
 
     let asked = wanted().asks_for(&[], &[]);
     Logins::new(folder.path().to_owned()).remember(&folder.path().join(wanted_name(site)), |wanted| {
@@ -121,7 +121,39 @@ fn what_is_not_there_is_not_asked_for_again() {
     let refusal = Refusal::with(true, r#"Bearer scope="gone""#);
     assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::Login(vec!["gone".to_owned()]));
     wanted.asked_in_vain();
-    assert_eq!(wanted.asks_for(&["got".to_owned()], &["first".to_owned()]), ["first"]);
+    assert_eq!(wanted.asks_for(&["got".to_owned()], &["first".to_owned(), "gone".to_owned()]), ["first"]);
+    // Whoever wants it again sends nobody to log in, now or after the next login.
+    for _ in 0..2 {
+        assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::None(vec!["gone".to_owned()]));
+        wanted.logged_in(vec!["first".to_owned()], None);
+    }
+    let more = Refusal::with(true, r#"Bearer scope="gone more""#);
+    assert_eq!(wanted.refused(&more, "https://example.org/", true), Remedy::Login(vec!["more".to_owned()]));
+    let stranger = Refusal::with(false, r#"Bearer scope="gone""#);
+    wanted.refused(&stranger, "https://example.org/", true);
+    assert_eq!(wanted.asks_for(&[], &[]), ["more"]);
+}
+
+/// A server that wants more and more is bounded, and what it wants now is among it.
+#[test]
+fn what_is_wanted_now_is_asked_for_also_where_much_was_wanted() {
+    let mut wanted = Wanted::default();
+    for number in 0..200 {
+        let refusal = Refusal::with(true, &format!("Bearer scope=\"s{number}\""));
+        wanted.refused(&refusal, "https://example.org/", true);
+    }
+    let asked = wanted.asks_for(&["got".to_owned()], &[]);
+    assert_eq!((asked.len(), asked[0].as_str()), (64, "s199"));
+}
+
+#[test]
+fn a_registration_that_is_refused_for_scopes_is_known() {
+    let failed = |why: &str| is_for_scopes(&AuthError::RegistrationFailed(why.to_owned()));
+    assert!(failed(
+        r#"HTTP 400 Bad Request: {"error":"invalid_client_metadata","error_description":"unknown scope x"}"#
+    ));
+    assert!(!failed(r#"HTTP 400 Bad Request: {"error":"invalid_redirect_uri"}"#));
+    assert!(!failed("HTTP request error: no scope"));
 }
 
 fn logins_file(site: Site<'_>) -> PathBuf {
