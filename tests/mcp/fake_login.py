@@ -6,6 +6,7 @@ name, and asks nobody anything there. Its first argument has words, with commas 
 - forged: it says of itself that it is somebody else, at a place that says nothing of who should be there
 - moves: when it has given a token it says no more where people log in
 - more: its tool wants the scope `write` besides
+- rotates: it knows no client any more that wants to renew a token
 - never: its tool wants the scope `write`, whoever has it
 """
 
@@ -85,6 +86,8 @@ class Login(Handler):
     def token(self, asked):
         shown = base64.b64decode(self.headers.get("authorization", "").removeprefix("Basic ")).decode()
         name, _, secret = shown.partition(":")
+        if "rotates" in WORDS and asked["grant_type"] == "refresh_token":
+            return self.reply(401, {"error": "invalid_client"})
         if clients.get(name) != secret:
             note("strangers", shown)
             return self.reply(401, {"error": "invalid_client"})

@@ -175,10 +175,18 @@ impl Logins {
 
     /// A server has refused to answer. What it wants is remembered for the next login; returns what can be done.
     pub(crate) fn refused(&self, site: Site<'_>, refusal: &Refusal, clean: &Clean) -> Reason {
+        let command = format!("`agentctl mcp login {}`", site.server);
+        // Such as a secret that was changed; it may also pass.
+        if let Some(why) = &refusal.not_renewed {
+            return Reason::of_server(
+                format!("the login could not be renewed; if that stays so, {command} logs in anew"),
+                why,
+                clean,
+            );
+        }
         let is_known = self.token_path(site).exists();
         let mut remedy = Remedy::None(Vec::new());
         self.remember(&self.wanted_file(site), |wanted| remedy = wanted.refused(refusal, site.url, is_known));
-        let command = format!("`agentctl mcp login {}`", site.server);
         match (refusal.knows_us, remedy) {
             (false, _) => Reason::ours(format!("it answers only whom it knows; {command} logs in")),
             (true, Remedy::Login(scopes)) => Reason::of_server(

@@ -189,3 +189,16 @@ async fn nobody_logs_in_with_one_who_says_that_he_is_another() {
     world.still_serves().await;
     world.all_are_gone().await;
 }
+
+#[tokio::test]
+async fn a_login_that_cannot_be_renewed_is_made_anew() {
+    let (server, world) = behind("rotates,brief", json!({})).await;
+    log_in(&world).await;
+    let told = world.act("").await;
+    assert!(told.contains("could not be renewed; if that stays so, `agentctl mcp login fake` logs in anew"), "{told}");
+    assert!(told.contains("invalid_client"), "{told}");
+    assert_eq!(server.read("acted"), "");
+    log_in(&world).await;
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
