@@ -29,6 +29,8 @@ pub(super) struct TokenFile {
     pub(super) giver: Giver,
     /// What we are registered as there, where a person said so.
     pub(super) client: Option<String>,
+    /// The secret of the client that was registered for the login, where it was given one.
+    pub(super) client_secret: Option<String>,
 }
 
 /// What stands in the file. That of a version before says nothing of who gave it.
@@ -37,12 +39,14 @@ pub(super) struct TokenFile {
 struct Kept {
     given_by: Option<Giver>,
     credentials: Option<StoredCredentials>,
+    client_secret: Option<String>,
 }
 
 /// Whether there is a token.
 pub(super) enum Found {
     Nothing,
-    Token(Box<StoredCredentials>),
+    /// With the secret of the client that was registered for it, where it was given one.
+    Token(Box<StoredCredentials>, Option<String>),
     /// One that is not to be shown to anybody, for this reason.
     Unfit(&'static str),
 }
@@ -64,7 +68,7 @@ impl TokenFile {
         } else if self.client.as_ref().is_some_and(|id| *id != credentials.client_id) {
             Found::Unfit("the token was given to another client than that of mcp_servers.yaml")
         } else {
-            Found::Token(Box::new(credentials))
+            Found::Token(Box::new(credentials), kept.client_secret)
         })
     }
 }
@@ -74,13 +78,17 @@ impl CredentialStore for TokenFile {
     /// What was given by another counts as none: it is neither used nor taken away.
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         Ok(match self.read()? {
-            Found::Token(credentials) => Some(*credentials),
+            Found::Token(credentials, _) => Some(*credentials),
             Found::Nothing | Found::Unfit(_) => None,
         })
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let kept = Kept { given_by: Some(self.giver.clone()), credentials: Some(credentials) };
+        let kept = Kept {
+            given_by: Some(self.giver.clone()),
+            credentials: Some(credentials),
+            client_secret: self.client_secret.clone(),
+        };
         let text = serde_json::to_vec(&kept).map_err(|error| broken(&error.to_string()))?;
         write(&self.path, &text).map_err(|error| broken(&format!("could not keep the token: {error}")))
     }

@@ -58,8 +58,6 @@ struct UnderWay {
     /// Where what the server wants is remembered.
     wanted: PathBuf,
     asked: Vec<String>,
-    /// The secret of a client that was registered for it.
-    client_secret: Option<String>,
 }
 
 impl Logins {
@@ -83,8 +81,9 @@ impl Logins {
         let wanted = Wanted::read(&path);
         let (mut manager, giver) = self.manager_at(site, &wanted).await?;
         // What cannot be read is asked for anew.
-        let got = match self.token_file(site, giver).read() {
-            Ok(Found::Token(known)) => known.granted_scopes,
+        let mut file = self.token_file(site, giver);
+        let got = match file.read() {
+            Ok(Found::Token(known, _)) => known.granted_scopes,
             _ => Vec::new(),
         };
         let asked = wanted.asks_for(&got, &manager.select_initial_scopes(&[]).await);
@@ -100,6 +99,9 @@ impl Logins {
                 (registered.client_id, registered.client_secret)
             }
         };
+        // It is kept with the token, so that it is shown only where that is.
+        file.client_secret.clone_from(&client_secret);
+        manager.set_credential_store(file);
         let mut request = AuthorizationRequest::new(redirect).with_preregistered_client(id);
         // Where none are wanted none are asked for, whatever there are.
         request = if asked.is_empty() {
@@ -111,7 +113,7 @@ impl Logins {
             request = request.with_client_secret(secret);
         }
         let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)?;
-        Ok(UnderWay { session, wanted: path, asked, client_secret })
+        Ok(UnderWay { session, wanted: path, asked })
     }
 
     /// Finishes what was begun, with the address that the browser was sent back to. The token is kept then.
@@ -126,8 +128,7 @@ impl Logins {
             }
             under_way.remove(server)
         };
-        let UnderWay { session, wanted, asked, client_secret } =
-            begun.ok_or_else(|| "it was finished before".to_owned())?;
+        let UnderWay { session, wanted, asked } = begun.ok_or_else(|| "it was finished before".to_owned())?;
         if let Some(error) = in_query(came_back_to, "error") {
             if error == "invalid_scope" {
                 self.remember(&wanted, Wanted::asked_in_vain);
@@ -137,7 +138,7 @@ impl Logins {
         }
         let exchanged = tokio::time::timeout(PATIENCE, session.handle_callback_url(came_back_to)).await;
         exchanged.map_err(|_| "it gave no token in time".to_owned())?.map_err(|error| told(&error))?;
-        self.remember(&wanted, |wanted| wanted.logged_in(asked, client_secret));
+        self.remember(&wanted, |wanted| wanted.logged_in(asked));
         Ok(())
     }
 
@@ -150,8 +151,9 @@ impl Logins {
         let ready = tokio::time::timeout(PATIENCE, async {
             let wanted = Wanted::read(&self.wanted_file(site));
             let (mut manager, giver) = self.manager_at(site, &wanted).await?;
-            let id = match self.token_file(site, giver).read()? {
-                Found::Token(known) => known.client_id,
+            let mut file = self.token_file(site, giver);
+            let (id, registered) = match file.read()? {
+                Found::Token(known, secret) => (known.client_id, secret),
                 Found::Nothing => return Ok(None),
                 Found::Unfit(why) => {
                     log.note(&format!(
@@ -161,11 +163,13 @@ impl Logins {
                     return Ok(None);
                 }
             };
+            file.client_secret.clone_from(&registered);
+            manager.set_credential_store(file);
             if !manager.initialize_from_store().await? {
                 return Ok(None);
             }
             // A token is renewed for whom it was given to, who has to show the secret.
-            if let Some(secret) = secret_of(site.client, wanted.client_secret.as_deref()) {
+            if let Some(secret) = secret_of(site.client, registered.as_deref()) {
                 manager.configure_client(OAuthClientConfig::new(id, site.url).with_client_secret(secret))?;
             }
             Ok::<_, AuthError>(Some(manager))
@@ -217,7 +221,6 @@ impl Logins {
         let mut manager = AuthorizationManager::new(site.url).await?;
         let metadata = discovery::metadata(&manager, site, wanted).await?;
         let giver = Giver::from(&metadata);
-        manager.set_credential_store(self.token_file(site, giver.clone()));
         manager.set_metadata(metadata);
         Ok((manager, giver))
     }
@@ -227,7 +230,12 @@ impl Logins {
     }
 
     fn token_file(&self, site: Site<'_>, giver: Giver) -> TokenFile {
-        TokenFile { path: self.token_path(site), giver, client: site.client.map(|client| client.id.clone()) }
+        TokenFile {
+            path: self.token_path(site),
+            giver,
+            client: site.client.map(|client| client.id.clone()),
+            client_secret: None,
+        }
     }
 
     fn wanted_file(&self, site: Site<'_>) -> PathBuf {

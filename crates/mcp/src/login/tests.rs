@@ -103,7 +103,7 @@ fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
 
     let asked = wanted().asks_for(&[], &[]);
     Logins::new(folder.path().to_owned()).remember(&folder.path().join(wanted_name(site)), |wanted| {
-        wanted.logged_in(asked, None);
+        wanted.logged_in(asked);
     });
     let told = refused(true, r#"Bearer error="insufficient_scope", scope="write""#);
     assert!(told.contains("to log in again would not help") && !told.contains("agentctl"), "{told}");
@@ -125,7 +125,7 @@ fn what_is_not_there_is_not_asked_for_again() {
     // Whoever wants it again sends nobody to log in, now or after the next login.
     for _ in 0..2 {
         assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::None(vec!["gone".to_owned()]));
-        wanted.logged_in(vec!["first".to_owned()], None);
+        wanted.logged_in(vec!["first".to_owned()]);
     }
     let more = Refusal::with(true, r#"Bearer scope="gone more""#);
     assert_eq!(wanted.refused(&more, "https://example.org/", true), Remedy::Login(vec!["more".to_owned()]));

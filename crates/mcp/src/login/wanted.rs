@@ -20,8 +20,6 @@ pub(super) struct Wanted {
     anew: bool,
     /// What logins were told that there is not: it is never asked for again.
     vain: Vec<String>,
-    /// The secret of the client that was registered for the last login, where it was given one.
-    pub(super) client_secret: Option<String>,
 }
 
 /// What can be done about a refusal.
@@ -70,9 +68,9 @@ impl Wanted {
     }
 
     /// A login has asked for these scopes, and went well.
-    pub(super) fn logged_in(&mut self, asked: Vec<String>, client_secret: Option<String>) {
+    pub(super) fn logged_in(&mut self, asked: Vec<String>) {
         let (metadata, vain) = (self.metadata.take(), std::mem::take(&mut self.vain));
-        *self = Self { metadata, vain, asked, client_secret, ..Self::default() };
+        *self = Self { metadata, vain, asked, ..Self::default() };
     }
 
     /// A login was told that what it asked for is not there.
