@@ -3,7 +3,10 @@ name, and asks nobody anything there. Its first argument has words, with commas 
 
 - by_hand: it registers nobody, and knows the client `me` with the secret `registered-secret`
 - brief: its tokens are good for a moment, so that each request renews them
+- forged: it says of itself that it is somebody else, at a place that says nothing of who should be there
+- moves: when it has given a token it says no more where people log in
 - more: its tool wants the scope `write` besides
+- rotates: it knows no client any more that wants to renew a token
 - never: its tool wants the scope `write`, whoever has it
 """
 
@@ -43,13 +46,17 @@ class Login(Handler):
     def do_GET(self):
         url = urlsplit(self.path)
         home, people = self.home(), self.home() + "/people"
-        if url.path == "/of/its/own.json":
-            self.reply(200, {"resource": home + "/mcp", "authorization_servers": [people]})
-        elif url.path == "/people/.well-known/openid-configuration":
+        if "moves" in WORDS and tokens and url.path != "/mcp":
+            self.reply(404)
+        elif url.path == "/of/its/own.json":
+            place = people + "/.well-known/anything" if "forged" in WORDS else people
+            self.reply(200, {"resource": home + "/mcp", "authorization_servers": [place]})
+        elif url.path in ("/people/.well-known/openid-configuration", "/people/.well-known/anything"):
             places = {"authorization_endpoint": people + "/authorize", "token_endpoint": people + "/token"}
             if "by_hand" not in WORDS:
                 places["registration_endpoint"] = people + "/register"
-            self.reply(200, {"issuer": people, "response_types_supported": ["code"],
+            issuer = "http://localhost:9/honest" if "forged" in WORDS else people
+            self.reply(200, {"issuer": issuer, "response_types_supported": ["code"],
                              "code_challenge_methods_supported": ["S256"], **places})
         elif url.path == "/people/authorize":
             asked = {name: values[0] for name, values in parse_qs(url.query).items()}
@@ -66,17 +73,21 @@ class Login(Handler):
         text = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
         if self.path == "/people/register" and "by_hand" not in WORDS:
             name = "client-%d" % next(numbers)
+            note("registered", name)
             clients[name] = "secret-of-" + name
             self.reply(201, {"client_id": name, "client_secret": clients[name],
                              "redirect_uris": json.loads(text)["redirect_uris"]})
         elif self.path == "/people/token":
             self.token({name: values[0] for name, values in parse_qs(text).items()})
         else:
+            note("shown", self.path)
             self.reply(404)
 
     def token(self, asked):
         shown = base64.b64decode(self.headers.get("authorization", "").removeprefix("Basic ")).decode()
         name, _, secret = shown.partition(":")
+        if "rotates" in WORDS and asked["grant_type"] == "refresh_token":
+            return self.reply(401, {"error": "invalid_client"})
         if clients.get(name) != secret:
             note("strangers", shown)
             return self.reply(401, {"error": "invalid_client"})

@@ -82,6 +82,7 @@ struct ToolFile {
 struct OAuthFile {
     client_id: Option<Spanned<String>>,
     client_secret: Option<Spanned<String>>,
+    issuer: Option<Spanned<String>>,
 }
 
 /// How a server is spoken to.
@@ -127,6 +128,7 @@ struct Server {
     sampling: Option<MayAsk>,
     client_id: Option<String>,
     client_secret: Option<SecretString>,
+    issuer: Option<String>,
     times: Times,
     tools: BTreeMap<String, ToolSetting>,
     /// Where it was named last.
@@ -245,12 +247,17 @@ impl Reader<'_> {
             }
             server.headers.insert(name.clone(), text.into());
         }
-        let OAuthFile { client_id, client_secret } = over.oauth.unwrap_or_default();
+        let OAuthFile { client_id, client_secret, issuer } = over.oauth.unwrap_or_default();
         if let Some(id) = &client_id {
             server.client_id = Some(self.credential(id)?);
         }
         if let Some(secret) = &client_secret {
             server.client_secret = Some(self.credential(secret)?.into());
+        }
+        if let Some(issuer) = &issuer {
+            let text = self.text(issuer)?;
+            check_url(&text).map_err(|why| self.refuse(issuer, why))?;
+            server.issuer = Some(text);
         }
         server.enabled = over.enabled.or(server.enabled);
         server.mode = over.connection_mode.or(server.mode);
@@ -320,17 +327,30 @@ impl Server {
             ConfigError::new(place, format!("the MCP server `{name}` {why}")).with_hint(hint)
         };
         let mode = self.mode.unwrap_or(if self.url.is_some() { Mode::Http } else { Mode::Stdio });
-        let client = match (self.client_id.clone(), &self.client_secret) {
-            (Some(id), secret) => Some(OAuthClient { id, secret: secret.clone() }),
-            (None, None) => None,
-            (None, Some(_)) => {
-                return Err(wrong("has a `client_secret` and no `client_id`", "say both in `oauth`"));
+        let client = match (self.client_id.clone(), &self.client_secret, &self.issuer) {
+            (Some(_), Some(_), None) => {
+                return Err(wrong(
+                    "has a `client_secret` and no `issuer`",
+                    "say `issuer: https://…` in `oauth`, who registered agentd: nobody else is shown the secret",
+                ));
+            }
+            (Some(id), secret, issuer) => Some(OAuthClient { id, secret: secret.clone(), issuer: issuer.clone() }),
+            (None, None, None) => None,
+            (None, secret, _) => {
+                let what = if secret.is_some() { "client_secret" } else { "issuer" };
+                return Err(wrong(&format!("has a `{what}` and no `client_id`"), "say both in `oauth`"));
             }
         };
         if client.is_some() && mode == Mode::Stdio {
             return Err(wrong(
                 "is a program of this machine, which nobody logs in to",
                 "`oauth` belongs to one with a `url:`",
+            ));
+        }
+        if client.is_some() && mode == Mode::Sse {
+            return Err(wrong(
+                "has `oauth` and `connection_mode: sse`, the older way, in which nobody logs in",
+                "leave out `connection_mode` where it speaks streamable HTTP, or say a key in `headers`",
             ));
         }
         let reached = match (mode, &self.command, &self.url) {

@@ -70,12 +70,14 @@ pub struct OAuthClient {
     pub id: String,
     /// What proves that it is the one of that name, where it was given something.
     pub secret: Option<SecretString>,
+    /// Who registered it. Nobody else is logged in with, nor shown the secret; anybody, where there is none.
+    pub issuer: Option<String>,
 }
 
 impl OAuthClient {
     fn is_same(&self, other: &Self) -> bool {
         let secret = |of: &Self| of.secret.as_ref().map(|secret| secret.expose_secret().to_owned());
-        self.id == other.id && secret(self) == secret(other)
+        self.id == other.id && self.issuer == other.issuer && secret(self) == secret(other)
     }
 }
 

@@ -61,15 +61,18 @@ servers:
 
 #[test]
 fn a_client_that_was_registered_by_hand_has_a_secret_that_is_shown_to_nobody() {
-    let config =
-        read(&["servers: {a: {url: 'https://x/', oauth: {client_id: me, client_secret: '${LONG}'}}}"]).unwrap();
+    let config = read(&[
+        "servers: {a: {url: 'https://x/', oauth: {client_id: me, client_secret: '${LONG}', issuer: 'https://i/'}}}",
+    ])
+    .unwrap();
     let Reached::Http { client: Some(client), .. } = &config.servers["a"].reached else { panic!() };
+    assert_eq!(client.issuer.as_deref(), Some("https://i/"));
     assert_eq!((client.id.as_str(), client.secret.as_ref().unwrap().expose_secret()), ("me", "sup3rsecret"));
     assert!(config.secrets().any(|secret| secret == "sup3rsecret"));
     assert!(!format!("{config:?}").contains("sup3rsecret"));
     let config = read(&["servers: {a: {url: 'https://x/', oauth: {client_id: me}}}"]).unwrap();
     let Reached::Http { client: Some(client), .. } = &config.servers["a"].reached else { panic!() };
-    assert!(client.secret.is_none());
+    assert!(client.secret.is_none() && client.issuer.is_none());
 }
 
 #[test]
@@ -128,6 +131,13 @@ fn what_makes_no_sense_is_named() {
         ("servers: {a: {command: x, sampling: always}}", ["1:37", "unknown value `always`"]),
         ("servers: {a: {url: 'https://x/', oauth: {clientid: x}}}", ["1:42", "did you mean `client_id`?"]),
         ("servers: {a: {url: 'https://x/', oauth: {client_secret: hunter2}}}", ["1:14", "no `client_id`"]),
+        ("servers: {a: {url: 'https://x/', oauth: {client_id: me, client_secret: hunter2}}}", ["1:14", "no `issuer`"]),
+        ("servers: {a: {url: 'https://x/', oauth: {issuer: 'https://i/'}}}", ["1:14", "no `client_id`"]),
+        ("servers: {a: {url: 'https://x/', oauth: {client_id: me, issuer: i}}}", ["1:65", "not an address"]),
+        (
+            "servers: {a: {url: 'https://x/', connection_mode: sse, oauth: {client_id: me}}}",
+            ["1:14", "in which nobody logs in"],
+        ),
         ("servers: {a: {url: 'https://x/', oauth: {client_id: ' '}}}", ["1:53", "registered as"]),
         ("servers: {a: {command: x, oauth: {client_id: x}}}", ["1:14", "nobody logs in to"]),
         ("servers: {'a b': {command: x}}", ["1:18", "cannot be the name"]),

@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use reqwest::Url;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 
-use super::wanted::Wanted;
+use super::{Site, fitting, wanted::Wanted};
 use crate::server::client;
 
 /// Where servers of 2025-03-26 say it, which are their own authorization servers.
@@ -14,13 +14,35 @@ const OLDER: &str = "/.well-known/oauth-authorization-server";
 /// How much they may say, in bytes.
 const LARGEST: usize = 256 * 1024;
 
-/// What the server at this address says. A refusal names the place; nothing is found without it where that is of the
-/// server's own choice.
+/// Where people log in to a server, as far as that can be believed.
 pub(super) async fn metadata(
     manager: &AuthorizationManager,
-    url: &str,
+    site: Site<'_>,
     wanted: &Wanted,
 ) -> Result<AuthorizationMetadata, AuthError> {
+    let said = said(manager, site.url, wanted).await?;
+    fitting::fits(&said, site.url).map_err(AuthError::MetadataError)?;
+    if !fitting::is_of_its_issuer(&said, site.url).await {
+        let (issuer, token) = (said.issuer.as_deref().unwrap_or_default(), &said.token_endpoint);
+        return Err(AuthError::MetadataError(format!(
+            "its issuer does not say that its token endpoint is there: {issuer} and {token}"
+        )));
+    }
+    let set = site.client.and_then(|client| client.issuer.as_deref());
+    if let Some(set) = set
+        && !said.issuer.as_deref().is_some_and(|issuer| fitting::is_same_issuer(issuer, set))
+    {
+        let issuer = said.issuer.as_deref().unwrap_or("nobody that it names");
+        return Err(AuthError::MetadataError(format!(
+            "people log in to it with another than the `issuer` of mcp_servers.yaml, {set}: {issuer}"
+        )));
+    }
+    Ok(said)
+}
+
+/// What the server at this address says. A refusal names the place; nothing is found without it where that is of the
+/// server's own choice.
+async fn said(manager: &AuthorizationManager, url: &str, wanted: &Wanted) -> Result<AuthorizationMetadata, AuthError> {
     match manager.resolve_metadata_from_challenge(wanted.challenge().as_deref()).await {
         Ok(found) => Ok(found.metadata),
         Err(error @ AuthError::AuthorizationServerMismatch { .. }) => match Url::parse(url).ok() {

@@ -7,32 +7,89 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rmcp::transport::auth::{AuthError, CredentialStore, StoredCredentials};
+use rmcp::transport::auth::{AuthError, AuthorizationMetadata, CredentialStore, StoredCredentials};
+use serde::{Deserialize, Serialize};
 
-/// The tokens of one server.
+/// Who gave a token, and where it is renewed: nobody else is ever shown what renews it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Giver {
+    issuer: Option<String>,
+    token_endpoint: String,
+}
+
+impl From<&AuthorizationMetadata> for Giver {
+    fn from(said: &AuthorizationMetadata) -> Self {
+        Self { issuer: said.issuer.clone(), token_endpoint: said.token_endpoint.clone() }
+    }
+}
+
+/// The tokens of one server that one giver gave.
 pub(super) struct TokenFile {
     pub(super) path: PathBuf,
+    pub(super) giver: Giver,
+    /// What we are registered as there, where a person said so.
+    pub(super) client: Option<String>,
+    /// The secret of the client that was registered for the login, where it was given one.
+    pub(super) client_secret: Option<String>,
+}
+
+/// What stands in the file. That of a version before says nothing of who gave it.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Kept {
+    given_by: Option<Giver>,
+    credentials: Option<StoredCredentials>,
+    client_secret: Option<String>,
+}
+
+/// Whether there is a token.
+pub(super) enum Found {
+    Nothing,
+    /// With the secret of the client that was registered for it, where it was given one.
+    Token(Box<StoredCredentials>, Option<String>),
+    /// One that is not to be shown to anybody, for this reason.
+    Unfit(&'static str),
 }
 
 impl TokenFile {
-    /// What stands in it, if it is there.
-    pub(super) fn read(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        match fs::read(&self.path) {
-            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|_| broken("the token file is damaged")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(broken(&format!("could not read the token: {error}"))),
-        }
+    /// What stands in it.
+    pub(super) fn read(&self) -> Result<Found, AuthError> {
+        let text = match fs::read(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) => return Err(broken(&format!("could not read the token: {error}"))),
+        };
+        let kept: Kept = serde_json::from_slice(&text).map_err(|_| broken("the token file is damaged"))?;
+        let (Some(given_by), Some(credentials)) = (kept.given_by, kept.credentials) else {
+            return Ok(Found::Unfit("it is not known who gave the token"));
+        };
+        Ok(if given_by != self.giver {
+            Found::Unfit("people log in elsewhere now than where the token was given")
+        } else if self.client.as_ref().is_some_and(|id| *id != credentials.client_id) {
+            Found::Unfit("the token was given to another client than that of mcp_servers.yaml")
+        } else {
+            Found::Token(Box::new(credentials), kept.client_secret)
+        })
     }
 }
 
 #[async_trait::async_trait]
 impl CredentialStore for TokenFile {
+    /// What was given by another counts as none: it is neither used nor taken away.
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
-        self.read()
+        Ok(match self.read()? {
+            Found::Token(credentials, _) => Some(*credentials),
+            Found::Nothing | Found::Unfit(_) => None,
+        })
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
-        let text = serde_json::to_vec(&credentials).map_err(|error| broken(&error.to_string()))?;
+        let kept = Kept {
+            given_by: Some(self.giver.clone()),
+            credentials: Some(credentials),
+            client_secret: self.client_secret.clone(),
+        };
+        let text = serde_json::to_vec(&kept).map_err(|error| broken(&error.to_string()))?;
         write(&self.path, &text).map_err(|error| broken(&format!("could not keep the token: {error}")))
     }
 

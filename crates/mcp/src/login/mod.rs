@@ -2,11 +2,12 @@
 //! owner can read; they are renewed when they have run out.
 //!
 //! - `refusal`: that a server does not answer, and what it says of whom it would answer. `wanted`: what is remembered of that.
-//! - `discovery`: where a server lets people log in.
+//! - `discovery`: where a server lets people log in. `fitting`: what of that is believed.
 //! - `files`: what only their owner can read.
 
 mod discovery;
 mod files;
+mod fitting;
 mod refusal;
 mod wanted;
 
@@ -25,10 +26,10 @@ use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::refusal::Refusal;
 use self::{
-    files::TokenFile,
+    files::{Found, Giver, TokenFile},
     wanted::{Remedy, Wanted},
 };
-use crate::{clean::Clean, config::OAuthClient, reason::Reason};
+use crate::{clean::Clean, config::OAuthClient, log::Log, reason::Reason};
 
 /// How long a server may take to say where to log in, and to give a token.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,8 +58,6 @@ struct UnderWay {
     /// Where what the server wants is remembered.
     wanted: PathBuf,
     asked: Vec<String>,
-    /// The secret of a client that was registered for it.
-    client_secret: Option<String>,
 }
 
 impl Logins {
@@ -80,19 +79,29 @@ impl Logins {
     async fn begun(&self, site: Site<'_>, redirect: &str) -> Result<UnderWay, AuthError> {
         let path = self.wanted_file(site);
         let wanted = Wanted::read(&path);
-        let mut manager = self.manager_at(site, &wanted).await?;
+        let (mut manager, giver) = self.manager_at(site, &wanted).await?;
         // What cannot be read is asked for anew.
-        let known = self.token_file(site).read().ok().flatten();
-        let got = known.map(|known| known.granted_scopes).unwrap_or_default();
+        let mut file = self.token_file(site, giver);
+        let got = match file.read() {
+            Ok(Found::Token(known, _)) => known.granted_scopes,
+            _ => Vec::new(),
+        };
         let asked = wanted.asks_for(&got, &manager.select_initial_scopes(&[]).await);
         let (id, client_secret) = match site.client {
             Some(client) => (client.id.clone(), None),
             None => {
                 let scopes: Vec<&str> = asked.iter().map(String::as_str).collect();
-                let registered = manager.register_client("agentd", redirect, &scopes).await?;
+                let registered = manager.register_client("agentd", redirect, &scopes).await.inspect_err(|error| {
+                    if is_for_scopes(error) {
+                        self.remember(&path, Wanted::asked_in_vain);
+                    }
+                })?;
                 (registered.client_id, registered.client_secret)
             }
         };
+        // It is kept with the token, so that it is shown only where that is.
+        file.client_secret.clone_from(&client_secret);
+        manager.set_credential_store(file);
         let mut request = AuthorizationRequest::new(redirect).with_preregistered_client(id);
         // Where none are wanted none are asked for, whatever there are.
         request = if asked.is_empty() {
@@ -104,7 +113,7 @@ impl Logins {
             request = request.with_client_secret(secret);
         }
         let session = AuthorizationSession::new(manager, request).await.map_err(|(_, error)| error)?;
-        Ok(UnderWay { session, wanted: path, asked, client_secret })
+        Ok(UnderWay { session, wanted: path, asked })
     }
 
     /// Finishes what was begun, with the address that the browser was sent back to. The token is kept then.
@@ -119,8 +128,7 @@ impl Logins {
             }
             under_way.remove(server)
         };
-        let UnderWay { session, wanted, asked, client_secret } =
-            begun.ok_or_else(|| "it was finished before".to_owned())?;
+        let UnderWay { session, wanted, asked } = begun.ok_or_else(|| "it was finished before".to_owned())?;
         if let Some(error) = in_query(came_back_to, "error") {
             if error == "invalid_scope" {
                 self.remember(&wanted, Wanted::asked_in_vain);
@@ -130,26 +138,38 @@ impl Logins {
         }
         let exchanged = tokio::time::timeout(PATIENCE, session.handle_callback_url(came_back_to)).await;
         exchanged.map_err(|_| "it gave no token in time".to_owned())?.map_err(|error| told(&error))?;
-        self.remember(&wanted, |wanted| wanted.logged_in(asked, client_secret));
+        self.remember(&wanted, |wanted| wanted.logged_in(asked));
         Ok(())
     }
 
-    /// What adds the token to requests; none where nobody has logged in.
-    pub(crate) async fn manager(&self, site: Site<'_>) -> Result<Option<AuthorizationManager>, String> {
-        if !self.token_file(site).path.exists() {
+    /// What adds the token to requests; none where nobody has logged in, or where the token was given elsewhere than people
+    /// log in by now.
+    pub(crate) async fn manager(&self, site: Site<'_>, log: &Log) -> Result<Option<AuthorizationManager>, String> {
+        if !self.token_path(site).exists() {
             return Ok(None);
         }
         let ready = tokio::time::timeout(PATIENCE, async {
             let wanted = Wanted::read(&self.wanted_file(site));
-            let mut manager = self.manager_at(site, &wanted).await?;
+            let (mut manager, giver) = self.manager_at(site, &wanted).await?;
+            let mut file = self.token_file(site, giver);
+            let (id, registered) = match file.read()? {
+                Found::Token(known, secret) => (known.client_id, secret),
+                Found::Nothing => return Ok(None),
+                Found::Unfit(why) => {
+                    log.note(&format!(
+                        "no token is sent, for {why}; `agentctl mcp login {}` logs in anew",
+                        site.server
+                    ));
+                    return Ok(None);
+                }
+            };
+            file.client_secret.clone_from(&registered);
+            manager.set_credential_store(file);
             if !manager.initialize_from_store().await? {
                 return Ok(None);
             }
-            let stored = self.token_file(site).read()?.map(|stored| stored.client_id);
-            let id = site.client.map(|client| client.id.clone()).or(stored);
-            let secret = secret_of(site.client, wanted.client_secret.as_deref());
             // A token is renewed for whom it was given to, who has to show the secret.
-            if let (Some(id), Some(secret)) = (id, secret) {
+            if let Some(secret) = secret_of(site.client, registered.as_deref()) {
                 manager.configure_client(OAuthClientConfig::new(id, site.url).with_client_secret(secret))?;
             }
             Ok::<_, AuthError>(Some(manager))
@@ -159,10 +179,18 @@ impl Logins {
 
     /// A server has refused to answer. What it wants is remembered for the next login; returns what can be done.
     pub(crate) fn refused(&self, site: Site<'_>, refusal: &Refusal, clean: &Clean) -> Reason {
-        let is_known = self.token_file(site).path.exists();
+        let command = format!("`agentctl mcp login {}`", site.server);
+        // Such as a secret that was changed; it may also pass.
+        if let Some(why) = &refusal.not_renewed {
+            return Reason::of_server(
+                format!("the login could not be renewed; if that stays so, {command} logs in anew"),
+                why,
+                clean,
+            );
+        }
+        let is_known = self.token_path(site).exists();
         let mut remedy = Remedy::None(Vec::new());
         self.remember(&self.wanted_file(site), |wanted| remedy = wanted.refused(refusal, site.url, is_known));
-        let command = format!("`agentctl mcp login {}`", site.server);
         match (refusal.knows_us, remedy) {
             (false, _) => Reason::ours(format!("it answers only whom it knows; {command} logs in")),
             (true, Remedy::Login(scopes)) => Reason::of_server(
@@ -186,18 +214,28 @@ impl Logins {
         }
     }
 
-    async fn manager_at(&self, site: Site<'_>, wanted: &Wanted) -> Result<AuthorizationManager, AuthError> {
+    /// What logs in there and renews tokens, and who gives them there now.
+    async fn manager_at(&self, site: Site<'_>, wanted: &Wanted) -> Result<(AuthorizationManager, Giver), AuthError> {
         // An error only says that a provider is there already, which is all that is wanted.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut manager = AuthorizationManager::new(site.url).await?;
-        manager.set_credential_store(self.token_file(site));
-        let metadata = discovery::metadata(&manager, site.url, wanted).await?;
+        let metadata = discovery::metadata(&manager, site, wanted).await?;
+        let giver = Giver::from(&metadata);
         manager.set_metadata(metadata);
-        Ok(manager)
+        Ok((manager, giver))
     }
 
-    fn token_file(&self, site: Site<'_>) -> TokenFile {
-        TokenFile { path: self.file(site, "json") }
+    fn token_path(&self, site: Site<'_>) -> PathBuf {
+        self.file(site, "json")
+    }
+
+    fn token_file(&self, site: Site<'_>, giver: Giver) -> TokenFile {
+        TokenFile {
+            path: self.token_path(site),
+            giver,
+            client: site.client.map(|client| client.id.clone()),
+            client_secret: None,
+        }
     }
 
     fn wanted_file(&self, site: Site<'_>) -> PathBuf {
@@ -237,6 +275,11 @@ fn secret_of<'a>(client: Option<&'a OAuthClient>, registered: Option<&'a str>) -
         Some(client) => client.secret.as_ref().map(|secret| secret.expose_secret()),
         None => registered,
     }
+}
+
+/// Whether a client was not registered because of the scopes that it would ask for. There is no code for that.
+fn is_for_scopes(error: &AuthError) -> bool {
+    matches!(error, AuthError::RegistrationFailed(why) if why.starts_with("HTTP 4") && why.contains("scope"))
 }
 
 /// What an address says behind its question mark: by `state` an answer to a login is known.

@@ -27,6 +27,8 @@ pub(crate) struct Refusal {
     pub(super) knows_us: bool,
     /// What the header says that goes with it.
     header: String,
+    /// Why the token could not be renewed, where that is it: the server was not asked then, or did not know it any more.
+    pub(super) not_renewed: Option<String>,
 }
 
 impl Refusal {
@@ -50,11 +52,11 @@ impl Refusal {
     /// One that says this.
     #[cfg(test)]
     pub(super) fn with(knows_us: bool, header: &str) -> Self {
-        Self { knows_us, header: header.to_owned() }
+        Self { knows_us, header: header.to_owned(), not_renewed: None }
     }
 
     fn of(error: &DynamicTransportError) -> Option<Self> {
-        let refusal = |knows_us, header: &str| Some(Self { knows_us, header: header.to_owned() });
+        let refusal = |knows_us, header: &str| Some(Self { knows_us, header: header.to_owned(), not_renewed: None });
         let mut cause: Option<&(dyn Error + 'static)> = Some(error.error.as_ref());
         while let Some(error) = cause {
             if let Some(refused) = error.downcast_ref::<AuthRequiredError>() {
@@ -63,8 +65,12 @@ impl Refusal {
             if let Some(refused) = error.downcast_ref::<InsufficientScopeError>() {
                 return refusal(true, &refused.www_authenticate_header);
             }
-            if matches!(error.downcast_ref::<AuthError>(), Some(AuthError::AuthorizationRequired)) {
-                return refusal(false, "");
+            match error.downcast_ref::<AuthError>() {
+                Some(AuthError::AuthorizationRequired) => return refusal(false, ""),
+                Some(AuthError::TokenRefreshFailed(why)) => {
+                    return Some(Self { knows_us: false, header: String::new(), not_renewed: Some(why.clone()) });
+                }
+                _ => {}
             }
             cause = error.source();
         }
@@ -110,7 +116,7 @@ mod tests {
     use super::*;
 
     fn said(header: &str) -> Said {
-        Refusal { knows_us: true, header: header.to_owned() }.said("https://example.org/mcp")
+        Refusal::with(true, header).said("https://example.org/mcp")
     }
 
     #[test]

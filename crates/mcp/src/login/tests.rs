@@ -1,6 +1,6 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use rmcp::transport::auth::{CredentialStore as _, StoredCredentials};
+use rmcp::transport::auth::{AuthorizationMetadata, CredentialStore as _, StoredCredentials};
 
 use super::*;
 
@@ -8,11 +8,20 @@ fn site<'a>(server: &'a str, url: &'a str) -> Site<'a> {
     Site { server, url, client: None }
 }
 
+/// Whoever says this.
+fn giver(issuer: Option<&str>, token_endpoint: &str) -> Giver {
+    let mut said = AuthorizationMetadata::default();
+    said.issuer = issuer.map(str::to_owned);
+    said.token_endpoint = token_endpoint.to_owned();
+    Giver::from(&said)
+}
+
 #[tokio::test]
 async fn tokens_are_their_owners_alone() {
     let folder = tempfile::tempdir().unwrap();
     let logins = Logins::new(folder.path().join("tokens"));
-    let store = logins.token_file(site("a server", "http://localhost:1/"));
+    let file = |site| logins.token_file(site, giver(None, "http://localhost:1/token"));
+    let store = file(site("a server", "http://localhost:1/"));
     assert!(store.load().await.unwrap().is_none());
     let credentials = StoredCredentials::new("me".to_owned(), None, Vec::new(), None);
     store.save(credentials.clone()).await.unwrap();
@@ -21,15 +30,45 @@ async fn tokens_are_their_owners_alone() {
     for (server, url) in
         [("a_server", "http://localhost:1/"), ("a server", "http://localhost:2/"), ("a server", "http://localhost:1/b")]
     {
-        let other = logins.token_file(site(server, url));
+        let other = file(site(server, url));
         assert!(other.load().await.unwrap().is_none(), "{server} at {url} has the token of another");
     }
-    assert_eq!(logins.token_file(site("a server", "http://localhost:1/?key=1#x")).path, store.path);
+    assert_eq!(logins.token_path(site("a server", "http://localhost:1/?key=1#x")), store.path);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&store.path), mode(&folder.path().join("tokens"))), (0o600, 0o700));
     store.clear().await.unwrap();
     store.clear().await.unwrap();
-    assert!(logins.manager(site("a server", "http://localhost:1/")).await.unwrap().is_none());
+    assert!(logins.manager(site("a server", "http://localhost:1/"), &Log::default()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_token_is_for_whom_it_was_given_by_and_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let logins = Logins::new(folder.path().to_owned());
+    let at = |client, issuer, token_endpoint| {
+        logins.token_file(Site { client, ..site("s", "https://example.org/mcp") }, giver(issuer, token_endpoint))
+    };
+    let (issuer, token) = (Some("https://login.example.org"), "https://login.example.org/token");
+    let file = at(None, issuer, token);
+    file.save(StoredCredentials::new("me".to_owned(), None, vec!["read".to_owned()], None)).await.unwrap();
+    let [me, you] = ["me", "you"].map(|id| OAuthClient { id: id.to_owned(), secret: None, issuer: None });
+    assert_eq!(file.load().await.unwrap().unwrap().granted_scopes, ["read"]);
+    assert!(at(Some(&me), issuer, token).load().await.unwrap().is_some());
+    for other in [
+        at(None, None, token),
+        at(None, None, "https://example.org/token"),
+        at(None, issuer, "https://example.org/token"),
+        at(None, Some("https://example.org"), token),
+        at(Some(&you), issuer, token),
+    ] {
+        assert!(other.load().await.unwrap().is_none(), "{:?}", other.giver);
+        assert!(matches!(other.read(), Ok(Found::Unfit(_))), "{:?}", other.giver);
+    }
+    assert!(file.load().await.unwrap().is_some(), "it stays");
+    // As versions before wrote it.
+    fs::write(&file.path, serde_json::to_vec(&StoredCredentials::new("me".to_owned(), None, vec![], None)).unwrap())
+        .unwrap();
+    assert!(matches!(file.read(), Ok(Found::Unfit(_))));
 }
 
 #[tokio::test]
@@ -60,11 +99,11 @@ fn what_a_refusal_wants_is_remembered_until_it_was_asked_for() {
     fs::write(folder.path().join(logins_file(site)), "{}").unwrap();
     let told = refused(true, r#"Bearer error="insufficient_scope", scope="write <b>""#);
     assert!(told.contains("log in again with `agentctl mcp login s`") && told.ends_with(": write <b>"), "{told}");
-    assert_eq!(wanted().asks_for(&words(&["got", "read"]), &[]), ["got", "read", "write", "<b>"]);
+    assert_eq!(wanted().asks_for(&words(&["got", "read"]), &[]), ["write", "<b>", "read", "got"]);
 
     let asked = wanted().asks_for(&[], &[]);
     Logins::new(folder.path().to_owned()).remember(&folder.path().join(wanted_name(site)), |wanted| {
-        wanted.logged_in(asked, None);
+        wanted.logged_in(asked);
     });
     let told = refused(true, r#"Bearer error="insufficient_scope", scope="write""#);
     assert!(told.contains("to log in again would not help") && !told.contains("agentctl"), "{told}");
@@ -82,11 +121,43 @@ fn what_is_not_there_is_not_asked_for_again() {
     let refusal = Refusal::with(true, r#"Bearer scope="gone""#);
     assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::Login(vec!["gone".to_owned()]));
     wanted.asked_in_vain();
-    assert_eq!(wanted.asks_for(&["got".to_owned()], &["first".to_owned()]), ["first"]);
+    assert_eq!(wanted.asks_for(&["got".to_owned()], &["first".to_owned(), "gone".to_owned()]), ["first"]);
+    // Whoever wants it again sends nobody to log in, now or after the next login.
+    for _ in 0..2 {
+        assert_eq!(wanted.refused(&refusal, "https://example.org/", true), Remedy::None(vec!["gone".to_owned()]));
+        wanted.logged_in(vec!["first".to_owned()]);
+    }
+    let more = Refusal::with(true, r#"Bearer scope="gone more""#);
+    assert_eq!(wanted.refused(&more, "https://example.org/", true), Remedy::Login(vec!["more".to_owned()]));
+    let stranger = Refusal::with(false, r#"Bearer scope="gone""#);
+    wanted.refused(&stranger, "https://example.org/", true);
+    assert_eq!(wanted.asks_for(&[], &[]), ["more"]);
+}
+
+/// A server that wants more and more is bounded, and what it wants now is among it.
+#[test]
+fn what_is_wanted_now_is_asked_for_also_where_much_was_wanted() {
+    let mut wanted = Wanted::default();
+    for number in 0..200 {
+        let refusal = Refusal::with(true, &format!("Bearer scope=\"s{number}\""));
+        wanted.refused(&refusal, "https://example.org/", true);
+    }
+    let asked = wanted.asks_for(&["got".to_owned()], &[]);
+    assert_eq!((asked.len(), asked[0].as_str()), (64, "s199"));
+}
+
+#[test]
+fn a_registration_that_is_refused_for_scopes_is_known() {
+    let failed = |why: &str| is_for_scopes(&AuthError::RegistrationFailed(why.to_owned()));
+    assert!(failed(
+        r#"HTTP 400 Bad Request: {"error":"invalid_client_metadata","error_description":"unknown scope x"}"#
+    ));
+    assert!(!failed(r#"HTTP 400 Bad Request: {"error":"invalid_redirect_uri"}"#));
+    assert!(!failed("HTTP request error: no scope"));
 }
 
 fn logins_file(site: Site<'_>) -> PathBuf {
-    Logins::new(PathBuf::new()).token_file(site).path
+    Logins::new(PathBuf::new()).token_path(site)
 }
 
 fn wanted_name(site: Site<'_>) -> PathBuf {

@@ -18,8 +18,8 @@ pub(super) struct Wanted {
     asked: Vec<String>,
     /// Whether the next login asks for nothing that an earlier one got: the last was told that there is no such scope.
     anew: bool,
-    /// The secret of the client that was registered for the last login, where it was given one.
-    pub(super) client_secret: Option<String>,
+    /// What logins were told that there is not: it is never asked for again.
+    vain: Vec<String>,
 }
 
 /// What can be done about a refusal.
@@ -48,29 +48,34 @@ impl Wanted {
         if said.metadata.is_some() || !refusal.knows_us {
             self.metadata = said.metadata;
         }
-        if refusal.knows_us && said.scopes.iter().all(|scope| self.asked.contains(scope)) {
+        let is_tried = |scope: &String| self.asked.contains(scope) || self.vain.contains(scope);
+        if refusal.knows_us && said.scopes.iter().all(is_tried) {
             return Remedy::None(said.scopes);
         }
+        let wanted = without(said.scopes, &self.vain);
         let before = if is_known { std::mem::take(&mut self.scopes) } else { Vec::new() };
-        self.scopes = union(&before, &said.scopes);
-        Remedy::Login(said.scopes)
+        // What is wanted now comes first: of too many the last are left out.
+        self.scopes = union(&wanted, &before);
+        Remedy::Login(wanted)
     }
 
     /// What the next login asks for, where `got` is what the token is good for, and `first` what a first login would ask
     /// for.
     pub(super) fn asks_for(&self, got: &[String], first: &[String]) -> Vec<String> {
         let got = if self.anew { &[] } else { got };
-        union(&union(got, &self.scopes), first)
+        let [got, first] = [got, first].map(|scopes| without(scopes.to_vec(), &self.vain));
+        union(&union(&self.scopes, &got), &first)
     }
 
     /// A login has asked for these scopes, and went well.
-    pub(super) fn logged_in(&mut self, asked: Vec<String>, client_secret: Option<String>) {
-        *self = Self { metadata: self.metadata.take(), asked, client_secret, ..Self::default() };
+    pub(super) fn logged_in(&mut self, asked: Vec<String>) {
+        let (metadata, vain) = (self.metadata.take(), std::mem::take(&mut self.vain));
+        *self = Self { metadata, vain, asked, ..Self::default() };
     }
 
     /// A login was told that what it asked for is not there.
     pub(super) fn asked_in_vain(&mut self) {
-        self.scopes.clear();
+        self.vain = union(&std::mem::take(&mut self.scopes), &self.vain);
         self.anew = true;
     }
 
@@ -84,6 +89,11 @@ impl Wanted {
         let said: Vec<String> = metadata.into_iter().chain(scopes).collect();
         (!said.is_empty()).then(|| format!("Bearer {}", said.join(", ")))
     }
+}
+
+fn without(mut scopes: Vec<String>, others: &[String]) -> Vec<String> {
+    scopes.retain(|scope| !others.contains(scope));
+    scopes
 }
 
 fn union(one: &[String], other: &[String]) -> Vec<String> {

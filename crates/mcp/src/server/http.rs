@@ -76,7 +76,7 @@ impl Address<'_> {
             // It would send again what was not answered, and a call is never sent twice.
             .reinit_on_expired_session(false);
         let token = CancellationToken::new();
-        let greeting = match self.logins.manager(self.site).await {
+        let greeting = match self.logins.manager(self.site, self.log).await {
             Ok(Some(manager)) => {
                 let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, manager), config);
                 serve_client_with_ct(handler, self.bounded(transport), token).await

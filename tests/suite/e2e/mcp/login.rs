@@ -141,10 +141,18 @@ async fn a_client_that_was_registered_by_hand_is_known() {
     let (server, mut world) = behind("by_hand,brief", json!({})).await;
     let failed = world.daemon.agentctl(["mcp", "login", "fake"]).await.exits(1);
     failed.says(&["could not log in", "a client that was registered by hand stands in `oauth` of mcp_servers.yaml"]);
-    let registered = json!({"oauth": {"client_id": "me", "client_secret": "registered-secret"}});
-    let servers = json!({"servers": {"fake": entry(&server, registered)}});
-    world.daemon.write("config/mcp_servers.yaml", servers.to_string());
-    world.daemon.agentctl(["reload"]).await.exits(0);
+    let is_registered_by = async |world: &World, issuer: String| {
+        let registered = json!({"client_id": "me", "client_secret": "registered-secret", "issuer": issuer});
+        let servers = json!({"servers": {"fake": entry(&server, json!({"oauth": registered}))}});
+        world.daemon.write("config/mcp_servers.yaml", servers.to_string());
+        world.daemon.agentctl(["reload"]).await.exits(0);
+    };
+    let people = server.url.replace("/mcp", "/people");
+    // Whoever else lets people log in there is not shown the secret.
+    is_registered_by(&world, format!("{people}/others")).await;
+    let failed = world.daemon.agentctl(["mcp", "login", "fake"]).await.exits(1);
+    failed.says(&["people log in to it with another than the `issuer` of mcp_servers.yaml", &people]);
+    is_registered_by(&world, people).await;
     log_in(&world).await;
     assert!(world.act("").await.contains("acted at last"));
     again(&mut world).await;
@@ -155,5 +163,42 @@ async fn a_client_that_was_registered_by_hand_is_known() {
     let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0);
     assert!(!listed.stdout.contains("registered-secret"), "{}", listed.stdout);
     is_kept_well(&world);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_token_is_shown_to_nobody_who_did_not_give_it() {
+    let (server, world) = behind("moves,brief", json!({})).await;
+    log_in(&world).await;
+    // By now nothing says where people log in: what is asked then are places of the server itself.
+    let told = world.act("").await;
+    assert!(told.contains("it answers only whom it knows; `agentctl mcp login fake` logs in"), "{told}");
+    assert_eq!((server.read("shown"), server.read("renewed")), (String::new(), String::new()));
+    let logged = world.daemon.agentctl(["mcp", "logs", "fake"]).await.exits(0).stdout;
+    assert!(logged.contains("no token is sent, for people log in elsewhere now"), "{logged}");
+    is_kept_well(&world);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn nobody_logs_in_with_one_who_says_that_he_is_another() {
+    let (server, world) = behind("forged", json!({})).await;
+    let failed = world.daemon.agentctl(["mcp", "login", "fake"]).await.exits(1);
+    failed.says(&["its issuer does not say that its token endpoint is there: http://localhost:9/honest"]);
+    assert_eq!(server.read("registered"), "");
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_login_that_cannot_be_renewed_is_made_anew() {
+    let (server, world) = behind("rotates,brief", json!({})).await;
+    log_in(&world).await;
+    let told = world.act("").await;
+    assert!(told.contains("could not be renewed; if that stays so, `agentctl mcp login fake` logs in anew"), "{told}");
+    assert!(told.contains("invalid_client"), "{told}");
+    assert_eq!(server.read("acted"), "");
+    log_in(&world).await;
+    world.still_serves().await;
     world.all_are_gone().await;
 }
