@@ -5,13 +5,15 @@ use std::time::Duration;
 use agentd_engine::Activity;
 use tokio::{
     sync::watch::{self, error::RecvError},
-    time::timeout,
+    time::sleep,
 };
 
 use crate::footprint;
 
 /// How long nothing must have changed until the daemon counts as resting. Between two turns of a script it is at work.
 const PAUSE: Duration = Duration::from_secs(5);
+/// How often it is looked whether it does, after work has begun.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Gives memory back now, after the start, and each time when the daemon has come to rest after work. Returns when the
 /// engine is gone.
@@ -34,15 +36,17 @@ async fn each_rest<Done: Future<Output = ()>>(mut activity: watch::Receiver<Acti
     }
 }
 
-/// Returns when the daemon rests, or fails when the engine is gone.
+/// Returns when the daemon rests, or fails when the engine is gone. It looks from time to time and is not woken by what
+/// changes meanwhile: each turn changes something twice, and its first word would wait for that.
 async fn until_rest(activity: &mut watch::Receiver<Activity>) -> Result<(), RecvError> {
-    loop {
-        activity.wait_for(Activity::is_quiet).await?;
-        match timeout(PAUSE, activity.changed()).await {
-            Err(_) => return Ok(()),
-            Ok(changed) => changed?,
-        }
+    let mut still = Duration::ZERO;
+    while still < PAUSE {
+        sleep(LOOK).await;
+        let is_still = !activity.has_changed()? && activity.borrow().is_quiet();
+        activity.mark_unchanged();
+        still = if is_still { still + LOOK } else { Duration::ZERO };
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -51,8 +55,6 @@ mod tests {
         Arc,
         atomic::{AtomicUsize, Ordering},
     };
-
-    use tokio::time::sleep;
 
     use super::*;
 

@@ -105,11 +105,13 @@ fn allow_many_files() {
     }
 }
 
-/// Few workers: the daemon waits most of the time, and the cores belong to tools and models.
+/// Few workers: the daemon waits most of the time, and the cores belong to tools and models. What takes long has threads of
+/// its own (the journal, documents, the built-in model, files), and a worker that finds work wakes another one to look for
+/// more: on two cores, that is time which the first word of an answer would wait for.
 fn runtime() -> Result<Runtime, Failure> {
     let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
     Builder::new_multi_thread()
-        .worker_threads(cores.clamp(2, 4))
+        .worker_threads((cores / 2).clamp(1, 4))
         .max_blocking_threads(64)
         .thread_name("agentd-worker")
         .enable_all()

@@ -121,14 +121,16 @@ impl Writer {
         let (reply, mut answer) = oneshot::channel();
         let is_due = Arc::new(AtomicBool::new(false));
         self.queue.try_send(Command::Write { change, reply, ahead: Some(Arc::clone(&is_due)) }).ok()?;
-        let due = Due { is_due, queue: self.queue.clone() };
+        let due = Due { is_due, queue: Some(self.queue.clone()) };
         let answered = async move {
             let answer = match answer.try_recv() {
-                Ok(outcome) => outcome,
-                Err(TryRecvError::Closed) => Err(silence(&closed)),
                 Err(TryRecvError::Empty) => {
                     drop(due);
                     answer.await.unwrap_or_else(|_| Err(silence(&closed)))
+                }
+                known => {
+                    due.is_settled();
+                    known.unwrap_or_else(|_| Err(silence(&closed)))
                 }
             };
             answer.map_err(|fault| fault.while_doing(action, &journal))
@@ -174,14 +176,23 @@ fn silence(closed: &AtomicBool) -> Fault {
 /// Has what was written ahead made durable once it is dropped.
 struct Due {
     is_due: Arc<AtomicBool>,
-    queue: mpsc::Sender<Command>,
+    /// None where it is durable already.
+    queue: Option<mpsc::Sender<Command>>,
+}
+
+impl Due {
+    /// Its outcome is known: the writer need not be woken for it, while the person waits for what was stored.
+    fn is_settled(mut self) {
+        self.queue = None;
+    }
 }
 
 impl Drop for Due {
     fn drop(&mut self) {
+        let Some(queue) = self.queue.take() else { return };
         self.is_due.store(true, Ordering::Release);
         // Where there is no room, the writer has something to take, and sees behind it that it is due.
-        let _ = self.queue.try_send(Command::Settle);
+        let _ = queue.try_send(Command::Settle);
     }
 }
 
@@ -346,6 +357,24 @@ mod tests {
         assert_eq!(begun.await.unwrap_err().kind(), ErrorKind::Internal);
         drop(commands);
         assert!(ahead().is_none(), "there is nobody who could begin");
+    }
+
+    #[tokio::test]
+    async fn a_thread_is_woken_for_what_waits_to_be_durable_and_for_nothing_that_is() {
+        let (writer, mut commands) = writer_without_a_thread();
+        let mut ahead = || {
+            let begun = writer.write_ahead(Change::Delete(SessionId::generate()), Path::new("journal.db")).unwrap();
+            let Ok(Command::Write { reply, ahead: Some(is_due), .. }) = commands.try_recv() else { panic!() };
+            (begun, reply, is_due)
+        };
+        let (begun, reply, _) = ahead();
+        reply.send(Ok(())).unwrap();
+        begun.await.unwrap();
+        let (let_go, _reply, is_due) = ahead();
+        drop(let_go);
+        assert!(is_due.load(Ordering::Acquire));
+        assert!(matches!(commands.try_recv(), Ok(Command::Settle)), "what was let go is due");
+        assert!(commands.try_recv().is_err(), "what was durable asked for nothing");
     }
 
     #[tokio::test]

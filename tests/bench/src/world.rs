@@ -28,8 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries to reach a daemon that is starting, and the error of what is measured by them.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// After which a daemon without work counts as resting. It gives memory back five seconds after its last turn.
-const REST: Duration = Duration::from_secs(6);
+/// After which a daemon without work counts as resting. It gives memory back between five and six seconds after its
+/// last turn.
+const REST: Duration = Duration::from_secs(7);
 
 /// Between two looks at the memory of a daemon that comes to rest.
 const LOOK: Duration = Duration::from_millis(100);

@@ -44,6 +44,18 @@ struct State {
     /// How many of a session's events are copies of another's.
     copied: BTreeMap<SessionId, u64>,
     failures: usize,
+    /// How many appends are still stored, where those behind them are not.
+    passes: Option<usize>,
+}
+
+impl State {
+    /// Whether the next append is stored.
+    fn lets_pass(&mut self) -> bool {
+        let Some(passes) = &mut self.passes else { return true };
+        let left = passes.checked_sub(1);
+        *passes = left.unwrap_or_default();
+        left.is_some()
+    }
 }
 
 impl MemoryStore {
@@ -56,6 +68,11 @@ impl MemoryStore {
     /// Makes the next `count` appends fail as on a full disk.
     pub fn fail_next_appends(&self, count: usize) {
         self.state().failures = count;
+    }
+
+    /// Makes all appends but the next `count` wait for ever, as on a disk that hangs. What is written ahead is not counted.
+    pub fn hold_appends_after(&self, count: usize) {
+        self.state().passes = Some(count);
     }
 
     /// All stored events of one session.
@@ -389,7 +406,13 @@ impl Store for MemoryStore {
     }
 
     fn append(&self, events: Vec<Arc<Event>>) -> BoxFuture<'_, Result<(), StoreError>> {
-        async move { self.state().append(events) }.boxed()
+        async move {
+            if !self.state().lets_pass() {
+                std::future::pending::<()>().await;
+            }
+            self.state().append(events)
+        }
+        .boxed()
     }
 
     fn append_ahead(

@@ -18,20 +18,20 @@ use agentd_core::{
     ports::Workspace,
     session::SessionSettings,
     state_files::{StateFileChange, StateFiles},
-    turn::{OnInterrupt, QueuedTurn, StopReason},
+    turn::{OnInterrupt, QueuedTurn},
 };
 use tokio::{
     sync::{mpsc, watch},
     task::{JoinError, JoinHandle},
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Command, QUEUE, SessionHandle, SessionView,
     drain::Drain,
     interrupts::Interrupts,
     journal::{Ahead, Journal},
+    launch::Running,
     load, plain_title,
     state::SessionState,
 };
@@ -97,15 +97,6 @@ pub(super) struct OpenTurn {
     pub(super) children: HashMap<CallId, SessionId>,
     /// The task that runs it; none while it waits for an answer after a restart.
     pub(super) running: Option<Running>,
-}
-
-/// The task of a turn.
-pub(super) struct Running {
-    pub(super) cancel: CancellationToken,
-    /// Why it was cancelled, where it was.
-    pub(super) cancelled_for: Option<StopReason>,
-    pub(super) messages: mpsc::Receiver<TurnMessage>,
-    pub(super) task: JoinHandle<()>,
 }
 
 impl OpenTurn {
@@ -264,7 +255,14 @@ impl Actor {
         let deadline = self.interrupts.next_deadline().map(|at| self.until(at));
         let idle = self.is_idle().then(|| Instant::now() + self.shared.config().idle_unload);
         let drain = self.draining.as_ref().map(Drain::due);
-        let running = self.open.as_mut().and_then(|open| open.running.as_mut());
+        let mut running = self.open.as_mut().and_then(|open| open.running.as_mut());
+        if let Some(running) = &mut running
+            && !running.taken.is_empty()
+        {
+            // Whoever waits for the turn's first words has them before more is stored.
+            tokio::task::yield_now().await;
+            return Input::Messages(std::mem::take(&mut running.taken));
+        }
         let (messages, task) = running.map(|running| (&mut running.messages, &mut running.task)).unzip();
         tokio::select! {
             command = self.commands.recv() => Input::Command(command),

@@ -7,10 +7,11 @@ use agentd_core::{
     ports::Workspace,
     turn::{Denial, StopReason},
 };
+use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    actor::{Actor, Fault, Running},
+    actor::{Actor, Fault},
     turns::{chat_slot, turn_error},
 };
 use crate::{
@@ -20,8 +21,25 @@ use crate::{
     error::EngineError,
     handing, prompt,
     subagent::fate,
-    turn::{Limits, TurnContext, TurnState, files::SessionFiles, recorder::Recorder, run::run, stopwatch::Stopwatch},
+    turn::{
+        Limits, TurnContext, TurnState,
+        files::SessionFiles,
+        recorder::{Recorder, TurnMessage},
+        run::run,
+        stopwatch::Stopwatch,
+    },
 };
+
+/// The task of a turn.
+pub(super) struct Running {
+    pub(super) cancel: CancellationToken,
+    /// Why it was cancelled, where it was.
+    pub(super) cancelled_for: Option<StopReason>,
+    /// What was taken out of its line and not acted on yet.
+    pub(super) taken: Vec<TurnMessage>,
+    pub(super) messages: mpsc::Receiver<TurnMessage>,
+    pub(super) task: JoinHandle<()>,
+}
 
 impl Actor {
     /// Where the session's files are.
@@ -113,7 +131,7 @@ impl Actor {
         };
         let span = tracing::info_span!("turn", session = %self.id, turn = %open.turn_id, trace = %open.trace_id);
         let task = tokio::spawn(tracing::Instrument::instrument(run(Arc::new(context), state), span));
-        open.running = Some(Running { cancel, cancelled_for: None, messages, task });
+        open.running = Some(Running { cancel, cancelled_for: None, taken: Vec::new(), messages, task });
         Ok(())
     }
 

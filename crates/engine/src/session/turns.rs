@@ -183,8 +183,8 @@ impl Actor {
         facts.extend(back);
         facts.extend(input.into_iter().flat_map(whole));
         facts.extend(waited.then(|| self.left_queue()));
-        // The turn asks its model first.
-        tokio::task::yield_now().await;
+        // Before the turn asks its model: the store works on it while the request is made, and where the model is on the same
+        // machine it has a core to itself by the time at which the model needs one.
         let ahead = self.journal.write_ahead(Some(turn_id), facts);
         let first = self.first_words().await;
         self.take_first(turn_id, ahead, first).await?;
@@ -274,7 +274,8 @@ impl Actor {
         self.take(turn_id, messages).await
     }
 
-    /// Stores the first that the turn tells together with its start, and then the rest.
+    /// Stores the first that the turn tells together with its start, and shows the words that came with it. The rest comes
+    /// next, when whoever began the turn has heard of that: it may need to be stored, too.
     async fn take_first(&mut self, turn_id: TurnId, start: Ahead, messages: Vec<TurnMessage>) -> Result<(), Fault> {
         let mut messages = messages.into_iter().peekable();
         let mut facts = Vec::new();
@@ -283,7 +284,14 @@ impl Actor {
             facts.extend(more);
         }
         self.commit_behind(start, facts).await?;
-        self.take(turn_id, messages.collect()).await
+        let is_delta = |message: &TurnMessage| matches!(message, TurnMessage::Delta { .. });
+        while let Some(TurnMessage::Delta { item_id, text }) = messages.next_if(is_delta) {
+            self.journal.publish_delta(turn_id, item_id, text);
+        }
+        if let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) {
+            running.taken = messages.collect();
+        }
+        Ok(())
     }
 
     /// Stores and shows what the turn tells.

@@ -17,7 +17,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, go_on, input, run, soon, to_end};
+use crate::world::{World, go_on, input, run, soon, to_end, until};
 
 #[tokio::test]
 async fn an_answer_is_stored_and_shown_in_order() {
@@ -42,6 +42,18 @@ async fn an_answer_is_stored_and_shown_in_order() {
     8 = agent "Good day." (Done)
     9 turn ended: Completed "Good day.", 1 steps
     "#);
+}
+
+#[tokio::test]
+async fn the_first_words_are_heard_before_what_comes_behind_them_is_stored() {
+    let world = World::new([says("Good day.")]);
+    let session = world.session().await;
+    // What is stored together with the start, and nothing more.
+    world.store.hold_appends_after(1);
+    let begun = soon("the turn's start", session.start_turn(input("Hello!"))).await;
+    let words = until(&mut begun.unwrap().events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
+    assert!(matches!(&words.kind, EventKind::ItemDelta { text, .. } if text == "Good day."));
+    assert!(world.log(&session).ends_with("+ agent_message\n"), "{}", world.log(&session));
 }
 
 #[tokio::test]
