@@ -56,7 +56,7 @@ fn candidates(
     let planner = Planner { fields: &view.fields, allowed, all_chunks: view.searcher.num_docs() };
     let best = |query: Option<Box<dyn IndexQuery>>| -> Result<Vec<Candidate>, IndexError> {
         let Some(query) = query else { return Ok(Vec::new()) };
-        Ok(view.searcher.search(&query, &Best::new(allowed, limit))?)
+        Ok(view.searcher.search(&query, &Best::new(view, allowed, limit))?)
     };
     let mut found = if parsed.any { Vec::new() } else { best(planner.all(parsed))? };
     let has_phrase = parsed.units.iter().any(|unit| matches!(unit, Unit::Phrase(_)));
