@@ -34,7 +34,7 @@ pub(crate) struct Allowed {
 
 impl Allowed {
     pub(crate) fn new(view: &View, documents: &[Visible]) -> Self {
-        let mut allowed = Self::default();
+        let mut allowed = Self { positions: HashMap::with_capacity(documents.len()), ..Self::default() };
         for (position, document) in documents.iter().enumerate() {
             let Some(entry) = view.entries.get(&document.id) else {
                 allowed.missing.push(document.id);
