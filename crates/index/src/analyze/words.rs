@@ -12,7 +12,7 @@ use super::{
 /// Longer words are codes, not words: they are found by their [exact](super::exact::exact) form only.
 const LONGEST: usize = 64;
 
-/// A word without its ending: `connect` for `connections`.
+/// A word without its ending: `connect` for `connections`. It begins as the word does, in small letters.
 #[must_use]
 pub fn stem(word: &str) -> String {
     let word = small(word);
@@ -60,6 +60,13 @@ mod tests {
         let mut told = Vec::new();
         words(text, dictionary, &mut |word| told.push(word));
         assert_eq!(told, expected, "{text}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_stem_begins_as_its_word_does(word in "[a-z0-9]{1,14}|[aeiouy]{1,3}(s|es|ed|ing|ly|ies|ied|ying|ation)") {
+            proptest::prop_assert_eq!(stem(&word).chars().next(), word.chars().next(), "{}", word);
+        }
     }
 
     #[test]

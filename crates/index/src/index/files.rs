@@ -1,10 +1,17 @@
 //! The files of the index as the library reads them: by calls, and never as memory.
 //!
 //! The library would map them into memory. A mapped file that is cut short under whoever reads it ends the whole process
-//! (`SIGBUS`), and no error is told; a read that comes up short is an error, after which the index is begun anew. What lies
-//! where queries look often is kept by the library itself, and the rest by the system.
+//! (`SIGBUS`), and no error is told; a read that comes up short is an error, after which the index is begun anew. The terms are
+//! kept by the library itself. What it asks for again with every query, as mapped it would cost nothing, is kept here, and
+//! the rest by the system.
 
-use std::{fs::File, io, ops::Range, path::Path, path::PathBuf, sync::Arc};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
 use tantivy::{
     HasLen,
@@ -32,7 +39,8 @@ impl Directory for ReadFolder {
         let open = || {
             let file = File::open(self.path.join(path))?;
             let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-            Ok(ReadFile { file, length })
+            let is_kept = path.extension().is_some_and(|extension| extension == KEPT);
+            Ok(ReadFile { file, length, is_kept, whole: OnceLock::new(), ahead: Mutex::default() })
         };
         let opened = open().map_err(|error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => OpenReadError::FileDoesNotExist(path.to_owned()),
@@ -74,12 +82,77 @@ impl Directory for ReadFolder {
     }
 }
 
+/// How long each field of each chunk is, a byte for each: of these files every query reads most, once for every word.
+const KEPT: &str = "fieldnorm";
+/// Parts that are shorter are read together with what is behind them, when they are asked for one after the other.
+const SHORT: usize = 1024;
+/// How much is read then.
+const AHEAD: usize = 16 * 1024;
+
 /// An open file of which parts are read.
 #[derive(Debug)]
 struct ReadFile {
     file: File,
     /// Bytes when it was opened: it is never written after that.
     length: usize,
+    /// Whether all of it stays in memory once a part was asked for that is not short, as long as it is open.
+    is_kept: bool,
+    whole: OnceLock<OwnedBytes>,
+    ahead: Mutex<Ahead>,
+}
+
+/// What was read before it was asked for. A query for words that begin in some way reads thousands of places that lie one
+/// behind the other, most of them a few bytes long.
+#[derive(Debug)]
+struct Ahead {
+    /// Where the last short part ended.
+    end: usize,
+    /// Where the bytes begin in the file.
+    start: usize,
+    bytes: OwnedBytes,
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self { end: usize::MAX, start: 0, bytes: OwnedBytes::empty() }
+    }
+}
+
+impl Ahead {
+    fn get(&self, range: &Range<usize>) -> Option<OwnedBytes> {
+        let (start, end) = (range.start.checked_sub(self.start)?, range.end.checked_sub(self.start)?);
+        (end <= self.bytes.len()).then(|| self.bytes.slice(start..end))
+    }
+}
+
+impl ReadFile {
+    fn read(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
+        Ok(OwnedBytes::new(read_at(&self.file, range.len(), range.start as u64)?))
+    }
+
+    /// All of the file, read once.
+    fn whole(&self) -> io::Result<&OwnedBytes> {
+        match self.whole.get() {
+            Some(whole) => Ok(whole),
+            // Who is second keeps what the first one read.
+            None => self.read(0..self.length).map(|whole| self.whole.get_or_init(|| whole)),
+        }
+    }
+
+    fn read_short(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let follows = std::mem::replace(&mut ahead.end, range.end) == range.start;
+        if let Some(bytes) = ahead.get(&range) {
+            return Ok(bytes);
+        }
+        if !follows {
+            drop(ahead);
+            return self.read(range);
+        }
+        ahead.bytes = self.read(range.start..self.length.min(range.start + AHEAD))?;
+        ahead.start = range.start;
+        Ok(ahead.bytes.slice(0..range.len()))
+    }
 }
 
 impl HasLen for ReadFile {
@@ -90,9 +163,13 @@ impl HasLen for ReadFile {
 
 impl FileHandle for ReadFile {
     fn read_bytes(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
-        let beyond = || io::Error::new(io::ErrorKind::InvalidData, "a part beyond the end of a file was asked for");
-        let length = range.end.checked_sub(range.start).filter(|_| range.end <= self.length).ok_or_else(beyond)?;
-        Ok(OwnedBytes::new(read_at(&self.file, length, range.start as u64)?))
+        if range.start > range.end || range.end > self.length {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a part beyond the end of a file was asked for"));
+        }
+        if range.len() < SHORT {
+            return self.read_short(range);
+        }
+        if self.is_kept { self.whole().map(|whole| whole.slice(range)) } else { self.read(range) }
     }
 }
 

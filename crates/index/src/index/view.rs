@@ -1,10 +1,15 @@
 //! What is there to be found, all of one moment.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use serde::{Deserialize, Serialize};
 use tantivy::{
-    DocAddress, DocSet as _, Searcher, TERMINATED, TantivyDocument, Term,
+    DocAddress, DocSet as _, Searcher, SegmentOrdinal, SegmentReader, TERMINATED, TantivyDocument, Term,
+    columnar::ColumnValues,
     schema::{IndexRecordOption, Value as _},
     store::StoreReader,
 };
@@ -39,6 +44,9 @@ pub struct Entry {
 /// All documents that are there.
 pub(crate) type Entries = HashMap<DocumentId, Arc<Entry>>;
 
+/// The keys of the chunks of a segment, by their numbers in it.
+pub(crate) type Keys = Arc<dyn ColumnValues<u64>>;
+
 /// What is there to be found, all of one moment. Whoever holds it is not disturbed by what is written meanwhile.
 pub(crate) struct View {
     pub(crate) searcher: Searcher,
@@ -46,13 +54,27 @@ pub(crate) struct View {
     pub(crate) entries: Arc<Entries>,
     /// Counts the indexes that were begun anew, so that one loss is not answered twice.
     pub(crate) epoch: u64,
+    /// By segment: every query looks at them, and the library would read them anew each time.
+    keys: Vec<OnceLock<Keys>>,
     home: PathBuf,
 }
 
 impl View {
     pub(crate) fn new(folder: &Folder, entries: Arc<Entries>, epoch: u64) -> Self {
         let home = folder.path().join("meta.json");
-        Self { searcher: folder.reader.searcher(), fields: folder.fields.clone(), entries, epoch, home }
+        let searcher = folder.reader.searcher();
+        let keys = searcher.segment_readers().iter().map(|_| OnceLock::new()).collect();
+        Self { searcher, fields: folder.fields.clone(), entries, epoch, keys, home }
+    }
+
+    /// The keys of the chunks of a segment. They are read once.
+    pub(crate) fn keys(&self, segment: SegmentOrdinal) -> tantivy::Result<Keys> {
+        let kept = self.keys.get(segment as usize);
+        if let Some(keys) = kept.and_then(OnceLock::get) {
+            return Ok(Arc::clone(keys));
+        }
+        let keys = keys_of(self.searcher.segment_reader(segment))?;
+        Ok(kept.map_or(&keys, |kept| kept.get_or_init(|| Arc::clone(&keys))).clone())
     }
 
     /// Whether its files are still where they were. Blocks.
@@ -100,6 +122,10 @@ impl View {
     }
 }
 
+fn keys_of(reader: &SegmentReader) -> tantivy::Result<Keys> {
+    reader.fast_fields().column_first_or_default::<u64>("key")
+}
+
 fn from_record<'a, T: Deserialize<'a>>(document: &'a TantivyDocument, fields: &Fields) -> Result<T, IndexError> {
     let record = document.get_first(fields.record).and_then(|value| value.as_bytes());
     let record = record.ok_or_else(|| IndexError::Lost("a chunk has no text".to_owned()))?;
@@ -122,7 +148,7 @@ pub(crate) fn look_through(folder: &Folder) -> Result<Found, IndexError> {
     let mut owners: Vec<u32> = Vec::new();
     let mut next_owner = 0;
     for reader in searcher.segment_readers() {
-        let keys = reader.fast_fields().column_first_or_default::<u64>("key")?;
+        let keys = keys_of(reader)?;
         let store = reader.get_store_reader(1)?;
         for doc in 0..reader.max_doc() {
             let (owner, ordinal) = split_key(keys.get_val(doc));

@@ -15,7 +15,6 @@ use crate::{
 const SCAN: Duration = Duration::from_secs(10);
 
 /// Documents as far as they could be looked at.
-#[derive(Default)]
 pub(super) struct Told {
     pub(super) known: Vec<Known>,
     /// Names and why they could not.
@@ -25,7 +24,7 @@ pub(super) struct Told {
 impl Told {
     /// Which documents these are. Blocks.
     pub(super) fn of(documents: Vec<OpenDocument>, digests: &Digests) -> Self {
-        let mut told = Self::default();
+        let mut told = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new() };
         for OpenDocument { name, file } in documents {
             match digests.of(&file) {
                 Ok(hash) => {

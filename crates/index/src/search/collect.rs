@@ -34,7 +34,7 @@ pub(crate) struct Allowed {
 
 impl Allowed {
     pub(crate) fn new(view: &View, documents: &[Visible]) -> Self {
-        let mut allowed = Self::default();
+        let mut allowed = Self { positions: HashMap::with_capacity(documents.len()), ..Self::default() };
         for (position, document) in documents.iter().enumerate() {
             let Some(entry) = view.entries.get(&document.id) else {
                 allowed.missing.push(document.id);
@@ -93,6 +93,7 @@ impl Candidate {
 /// The best of what a query finds. What must not be seen is left out before it can take a place, and what cannot be among the
 /// best is skipped by the library.
 pub(crate) struct Best<'a> {
+    view: &'a View,
     allowed: &'a Allowed,
     limit: usize,
     /// The best scores of the segments that were looked through, sorted: what is worse than all of them is skipped in the
@@ -123,8 +124,8 @@ impl PartialOrd for Ranked {
 }
 
 impl<'a> Best<'a> {
-    pub(crate) fn new(allowed: &'a Allowed, limit: usize) -> Self {
-        Self { allowed, limit, scores: Mutex::default() }
+    pub(crate) fn new(view: &'a View, allowed: &'a Allowed, limit: usize) -> Self {
+        Self { view, allowed, limit, scores: Mutex::default() }
     }
 
     /// What a score must be above. One that is as good as the worst so far may stand before it, and the library adds up what
@@ -148,7 +149,7 @@ impl<'a> Best<'a> {
         segment: SegmentOrdinal,
         reader: &SegmentReader,
     ) -> tantivy::Result<Vec<Candidate>> {
-        let keys = reader.fast_fields().column_first_or_default::<u64>("key")?;
+        let keys = self.view.keys(segment)?;
         let alive = reader.alive_bitset();
         let mut best: BinaryHeap<Reverse<Ranked>> = BinaryHeap::with_capacity(self.limit + 1);
         let least = self.least();
@@ -205,6 +206,7 @@ impl Collector for Best<'_> {
 
 /// All that a query finds, without an order.
 pub(crate) struct All<'a> {
+    pub(crate) view: &'a View,
     pub(crate) allowed: &'a Allowed,
 }
 
@@ -226,7 +228,7 @@ impl Collector for All<'_> {
         segment: SegmentOrdinal,
         reader: &SegmentReader,
     ) -> tantivy::Result<Vec<Candidate>> {
-        let keys = reader.fast_fields().column_first_or_default::<u64>("key")?;
+        let keys = self.view.keys(segment)?;
         let mut all = Vec::new();
         weight.for_each_no_score(reader, &mut |docs| {
             for doc in docs.iter().copied().filter(|doc| !reader.is_deleted(*doc)) {

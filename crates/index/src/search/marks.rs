@@ -40,8 +40,7 @@ impl Needles {
         for token in &tokens {
             let is_word = matches!(token.form, Form::Word | Form::Part);
             if is_word
-                && (self.stems.contains(&stem(&token.text))
-                    || self.prefixes.iter().any(|prefix| token.text.starts_with(prefix)))
+                && (self.is_stem_of(&token.text) || self.prefixes.iter().any(|prefix| token.text.starts_with(prefix)))
             {
                 marks.push(token.range.clone());
             }
@@ -59,10 +58,18 @@ impl Needles {
         apart(marks)
     }
 
+    /// Whether it is the stem of a word. A word begins as its stem does, which spares most words the stemming.
+    fn is_stem_of(&self, word: &str) -> bool {
+        let first = word.chars().next();
+        self.stems.iter().any(|stem| stem.chars().next() == first) && self.stems.contains(&stem(word))
+    }
+
     fn loose_marks(&self, whole: &[&Token], marks: &mut Vec<Range<usize>>) {
         for needle in self.phrases.iter().flatten() {
+            let needle_stem = stem(&needle.text);
+            let begins_so = |token: &Token| token.text.chars().next() == needle_stem.chars().next();
             let is_needle = |token: &&&Token| match needle.form {
-                Form::Word => token.form == Form::Word && stem(&token.text) == stem(&needle.text),
+                Form::Word => token.form == Form::Word && begins_so(token) && stem(&token.text) == needle_stem,
                 Form::Pair => token.text == needle.text,
                 Form::Part | Form::Last => false,
             };
@@ -76,23 +83,16 @@ fn phrase_marks(phrase: &[Token], whole: &[&Token], text: &str) -> Vec<Range<usi
     if let [Token { form: Form::Last, text: letter, .. }] = phrase {
         return letter_marks(letter, whole, text);
     }
-    let starts_here = |at: &usize| {
-        phrase
-            .iter()
-            .zip(whole.iter().skip(*at))
-            .filter(|(needle, token)| {
-                let distance = |of: &Token, from: &Token| of.position.wrapping_sub(from.position);
-                needle.text == token.text
-                    && whole.get(*at).is_some_and(|start| distance(token, start) == distance(needle, first))
-            })
-            .count()
-            == phrase.len()
+    let distance = |of: &Token, from: &Token| of.position.wrapping_sub(from.position);
+    let is_phrase = |here: &[&Token]| {
+        let mut pairs = phrase.iter().zip(here);
+        pairs.all(|(needle, token)| {
+            needle.text == token.text
+                && here.first().is_some_and(|start| distance(token, start) == distance(needle, first))
+        })
     };
-    let range = |at: usize| {
-        let last = whole.get(at + phrase.len() - 1)?;
-        Some(whole.get(at)?.range.start..last.range.end)
-    };
-    (0..whole.len()).filter(starts_here).filter_map(range).collect()
+    let range = |here: &[&Token]| Some(here.first()?.range.start..here.last()?.range.end);
+    whole.windows(phrase.len()).filter(|here| is_phrase(here)).filter_map(range).collect()
 }
 
 /// One letter, which is the first of a pair or the last of its stretch.

@@ -3,6 +3,7 @@
 //! - [`request`]: what is asked and answered.
 //! - [`parse`]: makes words and phrases of whatever was written; nothing is refused.
 //! - [`plan`]: makes a query of them, and knows what comes first.
+//! - [`frequencies`]: in how many chunks a term stands, looked up once for each search.
 //! - [`collect`]: the best chunks among those that may be seen, and no others.
 //! - [`pattern`]: regular expressions: [`narrow`] tells which chunks can match at all, and those are read.
 //! - [`marks`] and [`snippet`]: where the hits are, and as much around them as one looks at.
@@ -10,6 +11,7 @@
 //! Exact phrases and words of headings come first, then chunks that have all words, then those that have some.
 
 pub(crate) mod collect;
+pub(crate) mod frequencies;
 pub mod marks;
 pub(crate) mod narrow;
 pub mod parse;

@@ -80,7 +80,7 @@ pub(crate) fn search(
         return Ok(answer);
     }
     let query = narrowed.unwrap_or_else(|| planner.seen());
-    let mut candidates: Vec<Candidate> = view.searcher.search(&query, &All { allowed })?;
+    let mut candidates: Vec<Candidate> = view.searcher.search(&query, &All { view, allowed })?;
     candidates.sort_by_key(Candidate::place);
     let limit = request.limit.clamp(1, MOST);
     let mut texts = Texts { view, stores: HashMap::new() };

@@ -5,6 +5,7 @@ use tantivy::query::Query as IndexQuery;
 use super::{
     Found,
     collect::{Allowed, Best, Candidate},
+    frequencies::Frequencies,
     hit,
     marks::Needles,
     parse::{Parsed, Unit, parse},
@@ -54,9 +55,11 @@ fn candidates(
     notes: &mut Vec<String>,
 ) -> Result<Vec<Candidate>, IndexError> {
     let planner = Planner { fields: &view.fields, allowed, all_chunks: view.searcher.num_docs() };
+    let frequencies = Frequencies::new(&view.searcher);
     let best = |query: Option<Box<dyn IndexQuery>>| -> Result<Vec<Candidate>, IndexError> {
         let Some(query) = query else { return Ok(Vec::new()) };
-        Ok(view.searcher.search(&query, &Best::new(allowed, limit))?)
+        let best = Best::new(view, allowed, limit);
+        Ok(view.searcher.search_with_statistics_provider(&query, &best, &frequencies)?)
     };
     let mut found = if parsed.any { Vec::new() } else { best(planner.all(parsed))? };
     let has_phrase = parsed.units.iter().any(|unit| matches!(unit, Unit::Phrase(_)));

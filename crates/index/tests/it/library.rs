@@ -40,6 +40,14 @@ impl Shop {
         self.library.search(documents, query(text), Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
     }
 
+    /// The files of the index that this process has open.
+    #[cfg(target_os = "linux")]
+    fn open_files(&self) -> Vec<std::path::PathBuf> {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let own = self.folder.path().join("index");
+        open.filter_map(|file| std::fs::read_link(file.path()).ok()).filter(|path| path.starts_with(&own)).collect()
+    }
+
     /// The files of the index.
     fn files(&self) -> Vec<std::path::PathBuf> {
         let versions = std::fs::read_dir(self.folder.path().join("index")).unwrap();
@@ -207,6 +215,9 @@ async fn the_index_is_put_away_when_nobody_needs_it_and_comes_back() {
     while shop.library.is_open().await {
         tokio::task::yield_now().await;
     }
+    // What is kept of its files is kept as long as they are open.
+    #[cfg(target_os = "linux")]
+    assert_eq!(shop.open_files(), Vec::<std::path::PathBuf>::new());
     assert!(first(&shop.search(vec![open("latin.pdf")], "QUARTZ-1").await).starts_with("latin.pdf p. 1"));
 
     let cancelled = CancellationToken::new();

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     backend::{Backend as _, Files},
     browse,
+    jail::Root,
     path::ToolPath,
     walk::{Kind, Left, Walk},
 };
@@ -40,19 +41,26 @@ fn opened(files: &Files, path: &str, cancel: CancellationToken) -> Result<Vec<Op
         return Ok(vec![document(files, &start)?]);
     }
     let job = Job::new(files.clone(), Limits::default(), cancel);
-    let mut found: Vec<ToolPath> = Vec::new();
+    let mut documents: Vec<OpenDocument> = Vec::new();
+    let mut count = 0;
     for place in files.places(&start) {
+        let mut found: Vec<ToolPath> = Vec::new();
         Walk::whole(false).run(&job, &place, &mut Left::default(), &mut |entry| {
             if entry.kind == Kind::File && has_document_name(&entry.path.to_string()) {
                 found.push(entry.path.clone());
             }
-            Ok(if found.len() >= MAX_OPEN { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            let is_enough = count + found.len() >= MAX_OPEN;
+            Ok(if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-    }
-    job.check()?;
-    let mut documents: Vec<OpenDocument> =
+        job.check()?;
+        count += found.len();
+        // What is kept in the state is text, and no document.
+        let Ok(root) = Root::open(&files.jail, place.place()) else { continue };
+        let opened =
+            |path: &ToolPath| Some(OpenDocument { name: path.to_string(), file: root.open_regular(path).ok()? });
         // One that went away or may not be read is no reason to show none.
-        found.iter().filter_map(|path| document(files, path).ok()).collect();
+        documents.extend(found.iter().filter_map(opened));
+    }
     documents.sort_by(|left, right| left.name.cmp(&right.name));
     Ok(documents)
 }

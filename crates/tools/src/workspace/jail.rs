@@ -1,9 +1,10 @@
 //! Opens what a path names, and nothing else.
 //!
-//! Each call opens the workspace root afresh and resolves the whole path beneath it in one step of the kernel, and
-//! through no link: what is opened is what was named, since the rules have judged the name, and neither a link nor a
-//! rename under way can lead outside. Where a path leads through links, [`Jail::follow`] says beforehand, and what it
-//! says is named then. What was opened is looked at, not its name: only regular files and folders pass.
+//! Each call opens the workspace root afresh, but for who opens hundreds of files one after the other and opens it once
+//! ([`Root`]), and resolves the whole path beneath it in one step of the kernel, and through no link: what is opened is
+//! what was named, since the rules have judged the name, and neither a link nor a rename under way can lead outside.
+//! Where a path leads through links, [`Jail::follow`] says beforehand, and what it says is named then. What was opened
+//! is looked at, not its name: only regular files and folders pass.
 //!
 //! Hard links cannot be told from the file they share. In the session's own tree nothing needs them, so they are
 //! refused there; in a project they can be read, because package managers make them, but never written. The count
@@ -81,7 +82,11 @@ impl Jail {
 
     /// Opens a regular file for reading.
     pub(super) fn open_regular(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
-        let (file, metadata) = self.open(path)?;
+        self.open_regular_below(&self.root(path.place())?, path)
+    }
+
+    fn open_regular_below(&self, root: &Dir, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
+        let (file, metadata) = self.open_below(root, path)?;
         if metadata.is_dir() {
             return Err(Failure::path(format!("{path} is a folder; list_workspace_files shows what it holds")));
         }
@@ -114,8 +119,11 @@ impl Jail {
 
     /// Opens a file or a folder, whichever is there.
     pub(super) fn open(&self, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
-        let root = self.root(path.place())?;
-        let file = open_exact(&root, path.below_place());
+        self.open_below(&self.root(path.place())?, path)
+    }
+
+    fn open_below(&self, root: &Dir, path: &ToolPath) -> Result<(fs::File, fs::Metadata), Failure> {
+        let file = open_exact(root, path.below_place());
         let file = file.map_err(|error| self.refused(path, &error, |real| format!("read {real} itself")))?;
         let metadata = file.metadata().map_err(|error| Failure::io(&format!("look at {path}"), &error))?;
         if metadata.is_dir() || metadata.is_file() {
@@ -254,6 +262,28 @@ impl Jail {
             let near = text::nearest(path.name(), names.iter().map(String::as_str))?;
             Some(folder.entry(near))
         })
+    }
+}
+
+/// The folder of one place, open for many files that are opened one after the other: each is resolved beneath it as any
+/// other is, and looked at as any other is.
+pub(super) struct Root<'a> {
+    jail: &'a Jail,
+    place: Place,
+    folder: Dir,
+}
+
+impl<'a> Root<'a> {
+    pub(super) fn open(jail: &'a Jail, place: Place) -> Result<Self, Failure> {
+        Ok(Self { jail, place, folder: jail.root(place)? })
+    }
+
+    /// Opens a regular file for reading.
+    pub(super) fn open_regular(&self, path: &ToolPath) -> Result<fs::File, Failure> {
+        if path.place() != self.place {
+            return Ok(self.jail.open_regular(path)?.0);
+        }
+        Ok(self.jail.open_regular_below(&self.folder, path)?.0)
     }
 }
 

@@ -83,3 +83,30 @@ async fn whatever_is_damaged_the_index_opens_and_works() {
         }
     }
 }
+
+#[tokio::test]
+async fn files_that_are_cut_short_under_a_reader_are_an_error_also_where_parts_of_them_are_kept() {
+    // So many chunks that what queries read again and again is kept.
+    let pages: Vec<String> = (0..3000).map(|page| format!("common word{page} {}", "filler ".repeat(30))).collect();
+    let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
+    for is_searched_before in [false, true] {
+        let shelf = Shelf::new().await;
+        let document = shelf.add("a.pdf", &pages).await;
+        if is_searched_before {
+            assert_eq!(cited(&shelf.search(std::slice::from_ref(&document), "word7").await), ["a.pdf p. 8"]);
+        }
+        for file in files(&shelf) {
+            let length = std::fs::metadata(&file).unwrap().len();
+            std::fs::File::options().write(true).open(&file).unwrap().set_len(length / 2).unwrap();
+        }
+        let request = Request::new(vec![document.clone()], Query::Words("word2999 common".to_owned()));
+        let error = shelf.index.search(request, CancellationToken::new()).await.unwrap_err();
+        assert_eq!(error.code(), "index_lost", "{error}");
+        let again = shelf.add("a.pdf", &pages).await;
+        for word in ["word2999", "word299", "\"word2998\"", "word2997*"] {
+            let answer = shelf.search(std::slice::from_ref(&again), word).await;
+            let number: u32 = word.trim_matches(['w', 'o', 'r', 'd', '"', '*']).parse().unwrap();
+            assert_eq!(cited(&answer), [format!("a.pdf p. {}", number + 1)], "{word}");
+        }
+    }
+}

@@ -105,3 +105,23 @@ async fn no_query_fails() {
     let empty = shelf.search(&[document], " \"\" ").await;
     assert!(empty.hits.is_empty() && empty.notes.len() == 1, "{:?}", empty.notes);
 }
+
+#[tokio::test]
+async fn words_that_begin_so_are_all_found_however_many_there_are() {
+    let shelf = Shelf::new().await;
+    // Terms that lie one behind the other in the files, each in one place, and some between them in many.
+    let page = |page: usize| match page % 7 {
+        0 => format!("part{page} partly"),
+        _ => format!("part{page} parted {}", "partial ".repeat(page % 3)),
+    };
+    let pages: Vec<String> = (0..3000).map(page).collect();
+    let document = shelf.add("a.pdf", &pages.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for (query, number) in [("part29*", 111), ("part123*", 11), ("part2999*", 1), ("parte*", 200), ("partx*", 0)] {
+        let mut request = Request::new(vec![document.clone()], Query::Words(query.to_owned()));
+        request.limit = 200;
+        let answer = shelf.ask(request).await;
+        assert_eq!(answer.hits.len(), number, "{query}");
+        let prefix = query.trim_end_matches('*');
+        assert!(answer.hits.iter().all(|hit| hit.chunk.text.contains(prefix)), "{query}");
+    }
+}
