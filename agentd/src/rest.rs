@@ -42,8 +42,8 @@ async fn until_rest(activity: &mut watch::Receiver<Activity>) -> Result<(), Recv
     let mut still = Duration::ZERO;
     while still < PAUSE {
         sleep(LOOK).await;
-        let is_still = !activity.has_changed()? && activity.borrow().is_quiet();
-        activity.mark_unchanged();
+        let has_changed = activity.has_changed()?;
+        let is_still = activity.borrow_and_update().is_quiet() && !has_changed;
         still = if is_still { still + LOOK } else { Duration::ZERO };
     }
     Ok(())

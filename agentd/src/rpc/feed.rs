@@ -39,9 +39,9 @@ pub(super) enum Until {
 #[derive(Debug)]
 pub(super) enum Remark {
     /// A command was refused; the turn goes on.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// The client broke the protocol; its stream ends, the turn goes on.
-    Broken(Refusal),
+    Broken(Box<Refusal>),
 }
 
 /// A feed and what ends with it.
@@ -98,7 +98,7 @@ impl Feed {
             },
             Some(remark) = self.remarks.recv() => match remark {
                 Remark::Refused(refusal) => Next::Event(Box::new((&self.warning(&refusal)).into())),
-                Remark::Broken(refusal) => Next::End(Some(refusal.into())),
+                Remark::Broken(refusal) => Next::End(Some((*refusal).into())),
             },
             () = self.shutdown.cancelled() => Next::End(Some(Refusal::stopping().into())),
         }

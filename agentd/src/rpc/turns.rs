@@ -193,11 +193,11 @@ impl CommandReader {
             Some(Command::Start(_)) => {
                 let refusal = Refusal::invalid("a turn stream takes one start, and this is the second")
                     .with_hint("open another stream for another turn");
-                return Err(Remark::Broken(refusal));
+                return Err(Remark::Broken(Box::new(refusal)));
             }
-            None => return Err(Remark::Broken(unknown_command())),
+            None => return Err(Remark::Broken(Box::new(unknown_command()))),
         };
-        carried_out.map_err(Remark::Refused)
+        carried_out.map_err(|refusal| Remark::Refused(Box::new(refusal)))
     }
 
     async fn answer(&self, command: AnswerInterrupt) -> Result<(), Refusal> {

@@ -129,7 +129,7 @@ impl Writer {
                     answer.await.unwrap_or_else(|_| Err(silence(&closed)))
                 }
                 known => {
-                    due.is_settled();
+                    due.let_be();
                     known.unwrap_or_else(|_| Err(silence(&closed)))
                 }
             };
@@ -176,13 +176,13 @@ fn silence(closed: &AtomicBool) -> Fault {
 /// Has what was written ahead made durable once it is dropped.
 struct Due {
     is_due: Arc<AtomicBool>,
-    /// None where it is durable already.
+    /// None where its outcome is known.
     queue: Option<mpsc::Sender<Command>>,
 }
 
 impl Due {
     /// Its outcome is known: the writer need not be woken for it, while the person waits for what was stored.
-    fn is_settled(mut self) {
+    fn let_be(mut self) {
         self.queue = None;
     }
 }

@@ -12,7 +12,8 @@ use super::{
 /// Longer words are codes, not words: they are found by their [exact](super::exact::exact) form only.
 const LONGEST: usize = 64;
 
-/// A word without its ending: `connect` for `connections`. It begins as the word does, in small letters.
+/// A word without its ending: `connect` for `connections`. It begins as the word does, in small letters; an apostrophe is no
+/// letter of a word.
 #[must_use]
 pub fn stem(word: &str) -> String {
     let word = small(word);

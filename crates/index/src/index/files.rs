@@ -140,18 +140,21 @@ impl ReadFile {
     }
 
     fn read_short(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        let follows = std::mem::replace(&mut ahead.end, range.end) == range.start;
-        if let Some(bytes) = ahead.get(&range) {
+        let ahead = || self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, follows) = {
+            let mut ahead = ahead();
+            (ahead.get(&range), std::mem::replace(&mut ahead.end, range.end) == range.start)
+        };
+        if let Some(bytes) = known {
             return Ok(bytes);
         }
         if !follows {
-            drop(ahead);
             return self.read(range);
         }
-        ahead.bytes = self.read(range.start..self.length.min(range.start + AHEAD))?;
-        ahead.start = range.start;
-        Ok(ahead.bytes.slice(0..range.len()))
+        let bytes = self.read(range.start..self.length.min(range.start + AHEAD))?;
+        let part = bytes.slice(0..range.len());
+        *ahead() = Ahead { end: range.end, start: range.start, bytes };
+        Ok(part)
     }
 }
 

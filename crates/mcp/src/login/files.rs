@@ -90,7 +90,11 @@ impl CredentialStore for TokenFile {
             client_secret: self.client_secret.clone(),
         };
         let text = serde_json::to_vec(&kept).map_err(|error| broken(&error.to_string()))?;
-        write(&self.path, &text).map_err(|error| broken(&format!("could not keep the token: {error}")))
+        let path = self.path.clone();
+        // It waits for the disk.
+        let written = tokio::task::spawn_blocking(move || write(&path, &text)).await;
+        let written = written.map_err(io::Error::other).flatten();
+        written.map_err(|error| broken(&format!("could not keep the token: {error}")))
     }
 
     async fn clear(&self) -> Result<(), AuthError> {

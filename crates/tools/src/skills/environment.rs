@@ -167,8 +167,12 @@ impl Environments {
         if finished.ended != Ended::Code(0) {
             return Err(refused(skill, "could not install the packages of", &finished));
         }
-        fs::write(place.join(MARK), packages.join("\n")).map_err(failed)?;
-        fs::File::open(&place).and_then(|folder| folder.sync_all()).map_err(failed)
+        let mark = packages.join("\n");
+        let marked = tokio::task::spawn_blocking(move || {
+            fs::write(place.join(MARK), mark)?;
+            fs::File::open(&place)?.sync_all()
+        });
+        marked.await.map_err(io::Error::other).flatten().map_err(failed)
     }
 
     /// An environment without packages, of the first interpreter that can make one.
@@ -181,7 +185,8 @@ impl Environments {
     ) -> Result<(), WorkspaceError> {
         let mut last = None;
         for python in self.interpreters() {
-            let _ = fs::remove_dir_all(place);
+            let left = place.to_owned();
+            let _ = tokio::task::spawn_blocking(move || fs::remove_dir_all(left)).await;
             let command: Vec<OsString> = match uv {
                 Some(uv) => vec![uv.into(), "venv".into(), "--python".into(), python.into(), place.into()],
                 None => vec![python.into(), "-m".into(), "venv".into(), place.into()],

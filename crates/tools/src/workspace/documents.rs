@@ -44,6 +44,9 @@ fn opened(files: &Files, path: &str, cancel: CancellationToken) -> Result<Vec<Op
     let mut documents: Vec<OpenDocument> = Vec::new();
     let mut count = 0;
     for place in files.places(&start) {
+        if count >= MAX_OPEN {
+            break;
+        }
         let mut found: Vec<ToolPath> = Vec::new();
         Walk::whole(false).run(&job, &place, &mut Left::default(), &mut |entry| {
             if entry.kind == Kind::File && has_document_name(&entry.path.to_string()) {

@@ -43,6 +43,9 @@ async fn our_client_keeps_to_the_protocol() {
         let tries = if RACES.contains(&scenario) { TRIES } else { 1 };
         let failures: Vec<String> = (0..tries).map_while(|_| run(scenario).err()).collect();
         assert!(failures.len() < tries, "{scenario}:\n{}", failures.join("\n"));
+        for failure in failures {
+            println!("{scenario} was tried again after:\n{failure}");
+        }
     }
 }
 
