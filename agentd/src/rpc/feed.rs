@@ -35,7 +35,8 @@ pub(super) enum Until {
     Current,
 }
 
-/// What the reader of a client's commands has to say in the client's own stream.
+/// What the reader of a client's commands has to say in the client's own stream. Each turn has room for many, and few ever
+/// come: so that room is small.
 #[derive(Debug)]
 pub(super) enum Remark {
     /// A command was refused; the turn goes on.
