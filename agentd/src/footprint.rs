@@ -69,9 +69,10 @@ fn code<'a>(maps: &'a str, program: &'a Path) -> impl Iterator<Item = (usize, us
 
 #[allow(unsafe_code, reason = "an address is a number, and only we can say what lies there")]
 fn forget(start: usize, length: usize) -> io::Result<()> {
-    // SAFETY: the range is a private mapping of a file without the right to write, and code has no relocations, so no
-    // page of it differs from the file, but where a debugger has put its marks, which is looked at before. The kernel reads what is touched later from the file again, with the same bytes;
-    // other threads may run in it meanwhile. A range that is not mapped any more is refused by the kernel.
+    // SAFETY: the range is a private mapping of a file without the right to write, and code has no relocations, so no page of
+    // it differs from the file, but where a debugger has put its marks, which is looked at before. The kernel reads what is
+    // touched later from the file again, with the same bytes; other threads may run in it meanwhile. A range that is not
+    // mapped any more is refused by the kernel.
     let outcome = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
