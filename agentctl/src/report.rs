@@ -8,6 +8,7 @@ use agentd_core::{
     tool::FileChange,
     turn::{Denial, StopReason, TurnError},
     usage::Usage,
+    visible,
 };
 use agentd_proto::client::SandboxState;
 use serde::Serialize;
@@ -15,18 +16,22 @@ use serde::Serialize;
 use crate::{
     exit::Exit,
     failure::Failure,
-    render::{look::Look, paint::fold, sanitize},
+    render::{look::Look, paint::fold},
 };
 
-/// Prints a value as JSON, for `--json`.
+/// Prints a value as JSON, for `--json`. What a terminal would obey or a person not see is escaped in it.
 ///
 /// # Errors
 /// When standard output is closed.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut line = serde_json::to_vec_pretty(value)?;
-    line.push(b'\n');
+    print_json(serde_json::to_string_pretty(value)?)
+}
+
+fn print_json(json: String) -> anyhow::Result<()> {
+    let mut line = visible::json(json);
+    line.push('\n');
     let mut out = io::stdout().lock();
-    out.write_all(&line)?;
+    out.write_all(line.as_bytes())?;
     out.flush()?;
     Ok(())
 }
@@ -36,12 +41,7 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
 /// # Errors
 /// When standard output is closed.
 pub(crate) fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut line = serde_json::to_vec(value)?;
-    line.push(b'\n');
-    let mut out = io::stdout().lock();
-    out.write_all(&line)?;
-    out.flush()?;
-    Ok(())
+    print_json(serde_json::to_string(value)?)
 }
 
 /// The result of a turn that has none of its own, because it could not start or its end was not heard: the keys of a
@@ -90,7 +90,8 @@ impl NoResult {
     }
 }
 
-/// A table with aligned columns. Cells are cleaned: titles and tool names come from models.
+/// A table with aligned columns. Titles and names come from models, and calls of tools do: every character of a cell can be
+/// seen.
 #[derive(Debug)]
 pub(crate) struct Table {
     head: Vec<&'static str>,
@@ -111,12 +112,12 @@ impl Table {
 
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(|cell| cut(&sanitize::clean_line(&cell), WIDEST_CELL)).collect());
+        self.rows.push(cells.into_iter().map(|cell| cut(&visible::line(&cell), WIDEST_CELL)).collect());
     }
 
     /// Adds a row whose last cell is not cut.
     pub(crate) fn row_with_long_end(&mut self, cells: impl IntoIterator<Item = String>) {
-        let mut cells: Vec<String> = cells.into_iter().map(|cell| sanitize::clean_line(&cell)).collect();
+        let mut cells: Vec<String> = cells.into_iter().map(|cell| visible::line(&cell)).collect();
         if let Some((_, short)) = cells.split_last_mut() {
             for cell in short {
                 *cell = cut(cell, WIDEST_CELL);
@@ -217,6 +218,21 @@ pub(crate) fn count(number: impl Into<u64>, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
+/// So many bytes, in words.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut tenths = bytes.saturating_mul(10) / 1024;
+    let mut unit = 0;
+    while tenths >= 10_240 && unit + 1 < UNITS.len() {
+        tenths /= 1024;
+        unit += 1;
+    }
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+}
+
 /// How long ago something was, in words.
 pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0);
@@ -261,14 +277,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_aligned_and_clean() {
+    fn tables_are_aligned_and_hide_nothing() {
         let mut table = Table::new(["ID", "TITLE", "TURNS"]);
         table.row(["019".to_owned(), "Größe\x1b[2J\nof it".to_owned(), "3".to_owned()]);
         table.row(["019ab".to_owned(), "x".to_owned(), "12".to_owned()]);
         insta::assert_snapshot!(anstream::adapter::strip_str(&table.render(usize::MAX)), @r"
-        ID     TITLE        TURNS
-        019    Größe of it  3
-        019ab  x            12
+        ID     TITLE                 TURNS
+        019    Größe\u{1b}[2J⏎of it  3
+        019ab  x                     12
         ");
     }
 

@@ -8,7 +8,10 @@ use agentd_core::{
     ids::SessionId,
     session::{Mount, SessionSettings},
 };
-use agentd_proto::client::{ClientError, NewSession, SessionChoice as Choice};
+use agentd_proto::{
+    MAX_UPLOAD_BYTES,
+    client::{ClientError, NewSession, SessionChoice as Choice, upload_too_large},
+};
 
 use crate::{args::SessionChoice, daemon::Daemon, failure::Failure, mount::MountArg, render::sanitize::clean_line};
 
@@ -160,18 +163,22 @@ impl Upload {
     /// Opens a file, before anything else is begun.
     ///
     /// # Errors
-    /// When it is no file or cannot be read.
+    /// When it is no file, cannot be read, or is larger than what can be uploaded.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: std::io::Error| {
             Failure::usage(format!("cannot read the file {shown}: {error}")).hint("name a file that exists")
         };
         // Asked before it is opened: opening a pipe would wait for its other end.
-        if !path.metadata().map_err(failed)?.is_file() {
+        let metadata = path.metadata().map_err(failed)?;
+        if !metadata.is_file() {
             return Err(Failure::usage(format!("{shown} is not a file")).hint("show the model a whole folder with -C"));
         }
         let name = PathBuf::from(path).file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.ok_or_else(|| Failure::usage(format!("the file {shown} has no name")))?;
+        if metadata.len() > MAX_UPLOAD_BYTES as u64 {
+            return Err(upload_too_large(&name).into());
+        }
         let file = std::fs::File::open(path).map_err(failed)?;
         Ok(Self { name, file })
     }

@@ -9,7 +9,8 @@ use agentd::{
     config::Flags,
     control::{self, Recipe},
     environment::Environment,
-    lock::Lock,
+    listener::SocketPlaces,
+    lock::FolderLock,
     logging::{self, Destination},
     paths::Paths,
     redact::Redactor,
@@ -54,8 +55,9 @@ fn run() -> Result<(), Box<dyn Error>> {
     redactor.learn(control::secrets(&config, &recipe.env));
     let log = logging::start(&Destination::Stderr, &config.daemon.service.log_level, redactor)?;
     std::fs::create_dir_all(&recipe.paths.data)?;
-    let _lock = Lock::take(&recipe.paths.lock())?;
+    let mut lock = FolderLock::take(&recipe.paths.data)?;
+    let sockets = SocketPlaces { first: socket, others: Vec::new(), is_named: true };
     let beginning =
-        Beginning { started: Instant::now(), config, recipe, socket, supervisor: Supervisor::default(), log };
-    Ok(tokio::runtime::Runtime::new()?.block_on(app::run(beginning))?)
+        Beginning { started: Instant::now(), config, recipe, sockets, supervisor: Supervisor::default(), log };
+    Ok(tokio::runtime::Runtime::new()?.block_on(app::run(beginning, &mut lock))?)
 }

@@ -1,7 +1,6 @@
 //! The running daemon: it serves until it is told to stop, and then ends everything in order.
 
 use std::{
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,7 +8,6 @@ use std::{
 use agentd_audit::AuditLog;
 use agentd_core::ports::Clock;
 use agentd_engine::Engine;
-use agentd_index::Library;
 use agentd_mcp::McpPool;
 use agentd_store::SqliteStore;
 use agentd_tools::Sandbox;
@@ -20,11 +18,16 @@ use crate::{
     audit,
     boot::{self, Parts},
     config::Config,
-    control::{DaemonControl, Recipe},
+    control::{DaemonControl, Recipe, Told},
+    documents::Library,
     failure::{Failure, with_causes},
-    listener::{Listener, SocketName},
+    health::Health,
+    listener::{Listener, SocketPlaces},
+    lock::FolderLock,
     logging::LogHandle,
+    presence::Presence,
     rest,
+    retention::{self, Retention},
     rpc::{self, DaemonInfo},
     service::Supervisor,
     signals::{Asked, Signals},
@@ -45,6 +48,9 @@ const CLOSING_AUDIT: Duration = Duration::from_secs(5);
 /// How long the journal may take to close. What it was given is durable already.
 const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
 
+/// Signals that come so soon behind a reload share the next one.
+const RELOAD_PAUSE: Duration = Duration::from_secs(1);
+
 /// What a daemon begins with.
 pub struct Beginning {
     /// When the process began.
@@ -54,7 +60,7 @@ pub struct Beginning {
     /// How to read it again.
     pub recipe: Recipe,
     /// Where to listen, unless the supervisor passes a socket.
-    pub socket: PathBuf,
+    pub sockets: SocketPlaces,
     /// Whoever started us.
     pub supervisor: Supervisor,
     /// The log.
@@ -62,7 +68,7 @@ pub struct Beginning {
 }
 
 /// What has to be ended in order.
-struct Running {
+struct Running<'a> {
     engine: Engine,
     store: Arc<SqliteStore>,
     library: Arc<Library>,
@@ -72,31 +78,43 @@ struct Running {
     server: Server,
     /// Ends the server and every stream.
     closing: CancellationToken,
-    name: Option<SocketName>,
+    presence: Presence<'a>,
 }
 
 type Server = JoinHandle<Result<(), tonic::transport::Error>>;
 
-/// Serves until a signal or a client says stop.
+/// Serves until a signal or a client says stop. The lock is the data folder's, held until all is over.
 ///
 /// # Errors
 /// Something that is needed cannot be had, or the stop was cut short.
-pub async fn run(beginning: Beginning) -> Result<(), Failure> {
-    let Beginning { started, config, recipe, socket, mut supervisor, log } = beginning;
+pub async fn run(beginning: Beginning, lock: &mut FolderLock) -> Result<(), Failure> {
+    let Beginning { started, config, recipe, sockets, mut supervisor, log } = beginning;
     // First of all, so that no signal finds the default, which is to die without a word.
     let mut signals = Signals::listen()?;
+    let had_audit_log = recipe.paths.data.join("audit.jsonl").metadata().is_ok_and(|meta| meta.len() > 0);
     let Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, mcp, skills, notes } =
-        boot::assemble(&config, &recipe, &socket, log.redactor()).await?;
+        boot::assemble(&config, &recipe, &sockets, log.redactor()).await?;
     notes.iter().for_each(|note| tracing::warn!("{note}"));
     recover(&engine).await?;
 
-    let Listener { incoming, name } = Listener::open(&socket, supervisor.listener()).await?;
+    let (listener, incoming) = Listener::open(sockets, supervisor.listener()).await?;
+    let mut presence = Presence::new(listener, lock, Arc::clone(&store));
+    let health = Arc::new(Health::new(recipe.paths.data.clone(), Arc::clone(&store), had_audit_log));
     let info = DaemonInfo {
         started,
-        socket: socket.clone(),
+        socket: presence.socket(),
         data_dir: recipe.paths.data.clone(),
         sandbox: Some(sandbox.clone()),
+        health: Some(Arc::clone(&health)),
     };
+    let retention = Arc::new(Retention::new(
+        engine.clone(),
+        store.clone(),
+        audit.clone(),
+        clock.clone(),
+        recipe.paths.data.clone(),
+        config.daemon.retention.clone(),
+    ));
     let (stop, mut stop_asked) = mpsc::channel(1);
     let config = config.into();
     let control = Arc::new(DaemonControl {
@@ -111,6 +129,7 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
         mcp: mcp.clone(),
         log,
         audit: audit.clone(),
+        retention: retention.clone(),
         clock: clock.clone(),
         stop,
     });
@@ -122,19 +141,27 @@ pub async fn run(beginning: Beginning) -> Result<(), Failure> {
 
     supervisor.ready();
     tokio::spawn(look_at_sandbox(sandbox));
+    tokio::spawn(look_for_lost(health));
+    tokio::spawn(finish_removals(engine.clone()));
     mcp.open();
     let ready_after_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let socket = presence.socket().borrow().clone();
     tracing::info!(pid = std::process::id(), socket = %socket.display(), ready_after_ms, "agentd is ready");
 
     let drain = tokio::select! {
         drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.drain_deadline()),
         () = rest::follow(engine.activity()) => return Err(Failure::broken("the engine ended")),
+        () = retention::follow(retention, engine.activity()) => {
+            return Err(Failure::broken("what nobody uses is not looked for any more"));
+        }
+        () = audit::keep_noted(&audit, &store) => return Err(Failure::broken("the audit log is not followed any more")),
+        () = presence.keep() => return Err(Failure::broken("nobody looks after the socket any more")),
         () = feed_watchdog(&supervisor, &engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => return Err(server_ended(ended)),
     };
     supervisor.stopping(drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_AUDIT + CLOSING_JOURNAL);
     tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
-    let running = Running { engine, store, library, mcp, audit, clock, server, closing, name };
+    let running = Running { engine, store, library, mcp, audit, clock, server, closing, presence };
     tokio::select! {
         () = running.finish(drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
@@ -147,6 +174,20 @@ async fn look_at_sandbox(sandbox: Arc<Sandbox>) {
     let status = sandbox.status().await;
     for weakness in &status.weaknesses {
         tracing::warn!(mode = %status.mode, commands_run = status.runs, "the sandbox: {weakness}");
+    }
+}
+
+/// Tells the operator of sessions that the journal has lost.
+async fn look_for_lost(health: Arc<Health>) {
+    for finding in health.cut_off().into_iter().chain(health.lost().await) {
+        tracing::warn!(hint = finding.hint, "{}", finding.message);
+    }
+}
+
+/// Removes the files of deleted sessions that an earlier end left. Nobody waits for it: there may be many.
+async fn finish_removals(engine: Engine) {
+    if let Err(error) = engine.finish_removals().await {
+        tracing::warn!(hint = error.hint(), "files of deleted sessions are still there: {error}");
     }
 }
 
@@ -169,22 +210,56 @@ async fn recover(engine: &Engine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns when a stop is asked for, with the time for it where the client named one. Follows reloads meanwhile.
+/// Returns when a stop is asked for, with the time for it where the client named one. Follows reloads meanwhile, however
+/// many signals ask for them: one at once, and one more for all that come within a second.
 async fn until_stop(
     signals: &mut Signals,
     stop_asked: &mut mpsc::Receiver<Option<Duration>>,
     control: &DaemonControl,
 ) -> Option<Duration> {
+    let mut reloads = Reloads::default();
     loop {
         let asked = tokio::select! {
             asked = signals.next() => asked,
             // The sender is in `control`, which outlives this.
             drain = stop_asked.recv() => return drain.flatten(),
+            () = reloads.due() => {
+                reloads.done();
+                // What came of it is told where people look.
+                drop(control.follow(Told::OnChange).await);
+                continue;
+            }
         };
         match asked {
             Asked::Stop => return None,
-            // What came of it is told where people look.
-            Asked::Reload => drop(control.follow().await),
+            Asked::Reload => reloads.ask(),
+        }
+    }
+}
+
+/// When the next reload is, that signals have asked for.
+#[derive(Default)]
+struct Reloads {
+    asked: bool,
+    last: Option<tokio::time::Instant>,
+}
+
+impl Reloads {
+    fn ask(&mut self) {
+        self.asked = true;
+    }
+
+    fn done(&mut self) {
+        *self = Self { asked: false, last: Some(tokio::time::Instant::now()) };
+    }
+
+    /// Returns when one is to be made; never where none was asked for.
+    async fn due(&self) {
+        if !self.asked {
+            return std::future::pending().await;
+        }
+        if let Some(last) = self.last {
+            tokio::time::sleep_until(last + RELOAD_PAUSE).await;
         }
     }
 }
@@ -204,12 +279,13 @@ async fn feed_watchdog(supervisor: &Supervisor, engine: &Engine) {
     }
 }
 
-impl Running {
+impl Running<'_> {
     /// The order matters. Turns end first, so that every stream shows its turn's end; then the streams; then MCP servers, the index, the
     /// audit log and the journal, which nobody writes any more; the name goes last, so that who finds it gone finds nothing half alive.
     async fn finish(mut self, drain: Duration) {
         self.engine.drain(drain).await;
         self.closing.cancel();
+        self.presence.close();
         if timeout(CLOSING_GRACE * 2, &mut self.server).await.is_err() {
             self.server.abort();
         }
@@ -219,7 +295,7 @@ impl Running {
         if timeout(CLOSING_INDEX, self.library.close()).await.is_err() {
             tracing::warn!("the index of documents took too long to close; what it lacks is indexed again when needed");
         }
-        if timeout(CLOSING_AUDIT, audit::close(&self.audit, &*self.clock)).await.is_err() {
+        if timeout(CLOSING_AUDIT, audit::close(&self.audit, &self.store, &*self.clock)).await.is_err() {
             tracing::error!("the audit log took too long to close; the next start will look after it");
         }
         match timeout(CLOSING_JOURNAL, self.store.close()).await {
@@ -227,9 +303,7 @@ impl Running {
             Ok(Err(error)) => tracing::error!("the journal was not closed well: {}", with_causes(&error)),
             Err(_) => tracing::error!("the journal took too long to close; the next start will look after it"),
         }
-        if let Some(name) = self.name {
-            name.remove();
-        }
+        self.presence.remove();
     }
 }
 
@@ -239,5 +313,27 @@ fn server_ended(ended: Result<Result<(), tonic::transport::Error>, tokio::task::
         Ok(Ok(())) => failure,
         Ok(Err(error)) => failure.with_source(error),
         Err(error) => failure.with_source(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn signals_that_come_together_are_one_reload() {
+        let mut reloads = Reloads::default();
+        let begun = tokio::time::Instant::now();
+        let mut made = Vec::new();
+        for _ in 0..3 {
+            for _ in 0..100 {
+                reloads.ask();
+            }
+            reloads.due().await;
+            reloads.done();
+            made.push(begun.elapsed().as_secs());
+        }
+        assert_eq!(made, [0, 1, 2]);
+        assert!(timeout(Duration::from_secs(60), reloads.due()).await.is_err(), "nobody has asked");
     }
 }

@@ -1,12 +1,13 @@
 //! The daemon's own facts for the audit log, and how the log is opened and closed.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentd_audit::{AuditConfig, AuditLog, redact::Patterns};
 use agentd_core::{
-    audit::{AuditEntry, AuditFact},
+    audit::{AuditEntry, AuditFact, AuditHead},
     ports::{Audit as _, Clock},
 };
+use agentd_store::SqliteStore;
 
 use crate::{
     config::{Config, RuleSettings},
@@ -15,7 +16,12 @@ use crate::{
     redact::Redactor,
 };
 
-/// Opens the log. One that was left damaged goes on, and says so in itself: `agentctl audit verify` shows what was found.
+/// How often the journal is told how far the log is. Lines of that time can be cut off without a trace, by who also removes
+/// the file that names the last one.
+const TELLING: Duration = Duration::from_secs(10);
+
+/// Opens the log, which must hold as much as was noted of it. One that was left damaged goes on, and says so in itself:
+/// `agentctl audit verify` shows what was found.
 ///
 /// # Errors
 /// It cannot be written. Without it nothing could run that changes anything, so the daemon does not begin.
@@ -24,10 +30,12 @@ pub async fn open(
     paths: &Paths,
     redactor: Redactor,
     clock: Arc<dyn Clock>,
+    noted: Option<AuditHead>,
 ) -> Result<Arc<AuditLog>, Failure> {
     let patterns = Patterns::default();
     let clean = move |text: &str| patterns.clean(&redactor.clean(text));
     let mut settings = AuditConfig::new(&paths.data, clean, clock);
+    settings.noted = noted;
     settings.rotate_at = config.daemon.audit.max_file_bytes.0;
     let opened = tokio::task::spawn_blocking(move || AuditLog::open(settings)).await;
     let opened = opened.map_err(|error| Failure::broken("could not open the audit log").with_source(error))?;
@@ -58,9 +66,36 @@ pub fn rules_refused(problem: String) -> AuditFact {
     AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(problem) }
 }
 
-/// Tells that the daemon ends in good order, and closes the log.
-pub async fn close(log: &AuditLog, clock: &dyn Clock) {
+/// How far the log was, by the journal's word. Where that cannot be read, nothing is known.
+pub async fn noted(store: &SqliteStore) -> Option<AuditHead> {
+    store.audit_head().await.unwrap_or_else(|error| {
+        tracing::warn!("the journal does not say how far the audit log was: {error}");
+        None
+    })
+}
+
+/// Tells the journal from time to time how far the log is, as far as it is on the disk: so the journal knows less than the
+/// log, or as much, and never more. Never returns.
+pub async fn keep_noted(log: &AuditLog, store: &SqliteStore) {
+    let mut known = None;
+    loop {
+        note(store, &mut known, log.synced_head().await).await;
+        tokio::time::sleep(TELLING).await;
+    }
+}
+
+async fn note(store: &SqliteStore, known: &mut Option<AuditHead>, head: Option<AuditHead>) {
+    let Some(head) = head.filter(|head| known.as_ref() != Some(head)) else { return };
+    match store.note_audit_head(head.clone()).await {
+        Ok(()) => *known = Some(head),
+        Err(error) => tracing::debug!("the journal was not told how far the audit log is: {error}"),
+    }
+}
+
+/// Tells that the daemon ends in good order, closes the log, and tells the journal where it ends.
+pub async fn close(log: &AuditLog, store: &SqliteStore, clock: &dyn Clock) {
     let stopped = AuditFact::DaemonStopped { pid: std::process::id() };
     log.note(AuditEntry::general(clock.now(), stopped)).await;
-    log.close().await;
+    let head = log.close().await;
+    note(store, &mut None, head).await;
 }

@@ -16,8 +16,6 @@ use agentd_core::{
     session::SessionSettings,
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
-use agentd_index::{Extractor, IndexConfig, Library, Limits, PictureReader};
-use agentd_local::{EmbeddedConfig, EmbeddedModel};
 use agentd_mcp::McpPool;
 use agentd_models::ModelRouter;
 use agentd_store::{SqliteStore, StoreConfig};
@@ -31,8 +29,11 @@ use crate::{
     audit,
     config::{Config, ModelPlace, OnDeadline, agents},
     control::Recipe,
+    documents::{self, Library},
+    embedded::{self, EmbeddedConfig},
     environment::Environment,
     failure::Failure,
+    listener::SocketPlaces,
     mcp::{self, AllTools},
     models::ReloadableModels,
     redact::Redactor,
@@ -79,21 +80,25 @@ pub struct Parts {
 ///
 /// # Errors
 /// The journal or the audit log cannot be opened, or a model's address cannot be used.
-pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor: Redactor) -> Result<Parts, Failure> {
+pub async fn assemble(
+    config: &Config,
+    recipe: &Recipe,
+    sockets: &SocketPlaces,
+    redactor: Redactor,
+) -> Result<Parts, Failure> {
     let Recipe { paths, env, .. } = recipe;
     agentd_models::init_crypto();
     let makers = ModelMaker::new(&paths.data);
     let models = Arc::new(ReloadableModels::new(makers.make(config)?));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let (store, audit) = tokio::try_join!(
-        open_store(paths.journal()),
-        audit::open(config, paths, redactor.clone(), Arc::clone(&clock))
-    )?;
-    let store = Arc::new(store);
+    let store = Arc::new(open_store(paths.journal()).await?);
+    let noted = audit::noted(&store).await;
+    let audit = audit::open(config, paths, redactor.clone(), Arc::clone(&clock), noted).await?;
     audit::tell_start(&audit, &*clock, &config.rules).await;
-    let sandbox = Arc::new(Sandbox::new(sandbox::settings(config, paths, socket, env)));
-    let library = Arc::new(library(&paths.data, &clock));
-    let skills = skills::shelf(config, paths, env).await;
+    let confinement = sandbox::settings(config, paths, sockets, env);
+    let sandbox = Arc::new(Sandbox::new(confinement.clone()));
+    let library = Arc::new(documents::library(&paths.data, &clock));
+    let skills = skills::shelf(config, paths, env, confinement).await;
     let tools = ToolboxConfig {
         skills: Some(skills.clone()),
         ..toolbox_config(config, env, Arc::clone(&sandbox), library.clone())
@@ -101,7 +106,9 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
     let mcp = mcp::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin));
     let all = Arc::new(AllTools::new(Arc::clone(&builtin), Arc::clone(&mcp)));
-    let toolbox = Arc::new(ConfiguredToolbox::new(all, &config.tools));
+    // All that can be left out or described otherwise.
+    let configurable = [all.specs().to_vec(), agentd_engine::hideable_tools()].concat();
+    let toolbox = Arc::new(ConfiguredToolbox::new(all, &config.tools, idle(config)));
     let engine = Engine::new(EngineParts {
         models: models.clone(),
         toolbox: toolbox.clone(),
@@ -113,32 +120,26 @@ pub async fn assemble(config: &Config, recipe: &Recipe, socket: &Path, redactor:
                 .guided_by(&paths.config, env.path("HOME").as_deref())
                 .with_skills(skills.clone()),
         ),
-        pictures: Some(Arc::new(PictureReader::new(OWN_PROGRAM.into()))),
+        pictures: documents::pictures(),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
         audit: audit.clone(),
         clock: Arc::clone(&clock),
         config: engine_config(config),
     });
-    let mut notes = tools::notes(&config.tools, &builtin.specs(), &engine.tools());
+    let mut notes = tools::notes(&config.tools, &configurable, &engine.tools());
     let known = engine.tools();
     notes.extend(agents::notes(&config.agents, known.iter().map(|tool| tool.name.as_str())));
     Ok(Parts { engine, store, library, audit, clock, sandbox, models, makers, toolbox, mcp, skills, notes })
 }
 
+/// The tools that have nothing to work with. What they need is read at the start, and so is this.
+fn idle(config: &Config) -> &'static [&'static str] {
+    if config.web.search.is_some() { &[] } else { &["web_search"] }
+}
+
 /// Documents are read by this program, started once more as a worker, and MCP servers are guarded by it; its own file may
 /// be replaced meanwhile.
-const OWN_PROGRAM: &str = "/proc/self/exe";
-
-/// How many documents are read at the same time.
-const WORKERS: usize = 2;
-
-/// Nothing is opened and nothing runs before a document is searched.
-fn library(data: &Path, clock: &Arc<dyn Clock>) -> Library {
-    let clock = Arc::clone(clock);
-    let now = Arc::new(move || u64::try_from(clock.now().as_second()).unwrap_or_default());
-    let extractor = Extractor::new(OWN_PROGRAM.into(), Limits::default(), WORKERS);
-    Library::new(extractor, IndexConfig::new(data.join("index"), now))
-}
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Opening may take a while after an unclean stop, and blocks.
 async fn open_store(path: PathBuf) -> Result<SqliteStore, Failure> {
@@ -275,7 +276,7 @@ impl ModelMaker {
         let same = |(config, _): &&(EmbeddedConfig, Arc<dyn Model>)| *config == wanted;
         let model = match known.iter().chain(kept.iter()).find(same) {
             Some((_, model)) => Arc::clone(model),
-            None => EmbeddedModel::new(wanted.clone()),
+            None => embedded::model(wanted.clone()),
         };
         kept.push((wanted, Arc::clone(&model)));
         model

@@ -1,6 +1,7 @@
 //! What clients and signals can make the running daemon do: stop, and read its configuration again.
 
 use std::{
+    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -10,6 +11,7 @@ use agentd_audit::AuditLog;
 use agentd_core::{
     audit::{AuditEntry, AuditLine},
     error::ErrorKind,
+    ids::SessionId,
     ports::{Audit as _, Clock},
 };
 use agentd_engine::{Engine, policy::Policy};
@@ -28,6 +30,7 @@ use crate::{
     logging::LogHandle,
     models::ReloadableModels,
     paths::Paths,
+    retention::Retention,
     rpc::{Control, Refusal},
     sandbox,
     tools::ConfiguredToolbox,
@@ -59,6 +62,15 @@ impl Recipe {
     }
 }
 
+/// When the audit log is told of a reload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Each time: a person has asked for it.
+    Always,
+    /// Where the rules are others than before, or cannot be used.
+    OnChange,
+}
+
 /// What a reload works on.
 pub struct DaemonControl {
     /// How the configuration is found.
@@ -83,6 +95,8 @@ pub struct DaemonControl {
     pub log: LogHandle,
     /// Told of the new rules.
     pub audit: Arc<AuditLog>,
+    /// Told how long what is kept.
+    pub retention: Arc<Retention>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Asks for the stop. Room for one: a stop that was asked for twice is one stop.
@@ -106,6 +120,7 @@ impl DaemonControl {
         self.engine.reconfigure(boot::engine_config(&new));
         self.sandbox.set_network(sandbox::network(&new));
         self.mcp.reconfigure(new.mcp.clone());
+        self.retention.follow_settings(new.daemon.retention.clone());
         let notes = held_back(&current, &new);
         *current = new;
         Ok(Reloaded { config_sources: sources(&current), notes })
@@ -115,15 +130,22 @@ impl DaemonControl {
     ///
     /// # Errors
     /// As of [`Self::reread`].
-    pub async fn follow(&self) -> Result<Reloaded, Failure> {
+    pub async fn follow(&self, told: Told) -> Result<Reloaded, Failure> {
+        let before = self.rules_sha256();
         let outcome = tokio::task::block_in_place(|| self.reread());
         let fact = match &outcome {
             Ok(_) => audit::rules_read(&self.config.lock().unwrap_or_else(PoisonError::into_inner).rules),
             Err(failure) => audit::rules_refused(failure.message_with_causes()),
         };
-        self.audit.note(AuditEntry::general(self.clock.now(), fact)).await;
+        if told == Told::Always || outcome.is_err() || self.rules_sha256() != before {
+            self.audit.note(AuditEntry::general(self.clock.now(), fact)).await;
+        }
         log_outcome(&outcome);
         outcome
+    }
+
+    fn rules_sha256(&self) -> String {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner).rules.sha256.clone()
     }
 
     /// How long a stop waits for running turns.
@@ -141,7 +163,7 @@ impl Control for DaemonControl {
 
     fn reload(&self) -> BoxFuture<'_, Result<Reloaded, Refusal>> {
         async {
-            self.follow().await.map_err(|failure| Refusal {
+            self.follow(Told::Always).await.map_err(|failure| Refusal {
                 kind: ErrorKind::Configuration,
                 message: failure.message_with_causes(),
                 hint: Some(failure.hint().unwrap_or("the configuration that was running goes on").to_owned()),
@@ -162,6 +184,10 @@ impl Control for DaemonControl {
 
     fn mcp(&self) -> &Arc<McpPool> {
         &self.mcp
+    }
+
+    fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
+        self.log.redactor().learn_lent(self.mcp.lend(session, values));
     }
 
     fn try_mcp(&self, text: String, path: PathBuf) -> Result<(), Refusal> {
@@ -194,6 +220,10 @@ impl Control for DaemonControl {
         Some(self.skills.clone())
     }
 
+    fn retention(&self) -> Option<Arc<Retention>> {
+        Some(Arc::clone(&self.retention))
+    }
+
     fn passed_variables(&self) -> Vec<String> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner).daemon.environment.pass.clone()
     }
@@ -224,7 +254,7 @@ fn sources(config: &Config) -> Vec<String> {
 
 /// What changed in the files and does not change in the daemon before its next start.
 fn held_back(old: &Config, new: &Config) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = new.mcp.broken.values().map(|why| why.replace('\n', "; ")).collect();
     if old.daemon.tools.command_timeout != new.daemon.tools.command_timeout {
         notes.push("tools.command_timeout has changed; commands follow at the next start".to_owned());
     }

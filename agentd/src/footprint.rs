@@ -6,7 +6,7 @@ use nix::libc;
 
 /// Gives back what the next piece of work may do without: freed memory, and the code that the last one ran.
 pub(crate) fn give_back() {
-    agentd_index::give_back();
+    crate::documents::give_back();
     if let Err(error) = forget_code() {
         tracing::debug!(%error, "the code that was needed stays mapped");
     }

@@ -7,12 +7,15 @@
 //! - [`start`](mod@start): from there to a running daemon. [`paths`]: where configuration and data are. [`config`]: the
 //!   layers of files, variables and flags. [`lock`]: one daemon for a data folder.
 //! - [`boot`]: the only file that names every adapter. [`models`], [`tools`], [`mcp`]: what stands between them and the engine.
-//!   [`sandbox`]: what commands are kept from. [`skills`]: those that came with agentd, and where all others are.
-//! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. [`signals`] and [`control`]:
+//!   [`documents`] and [`embedded`]: what a build may leave out. [`sandbox`]: what commands are kept from. [`skills`]: those that came with agentd, and where all others are.
+//! - [`app`]: serving, and the order in which everything ends. [`listener`]: the socket. `presence`: keeps it and
+//!   the lock file where clients find them. [`signals`] and [`control`]:
 //!   how it is told to stop or to read its configuration again.
 //! - [`rpc`]: the services that clients speak to. [`rehearsal`]: what other rules would have said of the audit log's calls.
 //!   [`audit`]: the daemon's own facts for that log.
 //! - `rest`: what happens whenever no work is left; `footprint`: the memory that is given back then.
+//!   [`retention`]: what nobody has used for long is removed.
+//! - [`health`]: what is wrong with what is kept.
 //! - [`logging`] and [`redact`]: what the operator sees, without secrets. [`failure`]: why a start failed, and the
 //!   exit code for it.
 
@@ -22,18 +25,24 @@ pub mod audit;
 pub mod boot;
 pub mod config;
 pub mod control;
+pub mod documents;
+pub mod embedded;
 pub mod environment;
 pub mod failure;
 mod footprint;
+pub mod health;
 pub mod listener;
 pub mod lock;
 pub mod logging;
 pub mod mcp;
 pub mod models;
+mod ownership;
 pub mod paths;
+mod presence;
 pub mod redact;
 pub mod rehearsal;
 mod rest;
+pub mod retention;
 pub mod rpc;
 pub mod sandbox;
 pub mod service;

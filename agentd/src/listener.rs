@@ -1,53 +1,181 @@
-//! The socket on which the daemon answers: passed by a supervisor, or bound here.
+//! The socket on which the daemon answers: passed by a supervisor, or bound here; and bound anew when its name is gone.
 
 use std::{
+    io,
     os::{fd::OwnedFd, unix::fs::MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use agentd_core::error::ErrorKind;
-use agentd_proto::socket::{self, Incoming, SocketError, SocketFile};
+use agentd_proto::socket::{self, Incoming, Io, SocketError, SocketFile};
+use futures_util::{Stream, StreamExt};
+use tokio::{sync::mpsc, task::JoinHandle};
 
-use crate::{failure::Failure, lock::Lock};
+use crate::{
+    failure::{Failure, with_causes},
+    lock::Lock,
+};
 
-/// The socket that listens, and its name where the name is ours to take away.
-pub struct Listener {
-    /// The connections.
-    pub incoming: Incoming,
-    /// None where a supervisor made the socket.
-    pub name: Option<SocketName>,
+/// Connections that were accepted and wait for the server: it takes them at once.
+const WAITING: usize = 16;
+
+/// Where the daemon may listen.
+#[derive(Debug, Clone)]
+pub struct SocketPlaces {
+    /// The place that clients know without asking.
+    pub first: PathBuf,
+    /// Places for when the first cannot be had.
+    pub others: Vec<PathBuf>,
+    /// Whether a person has named the first.
+    pub is_named: bool,
 }
 
-/// The name of a socket of our own.
-pub struct SocketName {
+impl SocketPlaces {
+    /// All of them, best first.
+    pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+/// The socket that listens, whatever its name is by now.
+pub struct Listener {
+    places: SocketPlaces,
+    /// None where it has no name, or lost it.
+    name: Option<SocketName>,
+    /// Whether it was passed without one.
+    is_nameless: bool,
+    connections: mpsc::Sender<Io>,
+    accepting: JoinHandle<()>,
+}
+
+/// The name of a socket.
+struct SocketName {
     file: SocketFile,
+    /// Whether it is ours to take away: a supervisor's is not.
+    is_ours: bool,
     /// Held until the name is gone.
     _lock: Option<Lock>,
 }
 
 impl Listener {
-    /// Takes over the socket that was passed, or binds `path`.
+    /// Takes over the socket that was passed, or binds the first of the places. Where another daemon has that one and no
+    /// person has named it, the next is taken: clients find it by the lock file.
     ///
     /// # Errors
     /// The path cannot be a socket, or somebody else has it.
-    pub async fn open(path: &Path, inherited: Option<OwnedFd>) -> Result<Self, Failure> {
-        if let Some(fd) = inherited {
-            let incoming = socket::adopt(fd).map_err(failure)?;
-            return Ok(Self { incoming, name: None });
-        }
-        let lock = lock_beside(path)?;
-        let (incoming, file) = socket::bind(path).await.map_err(failure)?;
-        Ok(Self { incoming, name: Some(SocketName { file, _lock: lock }) })
+    pub async fn open(
+        places: SocketPlaces,
+        inherited: Option<OwnedFd>,
+    ) -> Result<(Self, impl Stream<Item = io::Result<Io>> + Send + 'static), Failure> {
+        let (incoming, name) = match inherited {
+            Some(fd) => {
+                let (incoming, path) = socket::adopt(fd).map_err(failure)?;
+                let file = path.and_then(|path| SocketFile::look(&path).ok());
+                (incoming, file.map(|file| SocketName { file, is_ours: false, _lock: None }))
+            }
+            None => {
+                let (incoming, name) = open_first(&places).await?;
+                (incoming, Some(name))
+            }
+        };
+        let is_nameless = name.is_none();
+        let (connections, taken) = mpsc::channel(WAITING);
+        let accepting = tokio::spawn(accept(incoming, connections.clone()));
+        let taken = futures_util::stream::unfold(taken, |mut taken| async move {
+            Some((Ok::<_, io::Error>(taken.recv().await?), taken))
+        });
+        Ok((Self { places, name, is_nameless, connections, accepting }, taken))
     }
-}
 
-impl SocketName {
+    /// The path by which it can be reached; the one that was wanted where there is none.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.name.as_ref().map_or(&self.places.first, |name| name.file.path())
+    }
+
+    /// Whether its name still leads to it. One that never had a name has none to lose.
+    #[must_use]
+    pub fn is_found(&self) -> bool {
+        self.name.as_ref().map_or(self.is_nameless, |name| name.file.is_there())
+    }
+
+    /// Binds anew, at the first place that can be had. Connections stay as they are.
+    ///
+    /// # Errors
+    /// Why the last of the places could not be had. Then the daemon has no name until the next try.
+    pub async fn renew(&mut self) -> Result<(), Failure> {
+        let before = self.path().to_owned();
+        let mut last = None;
+        // Its lock has the name of the socket, and is to be taken again.
+        if let Some(SocketName { is_ours: true, .. }) = self.name {
+            self.name = None;
+        }
+        let others: Vec<PathBuf> = self.places.all().filter(|path| **path != before).cloned().collect();
+        for path in std::iter::once(&before).chain(&others) {
+            match bind(path).await {
+                Ok((incoming, name)) => {
+                    self.accepting.abort();
+                    self.accepting = tokio::spawn(accept(incoming, self.connections.clone()));
+                    self.name = Some(name);
+                    return Ok(());
+                }
+                Err(error) => {
+                    tracing::debug!("could not listen at {}: {}", path.display(), with_causes(&error));
+                    last = Some(error);
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| Failure::broken("there is no place for a socket")))
+    }
+
+    /// Takes no more connections.
+    pub fn close(&self) {
+        self.accepting.abort();
+    }
+
     /// Takes the name away, unless a successor has it by now.
     pub fn remove(self) {
-        if let Err(error) = self.file.remove() {
+        if let Some(SocketName { file, is_ours: true, .. }) = self.name
+            && let Err(error) = file.remove()
+        {
             tracing::warn!(%error, "could not remove the socket");
         }
     }
+}
+
+async fn accept(incoming: Incoming, connections: mpsc::Sender<Io>) {
+    let mut accepted = std::pin::pin!(incoming.into_stream());
+    while let Some(Ok(io)) = accepted.next().await {
+        if connections.send(io).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn open_first(places: &SocketPlaces) -> Result<(Incoming, SocketName), Failure> {
+    let refused = match bind(&places.first).await {
+        Ok(bound) => return Ok(bound),
+        Err(refused) => refused,
+    };
+    if places.is_named || !socket::is_live(&places.first).await {
+        return Err(refused);
+    }
+    for path in &places.others {
+        match bind(path).await {
+            Ok(bound) => {
+                tracing::info!(taken = %places.first.display(), socket = %path.display(), "another daemon has the usual socket");
+                return Ok(bound);
+            }
+            Err(error) => tracing::debug!("could not listen at {}: {}", path.display(), with_causes(&error)),
+        }
+    }
+    Err(refused)
+}
+
+async fn bind(path: &Path) -> Result<(Incoming, SocketName), Failure> {
+    let lock = lock_beside(path)?;
+    let (incoming, file) = socket::bind(path).await.map_err(failure)?;
+    Ok((incoming, SocketName { file, is_ours: true, _lock: lock }))
 }
 
 /// Two daemons with folders of their own can be given one socket. Both would find it dead and take it away, the second

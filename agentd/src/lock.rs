@@ -1,20 +1,29 @@
 //! One daemon for a data folder: two would both believe that the journal is theirs.
+//!
+//! - [`Lock`]: a file that one process holds and that names it.
+//! - [`FolderLock`]: the data folder's. The folder itself is locked too, so that a lock file which somebody removed lets
+//!   nobody else in; and it is made anew, because clients find the daemon by it.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
-    io::{Read, Seek, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
 };
 
+use agentd_proto::lock_file::{self, LOCK_FILE, LockRecord};
+
 use crate::failure::Failure;
+
+/// What to do where a lock cannot be taken for want of a disk.
+const HINT: &str = "the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one";
 
 /// Held as long as the daemon lives. The kernel lets go of it when the process ends, however it ends, so a lock file
 /// that was left behind means nothing. The file itself stays: removing it would let two daemons lock two files of one
 /// name.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -23,42 +32,156 @@ impl Lock {
     /// # Errors
     /// Another daemon holds it, or the file cannot be written.
     pub fn take(path: &Path) -> Result<Self, Failure> {
-        let refuse = |error| {
-            Failure::broken(format!("could not lock {}", path.display()))
-                .with_source(error)
-                .with_hint("the folder must be writable and its disk not full; AGENTD_DATA_DIR names another one")
-        };
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            // A link could lead to a file that is worth something.
-            .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
-            .open(path)
-            .map_err(refuse)?;
+        let lock = Self::take_unnamed(path)?;
+        lock.write(None).map_err(|error| broken(path, error))?;
+        Ok(lock)
+    }
+
+    /// Takes the lock and leaves what its file says.
+    fn take_unnamed(path: &Path) -> Result<Self, Failure> {
+        let file = open(path, false).map_err(|error| broken(path, error))?;
         match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(held(path, &mut file)),
-            Err(TryLockError::Error(error)) => return Err(refuse(error)),
+            Ok(()) => Ok(Self { file }),
+            Err(TryLockError::WouldBlock) => Err(held(path, LockRecord::read(&file))),
+            Err(TryLockError::Error(error)) => Err(broken(path, error)),
         }
-        write_pid(&mut file).map_err(refuse)?;
-        Ok(Self { _file: file })
+    }
+
+    /// Writes who holds it. The new words go over the old ones before the rest is cut off: whoever reads meanwhile sees
+    /// whole lines, and a full disk has had room for them before.
+    fn write(&self, socket: Option<&Path>) -> io::Result<()> {
+        let record = LockRecord { pid: std::process::id(), socket: socket.map(Path::to_owned) }.to_bytes();
+        self.file.write_all_at(&record, 0)?;
+        self.file.set_len(record.len() as u64)
+    }
+
+    /// Whether this name still leads to the file that is held.
+    fn is_at(&self, path: &Path) -> bool {
+        match (self.file.metadata(), fs::symlink_metadata(path)) {
+            (Ok(ours), Ok(found)) => is_same(&ours, &found),
+            _ => false,
+        }
     }
 }
 
-fn write_pid(file: &mut File) -> std::io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "{}", std::process::id())
+/// The lock of the data folder.
+#[derive(Debug)]
+pub struct FolderLock {
+    /// The data folder.
+    path: PathBuf,
+    folder: File,
+    lock: Lock,
+    socket: Option<PathBuf>,
 }
 
-fn held(path: &Path, file: &mut File) -> Failure {
-    let mut pid = String::new();
-    // The other daemon may be between locking and writing; then its number is simply not known.
-    let known = file.take(32).read_to_string(&mut pid).is_ok_and(|_| pid.trim().parse::<u32>().is_ok());
-    let who = if known { format!("(pid {}) ", pid.trim()) } else { String::new() };
+/// What was found of the lock file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LockState {
+    /// It is where it belongs.
+    There,
+    /// It was gone and is there again.
+    Renewed,
+    /// The data folder itself is no longer at its place.
+    FolderGone,
+}
+
+impl FolderLock {
+    /// Takes the lock of a data folder, and of its file.
+    ///
+    /// # Errors
+    /// Another daemon holds one of the two, or they cannot be had.
+    pub fn take(data: &Path) -> Result<Self, Failure> {
+        let path = data.join(LOCK_FILE);
+        let lock = Lock::take_unnamed(&path)?;
+        let folder = File::open(data).map_err(|error| broken(data, error))?;
+        match folder.try_lock() {
+            Ok(()) => {}
+            // Its lock file was removed: ours is another one.
+            Err(TryLockError::WouldBlock) => return Err(held(data, None)),
+            // Some network file systems lock no folders. The file's lock is held.
+            Err(TryLockError::Error(error)) => tracing::warn!("could not lock the data folder itself: {error}"),
+        }
+        name_holder(&lock);
+        lock.write(None).map_err(|error| broken(&path, error))?;
+        Ok(Self { path: data.to_owned(), folder, lock, socket: None })
+    }
+
+    /// Tells clients where the daemon listens.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn tell_socket(&mut self, socket: &Path) -> io::Result<()> {
+        self.socket = Some(socket.to_owned());
+        self.lock.write(Some(socket))
+    }
+
+    /// Looks whether the lock file is there, and makes it anew where it is not.
+    ///
+    /// # Errors
+    /// When it cannot be made: it is looked for again later.
+    pub fn look(&mut self) -> io::Result<LockState> {
+        let is_ours = match (self.folder.metadata(), fs::metadata(&self.path)) {
+            (Ok(ours), Ok(found)) => is_same(&ours, &found),
+            _ => false,
+        };
+        if !is_ours {
+            return Ok(LockState::FolderGone);
+        }
+        let path = self.path.join(LOCK_FILE);
+        if self.lock.is_at(&path) {
+            return Ok(LockState::There);
+        }
+        // It is held and whole before it has its name.
+        let made = self.path.join(format!("{LOCK_FILE}.{}", std::process::id()));
+        let renewed = make(&made, self.socket.as_deref()).and_then(|lock| fs::rename(&made, &path).map(|()| lock));
+        if renewed.is_err() {
+            // It may not have come to be.
+            let _ = fs::remove_file(&made);
+        }
+        self.lock = renewed?;
+        Ok(LockState::Renewed)
+    }
+}
+
+fn make(path: &Path, socket: Option<&Path>) -> io::Result<Lock> {
+    let file = open(path, true)?;
+    file.try_lock()?;
+    let lock = Lock { file };
+    name_holder(&lock);
+    lock.write(socket)?;
+    Ok(lock)
+}
+
+/// Makes the kernel name us to whoever asks. Without it clients find the socket as they did before there were lock files.
+fn name_holder(lock: &Lock) {
+    if let Err(error) = lock_file::hold(&lock.file) {
+        tracing::warn!("clients cannot be told who holds the data folder: {error}");
+    }
+}
+
+fn open(path: &Path, truncate: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(truncate)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        // A link could lead to a file that is worth something.
+        .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
+        .open(path)
+}
+
+fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+fn broken(path: &Path, error: io::Error) -> Failure {
+    Failure::broken(format!("could not lock {}", path.display())).with_source(error).with_hint(HINT)
+}
+
+/// The other daemon may be between locking and writing; then its number is simply not known.
+fn held(path: &Path, record: Option<LockRecord>) -> Failure {
+    let who = record.map(|record| format!("(pid {}) ", record.pid)).unwrap_or_default();
     Failure::broken(format!("agentd is already running {who}with the lock {}", path.display()))
         .with_hint("`agentctl status` shows it and `agentctl stop` ends it; AGENTD_DATA_DIR and AGENTD_SOCKET make room for a second one")
 }
@@ -71,12 +194,46 @@ mod tests {
     fn the_second_is_told_who_was_first() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agentd.lock");
-        std::fs::write(&path, "99999999 left behind").unwrap();
+        fs::write(&path, "99999999 left behind").unwrap();
         let first = Lock::take(&path).unwrap();
         let report = Lock::take(&path).unwrap_err().report();
         assert!(report.contains(&format!("already running (pid {})", std::process::id())), "{report}");
         assert!(report.contains("hint: "), "{report}");
         drop(first);
         Lock::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_removed_lock_file_lets_nobody_in_and_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(LOCK_FILE);
+        let mut first = FolderLock::take(folder.path()).unwrap();
+        first.tell_socket(Path::new("/run/a.sock")).unwrap();
+        assert_eq!(first.look().unwrap(), LockState::There);
+        fs::remove_file(&path).unwrap();
+        let report = FolderLock::take(folder.path()).unwrap_err().report();
+        assert!(report.contains("already running"), "{report}");
+        // The one that was refused has left a file, which is not the one that is held.
+        assert_eq!(first.look().unwrap(), LockState::Renewed);
+        assert_eq!(first.look().unwrap(), LockState::There);
+        let record = LockRecord::read(&File::open(&path).unwrap()).unwrap();
+        assert_eq!(record, LockRecord { pid: std::process::id(), socket: Some("/run/a.sock".into()) });
+        assert!(FolderLock::take(folder.path()).is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        drop(first);
+        FolderLock::take(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn another_folder_in_the_place_of_ours_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let mut lock = FolderLock::take(&data).unwrap();
+        fs::rename(&data, folder.path().join("moved")).unwrap();
+        assert_eq!(lock.look().unwrap(), LockState::FolderGone);
+        fs::create_dir(&data).unwrap();
+        assert_eq!(lock.look().unwrap(), LockState::FolderGone);
+        assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
     }
 }

@@ -2,8 +2,9 @@
 
 use std::{env, io::Write, process::ExitCode};
 
-use agentd::{args::Args, environment::Environment, failure::Failure, service, service::Supervisor, start};
-use agentd_index::{PICTURE_WORKER_ARGUMENT, WORKER_ARGUMENT, run_picture_worker, run_worker};
+use agentd::{
+    args::Args, documents, embedded, environment::Environment, failure::Failure, service, service::Supervisor, start,
+};
 use agentd_mcp::{GUARD_ARGUMENT, run_guard};
 use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
 use clap::Parser;
@@ -22,11 +23,8 @@ fn main() -> ExitCode {
         if first == GUARD_ARGUMENT {
             return run_guard(&arguments.collect::<Vec<_>>());
         }
-        if first == WORKER_ARGUMENT {
-            return run_worker(&arguments.collect::<Vec<_>>());
-        }
-        if first == PICTURE_WORKER_ARGUMENT {
-            return run_picture_worker(&arguments.collect::<Vec<_>>());
+        if let Some(code) = documents::run_worker(&first, &arguments.collect::<Vec<_>>()) {
+            return code;
         }
     }
     let args = Args::parse();
@@ -51,7 +49,7 @@ fn run(args: &Args) -> Result<(), Failure> {
 /// so that no child believes to be meant.
 #[allow(unsafe_code, reason = "the environment can only be changed before there are threads, which is here")]
 fn settle_environment(environment: &Environment) {
-    let threads = agentd_local::recommended_threads().to_string();
+    let threads = embedded::recommended_threads().to_string();
     // SAFETY: no other thread exists yet that could read the environment: `main` has started none, and neither the
     // argument parser nor what ran since does.
     unsafe {

@@ -9,7 +9,7 @@ use std::{
 use agentd_core::{
     catalogue::{Catalogue, CatalogueTool, ToolLabel, ToolOrigin, ToolTier},
     ports::{ToolContext, Toolbox},
-    tool::{Followed, ToolCall, ToolOutput, ToolSpec},
+    tool::{Followed, Meant, StartFolder, ToolCall, ToolOutput, ToolSpec},
 };
 use agentd_mcp::{
     Clean, McpConfig, McpPool, McpToolbox, catalogue::CatalogueFolder, login::Logins, pool::PoolParts,
@@ -105,7 +105,8 @@ impl AllTools {
             tools.extend(published.specs.iter().filter_map(|spec| offered(spec, &published)));
             tools.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
             let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
-            let catalogue = Arc::new(Catalogue { tools, labels: ours.labels.clone() });
+            let servers = published.servers.clone();
+            let catalogue = Arc::new(Catalogue { tools, labels: ours.labels.clone(), servers });
             *together = Some(Together { published, catalogue, specs });
         }
         together.as_ref().map(|known| (Arc::clone(&known.catalogue), Arc::clone(&known.specs))).unwrap_or_default()
@@ -116,19 +117,22 @@ impl AllTools {
     }
 }
 
-/// A tool of a server, as models are offered it: where it is mentioned, unless the configuration says always.
+/// A tool of a server, as models are offered it: always where the configuration says so or says nothing and there is room,
+/// otherwise where it is mentioned or was found. Agents that name their tools have only what they name, unless the
+/// configuration itself says always.
 fn offered(spec: &ToolSpec, published: &Published) -> Option<CatalogueTool> {
     let route = published.routes.get(&spec.name)?;
     let server = route.server.clone();
     let always = published.always.contains(&spec.name);
     let label = ToolLabel {
-        tier: if always { ToolTier::Enabled } else { ToolTier::Discovered },
+        tier: if always || published.offered.contains(&spec.name) { ToolTier::Enabled } else { ToolTier::Discovered },
         always_available: always,
         category: "mcp".to_owned(),
         tags: vec![server.clone()],
     };
     let stands_for = Some(route.word().into());
-    Some(CatalogueTool { spec: spec.clone(), origin: ToolOrigin::Mcp { server }, label, stands_for })
+    let foreign = published.foreign.get(&spec.name).cloned();
+    Some(CatalogueTool { spec: spec.clone(), origin: ToolOrigin::Mcp { server }, label, stands_for, foreign })
 }
 
 impl Toolbox for AllTools {
@@ -142,6 +146,10 @@ impl Toolbox for AllTools {
 
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
         self.ours.canonical_name(name)
+    }
+
+    fn meant(&self, call: &ToolCall) -> Option<Meant> {
+        self.whose(call).meant(call)
     }
 
     fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
@@ -158,6 +166,15 @@ impl Toolbox for AllTools {
 
     fn follow<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
         self.whose(call).follow(context, call)
+    }
+
+    fn start<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
+        self.whose(call).start(context, call)
+    }
+
+    /// Only our own tools run commands.
+    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+        self.ours.holds_commands()
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {

@@ -37,12 +37,6 @@ impl Paths {
     pub fn journal(&self) -> PathBuf {
         self.data.join("agentd.db")
     }
-
-    /// The file whose lock makes this daemon the only one of the data folder.
-    #[must_use]
-    pub fn lock(&self) -> PathBuf {
-        self.data.join("agentd.lock")
-    }
 }
 
 /// A relative path in an XDG variable is to be ignored, says the specification.

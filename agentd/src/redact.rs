@@ -12,23 +12,43 @@ const MARKS: [&str; 4] = ["Bearer ", "bearer ", "api_key=", "api-key: "];
 
 /// Replaces known secrets, and what looks like a credential, in text. Cheap to clone; all clones know the same secrets.
 #[derive(Clone, Default)]
-pub struct Redactor(Arc<RwLock<Vec<String>>>);
+pub struct Redactor(Arc<RwLock<Known>>);
+
+/// The secrets, by where they come from.
+#[derive(Default)]
+struct Known {
+    configured: Vec<String>,
+    lent: Vec<String>,
+    /// Both, longer ones first, so that none is half covered.
+    all: Vec<String>,
+}
 
 impl Redactor {
-    /// Learns secrets, in place of those known before. Longer ones go first, so that none is half covered.
+    /// Learns the secrets of the configuration, in place of those known before.
     pub fn learn<'a>(&self, secrets: impl IntoIterator<Item = &'a str>) {
-        let mut secrets: Vec<String> =
-            secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).map(str::to_owned).collect();
-        secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        secrets.dedup();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+        self.change(|known| known.configured = secrets.into_iter().map(str::to_owned).collect());
+    }
+
+    /// Learns the secrets that clients lend, in place of those known before.
+    pub fn learn_lent(&self, secrets: Vec<String>) {
+        self.change(|known| known.lent = secrets);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut known);
+        let all = known.configured.iter().chain(&known.lent).filter(|secret| secret.len() >= SHORTEST);
+        let mut all: Vec<String> = all.cloned().collect();
+        all.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        all.dedup();
+        known.all = all;
     }
 
     /// The text without secrets.
     #[must_use]
     pub fn clean(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for secret in self.0.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        for secret in &self.0.read().unwrap_or_else(PoisonError::into_inner).all {
             if text.contains(secret.as_str()) {
                 text = text.replace(secret.as_str(), MASK);
             }
@@ -69,7 +89,10 @@ mod tests {
         check("Authorization: Bearer abc.def\" x", "Authorization: Bearer [redacted]\" x");
         check("GET /?api_key=xyz&q=1", "GET /?api_key=[redacted]&q=1");
         check("nothing here", "nothing here");
+        redactor.learn_lent(vec!["of-a-client".to_owned()]);
         redactor.learn([]);
-        check("s3cret-key", "s3cret-key");
+        check("s3cret-key of-a-client", "s3cret-key [redacted]");
+        redactor.learn_lent(Vec::new());
+        check("of-a-client", "of-a-client");
     }
 }

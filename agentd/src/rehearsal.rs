@@ -7,7 +7,7 @@ use agentd_core::{
     policy::Verdict,
     tool::{Followed, ToolSpec},
 };
-use agentd_engine::{Standpoint, policy::Policy, unknown_tool};
+use agentd_engine::{LookedUp, Standpoint, policy::Policy, unknown_tool};
 use agentd_proto::client::{AuditChange, AuditComparison, Comparison, PolicyCall};
 use serde_json::Value;
 
@@ -64,9 +64,11 @@ impl<'a> Rehearsal<'a> {
             }
         };
         let followed = leads_to.and_then(|leads_to| Followed::known(&arguments, leads_to));
+        // Where a command started then, no log tells.
+        let looked_up = LookedUp { followed, start: None };
         let comparison = Comparison {
-            now: standpoint.judge(self.now, tool, &arguments, followed.as_ref()),
-            then: standpoint.judge(self.then, tool, &arguments, followed.as_ref()),
+            now: standpoint.judge(self.now, tool, &arguments, &looked_up),
+            then: standpoint.judge(self.then, tool, &arguments, &looked_up),
             call: PolicyCall { tool: decision.tool.clone(), arguments },
         };
         if comparison.changes() {
@@ -203,7 +205,7 @@ mod tests {
         let (now, then) = (denying("x"), denying("y"));
         let mut rehearsal = Rehearsal::new(&now, &then, &[]);
         let comparison = |number: usize| {
-            let said = Standpoint::default().judge(&now, &unknown_tool("t"), "{}", None);
+            let said = Standpoint::default().judge(&now, &unknown_tool("t"), "{}", &LookedUp::default());
             let call = PolicyCall { tool: format!("t{number}"), arguments: "{}".to_owned() };
             Comparison { call, now: said.clone(), then: said }
         };

@@ -12,6 +12,7 @@ use agentd_tools::sandbox::{SandboxConfig, SandboxLimits, SandboxMode, SandboxSt
 use crate::{
     config::{Config, Confinement},
     environment::Environment,
+    listener::SocketPlaces,
     paths::Paths,
     skills,
 };
@@ -26,33 +27,86 @@ const SECRETS: &[&str] = &[
     ".aws",
     ".azure",
     ".bash_history",
+    ".bitcoin",
+    ".boto",
+    ".bundle/config",
+    ".cache/huggingface/token",
     ".cargo/credentials",
     ".cargo/credentials.toml",
+    ".claude",
+    ".codex",
+    ".composer/auth.json",
+    ".config/1Password",
+    ".config/Bitwarden",
+    ".config/BraveSoftware",
+    ".config/Signal",
+    ".config/Slack",
     ".config/agentd",
     ".config/chromium",
+    ".config/composer/auth.json",
+    ".config/containers/auth.json",
+    ".config/discord",
+    ".config/doctl",
     ".config/gcloud",
     ".config/gh",
+    ".config/git/credentials",
+    ".config/github-copilot",
+    ".config/glab-cli",
     ".config/google-chrome",
+    ".config/heroku",
+    ".config/hub",
+    ".config/microsoft-edge",
     ".config/op",
+    ".config/opera",
     ".config/rclone",
     ".config/sops",
+    ".config/vivaldi",
     ".docker/config.json",
+    ".electrum",
+    ".ethereum",
+    ".fly",
+    ".gem/credentials",
+    ".gemini",
     ".git-credentials",
+    ".gradle/gradle.properties",
+    ".huggingface",
+    ".ipython",
+    ".kaggle",
     ".kube",
+    ".lesshst",
+    ".local/share/TelegramDesktop",
     ".local/share/agentd",
+    ".local/share/gem/credentials",
     ".local/share/keyrings",
     ".local/share/kwalletd",
+    ".local/share/uv/credentials",
+    ".m2/settings-security.xml",
+    ".m2/settings.xml",
     ".mozilla",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".mysql_history",
     ".netrc",
+    ".node_repl_history",
     ".npmrc",
+    ".oci",
     ".password-store",
     ".pgpass",
     ".psql_history",
     ".pypirc",
     ".python_history",
+    ".rediscli_history",
+    ".s3cfg",
+    ".sqlite_history",
+    ".terraform.d",
+    ".terraformrc",
     ".thunderbird",
+    ".var/app",
     ".vault-token",
+    ".viminfo",
+    ".yarnrc.yml",
     ".zsh_history",
+    "snap",
 ];
 
 /// Where the machine keeps keys in folders that are otherwise for everybody. Only an administrator could read them.
@@ -86,7 +140,7 @@ pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String>
 
 /// What the tools are told.
 #[must_use]
-pub fn settings(config: &Config, paths: &Paths, socket: &Path, env: &Environment) -> SandboxConfig {
+pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPlaces, env: &Environment) -> SandboxConfig {
     let settings = &config.daemon.sandbox;
     SandboxConfig {
         mode: match settings.mode {
@@ -99,7 +153,8 @@ pub fn settings(config: &Config, paths: &Paths, socket: &Path, env: &Environment
         // What skills need is installed in the daemon's own folder, and seen there.
         read: settings.read.iter().cloned().chain([skills::environments(paths)]).collect(),
         write: settings.write.clone(),
-        hidden: hidden(paths, socket, env.path("HOME")),
+        hidden: hidden(paths, sockets, env.path("HOME")),
+        home: env.path("HOME").filter(|home| home.is_absolute()),
         limits: SandboxLimits {
             cpu_seconds: settings.cpu_time.0.map(|span| span.0.as_secs().max(1)),
             memory_bytes: settings.memory_mib.0.map(mebibytes),
@@ -116,11 +171,11 @@ fn mebibytes(number: u64) -> u64 {
 }
 
 /// The daemon's own folders, and the person's secrets.
-fn hidden(paths: &Paths, socket: &Path, home: Option<PathBuf>) -> Vec<PathBuf> {
-    let own = [paths.data.clone(), paths.config.clone(), socket.to_path_buf()];
+fn hidden(paths: &Paths, sockets: &SocketPlaces, home: Option<PathBuf>) -> Vec<PathBuf> {
+    let own = [&paths.data, &paths.config].into_iter().chain(sockets.all()).cloned();
     let home = home.filter(|home| home.is_absolute());
     let secrets = home.iter().flat_map(|home| SECRETS.iter().map(|name| home.join(name)));
-    own.into_iter().chain(secrets).chain(MACHINE_SECRETS.iter().map(PathBuf::from)).collect()
+    own.chain(secrets).chain(MACHINE_SECRETS.iter().map(PathBuf::from)).collect()
 }
 
 /// What clients are told.
@@ -144,8 +199,10 @@ mod tests {
     #[test]
     fn our_own_folders_and_the_persons_keys_are_hidden() {
         let paths = Paths { system_config: Vec::new(), config: "/c".into(), data: "/d".into() };
-        let hidden = hidden(&paths, Path::new("/run/agentd.sock"), Some("/home/p".into()));
-        for path in ["/c", "/d", "/run/agentd.sock", "/home/p/.ssh", "/home/p/.gnupg"] {
+        let others = vec!["/tmp/agentd-1/a.sock".into()];
+        let sockets = SocketPlaces { first: "/run/agentd.sock".into(), others, is_named: false };
+        let hidden = hidden(&paths, &sockets, Some("/home/p".into()));
+        for path in ["/c", "/d", "/run/agentd.sock", "/tmp/agentd-1/a.sock", "/home/p/.ssh", "/home/p/.gnupg"] {
             assert!(hidden.contains(&path.into()), "{path}");
         }
     }

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_tools::{SkillConfig, SkillShelf};
+use agentd_tools::{SkillConfig, SkillShelf, sandbox::SandboxConfig};
 
 use crate::{config::Config, environment::Environment, paths::Paths};
 
@@ -23,13 +23,11 @@ const EDITION: &str = "bundled-";
 
 /// What programs that install packages may see of the daemon's environment: where programs are, how to reach the person's
 /// index of packages, and how to speak.
-const PASSED_TO_INSTALLERS: [&str; 24] = [
+const PASSED_TO_INSTALLERS: [&str; 26] = [
     "PATH",
     "HOME",
     "LANG",
     "LC_ALL",
-    "TMPDIR",
-    "XDG_CACHE_HOME",
     "XDG_CONFIG_HOME",
     "http_proxy",
     "https_proxy",
@@ -43,11 +41,15 @@ const PASSED_TO_INSTALLERS: [&str; 24] = [
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
     "PIP_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "PIP_NO_INDEX",
+    "PIP_TRUSTED_HOST",
+    "PIP_TIMEOUT",
     "PIP_CONFIG_FILE",
     "PIP_CERT",
     "UV_INDEX_URL",
     "UV_DEFAULT_INDEX",
-    "UV_CONFIG_FILE",
 ];
 
 /// Where the Python environments of skills are.
@@ -58,7 +60,7 @@ pub fn environments(paths: &Paths) -> PathBuf {
 
 /// All skills. The bundled ones are unpacked where that has not been done; where it cannot be, they are missing and nothing
 /// else is.
-pub async fn shelf(config: &Config, paths: &Paths, env: &Environment) -> SkillShelf {
+pub async fn shelf(config: &Config, paths: &Paths, env: &Environment, sandbox: SandboxConfig) -> SkillShelf {
     let data = paths.data.clone();
     let unpacked = tokio::task::spawn_blocking(move || unpack(&data.join("skills"))).await;
     let bundled = match unpacked.map_err(io::Error::other).flatten() {
@@ -75,6 +77,7 @@ pub async fn shelf(config: &Config, paths: &Paths, env: &Environment) -> SkillSh
         environments: environments(paths),
         home: env.path("HOME"),
         variables: PASSED_TO_INSTALLERS.iter().filter_map(passed).collect(),
+        sandbox: Some(sandbox),
     };
     SkillShelf::new(place, config.skills.clone())
 }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_proto::socket::{SocketPlace, socket_path};
+use agentd_proto::socket::{SocketPlace, other_paths, socket_path};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
@@ -20,9 +20,11 @@ use crate::{
     control::{self, Recipe},
     environment::Environment,
     failure::Failure,
-    footprint, listener,
-    lock::Lock,
+    footprint,
+    listener::{self, SocketPlaces},
+    lock::FolderLock,
     logging::{self, Destination},
+    ownership,
     paths::Paths,
     redact::Redactor,
     service::Supervisor,
@@ -46,9 +48,9 @@ pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<()
     let flags = Flags { log_level: args.log_level.clone() };
     let recipe = Recipe { paths, env, flags };
     let config = recipe.read()?;
-    let socket = socket(args, &recipe.env, &current)?;
+    let sockets = sockets(args, &recipe, &current)?;
     if args.check_config {
-        report(&config, &recipe.paths, &socket);
+        report(&config, &recipe.paths, &sockets.first);
         return Ok(());
     }
 
@@ -56,20 +58,27 @@ pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<()
     redactor.learn(control::secrets(&config, &recipe.env));
     let log_file = args.log_file.as_ref().map(|path| current.join(path));
     let log = logging::start(&destination(log_file, &recipe.env), &config.daemon.service.log_level, redactor)?;
+    for why in config.mcp.broken.values() {
+        tracing::warn!("an MCP server is down: {why}");
+    }
     // Held to the end of this function: nobody else may open the journal before it is closed.
-    let _lock = own_data_folder(&recipe.paths)?;
+    let mut lock = own_data_folder(&recipe.paths)?;
     allow_many_files();
     footprint::share_heaps();
     let runtime = runtime()?;
-    let outcome = runtime.block_on(app::run(Beginning { started, config, recipe, socket, supervisor, log }));
+    let beginning = Beginning { started, config, recipe, sockets, supervisor, log };
+    let outcome = runtime.block_on(app::run(beginning, &mut lock));
     runtime.shutdown_timeout(LAST_WAIT);
     outcome
 }
 
-fn socket(args: &Args, env: &Environment, current: &Path) -> Result<PathBuf, Failure> {
+fn sockets(args: &Args, recipe: &Recipe, current: &Path) -> Result<SocketPlaces, Failure> {
+    let Recipe { paths, env, .. } = recipe;
     let explicit = args.socket.as_ref().map(|path| current.join(path)).or_else(|| env.path("AGENTD_SOCKET"));
     let runtime_dir = env.path("XDG_RUNTIME_DIR").map(Into::into);
-    socket_path(&SocketPlace::of_this_user(explicit.map(Into::into), runtime_dir)).map_err(listener::failure)
+    let place = SocketPlace::of_this_user(explicit.map(Into::into), runtime_dir, paths.data.clone());
+    let first = socket_path(&place).map_err(listener::failure)?;
+    Ok(SocketPlaces { first, others: other_paths(&place), is_named: place.named().is_some() })
 }
 
 fn destination(log_file: Option<PathBuf>, env: &Environment) -> Destination {
@@ -82,14 +91,21 @@ fn destination(log_file: Option<PathBuf>, env: &Environment) -> Destination {
 
 /// Makes the data folder, for its owner alone, takes its lock and moves into it: the folder that we were started from
 /// may be gone tomorrow.
-fn own_data_folder(paths: &Paths) -> Result<Lock, Failure> {
+fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
     let refuse = |what: &str, error: io::Error| {
         Failure::broken(format!("could not {what} the data folder {}", paths.data.display()))
             .with_source(error)
             .with_hint("it must be a folder of yours on a disk that is neither full nor read-only; AGENTD_DATA_DIR names another one")
     };
     DirBuilder::new().recursive(true).mode(0o700).create(&paths.data).map_err(|error| refuse("make", error))?;
-    let lock = Lock::take(&paths.lock())?;
+    let found = std::fs::metadata(&paths.data).map_err(|error| refuse("look at", error))?;
+    if let Some(objection) = ownership::objection(&found) {
+        let shown = paths.data.display();
+        return Err(Failure::broken(format!("the data folder {shown} is not used: {objection}")).with_hint(format!(
+            "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod 700 '{shown}'`; AGENTD_DATA_DIR names another one"
+        )));
+    }
+    let lock = FolderLock::take(&paths.data)?;
     std::env::set_current_dir(&paths.data).map_err(|error| refuse("enter", error))?;
     Ok(lock)
 }
@@ -120,9 +136,14 @@ fn runtime() -> Result<Runtime, Failure> {
 }
 
 /// What `--check-config` says: where everything is, and every value that did not come with agentd. Never a secret.
-#[expect(clippy::print_stdout, reason = "this is what the option is for")]
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "this is what the option is for")]
 fn report(config: &Config, paths: &Paths, socket: &Path) {
-    println!("the configuration is right");
+    if config.mcp.broken.is_empty() {
+        println!("the configuration is right");
+    }
+    for why in config.mcp.broken.values() {
+        eprintln!("{why}");
+    }
     println!("configuration folder: {}", paths.config.display());
     println!("data folder: {}", paths.data.display());
     println!("socket: {}", socket.display());

@@ -1,11 +1,12 @@
-//! The tools as `tools.yaml` wants them: some shown only where they are mentioned, some never, some described otherwise.
+//! The tools as `tools.yaml` wants them: some shown only where they are mentioned, some never, some described otherwise. What
+//! has nothing to work with is never shown, whatever it says.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agentd_core::{
-    catalogue::{Catalogue, CatalogueTool, ToolTier},
+    catalogue::{Catalogue, CatalogueTool, ToolLabel, ToolOrigin, ToolTier},
     ports::{ToolContext, Toolbox},
-    tool::{Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{Followed, Meant, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt, future::BoxFuture};
 
@@ -14,6 +15,8 @@ use crate::config::{ToolSettings, nearest};
 /// A toolbox in which `tools.yaml` says when each tool is offered, and what models are told of it.
 pub struct ConfiguredToolbox {
     inner: Arc<dyn Toolbox>,
+    /// The names of tools that have nothing to work with.
+    idle: &'static [&'static str],
     /// The settings, and what was made of them. Held for as long as it takes to look.
     made: Mutex<Made>,
 }
@@ -27,8 +30,8 @@ struct Made {
 }
 
 impl Made {
-    fn new(from: Arc<Catalogue>, settings: ToolSettings) -> Self {
-        let catalogue = Arc::new(configured(&from, &settings));
+    fn new(from: Arc<Catalogue>, settings: ToolSettings, idle: &[&str]) -> Self {
+        let catalogue = Arc::new(configured(&from, &settings, idle));
         let there = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
         let mut specs: Vec<ToolSpec> = there.map(|tool| tool.spec.clone()).collect();
         specs.dedup_by(|later, first| later.name == first.name);
@@ -37,18 +40,18 @@ impl Made {
 }
 
 impl ConfiguredToolbox {
-    /// The tools of `inner` as `settings` want them.
+    /// The tools of `inner` as `settings` want them, but for those that are `idle`: they have nothing to work with.
     #[must_use]
-    pub fn new(inner: Arc<dyn Toolbox>, settings: &ToolSettings) -> Self {
-        let made = Mutex::new(Made::new(inner.catalogue(), settings.clone()));
-        Self { inner, made }
+    pub fn new(inner: Arc<dyn Toolbox>, settings: &ToolSettings, idle: &'static [&'static str]) -> Self {
+        let made = Mutex::new(Made::new(inner.catalogue(), settings.clone(), idle));
+        Self { inner, idle, made }
     }
 
     /// Follows other settings, from the next turn on.
     pub fn follow_settings(&self, settings: &ToolSettings) {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if made.settings != *settings {
-            *made = Made::new(Arc::clone(&made.from), settings.clone());
+            *made = Made::new(Arc::clone(&made.from), settings.clone(), self.idle);
         }
     }
 
@@ -58,7 +61,7 @@ impl ConfiguredToolbox {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&made.from, &from) {
             let settings = std::mem::take(&mut made.settings);
-            *made = Made::new(from, settings);
+            *made = Made::new(from, settings, self.idle);
         }
         look(&made)
     }
@@ -67,7 +70,12 @@ impl ConfiguredToolbox {
     fn refusal(&self, call: &ToolCall) -> Option<ToolOutput> {
         let name = self.inner.canonical_name(&call.name);
         let known = self.now(|made| made.specs.iter().any(|spec| spec.name == name));
-        (!known).then(|| ToolOutput::error(ToolErrorCode::UnknownTool, "this tool is not enabled; use another one"))
+        (!known).then(|| {
+            ToolOutput::error(
+                ToolErrorCode::UnknownTool,
+                "there is no tool of that name, or it is not enabled; use another one",
+            )
+        })
     }
 }
 
@@ -82,6 +90,10 @@ impl Toolbox for ConfiguredToolbox {
 
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
         self.inner.canonical_name(name)
+    }
+
+    fn meant(&self, call: &ToolCall) -> Option<Meant> {
+        self.inner.meant(call)
     }
 
     fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
@@ -103,6 +115,14 @@ impl Toolbox for ConfiguredToolbox {
         self.inner.follow(context, call)
     }
 
+    fn start<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
+        self.inner.start(context, call)
+    }
+
+    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+        self.inner.holds_commands()
+    }
+
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
         match self.refusal(call) {
             Some(refusal) => async { refusal }.boxed(),
@@ -112,19 +132,27 @@ impl Toolbox for ConfiguredToolbox {
 }
 
 /// The catalogue with what the settings say, of the conversation's own tools too.
-fn configured(from: &Catalogue, settings: &ToolSettings) -> Catalogue {
+fn configured(from: &Catalogue, settings: &ToolSettings, idle: &[&str]) -> Catalogue {
     let tool = |tool: &CatalogueTool| {
-        let Some(setting) = settings.get(&tool.spec.name) else { return tool.clone() };
-        let description = setting.description.clone().unwrap_or_else(|| tool.spec.description.clone());
-        let spec = ToolSpec { description, ..tool.spec.clone() };
-        CatalogueTool { spec, label: setting.label(&tool.label), ..tool.clone() }
+        let is_idle = tool.origin == ToolOrigin::BuiltIn && idle.contains(&tool.spec.name.as_str());
+        let tool = as_set(tool, settings);
+        let tier = if is_idle { ToolTier::Off } else { tool.label.tier };
+        CatalogueTool { label: ToolLabel { tier, ..tool.label }, ..tool }
     };
     let mut labels = from.labels.clone();
     for (name, setting) in settings {
         let label = setting.label(&labels.get(name).cloned().unwrap_or_default());
         labels.insert(name.clone(), label);
     }
-    Catalogue { tools: from.tools.iter().map(tool).collect(), labels }
+    Catalogue { tools: from.tools.iter().map(tool).collect(), labels, servers: from.servers.clone() }
+}
+
+/// The tool with what the settings say of it.
+fn as_set(tool: &CatalogueTool, settings: &ToolSettings) -> CatalogueTool {
+    let Some(setting) = settings.get(&tool.spec.name) else { return tool.clone() };
+    let description = setting.description.clone().unwrap_or_else(|| tool.spec.description.clone());
+    let spec = ToolSpec { description, ..tool.spec.clone() };
+    CatalogueTool { spec, label: setting.label(&tool.label), ..tool.clone() }
 }
 
 /// What `tools.yaml` says to no effect. `configurable` are the tools that can be left out, `all` are all that there are.
@@ -146,7 +174,7 @@ pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::{catalogue::ToolOrigin, tool::Effect};
+    use agentd_core::tool::Effect;
 
     use super::*;
     use crate::config::{Enabled, ToolSetting};
@@ -167,11 +195,25 @@ mod tests {
             ("todo_read".to_owned(), set(Enabled::Never)),
         ]);
         let specs = ["grep", "now", "other", "rm"].map(spec);
-        let catalogue = configured(&Catalogue::of(&specs, &ToolOrigin::BuiltIn), &settings);
+        let catalogue = configured(&Catalogue::of(&specs, &ToolOrigin::BuiltIn), &settings, &[]);
         let tiers: Vec<_> = catalogue.tools.iter().map(|tool| tool.label.tier).collect();
         assert_eq!(tiers, [ToolTier::Discovered, ToolTier::Core, ToolTier::Enabled, ToolTier::Off]);
         assert_eq!(catalogue.tools[1].spec.description, "look");
         assert_eq!(catalogue.labels["todo_read"].tier, ToolTier::Off);
+    }
+
+    #[test]
+    fn what_has_nothing_to_work_with_is_off_whatever_the_settings_say() {
+        let always = ToolSetting { enabled: Some(Enabled::Always), ..ToolSetting::default() };
+        let settings = ToolSettings::from([("grep".to_owned(), always)]);
+        let specs = ["grep", "now"].map(spec);
+        let tiers = |origin: ToolOrigin| -> Vec<ToolTier> {
+            let catalogue = configured(&Catalogue::of(&specs, &origin), &settings, &["grep"]);
+            catalogue.tools.iter().map(|tool| tool.label.tier).collect()
+        };
+        assert_eq!(tiers(ToolOrigin::BuiltIn), [ToolTier::Off, ToolTier::Enabled]);
+        let theirs = ToolOrigin::Mcp { server: "other".to_owned() };
+        assert_eq!(tiers(theirs), [ToolTier::Enabled, ToolTier::Enabled], "of that name, and another tool");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! - [`convert`]: messages to the vocabulary of `agentd-core` and back, one noun a file.
 //! - [`view`]: what the daemon shows that is no word of the core: a session with what waits in it, its own state.
 //! - [`status`]: how failures travel: kind, message and hint.
+//! - [`lock_file`]: who holds a data folder, and where they listen.
 //! - [`socket`]: where the socket is, how it is bound, adopted, accepted from and connected to.
 //! - `codec`: how much memory a stream begins with.
 //! - [`client`]: what `agentctl` uses; domain types in and out.
@@ -12,6 +13,7 @@
 pub mod client;
 mod codec;
 pub mod convert;
+pub mod lock_file;
 pub mod socket;
 pub mod status;
 pub mod view;

@@ -46,7 +46,7 @@ impl From<WireError> for Status {
 #[must_use]
 pub fn code(kind: ErrorKind) -> Code {
     match kind {
-        ErrorKind::Auth | ErrorKind::Rejected | ErrorKind::Conflict | ErrorKind::Configuration => {
+        ErrorKind::Auth | ErrorKind::Rejected | ErrorKind::Conflict | ErrorKind::Busy | ErrorKind::Configuration => {
             Code::FailedPrecondition
         }
         ErrorKind::RateLimited | ErrorKind::Storage => Code::ResourceExhausted,

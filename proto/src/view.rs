@@ -68,6 +68,10 @@ pub struct Hello {
     pub pid: u32,
     /// The variables that it wants of the client when a turn starts; one that ends with `*` means all that begin so.
     pub environment: Vec<String>,
+    /// The variables that its configuration names and its own environment lacks.
+    pub variables: Vec<String>,
+    /// The data folder that it works on; empty where it does not say.
+    pub data_dir: PathBuf,
 }
 
 /// How the daemon is doing.
@@ -97,6 +101,21 @@ pub struct DaemonStatus {
     pub config_sources: Vec<String>,
     /// What commands are locked into, where it is known.
     pub sandbox: Option<SandboxState>,
+    /// What is wrong with what is kept, as far as it can be seen at once.
+    pub problems: Vec<Finding>,
+}
+
+/// Something that is wrong with what is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is about: `disk`, `journal`, `audit` or `session`.
+    pub subject: String,
+    /// What was found, in a sentence.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+    /// Whether something does not work because of it.
+    pub is_failure: bool,
 }
 
 /// What holds for commands.

@@ -9,7 +9,7 @@ use crate::{
     complete, daemon,
     exit::Exit,
     failure::Failure,
-    render::sanitize::clean,
+    render::sanitize::{clean, clean_line},
     report::{self, Table},
 };
 
@@ -62,7 +62,7 @@ fn list(agents: &[AgentCard], json: bool) -> anyhow::Result<Exit> {
     let mut table = Table::new(["AGENT", "STATE", "SLOT", "WHAT IT IS FOR"]);
     for card in agents {
         let slot = card.slot.map_or_else(|| "-".to_owned(), |slot| slot.to_string());
-        table.row_with_long_end([card.id.clone(), state(card).to_owned(), slot, card.description.clone()]);
+        table.row_with_long_end([card.id.clone(), state(card).to_owned(), slot, clean_line(&card.description)]);
     }
     table.print("no agents besides the main one; agents.yaml names them")?;
     Ok(Exit::Done)

@@ -1,15 +1,28 @@
 //! `agentctl answer`: answers what a turn waits for.
 
+use std::io::Write as _;
+
 use agentd_core::{
     grant::GrantScope,
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
+    visible,
 };
 use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
 use serde_json::Value;
 
-use crate::{args::Global, complete, daemon, exit::Exit, failure::Failure, render::asking};
+use crate::{
+    args::Global,
+    complete, daemon,
+    exit::Exit,
+    failure::Failure,
+    render::{
+        asking,
+        diff::{self, Room},
+        look::Look,
+    },
+};
 
 /// The arguments of `answer`.
 #[derive(Debug, Args)]
@@ -19,11 +32,13 @@ use crate::{args::Global, complete, daemon, exit::Exit, failure::Failure, render
   agentctl answer 0193a5b2 reject --reason 'not in src/'    the model is told why
   agentctl answer 0193a5b2 always                           and do not ask for this again in the session
   agentctl answer 0193a5b2 always --for-good                nor in any other
+  agentctl answer 0193a5b2 always --rule mcp_lab_weather    nor for what this wider rule covers
   agentctl answer 0193a5b2 edit --args '{\"path\":\"a.txt\"}'   let it run with other arguments
+  agentctl answer 0193a5b2 edit --args '…' --preview        only show what it would do with them
   agentctl answer 0193a5b2 'The second one, please'         a question gets a text
 
-What `always` keeps is shown by `agentctl interrupts ID`, and taken back by `agentctl grants revoke`. An edit that the
-rules deny is refused, and the question still waits. The turn goes on at once, also when the daemon was restarted since. An interrupt is answered once.")]
+What `always` keeps is shown by `agentctl interrupts ID`, and taken back by `agentctl grants revoke`. What an edit
+would do is shown before it is given; one that the rules deny is refused, and the question still waits. The turn goes on at once, also when the daemon was restarted since. An interrupt is answered once.")]
 pub(crate) struct AnswerArgs {
     /// The interrupt; the start of its id is enough
     #[arg(value_name = "ID", add = ArgValueCandidates::new(complete::interrupts))]
@@ -37,9 +52,15 @@ pub(crate) struct AnswerArgs {
     /// Let `always` hold in every session until it is taken back, not in this one alone
     #[arg(long)]
     for_good: bool,
+    /// The rule that `always` keeps, one of the wider ones that `agentctl interrupts ID` shows
+    #[arg(long, value_name = "RULE")]
+    rule: Option<String>,
     /// The arguments that `edit` lets the tool run with, a JSON object
     #[arg(long, value_name = "JSON")]
     args: Option<String>,
+    /// Only show what `edit` would do with these arguments, and answer nothing
+    #[arg(long, requires = "args")]
+    preview: bool,
 }
 
 /// Answers.
@@ -53,15 +74,34 @@ pub(crate) async fn handle(global: &Global, args: AnswerArgs) -> anyhow::Result<
             .hint("see what is asked with `agentctl interrupts`")
             .into());
     }
+    if let Answer::Edit { args: edited } = &answer {
+        let would = daemon.client.foresee(id, edited).await?;
+        let color = Look::detect().err_color;
+        for line in would_do(&would, color) {
+            writeln!(anstream::stderr(), "{line}")?;
+        }
+        if args.preview {
+            return Ok(Exit::Done);
+        }
+    }
     daemon.client.answer(id, &answer, daemon::CLIENT).await?;
     if let Some(interrupt) = interrupt {
-        if let (Answer::Always { scope }, Ask::Approval { grants, .. }) = (&answer, &interrupt.ask) {
-            crate::note(&asking::kept(*scope, grants));
+        if let Some((rules, scope)) = answer.kept(&interrupt.ask) {
+            crate::note(&asking::kept(scope, rules));
         }
         let session = interrupt.session_id;
         crate::note(&format!("answered; the turn goes on (follow it with `agentctl attach {session}`)"));
     }
     Ok(Exit::Done)
+}
+
+/// The effect that a call would have with other arguments, in lines.
+fn would_do(ask: &Ask, color: bool) -> Vec<String> {
+    let Ask::Approval { tool, args, risk, preview, .. } = ask else { return Vec::new() };
+    let preview = preview.clone().unwrap_or_else(|| format!("{args:#}"));
+    let head = format!("with these arguments {} would do this ({}):", visible::line(tool), asking::risk(*risk));
+    let lines = diff::preview(&preview, Room::WITHOUT_END, color);
+    [head].into_iter().chain(lines.into_iter().map(|line| format!("  {line}"))).collect()
 }
 
 /// Finds the interrupt that is meant. A whole id goes to the daemon even if nothing of that id waits, because only
@@ -116,7 +156,11 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
     let answer = match words.as_str() {
         "approve" if !is_question => Answer::Approve,
         "always" if !is_question => {
-            Answer::Always { scope: if args.for_good { GrantScope::ForGood } else { GrantScope::Session } }
+            let scope = if args.for_good { GrantScope::ForGood } else { GrantScope::Session };
+            match &args.rule {
+                Some(rule) => Answer::Keep { rule: rule.trim().to_owned(), scope },
+                None => Answer::Always { scope },
+            }
         }
         "reject" => Answer::Reject { reason: args.reason.clone() },
         "edit" if !is_question => Answer::Edit { args: edited(args.args.as_deref())? },
@@ -126,7 +170,11 @@ fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
         return Err(Failure::usage("--reason belongs to reject")
             .hint("leave it out, or write `agentctl answer ID reject --reason …`"));
     }
-    if args.for_good && !matches!(answer, Answer::Always { .. }) {
+    if args.rule.is_some() && !matches!(answer, Answer::Keep { .. }) {
+        return Err(Failure::usage("--rule belongs to always")
+            .hint("leave it out, or write `agentctl answer ID always --rule …`"));
+    }
+    if args.for_good && !matches!(answer, Answer::Always { .. } | Answer::Keep { .. }) {
         return Err(Failure::usage("--for-good belongs to always")
             .hint("leave it out, or write `agentctl answer ID always --for-good`"));
     }
@@ -170,6 +218,7 @@ mod tests {
             layer: None,
             rule: None,
             grants: vec!["write_file".to_owned()],
+            wider: vec!["mcp_lab_*".to_owned()],
         }
     }
 
@@ -197,7 +246,9 @@ mod tests {
             words: words.split(' ').map(str::to_owned).collect(),
             reason: reason.map(str::to_owned),
             for_good: false,
+            rule: None,
             args: json.map(str::to_owned),
+            preview: false,
         }
     }
 
@@ -212,6 +263,11 @@ mod tests {
         check("always", None, None, &approval(), &Answer::Always { scope: GrantScope::Session });
         let for_good = AnswerArgs { for_good: true, ..args("always", None, None) };
         assert_eq!(parse(&for_good, Some(&approval())), Ok(Answer::Always { scope: GrantScope::ForGood }));
+        let wider = AnswerArgs { rule: Some("mcp_lab_*".to_owned()), ..args("always", None, None) };
+        let kept = Answer::Keep { rule: "mcp_lab_*".to_owned(), scope: GrantScope::Session };
+        assert_eq!(parse(&wider, Some(&approval())), Ok(kept));
+        let wider = AnswerArgs { rule: Some("mcp_lab_*".to_owned()), ..args("approve", None, None) };
+        assert!(parse(&wider, Some(&approval())).is_err());
         let for_good = AnswerArgs { for_good: true, ..args("approve", None, None) };
         assert!(parse(&for_good, Some(&approval())).is_err());
         check("reject", None, None, &approval(), &Answer::Reject { reason: None });

@@ -9,9 +9,10 @@ use crate::{
     args::Global,
     complete, daemon,
     exit::{Attendance, Exit},
+    keyboard::Keyboard,
     render::{Human, Jsonl},
     repl::TerminalAsker,
-    turn::{self, AskNobody, Asker, CtrlC, Renderer, SocketLine, builtin::SayBuiltin},
+    turn::{self, AskNobody, Asker, AtEnd, ForeseeingAsker, Renderer, Signals, SocketLine, builtin::SayBuiltin},
 };
 
 /// The arguments of `attach`.
@@ -22,7 +23,8 @@ use crate::{
   agentctl attach 0193a5b2 --after 41 --output stream-json
 
 It ends with the turn, or at once when none runs. On a terminal you may answer what the turn asks.
-Ctrl-C cancels the turn, also one that another client started; twice leaves at once.")]
+Ctrl-C cancels the turn, also one that another client started; twice leaves at once. Other signals end
+this command and leave the turn alone.")]
 pub(crate) struct AttachArgs {
     /// The session; the start of its id is enough
     #[arg(value_name = "SESSION", add = ArgValueCandidates::new(complete::sessions))]
@@ -57,7 +59,9 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
         crate::note("no turn is running in this session");
         return Ok(Exit::Done);
     }
-    let mut ctrl_c = CtrlC::listen()?;
+    // The turn is somebody else's, or was: it goes on without this client.
+    let mut signals = Signals::listen(AtEnd::Leave)?;
+    let keyboard = Keyboard::of_terminal();
     let after = args.after.unwrap_or(before_turn);
     let (line, slots) = tokio::join!(SocketLine::attach(&daemon, session, after), daemon.client.models());
     let mut line = line?;
@@ -72,8 +76,12 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     };
     let mut renderer = SayBuiltin::new(renderer, slots.unwrap_or_default());
-    let mut asker: Box<dyn Asker> = if asks { Box::new(TerminalAsker::new()) } else { Box::new(AskNobody) };
-    let result = turn::drive(&mut line, &mut renderer, asker.as_mut(), &mut ctrl_c).await?;
+    let asking = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), daemon.client.clone());
+    let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(AskNobody) };
+    let person = turn::Person { asker: asker.as_mut(), signals: &mut signals, keyboard: &keyboard };
+    let result = turn::drive(&mut line, &mut renderer, person).await;
+    keyboard.tell_unsent();
+    let result = result?;
     // Of turns of the past nobody asked how they ended.
     let live = result.filter(|result| Some(result.turn_id) == view.live_turn);
     Ok(live.map_or(Exit::Done, |result| Exit::of_turn(&result, Attendance::Attended)))

@@ -20,6 +20,7 @@ use crate::{
     daemon::{self, Daemon},
     exit::{Attendance, Exit},
     failure::Failure,
+    keyboard::Keyboard,
     render::{
         Human,
         context::{percent, short},
@@ -28,7 +29,7 @@ use crate::{
         sanitize::clean_line,
     },
     report, session,
-    turn::{self, AskNobody, CtrlC, Renderer, SocketLine},
+    turn::{self, AskNobody, AtEnd, Renderer, Signals, SocketLine},
 };
 
 /// The arguments of `compact`.
@@ -86,8 +87,13 @@ pub(crate) async fn handle(global: &Global, args: CompactArgs) -> anyhow::Result
         let (window, undone) = daemon.client.undo_compaction(&session.to_string()).await?;
         return tell_undone(session, window, &undone, args.json);
     }
-    let mut ctrl_c = CtrlC::listen()?;
-    let done = compact(&daemon, session, args.strategy.for_daemon(), !args.json, &mut ctrl_c).await?;
+    // Nothing is lost with it: the history stays as it was.
+    let mut signals = Signals::listen(AtEnd::Cancel)?;
+    let keyboard = Keyboard::of_terminal();
+    let person = turn::Person { asker: &mut AskNobody, signals: &mut signals, keyboard: &keyboard };
+    let done = compact(&daemon, session, args.strategy.for_daemon(), !args.json, person).await;
+    keyboard.tell_unsent();
+    let done = done?;
     if args.json {
         report::json(&json!({
             "session_id": session,
@@ -103,7 +109,7 @@ pub(crate) async fn handle(global: &Global, args: CompactArgs) -> anyhow::Result
     } else {
         done.print()?;
     }
-    Ok(Exit::of_turn(&done.result, Attendance::Attended))
+    Ok(signals.exit(Exit::of_turn(&done.result, Attendance::Attended)))
 }
 
 /// What came of a turn that compacts.
@@ -123,7 +129,7 @@ pub(crate) async fn compact(
     session: SessionId,
     strategy: CompactionStrategy,
     shown: bool,
-    ctrl_c: &mut CtrlC,
+    person: turn::Person<'_>,
 ) -> anyhow::Result<Done> {
     let request = StartRequest {
         session: SessionChoice::Existing(session.to_string()),
@@ -131,18 +137,20 @@ pub(crate) async fn compact(
             text: None,
             compact: Some(strategy),
             typed_bytes: None,
+            whole: false,
             slot: None,
             max_steps: None,
             on_interrupt: OnInterrupt::Deny,
+            while_connected: false,
             if_busy: IfBusy::Refuse,
             client: daemon::CLIENT.to_owned(),
             environment: daemon.environment(),
         },
     };
-    ctrl_c.forget();
+    person.signals.forget();
     let mut line = SocketLine::start(daemon, request).await?;
     let mut watch = Watch { shown: shown.then(Human::stdio), report: None };
-    let result = turn::drive(&mut line, &mut watch, &mut AskNobody, ctrl_c).await?;
+    let result = turn::drive(&mut line, &mut watch, person).await?;
     let result = result.ok_or_else(|| Failure::unreachable("the daemon did not tell how the compaction ended"))?;
     Ok(Done { report: watch.report, result })
 }

@@ -1,14 +1,24 @@
 //! `agentctl start`, `stop` and `status`: the daemon's life.
 
-use std::{io::Write as _, time::Duration};
+use std::{
+    io::Write as _,
+    time::{Duration, Instant},
+};
 
-use agentd_proto::client::{Client, ClientErrorKind, DaemonStatus, RecoveredTurn};
+use agentd_proto::{
+    client::{DaemonStatus, RecoveredTurn},
+    lock_file::LockHolder,
+};
 use clap::Args;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::json;
 
 use crate::{
     args::Global,
-    daemon,
+    daemon::{self, Place, Sight, Versions, silent},
     exit::Exit,
     failure::Failure,
     render::sanitize,
@@ -17,6 +27,12 @@ use crate::{
 
 /// How much longer than its own deadline the daemon may take to be gone.
 const STOP_MARGIN: Duration = Duration::from_secs(15);
+
+/// The time that a daemon which no longer answers may take to be gone before it is told by a signal.
+const ENDING: Duration = Duration::from_secs(3);
+
+/// Between two looks at it.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// How long the daemon lets turns run on where nobody says: its own default may be shorter.
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
@@ -80,17 +96,29 @@ pub(crate) async fn start(global: &Global, args: StartArgs) -> anyhow::Result<Ex
 /// Stops the daemon and waits until it is gone. A daemon of another version is stopped too: that is how one gets rid
 /// of it.
 pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit> {
-    let socket = daemon::socket_path(global)?;
-    let client = match Client::connect_any_version(&socket).await {
-        Ok(client) => client,
-        Err(error) if error.kind == ClientErrorKind::NotRunning => {
-            crate::note("no daemon is running");
-            return Ok(Exit::Done);
-        }
-        Err(error) => return Err(error.into()),
-    };
     let drain = args.within.map(Duration::from_secs);
-    let pid = client.stop(drain).await?;
+    let place = Place::of(global)?;
+    let (begun, mut was_there) = (Instant::now(), false);
+    let pid = loop {
+        match place.look(Versions::Any).await {
+            Sight::Reached(client, _) => break client.stop(drain).await?,
+            // It may be about to end: a signal would cut that short.
+            Sight::Silent(..) if begun.elapsed() < ENDING => {
+                was_there = true;
+                tokio::time::sleep(GLANCE).await;
+            }
+            Sight::Silent(_, error) => {
+                if let Some(holder) = place.holder() {
+                    break signal_stop(&holder).ok_or_else(|| silent(&holder, error.as_ref()))?;
+                }
+            }
+            Sight::Nobody => {
+                crate::note(if was_there { "the daemon has stopped" } else { "no daemon is running" });
+                return Ok(Exit::Done);
+            }
+            Sight::Unusable(error) => return Err(error.into()),
+        }
+    };
     if daemon::wait_gone(pid, drain.unwrap_or(DEFAULT_DRAIN) + STOP_MARGIN).await.is_err() {
         return Err(Failure::unreachable(format!("the daemon was told to stop and is still there (pid {pid})"))
             .hint(format!("it may wait for a tool; end it with `kill {pid}`, or `kill -9 {pid}`: the journal survives"))
@@ -100,10 +128,22 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
     Ok(Exit::Done)
 }
 
+/// Tells a daemon that does not answer to stop, by a signal, and returns its process id. The number is the kernel's, of the
+/// process that holds the data folder's lock right now: none is believed that stands in a file.
+fn signal_stop(holder: &LockHolder) -> Option<u32> {
+    let pid = holder.pid?;
+    let target = Pid::from_raw(i32::try_from(pid).ok()?);
+    kill(target, Signal::SIGTERM).ok()?;
+    // One that was stopped (Ctrl-Z, a debugger) hears of it when it goes on.
+    let _ = kill(target, Signal::SIGCONT);
+    crate::note(&format!("the daemon does not answer; it was told to stop by a signal (pid {pid})"));
+    Some(pid)
+}
+
 /// Tells how the daemon is doing.
 pub(crate) async fn status(global: &Global, args: StatusArgs) -> anyhow::Result<Exit> {
     let Some(daemon) = daemon::connect_running(global).await? else {
-        let socket = daemon::socket_path(global)?;
+        let socket = Place::of(global)?.socket();
         if args.json {
             report::json(&json!({ "running": false, "socket": socket }))?;
         } else {
@@ -144,6 +184,9 @@ fn as_json(status: &DaemonStatus) -> serde_json::Value {
         "socket": status.socket,
         "data_dir": status.data_dir,
         "config_sources": status.config_sources,
+        "problems": status.problems.iter().map(|problem| json!({
+            "subject": problem.subject, "message": problem.message, "hint": problem.hint,
+        })).collect::<Vec<_>>(),
         "sandbox": status.sandbox.as_ref().map(|sandbox| {
             json!({
                 "mode": sandbox.mode,
@@ -179,6 +222,10 @@ fn print(status: &DaemonStatus) -> anyhow::Result<()> {
         line("sandbox", &report::sandbox(sandbox))?;
     }
     line("config", &status.config_sources.join(", "))?;
+    for problem in &status.problems {
+        line("problem", &problem.message)?;
+        line("", &format!("hint: {}", problem.hint))?;
+    }
     for turn in &status.recovered {
         line("recovered", &format!("session {}: {}", turn.session_id, put_in_order(turn)))?;
     }

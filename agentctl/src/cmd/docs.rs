@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use agentd_core::{
     ids::SessionId,
-    knowledge::{DocumentProgress, DocumentQuery, DocumentState, PartRange},
+    knowledge::{DocumentListing, DocumentProgress, DocumentQuery, PartRange},
 };
 use agentd_proto::client::NewSession;
 use clap::{Args, Subcommand};
@@ -34,8 +34,9 @@ use crate::{
   agentctl docs reindex                         read all of them again
   agentctl docs stats
 
-PDF, Word, Excel, PowerPoint, OpenDocument spreadsheets, and text. A document is named by the path that tools use; a session
-finds only what it was given.")]
+PDF, Word, Excel, PowerPoint, OpenDocument spreadsheets. Text is not indexed: models read it and search it line by line, and
+`docs search --in` looks into one that is named. A document is named by the path that tools use; a session finds only what
+it was given.")]
 pub(crate) struct DocsArgs {
     #[command(subcommand)]
     command: DocsCommand,
@@ -133,7 +134,7 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
         DocsCommand::List { path, common } => {
             let session = named(&common).await?;
             let states = daemon.client.list_documents(&session.to_string(), &path).await?;
-            states_shown(session, &states, common.json)
+            listing_shown(session, &states, common.json)
         }
         DocsCommand::Show { path, page, count, common } => {
             let session = named(&common).await?;
@@ -192,7 +193,7 @@ async fn index(daemon: &Daemon, session: SessionId, paths: &[String], again: boo
     let show = |step: DocumentProgress| spinner.show(&progress(&step));
     let done = daemon.client.index_documents(&session.to_string(), paths, again, show).await;
     spinner.clear();
-    states_shown(session, &done?, json)
+    listing_shown(session, &done?, json)
 }
 
 /// `uploads/report.pdf  12 of 300 (4 %)`.
@@ -207,11 +208,13 @@ fn progress(DocumentProgress { document, parts, total }: &DocumentProgress) -> S
     }
 }
 
-fn states_shown(session: SessionId, states: &[DocumentState], json: bool) -> anyhow::Result<Exit> {
+fn listing_shown(session: SessionId, listing: &DocumentListing, json: bool) -> anyhow::Result<Exit> {
     if json {
-        report::json(&json!({ "session_id": session, "documents": states }))?;
+        let DocumentListing { documents, notes } = listing;
+        let complete = notes.is_empty();
+        report::json(&json!({ "session_id": session, "documents": documents, "complete": complete, "notes": notes }))?;
     } else {
-        show::states(states)?;
+        show::listing(listing)?;
     }
     Ok(Exit::Done)
 }

@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::model::SlotInfo;
+use agentd_core::{error::ErrorKind, model::SlotInfo};
+use agentd_proto::client::Finding;
 use clap::Args;
 use serde::Serialize;
 
@@ -25,6 +26,9 @@ use crate::{
 
 /// How long a model's server may take to take a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+
+/// The size of what is written to see whether a disk takes it, in bytes: about what a small turn needs.
+const TRIAL_BYTES: usize = 64 << 10;
 
 /// The arguments of `doctor`.
 #[derive(Debug, Args)]
@@ -84,6 +88,8 @@ pub(crate) async fn handle(global: &Global, args: DoctorArgs) -> anyhow::Result<
         Ok(daemon) => {
             checks.push(reached(daemon));
             checks.extend([socket(&daemon.socket)]);
+            let is_told = checks.iter().any(|check| check.name == "data" && check.state == State::Fail);
+            checks.extend(kept(daemon, is_told).await);
             checks.extend(sandbox(daemon).await);
             checks.extend(models(daemon).await);
         }
@@ -141,6 +147,11 @@ fn configuration() -> Check {
     };
     let folder = daemon::config_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
     match Command::new(&program).arg("--check-config").output() {
+        Ok(output) if output.status.success() && !output.stderr.trim_ascii().is_empty() => Check::warn(
+            NAME,
+            String::from_utf8_lossy(&output.stderr).trim(),
+            format!("everything else works; correct it in {folder}, then `agentctl reload`"),
+        ),
         Ok(output) if output.status.success() => Check::ok(NAME, format!("read without a complaint ({folder})")),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -190,6 +201,20 @@ fn folder_check(name: &'static str, folder: &Path) -> Check {
             format!("make it writable: chmod u+rwx {shown}"),
         );
     }
+    if let Err(error) = try_to_write(folder) {
+        return Check::fail(
+            name,
+            format!("{shown} takes no write: {error}"),
+            "free some space on its disk; `agentctl sessions delete` works on a full disk too, and sessions can be read",
+        );
+    }
+    if meta.mode() & 0o002 != 0 || meta.mode() & 0o020 != 0 && meta.gid() != nix::unistd::getegid().as_raw() {
+        return Check::fail(
+            name,
+            format!("others may write to {shown}, so it is not used"),
+            format!("keep it to yourself: chmod 700 {shown}"),
+        );
+    }
     if meta.mode() & 0o077 != 0 {
         return Check::warn(
             name,
@@ -200,11 +225,18 @@ fn folder_check(name: &'static str, folder: &Path) -> Check {
     Check::ok(name, shown.to_string())
 }
 
+/// Writes a little, and takes it away again.
+fn try_to_write(folder: &Path) -> std::io::Result<()> {
+    let mut file = tempfile::Builder::new().prefix(".trial-").tempfile_in(folder)?;
+    file.write_all(&[0; TRIAL_BYTES])?;
+    file.as_file().sync_data()
+}
+
 fn socket(path: &Path) -> Check {
     const NAME: &str = "socket";
     let shown = path.display();
     let Ok(meta) = path.symlink_metadata() else {
-        return Check::fail(NAME, format!("{shown} is gone"), "restart the daemon: agentctl stop && agentctl start");
+        return Check::fail(NAME, format!("{shown} is gone"), "the daemon makes it again in a few seconds");
     };
     let folder_mode = path.parent().and_then(|folder| folder.metadata().ok()).map(|meta| meta.mode() & 0o7777);
     if meta.mode() & 0o177 != 0 {
@@ -218,8 +250,38 @@ fn socket(path: &Path) -> Check {
     }
 }
 
+/// Faults that the daemon finds in what it keeps, but for the disk where that is told already. One that does not know is an
+/// older one.
+async fn kept(daemon: &Daemon, is_told: bool) -> Vec<Check> {
+    let findings = match daemon.client.examine().await {
+        Ok(findings) => findings,
+        Err(error) if error.answered() == Some(ErrorKind::Protocol) => return Vec::new(),
+        Err(error) => return vec![Check::failure("journal", &error.into())],
+    };
+    let checks: Vec<Check> =
+        findings.into_iter().filter(|finding| !is_told || finding.subject != "disk").map(of_finding).collect();
+    if checks.is_empty() { vec![Check::ok("journal", "all sessions can be read")] } else { checks }
+}
+
+fn of_finding(finding: Finding) -> Check {
+    let name = ["audit", "disk", "session"].into_iter().find(|name| *name == finding.subject).unwrap_or("journal");
+    let Finding { message, hint, is_failure, .. } = finding;
+    if is_failure { Check::fail(name, message, hint) } else { Check::warn(name, message, hint) }
+}
+
 fn reached(daemon: &Daemon) -> Check {
     let hello = daemon.client.hello();
+    if let Ok(ours) = daemon::data_dir()
+        && !hello.data_dir.as_os_str().is_empty()
+        && !daemon::is_same_folder(&ours, &hello.data_dir)
+    {
+        let theirs = hello.data_dir.display();
+        return Check::warn(
+            "daemon",
+            format!("pid {} at the named socket works on {theirs}, not on {}", hello.pid, ours.display()),
+            "name no socket to reach the daemon of your own data folder",
+        );
+    }
     let started = if daemon.started { ", started just now" } else { "" };
     let message = format!("agentd {}, pid {}{started}", hello.version, hello.pid);
     if hello.version == env!("CARGO_PKG_VERSION") {

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use agentd_core::{
     Timestamp,
     interrupt::{Ask, Interrupt},
+    visible,
 };
 use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
@@ -16,7 +17,7 @@ use crate::{
     exit::Exit,
     render::{
         asking,
-        sanitize::{clean, clean_line},
+        diff::{self, Room},
     },
     report::{self, Table},
 };
@@ -88,23 +89,23 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
     line("asked", &report::ago(interrupt.raised_at, now));
     match &interrupt.ask {
         Ask::Question { question, context, default, .. } => {
-            line("question", &clean_line(question));
-            for context in context.iter().flat_map(|context| context.lines()) {
-                line("", &clean_line(context));
+            line("question", &visible::line(question));
+            for context in context.iter().flat_map(|context| context.split('\n')) {
+                line("", &visible::line(context));
             }
             if let Some(default) = default {
-                line("default", &clean_line(default));
+                line("default", &visible::line(default));
             }
             line("answers", "TEXT    what the model is told");
             line("", "reject  the model is told that there is no answer");
             line("answer", &format!("agentctl answer {id} TEXT|reject"));
         }
-        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants } => {
-            line("tool", &clean_line(tool));
+        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider } => {
+            line("tool", &visible::line(tool));
             line("risk", asking::risk(*risk));
             line("why", &asking::why(reason, *layer, rule.as_deref()));
             let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
-            for (at, shown) in clean(&shown).lines().enumerate() {
+            for (at, shown) in diff::preview(&shown, Room::WITHOUT_END, false).iter().enumerate() {
                 line(if at == 0 { "would do" } else { "" }, shown);
             }
             line("answers", "approve            runs it, once");
@@ -115,8 +116,14 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
             } else {
                 line("", "always             runs it and keeps these rules for the session");
                 line("", "always --for-good  runs it and keeps them for every session");
+                if !wider.is_empty() {
+                    line("", "always --rule RULE runs it and keeps one of the wider rules instead");
+                }
                 for grant in grants {
                     line("keeps", &asking::rule(grant));
+                }
+                for rule in wider {
+                    line("wider", &asking::rule(rule));
                 }
             }
             line("answer", &format!("agentctl answer {id} approve|reject|edit|always"));
@@ -160,6 +167,7 @@ mod tests {
                 layer: Some(Layer::Default),
                 rule: Some("the session's confirm_write is on".to_owned()),
                 grants: vec!["write_file".to_owned()],
+                wider: Vec::new(),
             }),
             Interrupt {
                 deadline: Some(Timestamp::UNIX_EPOCH),

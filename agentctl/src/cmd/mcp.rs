@@ -6,14 +6,19 @@ mod import;
 mod login;
 mod serve;
 
-use std::{io::Write as _, path::PathBuf, time::Instant};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
-use agentd_proto::client::{McpServerState, McpServerView};
+use agentd_core::error::ErrorKind;
+use agentd_proto::client::{ClientError, McpServerState, McpServerView};
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 use serde_json::{Value, json};
 
-use self::entry::Entry;
+use self::{entry::Entry, import::Found};
 use crate::{
     args::Global,
     complete,
@@ -146,7 +151,7 @@ pub(crate) async fn handle(global: &Global, args: McpArgs) -> anyhow::Result<Exi
         McpCommand::Add(args) => {
             let json = args.json;
             let entry = args.entry()?;
-            write(global, std::slice::from_ref(&entry)).await?;
+            write(global, &entry).await?;
             said(json, "added", &entry.name)
         }
         McpCommand::Serve(args) => serve::handle(global, args).await,
@@ -220,7 +225,7 @@ async fn logs(daemon: &Daemon, one: &One, lines: u32) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-async fn import(global: &Global, file: &std::path::Path, dry_run: bool, json: bool) -> anyhow::Result<Exit> {
+async fn import(global: &Global, file: &Path, dry_run: bool, json: bool) -> anyhow::Result<Exit> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::usage(format!("could not read {}: {error}", file.display())))?;
     let mut found = import::read(&text, file)?;
@@ -231,7 +236,7 @@ async fn import(global: &Global, file: &std::path::Path, dry_run: bool, json: bo
         };
         found.leave_known(&known);
         if !found.taken.is_empty() {
-            write(global, &found.taken).await?;
+            write_good(global, &mut found, &text, file).await?;
         }
     }
     let taken: Vec<&str> = found.taken.iter().map(|entry| entry.name.as_str()).collect();
@@ -252,27 +257,85 @@ async fn import(global: &Global, file: &std::path::Path, dry_run: bool, json: bo
     Ok(Exit::Done)
 }
 
-/// Writes servers into the person's file, when the daemon says that it makes sense, and has the daemon read it.
-async fn write(global: &Global, entries: &[Entry]) -> anyhow::Result<()> {
+/// Writes a server into the person's file, when the daemon says that it makes sense, and has the daemon read it.
+async fn write(global: &Global, entry: &Entry) -> anyhow::Result<()> {
     let daemon = daemon::connect(global).await?;
-    let path = daemon::config_dir()?.join("mcp_servers.yaml");
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(Failure::usage(format!("could not read {}: {error}", path.display())).into()),
-    };
-    let mut new = text;
-    for entry in entries {
-        new = edit::with(&new, entry).map_err(|why| {
-            Failure::usage(format!("{}: {why}", path.display()))
-                .hint(format!("write it there by hand:\n{}", entry.yaml("  ")))
-        })?;
+    let file = PersonsFile::read()?;
+    let new = file.with(&file.text, entry)?;
+    file.check(&daemon, &new).await?;
+    file.replace(&daemon, &new).await
+}
+
+/// The same of what was found in the file of another program, as far as it makes sense: of what does not it is said where it
+/// stands there.
+async fn write_good(global: &Global, found: &mut Found, theirs: &str, path: &Path) -> anyhow::Result<()> {
+    let daemon = daemon::connect(global).await?;
+    let file = PersonsFile::read()?;
+    file.check(&daemon, &file.text).await?;
+    let mut new = file.text.clone();
+    for entry in std::mem::take(&mut found.taken) {
+        let with = file.with(&new, &entry)?;
+        match file.check(&daemon, &with).await {
+            Ok(()) => {
+                new = with;
+                found.taken.push(entry);
+            }
+            Err(error) if error.answered() == Some(ErrorKind::Configuration) => {
+                let (line, why) = file.located(&error.message);
+                let key = line.and_then(|line| edit::key_of(with.lines().nth(line - 1)?));
+                let place = import::place(theirs, &entry.called, key);
+                let place = place.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
+                found.leave(&entry.called, &format!("{}{place}: {why}", path.display()));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
-    daemon.client.check_mcp_servers(&new, &path.display().to_string()).await?;
-    edit::replace(&path, &new)
-        .map_err(|error| Failure::usage(format!("could not write {}: {error}", path.display())))?;
-    daemon.client.reload().await?;
-    Ok(())
+    if found.taken.is_empty() { Ok(()) } else { file.replace(&daemon, &new).await }
+}
+
+/// The person's `mcp_servers.yaml`.
+struct PersonsFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl PersonsFile {
+    fn read() -> anyhow::Result<Self> {
+        let path = daemon::config_dir()?.join("mcp_servers.yaml");
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Self { path, text }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self { path, text: String::new() }),
+            Err(error) => Err(Failure::usage(format!("could not read {}: {error}", path.display())).into()),
+        }
+    }
+
+    /// A text of it with one more server.
+    fn with(&self, text: &str, entry: &Entry) -> Result<String, Failure> {
+        edit::with(text, entry).map_err(|why| {
+            Failure::usage(format!("{}: {why}", self.path.display()))
+                .hint(format!("write it there by hand:\n{}", entry.yaml("  ")))
+        })
+    }
+
+    async fn check(&self, daemon: &Daemon, text: &str) -> Result<(), ClientError> {
+        daemon.client.check_mcp_servers(text, &self.path.display().to_string()).await
+    }
+
+    /// The line that a message of the daemon is about, and the message without the place.
+    fn located<'a>(&self, message: &'a str) -> (Option<usize>, &'a str) {
+        let place = format!("{}:", self.path.display());
+        let Some((place, why)) = message.strip_prefix(&place).and_then(|rest| rest.split_once(": ")) else {
+            return (None, message);
+        };
+        (place.split(':').next().and_then(|line| line.parse().ok()).filter(|line| *line > 0), why)
+    }
+
+    async fn replace(&self, daemon: &Daemon, text: &str) -> anyhow::Result<()> {
+        edit::replace(&self.path, text)
+            .map_err(|error| Failure::usage(format!("could not write {}: {error}", self.path.display())))?;
+        daemon.client.reload().await?;
+        Ok(())
+    }
 }
 
 impl AddArgs {
@@ -283,6 +346,7 @@ impl AddArgs {
         };
         let mut command = self.command.into_iter();
         Ok(Entry {
+            called: self.name.clone(),
             name: self.name,
             command: command.next(),
             args: command.collect(),
@@ -325,7 +389,9 @@ fn said(json: bool, what: &str, name: &str) -> anyhow::Result<Exit> {
     } else {
         let text = match what {
             "runs" => format!("{name} runs"),
-            "added" => format!("{name} is added; `agentctl mcp test {name}` tries it"),
+            "added" => format!(
+                "{name} is added, and its tools are offered when it has said which; `agentctl mcp test {name}` tries it"
+            ),
             other => format!("{name} is {other}"),
         };
         crate::note(&clean_line(&text));

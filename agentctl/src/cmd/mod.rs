@@ -24,6 +24,7 @@ pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod sessions;
 pub(crate) mod skills;
+pub(crate) mod storage;
 pub(crate) mod tools;
 pub(crate) mod undo;
 
@@ -60,6 +61,8 @@ pub(crate) async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Agents(args) => agents::handle(global, args).await,
         Command::Tools(args) => tools::handle(global, args).await,
         Command::Skills(args) => skills::handle(global, args).await,
+        Command::Storage(args) => storage::show(global, args).await,
+        Command::Clean(args) => storage::clean(global, args).await,
         Command::Status(args) => daemon::status(global, args).await,
         Command::Start(args) => daemon::start(global, args).await,
         Command::Stop(args) => daemon::stop(global, args).await,

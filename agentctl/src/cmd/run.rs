@@ -1,7 +1,7 @@
 //! `agentctl run`: one turn, its answer on standard output, everything else on standard error.
 
 use std::{
-    io::{self, IsTerminal as _},
+    io::{self, IsTerminal as _, Write as _},
     num::NonZeroU32,
     path::PathBuf,
     time::Instant,
@@ -9,11 +9,14 @@ use std::{
 
 use agentd_core::{
     event::{Event, EventKind},
+    files::StoredInput,
     ids::{SessionId, TurnId},
     turn::{IfBusy, OnInterrupt, StartTurn, TurnResult},
+    visible,
 };
 use agentd_proto::client::StartRequest;
 use clap::{Args, ValueEnum};
+use serde_json::json;
 
 use crate::{
     args::{Global, SessionChoice, TurnChoice},
@@ -21,22 +24,25 @@ use crate::{
     exit::{Attendance, Exit},
     failure::{self, Failure},
     input::{self, Prompt, Words},
-    render::{Human, Jsonl, jsonl},
+    keyboard::Keyboard,
+    render::{Human, Jsonl, jsonl, sanitize::clean_line},
     repl::TerminalAsker,
     report::{self, NoResult},
     session::{Place, Upload},
-    turn::{self, AskNobody, Asker, CtrlC, Renderer, SocketLine, builtin::SayBuiltin},
+    turn::{self, AskNobody, Asker, AtEnd, ForeseeingAsker, Renderer, Signals, SocketLine, builtin::SayBuiltin},
 };
 
 const EXAMPLES: &str = "Examples:
   agentctl run 'What time is it?'
   git diff | agentctl run 'Review this'             a pipe is appended to the prompt
+  git diff | agentctl run 'Review this' --whole     or nothing is asked where it does not fit
   agentctl run - < prompt.txt                       or is all of it
   agentctl run 'And in UTC?' --continue             go on with the session that was used last
   agentctl run --session 0193a5b2                   continue a turn that was interrupted
   agentctl run 'Summarise it' --file report.txt     the file is copied into the session's uploads/
   agentctl run 'Add a test' -C .:rw --on-interrupt approve
   agentctl run 'And the docs' --continue --if-busy queue   when the turn that runs is done
+  agentctl run 'Check all links' --detach          leave it running; agentctl attach shows it
   agentctl run 'List my files' --output json | jq -r .text";
 
 fn after_help() -> String {
@@ -61,12 +67,19 @@ pub(crate) struct RunArgs {
     /// A file to copy into the session's uploads/ and to name in the prompt; may be given several times
     #[arg(long = "file", value_name = "PATH", value_hint = clap::ValueHint::FilePath)]
     files: Vec<PathBuf>,
-    /// What happens when the turn needs an answer [default: ask on a terminal, deny elsewhere]
+    /// End with exit code 6 where the prompt does not fit into the model's window; without it, what does not fit is kept
+    /// in the session's uploads/, and the model sees its beginning
+    #[arg(long)]
+    whole: bool,
+    /// What happens when the turn needs an answer [default: ask on a terminal, deny elsewhere, wait with --detach]
     #[arg(long, value_name = "HOW")]
     on_interrupt: Option<AtInterrupt>,
     /// What happens when a turn of the session runs already
     #[arg(long, value_name = "HOW", default_value = "refuse")]
     if_busy: WhenBusy,
+    /// Start the turn, print the id of its session, and leave; the turn goes on
+    #[arg(long)]
+    detach: bool,
     /// What is printed on standard output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     output: Output,
@@ -98,7 +111,7 @@ impl From<WhenBusy> for IfBusy {
 pub(crate) enum AtInterrupt {
     /// The person at the terminal is asked
     Ask,
-    /// Approvals are granted, questions get their default
+    /// Approvals are granted, questions get their default, for as long as this command runs
     Approve,
     /// It is refused, the model is told, and the turn goes on; the exit code is 5
     Deny,
@@ -123,8 +136,11 @@ impl AtInterrupt {
     }
 
     /// What was asked for, or what fits the terminal.
-    fn choose(asked: Option<Self>, has_terminal: bool) -> Result<Self, Failure> {
+    fn choose(asked: Option<Self>, has_terminal: bool, detach: bool) -> Result<Self, Failure> {
         match asked {
+            None if detach => Ok(Self::Wait),
+            Some(Self::Ask) if detach => Err(Failure::usage("--on-interrupt ask asks nobody with --detach")
+                .hint("leave it out: the turn waits, and `agentctl attach` or `agentctl interrupts` asks")),
             None if has_terminal => Ok(Self::Ask),
             None => Ok(Self::Deny),
             Some(Self::Ask) if !has_terminal => {
@@ -179,7 +195,7 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
 
 async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Result<Exit> {
     let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
-    let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal)?;
+    let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal, args.detach)?;
     let uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
     let prompt = prompt(&args)?;
     let typed_bytes = prompt.as_ref().and_then(|prompt| prompt.typed_bytes);
@@ -194,15 +210,19 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
             compact: None,
             text: prompt,
             typed_bytes,
+            whole: args.whole,
             slot: args.turn.model,
             max_steps: args.max_steps.map(NonZeroU32::get),
             on_interrupt: at_interrupt.for_daemon(),
+            // Whoever is dead approves nothing.
+            while_connected: at_interrupt == AtInterrupt::Approve && !args.detach,
             if_busy: args.if_busy.into(),
             client: daemon::CLIENT.to_owned(),
             environment: daemon.environment(),
         },
     };
-    let mut ctrl_c = CtrlC::listen()?;
+    let at_end = if has_terminal { AtEnd::CancelUnlessHungUp } else { AtEnd::Cancel };
+    let mut signals = Signals::listen(at_end)?;
     let (line, slots) = tokio::join!(SocketLine::start(&daemon, request), daemon.client.models());
     let mut line = line?;
     if args.output == Output::StreamJson {
@@ -210,15 +230,39 @@ async fn run(global: &Global, args: RunArgs, known: &mut Known) -> anyhow::Resul
     }
     known.session = Some(line.session());
     known.turn = line.turn();
+    if args.detach {
+        known.told = true;
+        return detached(args.output, line.session(), line.turn());
+    }
 
     let asks = at_interrupt == AtInterrupt::Ask;
+    let keyboard = Keyboard::of_terminal();
     let renderer = renderer(args.output, line.session(), at_interrupt);
     let mut renderer = SayBuiltin::new(renderer, slots.unwrap_or_default());
-    let mut asker: Box<dyn Asker> = if asks { Box::new(TerminalAsker::new()) } else { Box::new(AskNobody) };
-    let result = turn::drive(&mut line, &mut renderer, asker.as_mut(), &mut ctrl_c).await?;
+    let asking = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), daemon.client.clone());
+    let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(AskNobody) };
+    let person = turn::Person { asker: asker.as_mut(), signals: &mut signals, keyboard: &keyboard };
+    let result = turn::drive(&mut line, &mut renderer, person).await;
+    keyboard.tell_unsent();
+    let result = result?;
     known.told = true;
     // A line that started a turn either tells its end or fails.
-    Ok(result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.attendance())))
+    let exit = result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.attendance()));
+    Ok(signals.exit(exit))
+}
+
+/// Tells which turn goes on.
+fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> anyhow::Result<Exit> {
+    match output {
+        Output::Text => {
+            writeln!(io::stdout(), "{session_id}")?;
+            crate::note(&format!("the turn goes on; follow it with: agentctl attach {session_id}"));
+        }
+        Output::Json | Output::StreamJson => {
+            report::json_line(&json!({"type": "started", "session_id": session_id, "turn_id": turn_id}))?;
+        }
+    }
+    Ok(Exit::Done)
 }
 
 /// The prompt, from the command line and the pipe.
@@ -243,7 +287,7 @@ fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt) -> Bo
     match output {
         Output::Text if waits => Box::new(Human::stdio().showing_interrupts()),
         Output::Text => Box::new(Human::stdio()),
-        Output::Json => Box::new(ResultOnly { session, waits }),
+        Output::Json => Box::new(ResultOnly { session, waits, stored: None }),
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     }
 }
@@ -254,6 +298,8 @@ struct ResultOnly {
     session: SessionId,
     /// Whether the person is told what is waited for, because somebody has to answer from elsewhere.
     waits: bool,
+    /// The file of the turn's input, where that did not fit.
+    stored: Option<StoredInput>,
 }
 
 impl Renderer for ResultOnly {
@@ -262,7 +308,11 @@ impl Renderer for ResultOnly {
     }
 
     fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let Some(stored) = jsonl::stored_input(event) {
+            self.stored = Some(stored.clone());
+        }
         match &event.kind {
+            EventKind::Warning { code, message } if code == "input_stored" => self.note(&clean_line(message)),
             EventKind::InterruptRaised { interrupt } if self.waits => {
                 self.note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id))
             }
@@ -271,9 +321,8 @@ impl Renderer for ResultOnly {
     }
 
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
-        let mut line = serde_json::to_vec(&jsonl::result(self.session, result)?)?;
-        line.push(b'\n');
-        io::Write::write_all(&mut io::stdout(), &line)
+        let line = visible::json(jsonl::result(self.session, result, self.stored.as_ref())?.to_string());
+        io::stdout().write_all(format!("{line}\n").as_bytes())
     }
 }
 

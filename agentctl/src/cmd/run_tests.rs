@@ -58,10 +58,12 @@ fn nonsense_is_refused() {
 
 #[test]
 fn interrupts_are_asked_on_a_terminal_and_denied_elsewhere() {
-    assert_eq!(AtInterrupt::choose(None, true), Ok(AtInterrupt::Ask));
-    assert_eq!(AtInterrupt::choose(None, false), Ok(AtInterrupt::Deny));
-    assert_eq!(AtInterrupt::choose(Some(AtInterrupt::Wait), true), Ok(AtInterrupt::Wait));
-    assert_eq!(AtInterrupt::choose(Some(AtInterrupt::Ask), false).unwrap_err().exit, Exit::Usage);
+    assert_eq!(AtInterrupt::choose(None, true, false), Ok(AtInterrupt::Ask));
+    assert_eq!(AtInterrupt::choose(None, false, false), Ok(AtInterrupt::Deny));
+    assert_eq!(AtInterrupt::choose(Some(AtInterrupt::Wait), true, false), Ok(AtInterrupt::Wait));
+    assert_eq!(AtInterrupt::choose(Some(AtInterrupt::Ask), false, false).unwrap_err().exit, Exit::Usage);
+    assert_eq!(AtInterrupt::choose(None, true, true), Ok(AtInterrupt::Wait));
+    assert_eq!(AtInterrupt::choose(Some(AtInterrupt::Ask), true, true).unwrap_err().exit, Exit::Usage);
 }
 
 #[test]
@@ -85,7 +87,7 @@ fn the_result_has_exactly_its_keys() {
         only_compacted: false,
     };
     let session = "0193a5b2-7c1d-7000-8000-000000000003".parse().unwrap();
-    insta::assert_json_snapshot!(jsonl::result(session, &result).unwrap(), @r#"
+    insta::assert_json_snapshot!(jsonl::result(session, &result, None).unwrap(), @r#"
     {
       "type": "result",
       "session_id": "0193a5b2-7c1d-7000-8000-000000000003",
@@ -117,4 +119,28 @@ fn the_result_has_exactly_its_keys() {
       "duration_ms": 12
     }
     "#);
+}
+
+#[test]
+fn the_result_says_where_an_input_is_that_did_not_fit() {
+    let result = TurnResult {
+        turn_id: TurnId::generate(),
+        trace_id: agentd_core::ids::TraceId::generate(),
+        text: String::new(),
+        tool_used: false,
+        stop_reason: StopReason::Completed,
+        error: None,
+        steps: 1,
+        usage: Usage::default(),
+        denials: Vec::new(),
+        files: Vec::new(),
+        duration_ms: 1,
+        only_compacted: false,
+    };
+    let path = "uploads/stdin.txt".to_owned();
+    let stored = StoredInput { path, bytes: 126_454, lines: 2500, shown_bytes: 37_000, shown_lines: 700 };
+    let line = jsonl::result(SessionId::generate(), &result, Some(&stored)).unwrap();
+    let input =
+        r#"{"stored_as":"uploads/stdin.txt","bytes":126454,"lines":2500,"shown_bytes":37000,"shown_lines":700}"#;
+    assert_eq!(line["input"].to_string(), input);
 }

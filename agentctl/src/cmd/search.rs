@@ -9,6 +9,7 @@ use agentd_core::{
     Timestamp,
     ids::SessionId,
     search::{Found, SearchHit},
+    visible,
 };
 use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
@@ -20,7 +21,7 @@ use crate::{
     render::{
         look::Look,
         paint::{QUIET, STRONG, paint},
-        sanitize::{clean, clean_line},
+        sanitize::clean,
     },
     report,
 };
@@ -67,7 +68,7 @@ pub(crate) async fn handle(daemon: &Daemon, args: SearchArgs) -> anyhow::Result<
     for hit in &hits {
         let id = ids.get(&hit.session_id).cloned().unwrap_or_default();
         let (at, who) = (report::ago(hit.at, now), hit.kind.as_str());
-        let head = format!("{id}  {at}  {who}  {}", clean_line(&hit.title));
+        let head = format!("{id}  {at}  {who}  {}", visible::line(&hit.title));
         writeln!(out, "{}\n    {}", paint(color, QUIET, &head), marked(hit, color))?;
     }
     Ok(Exit::Done)

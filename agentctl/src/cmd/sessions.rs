@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use agentd_core::{Timestamp, item::ItemBody, session::SessionStatus};
+use agentd_core::{Timestamp, item::ItemBody, session::SessionStatus, visible};
 use agentd_proto::client::{NumberedItem, SessionView};
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
@@ -15,12 +15,15 @@ use crate::{
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
-    render::{context::notice_line, sanitize},
+    render::{context::notice_line, tool_line::tool_lines},
     report::{self, Table},
 };
 
 /// How many sessions the short ids are made unique among.
 const KNOWN: usize = 1000;
+
+/// The columns for what came of a call.
+const RESULT_COLUMNS: usize = 100;
 
 /// The arguments of `sessions`.
 #[derive(Debug, Args)]
@@ -34,6 +37,7 @@ const KNOWN: usize = 1000;
   agentctl sessions rename 0193a5b2 'The tax papers'
   agentctl sessions fork 0193a5b2           go on from a copy of it, as it is now
   agentctl sessions fork 0193a5b2 --at-turn 3 --name 'Another way'
+  agentctl sessions pin 0193a5b2            never clean it, however long nobody uses it
   agentctl sessions reset 0193a5b2         forget the history, keep files and settings
   agentctl sessions delete 0193a5b2 --yes
 
@@ -81,6 +85,22 @@ enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Keep a session from being cleaned, however long nobody uses it
+    Pin {
+        #[command(flatten)]
+        session: Which,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let a session be cleaned again when nobody uses it
+    Unpin {
+        #[command(flatten)]
+        session: Which,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Set the history aside: no model sees it any more; files and settings stay, `temp/` and the todo list are emptied
     Reset {
         #[command(flatten)]
@@ -124,6 +144,8 @@ pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Resul
             daemon.client.rename_session(&id, &title).await?;
             done(json, &id, "renamed")
         }
+        SessionsCommand::Pin { session, json } => pin(&daemon, &session.session, true, json).await,
+        SessionsCommand::Unpin { session, json } => pin(&daemon, &session.session, false, json).await,
         SessionsCommand::Reset { session, json } => {
             let id = daemon.client.find_session(&session.session).await?.to_string();
             daemon.client.reset_session(&id).await?;
@@ -132,6 +154,12 @@ pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Resul
         SessionsCommand::Fork(args) => fork::handle(&daemon, args).await,
         SessionsCommand::Delete { session, yes, json } => delete(&daemon, &session.session, yes, json).await,
     }
+}
+
+async fn pin(daemon: &Daemon, session: &str, pinned: bool, json: bool) -> anyhow::Result<Exit> {
+    let id = daemon.client.find_session(session).await?.to_string();
+    daemon.client.pin_session(&id, pinned).await?;
+    done(json, &id, if pinned { "pinned" } else { "unpinned" })
 }
 
 async fn list(daemon: &Daemon, limit: usize, all: bool, json: bool) -> anyhow::Result<Exit> {
@@ -191,7 +219,7 @@ fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
     let (summary, settings) = (&view.session.summary, &view.session.settings);
     let now = Timestamp::now();
     let mut out = anstream::stdout().lock();
-    let mut line = |name: &str, value: &str| writeln!(out, "{name:<10}{}", sanitize::clean_line(value));
+    let mut line = |name: &str, value: &str| writeln!(out, "{name:<10}{}", visible::line(value));
     line("session", &summary.id.to_string())?;
     line("title", &summary.title)?;
     line("status", status(summary.status))?;
@@ -206,6 +234,9 @@ fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
     }
     let asks = |asks: bool| if asks { "ask first" } else { "allowed" };
     line("tools", &format!("writing: {}, commands: {}", asks(settings.confirm_write), asks(settings.confirm_exec)))?;
+    if settings.pinned {
+        line("pinned", "nothing of it is cleaned")?;
+    }
     for grant in &settings.grants {
         line("granted", &grant.rule)?;
     }
@@ -216,8 +247,18 @@ fn print(view: &SessionView, items: &[NumberedItem]) -> anyhow::Result<()> {
         line("waits", &format!("for an answer: agentctl answer {} …", interrupt.id))?;
     }
     for item in items {
+        if let ItemBody::ToolResult(result) = &item.item.body
+            && result.exit_code.is_some()
+            && result.ran_with.is_none()
+        {
+            // As it was shown when it ran; the call stands above it.
+            for (at, shown) in tool_lines(None, result, RESULT_COLUMNS, false).iter().enumerate() {
+                line(if at == 0 { "result" } else { "" }, shown)?;
+            }
+            continue;
+        }
         let (who, text) = told(&item.item.body);
-        line(who, &report::cut(&sanitize::clean_line(&text), 200))?;
+        line(who, &report::cut(&text, 200))?;
     }
     Ok(())
 }
@@ -229,7 +270,10 @@ fn told(body: &ItemBody) -> (&'static str, String) {
         ItemBody::AgentMessage { text } => ("model", text.clone()),
         ItemBody::Reasoning { text } => ("thought", text.clone()),
         ItemBody::ToolCall(call) => ("call", format!("{} {}", call.name, call.arguments)),
-        ItemBody::ToolResult(result) => ("result", result.text.clone()),
+        ItemBody::ToolResult(result) => match &result.ran_with {
+            Some(ran_with) => ("result", format!("of {} {ran_with} (edited): {}", result.name, result.text)),
+            None => ("result", result.text.clone()),
+        },
         ItemBody::Compaction(compaction) => ("summary", compaction.summary.clone()),
         ItemBody::Notice { text, topic, sources, .. } => ("notice", notice_line(text, *topic, sources)),
     }
@@ -252,7 +296,7 @@ fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
             .hint("add --yes, if that is what you want")
             .into());
     }
-    let title = sanitize::clean_line(title);
+    let title = visible::line(title);
     write!(anstream::stderr(), "delete session {id} ({title}) with its history and files, for good? [y/N] ")?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

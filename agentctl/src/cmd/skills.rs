@@ -161,7 +161,7 @@ fn list(skills: &[SkillReport], json: bool) -> anyhow::Result<Exit> {
             origin(skill.origin).to_owned(),
             told.to_owned(),
             packages,
-            about,
+            clean_line(&about),
         ]);
     }
     table.print("no skills; put folders with a SKILL.md into ~/.config/agentd/skills")?;

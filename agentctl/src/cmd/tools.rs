@@ -8,6 +8,7 @@ use crate::{
     args::Global,
     complete, daemon,
     exit::Exit,
+    render::sanitize::clean_line,
     report::{self, Table},
 };
 
@@ -19,7 +20,8 @@ use crate::{
   agentctl tools --json                 with descriptions and JSON schemas
   agentctl tools --json | jq -r '.[] | select(.visible | not) | \"\\(.name): \\(.why)\"'
 
-A tool that is discovered comes with a turn whose input mentions it, as in @NAME. `tools.yaml` says which are.
+A tool that is discovered comes with a turn whose input mentions it, as in @NAME; those of an MCP server also with @SERVER, and
+where the model finds them with find_tool. `tools.yaml` and `mcp_servers.yaml` say which are.
 Tools that write or execute ask first, unless the session allows them.")]
 pub(crate) struct ToolsArgs {
     /// The session; the start of its id is enough [default: a new one]
@@ -48,7 +50,7 @@ pub(crate) async fn handle(global: &Global, args: ToolsArgs) -> anyhow::Result<E
             tool.label.category,
             effect(tool.spec.effect).to_owned(),
             tool.origin.to_string(),
-            told,
+            clean_line(&told),
         ]);
     }
     table.print("no tools")?;

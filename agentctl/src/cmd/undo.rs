@@ -8,6 +8,7 @@ use agentd_core::{
     interrupt::{Ask, AskedBy, Interrupt},
     tool::FileChangeKind,
     undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest, UndoneFile},
+    visible,
 };
 use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
@@ -17,16 +18,15 @@ use crate::{
     complete, daemon,
     exit::Exit,
     render::{
-        diff,
+        diff::{self, Room},
         look::Look,
         paint::{BAD, GOOD, QUIET, STRONG, paint},
-        sanitize::clean_line,
     },
     report, session,
 };
 
-/// How many lines of a diff are shown of one file.
-const DIFF_LINES: usize = 200;
+/// The part that is shown of the diff of a file that was left alone. What is only foreseen is shown whole.
+const OF_CONFLICT: Room = Room { rows: 200, columns: usize::MAX };
 
 /// The arguments of `undo`.
 #[derive(Debug, Args)]
@@ -106,11 +106,12 @@ fn lines(report: &UndoReport, color: bool) -> Vec<String> {
             UndoOutcome::Already => ("·", QUIET),
             UndoOutcome::Conflict | UndoOutcome::Failed => ("✗", BAD),
         };
-        let path = paint(color, STRONG, &clean_line(&file.path));
+        let path = paint(color, STRONG, &visible::line(&file.path));
         lines.push(format!("{} {path}: {}", paint(color, style, mark), told(file, report.preview)));
         let is_left = matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
         if let Some(diff) = file.diff.as_deref().filter(|_| report.preview || is_left) {
-            lines.extend(diff::preview(diff, DIFF_LINES, color).into_iter().map(|line| format!("  {line}")));
+            let room = if report.preview { Room::WITHOUT_END } else { OF_CONFLICT };
+            lines.extend(diff::preview(diff, room, color).into_iter().map(|line| format!("  {line}")));
         }
     }
     lines.push(summary(report));
@@ -118,18 +119,19 @@ fn lines(report: &UndoReport, color: bool) -> Vec<String> {
 }
 
 fn told(file: &UndoneFile, preview: bool) -> String {
-    let reason = || file.reason.as_deref().map(clean_line).unwrap_or_default();
-    match (file.outcome, file.change) {
-        (UndoOutcome::Already, _) => "is already as it was".to_owned(),
-        (UndoOutcome::Conflict, _) => format!("left alone, {}", reason()),
-        (UndoOutcome::Failed, _) => format!("not done, {}", reason()),
-        (UndoOutcome::Done, FileChangeKind::Created) if preview => "comes back".to_owned(),
-        (UndoOutcome::Done, FileChangeKind::Modified) if preview => "becomes as it was".to_owned(),
-        (UndoOutcome::Done, FileChangeKind::Deleted) if preview => "is removed".to_owned(),
-        (UndoOutcome::Done, FileChangeKind::Created) => "is back".to_owned(),
-        (UndoOutcome::Done, FileChangeKind::Modified) => "is as it was".to_owned(),
-        (UndoOutcome::Done, FileChangeKind::Deleted) => "removed".to_owned(),
-    }
+    let reason = || file.reason.as_deref().map(visible::line).unwrap_or_default();
+    let done = match (file.outcome, file.change) {
+        (UndoOutcome::Already, _) => return "is already as it was".to_owned(),
+        (UndoOutcome::Conflict, _) => return format!("left alone, {}", reason()),
+        (UndoOutcome::Failed, _) => return format!("not done, {}", reason()),
+        (UndoOutcome::Done, FileChangeKind::Created) if preview => "comes back",
+        (UndoOutcome::Done, FileChangeKind::Modified) if preview => "becomes as it was",
+        (UndoOutcome::Done, FileChangeKind::Deleted) if preview => "is removed",
+        (UndoOutcome::Done, FileChangeKind::Created) => "is back",
+        (UndoOutcome::Done, FileChangeKind::Modified) => "is as it was",
+        (UndoOutcome::Done, FileChangeKind::Deleted) => "removed",
+    };
+    if file.reason.is_some() { format!("{done}, but {}", reason()) } else { done.to_owned() }
 }
 
 /// The report in one line.
@@ -213,7 +215,7 @@ mod tests {
     fn diffs_are_shown_of_what_is_foreseen_and_of_conflicts() {
         insta::assert_snapshot!(lines(&report(false), false).join("\n"), @r"
         ✓ outputs/a.txt: is as it was
-        ✓ outputs/b.txt: removed
+        ✓ outputs/b\u{1b}[2J.txt: removed
         · outputs/c.txt: is already as it was
         ✗ outputs/d.txt: left alone, it has been changed since
           --- a/x

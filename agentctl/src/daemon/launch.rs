@@ -87,11 +87,11 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Starts it. It is not ready yet when this returns.
+/// Starts it, at that socket or at the usual one. It is not ready yet when this returns.
 ///
 /// # Errors
 /// When the log file cannot be opened or the program cannot be run.
-pub(crate) fn launch(program: &Path, socket: &Path, log: PathBuf) -> Result<Launched, Failure> {
+pub(crate) fn launch(program: &Path, socket: Option<&Path>, log: PathBuf) -> Result<Launched, Failure> {
     let failed = |what: &str, error: &io::Error| {
         Failure::unreachable(format!("cannot start the daemon: {what}: {error}"))
             .hint("run `agentctl doctor` to see what is wrong")
@@ -103,9 +103,10 @@ pub(crate) fn launch(program: &Path, socket: &Path, log: PathBuf) -> Result<Laun
     let log_start = file.metadata().map_or(0, |meta| meta.len());
     let copy = file.try_clone().map_err(|error| failed("cannot share the log file", &error))?;
     let mut command = Command::new(program);
+    if let Some(socket) = socket {
+        command.arg("--socket").arg(socket);
+    }
     command
-        .arg("--socket")
-        .arg(socket)
         .arg("--log-file")
         .arg(&log)
         .current_dir("/")
@@ -150,6 +151,12 @@ impl Launched {
     /// How it ended, if it has.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
+    }
+
+    /// True if it ended because another one holds the data folder.
+    pub(crate) fn lost_to_another(&self) -> bool {
+        let lines = last_lines(&self.log, self.log_start).unwrap_or_default();
+        lines.iter().any(|line| line.contains("agentd is already running"))
     }
 
     /// Why it did not come up, with the last lines of its log.
@@ -217,7 +224,7 @@ mod tests {
         fs::write(&program, "#!/bin/sh\necho agentd: error: bad key in models.yaml >&2\nexit 2\n").unwrap();
         fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let log = folder.path().join("logs/agentd.log");
-        let mut launched = launch(&program, &folder.path().join("sock"), log).unwrap();
+        let mut launched = launch(&program, Some(&folder.path().join("sock")), log).unwrap();
         let status = launched.child.wait().unwrap();
         assert!(launched.ended().is_some());
         let failure = launched.failure("the daemon ended", Some(status));

@@ -1,24 +1,25 @@
 //! The way to the daemon: where it is, how it is reached, and how it is started when none runs.
 //!
 //! - [`launch`]: starts the program `agentd`.
+//! - [`place`]: where it is.
 
 use std::{
+    collections::HashMap,
     env, io,
-    path::{Path, PathBuf, absolute},
+    path::{PathBuf, absolute},
     time::{Duration, Instant},
 };
 
 use agentd_core::environment::ClientEnvironment;
-use agentd_proto::{
-    client::{Client, ClientError, ClientErrorKind},
-    socket::{self, SocketPlace},
-};
+use agentd_proto::client::{Client, ClientError, ClientErrorKind};
 
 use crate::{args::Global, failure::Failure};
 
 mod launch;
+mod place;
 
 pub(crate) use launch::program;
+pub(crate) use place::{Place, Sight, Versions, is_same_folder, silent};
 
 /// Our name in the daemon's audit.
 pub(crate) const CLIENT: &str = "agentctl";
@@ -29,6 +30,9 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long daemons that lose the race against another one are forgiven: the other one is about to be ready, or gone.
 const RACE_LIMIT: Duration = Duration::from_secs(3);
+
+/// The time that a daemon which holds the data folder may take to be found: it looks after its socket every five seconds.
+const FOUND_AGAIN: Duration = Duration::from_secs(10);
 
 /// How long after such a loss another one is started: the winner may have been on its way out.
 const NEXT_LAUNCH: Duration = Duration::from_millis(700);
@@ -41,7 +45,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_m
 pub(crate) struct Daemon {
     /// The connection.
     pub(crate) client: Client,
-    /// Its socket.
+    /// The place at which it is looked for, after a restart too.
+    pub(crate) place: Place,
+    /// The socket at which it answered.
     pub(crate) socket: PathBuf,
     /// Whether we had to start it.
     pub(crate) started: bool,
@@ -55,20 +61,12 @@ impl Daemon {
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         ClientEnvironment::unjudged(variables.filter(|(name, _)| ClientEnvironment::is_wanted(wanted, name)))
     }
-}
 
-/// Where the daemon's socket is.
-///
-/// # Errors
-/// When the path cannot be one of a socket.
-pub(crate) fn socket_path(global: &Global) -> Result<PathBuf, Failure> {
-    let named = match &global.socket {
-        // On the command line a relative path has a clear meaning; in the environment it has none.
-        Some(path) => absolute(path).ok().map(PathBuf::into_os_string),
-        None => env::var_os("AGENTD_SOCKET"),
-    };
-    let place = SocketPlace::of_this_user(named, env::var_os("XDG_RUNTIME_DIR"));
-    socket::socket_path(&place).map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))
+    /// The variables that the daemon's configuration names and only we have, such as keys of MCP servers.
+    pub(crate) fn variables(&self) -> HashMap<String, String> {
+        let wanted = self.client.hello().variables.iter();
+        wanted.filter_map(|name| Some((name.clone(), env::var(name).ok()?))).collect()
+    }
 }
 
 /// Where the daemon keeps its data, as far as we can know without asking it.
@@ -100,11 +98,11 @@ pub(crate) fn log_file() -> Result<PathBuf, Failure> {
 /// # Errors
 /// When it cannot be reached or started, or is of another version.
 pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
-    let socket = socket_path(global)?;
-    if let Some(daemon) = reach(&socket).await? {
-        return Ok(daemon);
+    let place = Place::of(global)?;
+    match reach(&place).await? {
+        Some(daemon) => Ok(daemon),
+        None => start(place).await,
     }
-    start(socket).await
 }
 
 /// Reaches the daemon if one runs.
@@ -112,44 +110,60 @@ pub(crate) async fn connect(global: &Global) -> Result<Daemon, Failure> {
 /// # Errors
 /// When what is there cannot be used, or is of another version.
 pub(crate) async fn connect_running(global: &Global) -> Result<Option<Daemon>, Failure> {
-    reach(&socket_path(global)?).await
+    reach(&Place::of(global)?).await
 }
 
-async fn reach(socket: &Path) -> Result<Option<Daemon>, Failure> {
-    match Client::connect(socket).await {
-        Ok(client) => Ok(Some(Daemon { client, socket: socket.to_owned(), started: false })),
-        Err(error) if error.kind == ClientErrorKind::NotRunning => Ok(None),
-        Err(error) => Err(error.into()),
+/// A daemon that lives and has lost its socket notices it in a few seconds, and one that starts or ends takes no longer: it
+/// is waited for.
+async fn reach(place: &Place) -> Result<Option<Daemon>, Failure> {
+    let begun = Instant::now();
+    let mut pause = PAUSES.0;
+    loop {
+        match place.look(Versions::Ours).await {
+            Sight::Reached(client, socket) => {
+                return Ok(Some(Daemon { client, place: place.clone(), socket, started: false }));
+            }
+            Sight::Nobody => return Ok(None),
+            Sight::Unusable(error) => return Err(error.into()),
+            Sight::Silent(holder, error) => {
+                let may_come = error.as_ref().is_none_or(|error| error.kind == ClientErrorKind::NotRunning);
+                if !may_come || begun.elapsed() > FOUND_AGAIN {
+                    return Err(silent(&holder, error.as_ref()));
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
     }
 }
 
 /// Starts a daemon and waits until it answers. Two clients may do so at once: the daemon's lock lets one of the two
 /// live, and both clients reach that one. The lock may also be that of a daemon which is ending: then nobody answers,
 /// and another one is started.
-async fn start(socket: PathBuf) -> Result<Daemon, Failure> {
+async fn start(place: Place) -> Result<Daemon, Failure> {
     let program = launch::program()?;
-    let mut launched = launch::launch(&program, &socket, log_file()?)?;
+    let mut launched = launch::launch(&program, place.named(), log_file()?)?;
     let begun = Instant::now();
     let mut pause = PAUSES.0;
     let mut ended = None;
     loop {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
-        match Client::connect(&socket).await {
-            Ok(client) => return Ok(Daemon { client, socket, started: true }),
-            Err(error) if is_permanent(&error) => return Err(error.into()),
-            Err(_) => {}
+        match place.look(Versions::Ours).await {
+            Sight::Reached(client, socket) => return Ok(Daemon { client, place, socket, started: true }),
+            Sight::Unusable(error) if is_permanent(&error) => return Err(error.into()),
+            _ => {}
         }
         if ended.is_none() {
             ended = launched.ended().map(|status| (status, Instant::now()));
         }
         match ended {
             // It says so, with this code, also when another daemon holds the lock.
-            Some((status, _)) if status.code() != Some(1) || begun.elapsed() > RACE_LIMIT => {
+            Some((status, _)) if status.code() != Some(1) || begun.elapsed() > race_limit(&launched) => {
                 return Err(launched.failure("the daemon ended while it started", Some(status)));
             }
             Some((_, at)) if at.elapsed() > NEXT_LAUNCH => {
-                launched = launch::launch(&program, &socket, log_file()?)?;
+                launched = launch::launch(&program, place.named(), log_file()?)?;
                 ended = None;
             }
             Some(_) => {}
@@ -159,6 +173,11 @@ async fn start(socket: PathBuf) -> Result<Daemon, Failure> {
             None => {}
         }
     }
+}
+
+/// One that lives, and whose lock file and socket were removed, is found again when it has made them anew.
+fn race_limit(launched: &launch::Launched) -> Duration {
+    if launched.lost_to_another() { FOUND_AGAIN } else { RACE_LIMIT }
 }
 
 /// Whether waiting does not help. A connection that is lost while the daemon comes up does not count: it may be that

@@ -5,9 +5,13 @@ use agentd_core::{
     grant::GrantScope,
     interrupt::{Answer, AskedBy, Interrupt},
     policy::{Layer, Risk},
+    visible,
 };
 
-use super::sanitize::clean_line;
+use super::{
+    diff::Room,
+    paint::{clip, width},
+};
 use crate::report;
 
 /// The risk in words.
@@ -24,17 +28,17 @@ pub(crate) fn risk(risk: Risk) -> &'static str {
 pub(crate) fn who(by: &AskedBy) -> String {
     let agent = match by.agent.as_str() {
         "main" => "the main agent".to_owned(),
-        other => format!("the agent {}", clean_line(other)),
+        other => format!("the agent {}", visible::line(other)),
     };
     // A title is often a model's: it must not end where it stands, and go on as if we spoke.
-    let title = by.session_title.as_deref().map(|title| format!(" in \"{}\"", clean_line(title).replace('"', "'")));
-    let client = by.client.as_deref().map(|client| format!(", started by {}", clean_line(client)));
+    let title = by.session_title.as_deref().map(|title| format!(" in \"{}\"", visible::line(title).replace('"', "'")));
+    let client = by.client.as_deref().map(|client| format!(", started by {}", visible::line(client)));
     format!("{agent}{}{}", title.unwrap_or_default(), client.unwrap_or_default())
 }
 
 /// Why it is asked, and which layer and rule made it a question.
 pub(crate) fn why(reason: &str, layer: Option<Layer>, rule: Option<&str>) -> String {
-    let (reason, rule) = (clean_line(reason), clean_line(rule.unwrap_or_default()));
+    let (reason, rule) = (visible::line(reason), visible::line(rule.unwrap_or_default()));
     let layer = layer.map(|layer| match layer {
         Layer::Checker => "what is known of the tool",
         Layer::Global => "a global rule",
@@ -57,7 +61,7 @@ pub(crate) fn unanswered(interrupt: &Interrupt, now: Timestamp) -> Option<String
     let left = report::span(u64::try_from(left).unwrap_or_default());
     let then = match &interrupt.on_deadline {
         Some(Answer::Approve) => "it is approved".to_owned(),
-        Some(Answer::Text { text }) => format!("the answer is {:?}", clean_line(text)),
+        Some(Answer::Text { text }) => format!("the answer is \"{}\"", visible::line(text)),
         _ => "it is rejected".to_owned(),
     };
     Some(format!("unless somebody answers in {left}, {then}"))
@@ -65,18 +69,35 @@ pub(crate) fn unanswered(interrupt: &Interrupt, now: Timestamp) -> Option<String
 
 /// A rule, and what it covers where that is more than its words say.
 pub(crate) fn rule(rule: &str) -> String {
-    let rule = clean_line(rule);
-    if rule.contains([' ', ':']) { rule } else { format!("{rule}, which covers every call of it") }
+    let rule = visible::line(rule);
+    match rule.strip_suffix("_*") {
+        _ if rule.contains([' ', ':']) => rule,
+        Some(_) => format!("{rule}, which covers every call of every tool of that MCP server"),
+        None => format!("{rule}, which covers every call of it"),
+    }
+}
+
+/// Rules, each in a row of so many columns, and no more rows than these. Whether that is all of them, to the letter.
+pub(crate) fn rules(rules: &[String], room: Room) -> (Vec<String>, bool) {
+    let kept = if rules.len() <= room.rows { rules.len() } else { room.rows.saturating_sub(1) };
+    let whole: Vec<String> = rules[..kept].iter().map(|kept| rule(kept)).collect();
+    let is_whole = kept == rules.len() && whole.iter().all(|rule| width(rule) <= room.columns);
+    let mut shown: Vec<String> = whole.iter().map(|rule| clip(rule, room.columns)).collect();
+    if kept < rules.len() {
+        shown.push(format!("… and {} more rules", rules.len() - kept));
+    }
+    (shown, is_whole)
 }
 
 /// What became of the rules of an `always`.
-pub(crate) fn kept(scope: GrantScope, rules: &[String]) -> String {
-    let rules: Vec<String> = rules.iter().map(|kept| rule(kept)).collect();
+pub(crate) fn kept(scope: GrantScope, kept: &[String]) -> String {
+    /// So much was to be seen before, and `agentctl grants` lists them.
+    const SHOWN: Room = Room { rows: 5, columns: 200 };
     let place = match scope {
         GrantScope::Session => "kept for this session",
         GrantScope::ForGood => "kept for good, in every session",
     };
-    format!("{place}: {}", rules.join("; "))
+    format!("{place}: {}", rules(kept, SHOWN).0.join("; "))
 }
 
 #[cfg(test)]
@@ -84,14 +105,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_and_why_is_one_line_without_escapes() {
+    fn who_asks_and_why_is_one_line_that_steers_nothing() {
         let by = |title: Option<&str>, client: Option<&str>| AskedBy {
             session_title: title.map(str::to_owned),
             client: client.map(str::to_owned),
             ..AskedBy::default()
         };
         assert_eq!(who(&by(None, None)), "the main agent");
-        assert_eq!(who(&by(Some("Tidy\u{1b}[2J up"), Some("a\nb"))), "the main agent in \"Tidy up\", started by a b");
+        let (title, client) = (Some("Tidy\u{1b}[2J up"), Some("a\nb"));
+        let shown = "the main agent in \"Tidy\\u{1b}[2J up\", started by a⏎b";
+        assert_eq!(who(&by(title, client)), shown);
         let forged = by(Some("x\", started by you"), None);
         assert_eq!(who(&forged), "the main agent in \"x', started by you\"");
         let check = |layer, rule, expected: &str| assert_eq!(why("it runs a command", layer, rule), expected);

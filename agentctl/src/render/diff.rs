@@ -1,43 +1,87 @@
-//! What would happen, for a person to approve: a coloured diff, or a command line as it is.
+//! The effect of a call, for a person to approve: a coloured diff, or a command line as it is. Every character of it can be
+//! seen ([`agentd_core::visible`]).
 
-use super::{
-    paint::{BAD, CODE, GOOD, QUIET, STRONG, paint},
-    sanitize::clean,
-};
+use agentd_core::visible;
 
-/// The lines of a preview, at most `height` of them; the last one then says how many more there are.
-///
-/// No line is cut in its width: what is not seen must not be approved.
-pub(crate) fn preview(text: &str, height: usize, color: bool) -> Vec<String> {
-    let text = clean(text);
-    let text = text.trim_end_matches('\n');
+use super::paint::{BAD, CODE, GOOD, QUIET, STRONG, clip, paint, width};
+
+/// The room that a preview may take on the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Rows, one that says how much more there is among them.
+    pub(crate) rows: usize,
+    /// The columns of a row.
+    pub(crate) columns: usize,
+}
+
+impl Room {
+    /// As much as it takes.
+    pub(crate) const WITHOUT_END: Self = Self { rows: usize::MAX, columns: usize::MAX };
+}
+
+/// The lines of a preview, as many as there is room for; the last one then says how many more there are. A line is shown
+/// whole or not at all, but for the first of all, whose end may be left out with the rest.
+pub(crate) fn preview(text: &str, room: Room, color: bool) -> Vec<String> {
     let is_diff = is_diff(text);
-    let total = text.lines().count();
-    // Leaving out a single line would take a line to say so.
-    let kept = if total <= height { total } else { height.saturating_sub(1) };
-    let mut lines: Vec<String> = text
-        .lines()
-        .take(kept)
-        .map(|line| if is_diff { diff_line(line, color) } else { paint(color, STRONG, line) })
-        .collect();
-    if kept < total {
-        lines.push(paint(color, QUIET, &format!("… {} more lines", total - kept)));
+    let text = if is_diff { text.strip_suffix('\n').unwrap_or(text) } else { text };
+    let total = text.split('\n').count();
+    let mut left = room.rows;
+    let mut shown = Vec::new();
+    for (at, line) in text.split('\n').enumerate() {
+        let line = seen(line, is_diff);
+        let rows = width(&line).div_ceil(room.columns.max(1)).max(1);
+        // Saying how much is left out takes a row, where anything is.
+        let left_out = total - at - 1;
+        let free = left.saturating_sub(usize::from(left_out > 0));
+        if rows <= free {
+            left -= rows;
+            shown.push(painted(&line, is_diff, color));
+            continue;
+        }
+        let more = if shown.is_empty() {
+            let room = left.saturating_sub(1).max(1).saturating_mul(room.columns);
+            shown.push(painted(&clip(&line, room), is_diff, color));
+            match left_out {
+                0 => "… this line goes on".to_owned(),
+                _ => format!("… this line goes on, and {}", more_lines(left_out)),
+            }
+        } else {
+            format!("… {}", more_lines(left_out + 1))
+        };
+        shown.push(paint(color, QUIET, &more));
+        break;
     }
-    lines
+    shown
 }
 
-/// Whether a text is a unified diff.
+fn more_lines(number: usize) -> String {
+    format!("{number} more {}", if number == 1 { "line" } else { "lines" })
+}
+
+/// True for a text that is a unified diff. Nothing else begins like one: commands have a prompt before them.
 fn is_diff(text: &str) -> bool {
-    text.starts_with("--- ") || text.starts_with("diff ") || text.lines().take(8).any(|line| line.starts_with("@@ "))
+    text.starts_with("--- ") || text.starts_with("rename from ")
 }
 
-fn diff_line(line: &str, color: bool) -> String {
+/// A line with every character to be seen. The sign of a line in a diff is no part of the file.
+fn seen(line: &str, is_diff: bool) -> String {
+    let sign = line.chars().next().filter(|sign| is_diff && matches!(sign, '+' | '-' | ' '));
+    match sign {
+        Some(sign) => format!("{sign}{}", visible::line(&line[1..])),
+        None => visible::line(line),
+    }
+}
+
+fn painted(line: &str, is_diff: bool, color: bool) -> String {
+    if !is_diff {
+        return paint(color, STRONG, line);
+    }
     let style = match line.as_bytes() {
         [b'+', b'+', b'+', b' ', ..] | [b'-', b'-', b'-', b' ', ..] => STRONG,
         [b'+', ..] => GOOD,
         [b'-', ..] => BAD,
         [b'@', b'@', ..] => CODE,
-        [b'\\', ..] => QUIET,
+        [b'\\' | b'(', ..] => QUIET,
         _ => return line.to_owned(),
     };
     paint(color, style, line)
@@ -49,25 +93,47 @@ mod tests {
 
     const DIFF: &str = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,2 +1,2 @@\n same\n-old\n+new \u{1b}[2J\n";
 
+    fn rows(rows: usize) -> Room {
+        Room { rows, columns: 20 }
+    }
+
     #[test]
-    fn a_diff_is_coloured_and_cleaned() {
-        let lines = preview(DIFF, 10, true);
+    fn a_diff_is_coloured_and_every_character_of_it_is_seen() {
+        let lines = preview(DIFF, rows(10), true);
         let expected = [
             "\u{1b}[1m--- a/notes.txt\u{1b}[0m",
             "\u{1b}[1m+++ b/notes.txt\u{1b}[0m",
             "\u{1b}[36m@@ -1,2 +1,2 @@\u{1b}[0m",
             " same",
             "\u{1b}[31m-old\u{1b}[0m",
-            "\u{1b}[32m+new \u{1b}[0m",
+            "\u{1b}[32m+new \\u{1b}[2J\u{1b}[0m",
         ];
         assert_eq!(lines, expected);
-        assert_eq!(preview(DIFF, 10, false), DIFF.replace("\u{1b}[2J", "").lines().collect::<Vec<_>>());
+        assert_eq!(preview("--- a/x\n \n+\ta \n+\r\n", rows(9), false), ["--- a/x", " ", "+⇥a␣", "+\\u{d}"]);
+        assert_eq!(preview("$ ls \n(here)", rows(9), false), ["$ ls␣", "(here)"]);
     }
 
     #[test]
     fn the_height_is_bounded_and_the_rest_counted() {
-        assert_eq!(preview(DIFF, 3, false), ["--- a/notes.txt", "+++ b/notes.txt", "… 4 more lines"]);
-        assert_eq!(preview(DIFF, 6, false).len(), 6);
-        assert_eq!(preview("cargo test", 3, false), ["cargo test"]);
+        assert_eq!(preview(DIFF, rows(3), false), ["--- a/notes.txt", "+++ b/notes.txt", "… 4 more lines"]);
+        assert_eq!(preview(DIFF, rows(6), false).len(), 6);
+        assert_eq!(preview("cargo test", rows(3), false), ["cargo test"]);
+        let long: String = (1..=900).map(|number| format!("+line {number}\n")).collect();
+        let shown = preview(&format!("--- /dev/null\n{long}"), rows(22), false);
+        assert_eq!((shown.len(), shown[21].as_str()), (22, "… 880 more lines"));
+        let all = preview(&format!("--- /dev/null\n{long}"), Room::WITHOUT_END, false);
+        assert_eq!((all.len(), all[900].as_str()), (901, "+line 900"));
+    }
+
+    #[test]
+    fn long_lines_take_the_rows_that_they_take() {
+        let text = format!("{}\nb\nc\nd", "a".repeat(50));
+        assert_eq!(preview(&text, rows(5), false), [&"a".repeat(50), "b", "… 2 more lines"]);
+        assert_eq!(preview(&text, rows(6), false).len(), 4);
+        assert_eq!(
+            preview(&text, rows(3), false),
+            [format!("{}…", "a".repeat(39)), "… this line goes on, and 3 more lines".to_owned()]
+        );
+        assert_eq!(preview(&"a".repeat(99), rows(3), false)[1], "… this line goes on");
     }
 }

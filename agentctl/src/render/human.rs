@@ -1,8 +1,9 @@
 //! A turn for people: the answer on standard output, everything else quietly on standard error.
 //!
 //! On a terminal the answer streams as Markdown. Where standard output is a file or a pipe, the answer of
-//! a turn is written there as it is when the turn has ended, and nothing else ever is, so that what
-//! the model says between its tool calls does not get into a script's variable.
+//! a turn is written there when the turn has ended, and nothing else ever is, so that what
+//! the model says between its tool calls does not get into a script's variable. Its words are as they are,
+//! but what a terminal would obey is taken out of them there too: nobody knows where a pipe leads.
 
 use std::{
     collections::HashMap,
@@ -17,6 +18,7 @@ use agentd_core::{
     session::{Todo, TodoStatus},
     tool::ToolCall,
     turn::TurnResult,
+    visible,
 };
 use anstyle::Style;
 
@@ -24,13 +26,13 @@ use super::{
     closing,
     context::{compaction_line, level_line, notice_line},
     look::Look,
-    paint::{QUIET, STRONG, WARN, clip, fold, paint},
+    paint::{QUIET, STRONG, WARN, clip, fold, paint, tail, width},
     sanitize::{clean, clean_line},
     spinner::Spinner,
     stream::TextStream,
-    tool_line::{argument_of, main_argument, tool_line},
+    tool_line::{self, argument_of, tool_lines},
 };
-use crate::turn::Renderer;
+use crate::{keyboard::Typed, turn::Renderer};
 
 /// Shows turns to a person.
 #[derive(Debug)]
@@ -142,7 +144,7 @@ impl<O: Write, E: Write> Human<O, E> {
             }
             EventKind::StateChanged { change } => self.state_changed(change),
             EventKind::Warning { message, .. } => {
-                self.status(WARN, &format!("! {}", clean_line(message)))?;
+                self.folded(WARN, &format!("! {}", clean_line(message)))?;
                 self.wait_again();
                 Ok(())
             }
@@ -165,8 +167,8 @@ impl<O: Write, E: Write> Human<O, E> {
                 Ok(())
             }
             ItemBody::ToolResult(result) => {
-                let argument = self.calls.get(&result.call_id).map(|call| main_argument(&call.arguments));
-                let what = format!("{} {}", clean_line(&result.name), argument.unwrap_or_default());
+                let about = tool_line::about(self.calls.get(&result.call_id), result);
+                let what = format!("{} {about}", clean_line(&result.name));
                 let (call, what) = (result.call_id.clone(), what.trim_end().to_owned());
                 self.running.push(Running { item: item.id, call, what });
                 self.wait();
@@ -212,8 +214,10 @@ impl<O: Write, E: Write> Human<O, E> {
             ItemBody::ToolResult(result) => {
                 let call = self.calls.remove(&result.call_id);
                 self.running.retain(|running| running.call != result.call_id);
-                let line = tool_line(call.as_ref(), result, self.look.columns(), self.look.err_color);
-                self.painted(&line)?;
+                let (columns, color) = (self.look.columns(), self.look.err_color);
+                for line in tool_lines(call.as_ref(), result, columns, color) {
+                    self.painted(&line)?;
+                }
                 self.wait();
                 Ok(())
             }
@@ -283,8 +287,8 @@ impl<O: Write, E: Write> Human<O, E> {
             return Ok(());
         }
         let what = match &interrupt.ask {
-            Ask::Approval { tool, args, .. } => format!("{} {}", clean_line(tool), argument_of(args)),
-            Ask::Question { question, .. } => clean_line(question),
+            Ask::Approval { tool, args, .. } => format!("{} {}", visible::line(tool), argument_of(args)),
+            Ask::Question { question, .. } => visible::line(question),
         };
         self.status(WARN, &format!("? {}", what.trim_end()))?;
         let id = interrupt.id;
@@ -334,7 +338,7 @@ impl<O: Write, E: Write> Human<O, E> {
     fn finish_turn(&mut self, result: &TurnResult) -> io::Result<()> {
         self.turn_ended()?;
         if !self.look.out_terminal && !result.text.is_empty() {
-            self.text.raw(result.text.trim_end_matches('\n'))?;
+            self.text.whole(result.text.trim_end_matches('\n'))?;
         }
         for line in closing::lines(result, self.repeated, self.look.err_color) {
             self.painted(&line)?;
@@ -362,6 +366,15 @@ impl<O: Write, E: Write> Human<O, E> {
     fn status(&mut self, style: Style, line: &str) -> io::Result<()> {
         let line = clip(line, self.look.columns().saturating_sub(1));
         self.painted(&paint(self.look.err_color, style, &line))
+    }
+
+    /// A status line that is too important to be cut: in as many rows as it takes.
+    fn folded(&mut self, style: Style, line: &str) -> io::Result<()> {
+        let columns = if self.look.err_terminal { self.look.columns().saturating_sub(1) } else { usize::MAX };
+        for row in fold(line, columns) {
+            self.painted(&paint(self.look.err_color, style, &row))?;
+        }
+        Ok(())
     }
 
     /// A status line that has its styles already.
@@ -419,6 +432,19 @@ impl Growing {
     }
 }
 
+/// The words typed while a turn runs, in one row; none where there are none.
+fn typed_row(typed: &Typed, columns: usize) -> Option<String> {
+    let waiting = match typed.waiting() {
+        0 if !typed.is_writing() => return None,
+        0 => String::new(),
+        1 => "1 message waits ".to_owned(),
+        more => format!("{more} messages wait "),
+    };
+    let row = clean_line(typed.row());
+    let room = columns.saturating_sub(width(&waiting) + 3);
+    Some(format!("{waiting}› {}", tail(&row, room)))
+}
+
 /// How far the todo list is, and what is under way.
 fn todo_line(todos: &[Todo]) -> String {
     let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
@@ -447,14 +473,16 @@ impl<O: Write + Send, E: Write + Send> Renderer for Human<O, E> {
         self.make_way()
     }
 
+    fn typed(&mut self, typed: &Typed) -> io::Result<()> {
+        let row = typed_row(typed, self.look.columns());
+        self.spinner.below(row.clone());
+        self.text.below(row)
+    }
+
     fn note(&mut self, text: &str) -> io::Result<()> {
         for line in text.lines() {
             // Spaces stay, for what is aligned.
-            let line = clean(line);
-            let columns = if self.look.err_terminal { self.look.columns().saturating_sub(1) } else { usize::MAX };
-            for row in fold(&line, columns) {
-                self.painted(&paint(self.look.err_color, QUIET, &row))?;
-            }
+            self.folded(QUIET, &clean(line))?;
         }
         self.wait_again();
         Ok(())

@@ -169,7 +169,10 @@ fn result(call: &str, name: &str, text: &str, error: Option<ToolErrorCode>) -> T
         text: text.into(),
         error,
         files: Vec::new(),
+        ran_with: None,
         takes_back: None,
+        found: Vec::new(),
+        exit_code: None,
         duration_ms: 12,
     }
 }
@@ -330,6 +333,7 @@ fn state_and_other_people_are_shown_in_a_line() {
             layer: None,
             rule: None,
             grants: Vec::new(),
+            wider: Vec::new(),
         },
         raised_at: Timestamp::UNIX_EPOCH,
         deadline: None,
@@ -341,7 +345,8 @@ fn state_and_other_people_are_shown_in_a_line() {
         answer: Answer::Approve,
         by: AnsweredBy::Client("phone".into()),
     };
-    let input = script.item(ItemBody::UserMessage { text: "do it".into(), steered: false, typed_bytes: None });
+    let input =
+        script.item(ItemBody::UserMessage { text: "do it".into(), steered: false, typed_bytes: None, stored: None });
     let id = interrupt.id.to_string();
     let script = script
         .event(EventKind::ItemCompleted { item: input, status: ItemStatus::Done })

@@ -1,8 +1,15 @@
-//! A turn for programs: each event as a line of JSON, then the result.
+//! A turn for programs: each event as a line of JSON, then the result. What a terminal would obey is escaped in it.
 
 use std::io::{self, Write};
 
-use agentd_core::{event::Event, ids::SessionId, turn::TurnResult};
+use agentd_core::{
+    event::{Event, EventKind},
+    files::StoredInput,
+    ids::SessionId,
+    item::ItemBody,
+    turn::TurnResult,
+    visible,
+};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -14,14 +21,52 @@ struct ResultLine<'a> {
     session_id: SessionId,
     #[serde(flatten)]
     result: &'a TurnResult,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<InputLine<'a>>,
+}
+
+/// An input that did not fit into the window.
+#[derive(Serialize)]
+struct InputLine<'a> {
+    stored_as: &'a str,
+    bytes: u64,
+    lines: u64,
+    shown_bytes: u64,
+    shown_lines: u64,
+}
+
+impl<'a> ResultLine<'a> {
+    fn new(session_id: SessionId, result: &'a TurnResult, stored: Option<&'a StoredInput>) -> Self {
+        let input = stored.map(|stored| {
+            let StoredInput { path, bytes, lines, shown_bytes, shown_lines } = stored;
+            let (bytes, lines, shown_bytes, shown_lines) = (*bytes, *lines, *shown_bytes, *shown_lines);
+            InputLine { stored_as: path, bytes, lines, shown_bytes, shown_lines }
+        });
+        Self { r#type: "result", session_id, result, input }
+    }
+}
+
+/// The file of an input that did not fit into the window, where the event tells of one.
+pub(crate) fn stored_input(event: &Event) -> Option<&StoredInput> {
+    match &event.kind {
+        EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::UserMessage { stored, .. } => stored.as_ref(),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The object that says what a turn came to, for `--output json` and as the last line of a stream.
 ///
 /// # Errors
 /// Never in practice: the result holds nothing that JSON has no form for.
-pub(crate) fn result(session_id: SessionId, result: &TurnResult) -> serde_json::Result<Value> {
-    serde_json::to_value(ResultLine { r#type: "result", session_id, result })
+pub(crate) fn result(
+    session_id: SessionId,
+    result: &TurnResult,
+    stored: Option<&StoredInput>,
+) -> serde_json::Result<Value> {
+    serde_json::to_value(ResultLine::new(session_id, result, stored))
 }
 
 /// An event with its type in front, where people who read along look for it.
@@ -40,17 +85,19 @@ fn type_first(event: &Event) -> serde_json::Result<Map<String, Value>> {
 pub(crate) struct Jsonl<W> {
     out: W,
     session_id: SessionId,
+    /// The file of the turn's input, where that did not fit.
+    stored: Option<StoredInput>,
 }
 
 impl<W: Write> Jsonl<W> {
     pub(crate) fn new(out: W, session_id: SessionId) -> Self {
-        Self { out, session_id }
+        Self { out, session_id, stored: None }
     }
 
     fn line(&mut self, value: &impl Serialize) -> io::Result<()> {
-        let mut line = serde_json::to_vec(value)?;
-        line.push(b'\n');
-        self.out.write_all(&line)?;
+        let mut line = visible::json(serde_json::to_string(value)?);
+        line.push('\n');
+        self.out.write_all(line.as_bytes())?;
         self.out.flush()
     }
 }
@@ -61,14 +108,18 @@ impl<W: Write + Send> Renderer for Jsonl<W> {
     }
 
     fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let Some(stored) = stored_input(event) {
+            self.stored = Some(stored.clone());
+        }
         self.line(&type_first(event)?)
     }
 
     fn child(&mut self, event: &Event) -> io::Result<()> {
-        self.event(event)
+        self.line(&type_first(event)?)
     }
 
     fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
-        self.line(&ResultLine { r#type: "result", session_id: self.session_id, result })
+        let stored = self.stored.take();
+        self.line(&ResultLine::new(self.session_id, result, stored.as_ref()))
     }
 }

@@ -6,7 +6,8 @@
 //! - [`window`]: what fills the model's window.
 //! - [`jsonl`]: a line of JSON for each event, for programs.
 //! - [`asking`], [`diff`]: what a person is asked, in words, and what would happen.
-//! - [`sanitize`]: nothing that a model or a tool wrote reaches a terminal but through it.
+//! - [`sanitize`]: no prose of a model or a tool reaches a terminal but through it. What a person decides on goes through
+//!   [`agentd_core::visible`] instead, which leaves nothing out.
 //! - [`look`], [`paint`]: what the terminal can do, the colours, and the widths of text.
 
 pub(crate) mod asking;

@@ -71,6 +71,18 @@ pub(crate) fn clip(text: &str, columns: usize) -> String {
     clipped
 }
 
+/// The end of a text that fits in so many columns.
+pub(crate) fn tail(text: &str, columns: usize) -> &str {
+    let mut start = text.len();
+    for (at, _) in text.char_indices().rev() {
+        if width(&text[at..]) > columns {
+            break;
+        }
+        start = at;
+    }
+    &text[start..]
+}
+
 /// A duration for people.
 pub(crate) fn duration(millis: u64) -> String {
     match millis {
@@ -124,6 +136,13 @@ mod tests {
         assert_eq!(fold("one two three", 7), ["one two", "three"]);
         assert_eq!(fold("/x   one two", 8), ["/x   one", "two"]);
         assert_eq!(fold("a unbreakable b", 4), ["a", "unbreakable", "b"]);
+    }
+
+    #[test]
+    fn the_end_of_a_long_line_is_kept() {
+        assert_eq!(tail("漢字abc", 4), "abc");
+        assert_eq!(tail("漢字abc", 5), "字abc");
+        assert_eq!(tail("abc", 9), "abc");
     }
 
     #[test]

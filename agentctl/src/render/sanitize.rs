@@ -1,11 +1,13 @@
 //! Takes the teeth out of text before a terminal sees it.
 //!
-//! What models write and tools print is hostile: an escape sequence can rename the window, write the
-//! clipboard, move the cursor up and repaint an approval. So no such text reaches the terminal except
-//! through here. The output holds no control character but newline and tab, whatever the input and
-//! however it was split into chunks. Escape sequences are dropped whole; characters that reorder or
-//! hide text (bidirectional overrides, tag characters) are written out as `<U+202E>`, so that what a
-//! person approves is what will run.
+//! Words of models and output of tools are hostile: an escape sequence can rename the window, write the
+//! clipboard, move the cursor up and repaint an approval. So no such text reaches standard output or the
+//! terminal except through here. The output holds no control character but newline and tab, whatever the
+//! input and however it was split into chunks. Escape sequences are dropped whole; characters that reorder
+//! or hide text (bidirectional overrides, tag characters) are written out as `<U+202E>`.
+//!
+//! This is for prose. Nothing that a person decides on, or that ran, goes through here, for it leaves
+//! things out: that is shown by [`agentd_core::visible`].
 
 /// How long a control string (OSC, DCS, APC, PM, SOS) may be before it is taken for plain text again.
 /// Without the limit, one that is never ended would swallow the rest of the answer.

@@ -8,11 +8,13 @@ pub(crate) struct Screen {
     lines: Vec<Vec<char>>,
     row: usize,
     column: usize,
+    /// The place of the cursor that was remembered.
+    saved: (usize, usize),
 }
 
 impl Screen {
     pub(crate) fn new(columns: usize, rows: usize) -> Self {
-        Self { columns, rows, lines: vec![Vec::new()], row: 0, column: 0 }
+        Self { columns, rows, lines: vec![Vec::new()], row: 0, column: 0, saved: (0, 0) }
     }
 
     pub(crate) fn feed(mut self, text: &str) -> Self {
@@ -22,7 +24,25 @@ impl Screen {
                 '\n' => self.newline(),
                 '\r' => self.column = 0,
                 '\u{1b}' => {
-                    assert_eq!(rest.next(), Some('['), "only control sequences are written");
+                    match rest.next() {
+                        Some('[') => {}
+                        // One row down, in the same column.
+                        Some('D') => {
+                            let column = self.column;
+                            self.newline();
+                            self.column = column;
+                            continue;
+                        }
+                        Some('7') => {
+                            self.saved = (self.row, self.column);
+                            continue;
+                        }
+                        Some('8') => {
+                            (self.row, self.column) = self.saved;
+                            continue;
+                        }
+                        other => panic!("the client does not write ESC {other:?}"),
+                    }
                     let mut parameters = String::new();
                     let last = rest.by_ref().find(|c| {
                         parameters.push(*c);
@@ -43,8 +63,11 @@ impl Screen {
             // The cursor stops at the top of the screen, which is where repainting goes wrong.
             'A' => {
                 let top = self.lines.len().saturating_sub(self.rows);
-                self.row = self.row.saturating_sub(parameters.parse().expect("a number")).max(top);
+                let up = if parameters.is_empty() { 1 } else { parameters.parse().expect("a number") };
+                self.row = self.row.saturating_sub(up).max(top);
             }
+            // And at its bottom.
+            'B' => self.row = (self.row + 1).min(self.lines.len() - 1),
             'J' => {
                 self.lines.truncate(self.row + 1);
                 self.lines[self.row].truncate(self.column);

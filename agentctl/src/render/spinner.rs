@@ -13,12 +13,14 @@ const TICK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Spinner {
     bar: Option<ProgressBar>,
+    /// The row below it: words that a person types meanwhile.
+    below: Option<String>,
     look: Look,
 }
 
 impl Spinner {
     pub(crate) fn new(look: Look) -> Self {
-        Self { bar: None, look }
+        Self { bar: None, below: None, look }
     }
 
     /// Says what is waited for. The text must be clean.
@@ -32,13 +34,31 @@ impl Spinner {
             bar.set_message(what);
             return;
         }
-        let template =
-            if self.look.err_color { "{spinner:.cyan} {msg:.dim} {elapsed:.dim}" } else { "{spinner} {msg} {elapsed}" };
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
-        let bar =
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style).with_message(what);
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
+            .with_style(self.style())
+            .with_prefix(self.below.clone().unwrap_or_default())
+            .with_message(what);
         bar.enable_steady_tick(TICK);
         self.bar = Some(bar);
+    }
+
+    /// Shows this below it, in one row; none for nothing. The text must be clean.
+    pub(crate) fn below(&mut self, text: Option<String>) {
+        self.below = text.map(|text| clip(&text, self.look.columns().saturating_sub(1)));
+        if let Some(bar) = &self.bar {
+            bar.set_style(self.style());
+            bar.set_prefix(self.below.clone().unwrap_or_default());
+        }
+    }
+
+    fn style(&self) -> ProgressStyle {
+        let template = match (self.look.err_color, self.below.is_some()) {
+            (true, false) => "{spinner:.cyan} {msg:.dim} {elapsed:.dim}",
+            (true, true) => "{spinner:.cyan} {msg:.dim} {elapsed:.dim}\n{prefix}",
+            (false, false) => "{spinner} {msg} {elapsed}",
+            (false, true) => "{spinner} {msg} {elapsed}\n{prefix}",
+        };
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
     }
 
     /// Takes it off the screen, so that others may write.

@@ -11,12 +11,19 @@ use std::io::{self, Write};
 use super::{
     look::Look,
     markdown::{Markdown, table},
-    paint::{CODE, widest},
-    sanitize::Sanitizer,
+    paint::{CODE, clip, widest},
+    sanitize::{Sanitizer, clean},
 };
 
 /// What a tab is shown as while its line is under way: how far a real one reaches is the terminal's affair.
 const TAB: &str = "    ";
+
+/// Goes to the row below, scrolling where there is none, and remembers where it came from.
+const MAKE_ROOM_BELOW: &str = "\x1bD\x1b[A\x1b7\x1b[B\r\x1b[K";
+/// Goes back from there.
+const COME_BACK: &str = "\x1b8";
+/// Takes off what stands in the row below.
+const ERASE_BELOW: &str = "\x1b7\x1b[B\r\x1b[J\x1b8";
 
 /// Writes text that comes in pieces.
 #[derive(Debug)]
@@ -29,6 +36,10 @@ pub(crate) struct TextStream<W> {
     block: String,
     /// What of it is on the screen, with our line breaks.
     echo: Echo,
+    /// The row below the block under way: words that a person types meanwhile.
+    below: Option<String>,
+    /// It is on the screen.
+    has_below: bool,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +64,8 @@ impl<W: Write> TextStream<W> {
             markdown: Markdown::default(),
             block: String::new(),
             echo: Echo::default(),
+            below: None,
+            has_below: false,
         }
     }
 
@@ -68,7 +81,30 @@ impl<W: Write> TextStream<W> {
         for c in text.chars() {
             self.character(c, &mut painted);
         }
-        self.out.write_all(painted.as_bytes())?;
+        self.write(&painted)
+    }
+
+    /// Shows this in a row below the block under way, and below those to come; none for nothing. The text must be clean.
+    pub(crate) fn below(&mut self, text: Option<String>) -> io::Result<()> {
+        if !self.look.out_terminal {
+            return Ok(());
+        }
+        self.below = text.map(|text| clip(&text, (self.look.size)().0.saturating_sub(1)));
+        self.write("")
+    }
+
+    /// Writes what is painted, above the row below.
+    fn write(&mut self, painted: &str) -> io::Result<()> {
+        let mut all = String::with_capacity(painted.len() + 32);
+        if std::mem::take(&mut self.has_below) {
+            all.push_str(ERASE_BELOW);
+        }
+        all.push_str(painted);
+        if let Some(below) = self.below.as_ref().filter(|_| self.is_open()) {
+            all.push_str(&format!("{MAKE_ROOM_BELOW}{below}{COME_BACK}"));
+            self.has_below = true;
+        }
+        self.out.write_all(all.as_bytes())?;
         self.out.flush()
     }
 
@@ -78,8 +114,7 @@ impl<W: Write> TextStream<W> {
         self.end_block(&mut painted);
         self.sanitizer = Sanitizer::new();
         self.markdown = Markdown::default();
-        self.out.write_all(painted.as_bytes())?;
-        self.out.flush()
+        self.write(&painted)
     }
 
     /// Writes a line that is no text of the model's.
@@ -88,13 +123,12 @@ impl<W: Write> TextStream<W> {
         self.end_block(&mut painted);
         painted.push_str(line);
         painted.push('\n');
-        self.out.write_all(painted.as_bytes())?;
-        self.out.flush()
+        self.write(&painted)
     }
 
-    /// Writes a whole text as it is, for files and pipes.
-    pub(crate) fn raw(&mut self, text: &str) -> io::Result<()> {
-        self.out.write_all(text.as_bytes())?;
+    /// Writes a whole text without any form, for files and pipes. A pipe may lead to a terminal.
+    pub(crate) fn whole(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(clean(text).as_bytes())?;
         self.out.write_all(b"\n")?;
         self.out.flush()
     }
@@ -251,6 +285,25 @@ mod tests {
         let pieces: Vec<String> = text.chars().map(String::from).collect();
         assert_eq!(shown(&pieces.iter().map(String::as_str).collect::<Vec<_>>()), expected, "by the letter");
         assert_eq!(shown(&[text]), expected, "at once");
+    }
+
+    #[test]
+    fn what_is_typed_stands_below_what_streams_and_leaves_no_trace() {
+        let text = "One line of words.\n\n# Title\nA long line that takes three rows or so in all.\n```\nx\n```\nend";
+        let mut bytes = Vec::new();
+        let mut stream = TextStream::new(&mut bytes, look());
+        for (at, c) in text.chars().enumerate() {
+            stream.push(c.encode_utf8(&mut [0; 4])).unwrap();
+            stream.below((at % 7 != 3).then(|| format!("› typed {at}"))).unwrap();
+        }
+        let open = String::from_utf8(stream.out.clone()).unwrap();
+        assert_eq!(
+            Screen::new(COLUMNS, ROWS).feed(&open).lines().last().unwrap(),
+            &format!("› typed {}", text.len() - 1)
+        );
+        stream.finish().unwrap();
+        let with = Screen::new(COLUMNS, ROWS).feed(&String::from_utf8(bytes).unwrap()).lines();
+        assert_eq!(with, shown(&[text]));
     }
 
     #[test]

@@ -13,20 +13,21 @@ use agentd_core::interrupt::{Answer, Interrupt};
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::{console::RawConsole, question};
-use crate::{render::look::Look, turn::Asker};
+use super::{console::TerminalConsole, question};
+use crate::{keyboard::Keyboard, render::look::Look, turn::Asker};
 
-/// Asks on the terminal: questions on standard error, keys from the terminal itself.
+/// Asks on the terminal: questions on standard error, keys from the keyboard.
 #[derive(Debug)]
 pub(crate) struct TerminalAsker {
     look: Look,
+    keyboard: Keyboard,
     leaves: bool,
 }
 
 impl TerminalAsker {
     /// For this process's terminal.
-    pub(crate) fn new() -> Self {
-        Self { look: Look::detect(), leaves: false }
+    pub(crate) fn new(keyboard: Keyboard) -> Self {
+        Self { look: Look::detect(), keyboard, leaves: false }
     }
 
     /// For a client that has a prompt to go back to when an answer is put off.
@@ -38,7 +39,8 @@ impl TerminalAsker {
 impl Asker for TerminalAsker {
     fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(async move {
-            match Asking::start(interrupt.clone(), self.look) {
+            let _hold = self.keyboard.hold();
+            match Asking::start(interrupt.clone(), self.look, self.keyboard.clone()) {
                 Ok(mut asking) => asking.answer().await,
                 Err(error) => unasked(interrupt, &error),
             }
@@ -50,7 +52,7 @@ impl Asker for TerminalAsker {
     }
 }
 
-/// A question that is on the screen. Dropping it takes it off and waits until the terminal is as it was.
+/// A question that is on the screen. Dropping it takes it off, and waits until it is.
 #[derive(Debug)]
 struct Asking {
     dropped: Arc<AtomicBool>,
@@ -59,14 +61,14 @@ struct Asking {
 }
 
 impl Asking {
-    fn start(interrupt: Interrupt, look: Look) -> io::Result<Self> {
+    fn start(interrupt: Interrupt, look: Look, keyboard: Keyboard) -> io::Result<Self> {
         let dropped = Arc::new(AtomicBool::new(false));
         let (sender, answer) = oneshot::channel();
         let thread = thread::Builder::new().name("agentctl-ask".to_owned()).spawn({
             let dropped = Arc::clone(&dropped);
             move || {
-                let asked = RawConsole::open(dropped, look.size)
-                    .and_then(|mut console| question::ask(&mut console, &interrupt, look.err_color));
+                let mut console = TerminalConsole::new(dropped, keyboard, look.size);
+                let asked = question::ask(&mut console, &interrupt, look.err_color);
                 let answer = asked.unwrap_or_else(|error| unasked(&interrupt, &error));
                 // Nobody waits for it where the question was dropped.
                 let _ = sender.send(answer);
@@ -83,8 +85,8 @@ impl Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         self.dropped.store(true, Ordering::Relaxed);
-        // It looks many times a second whether it was dropped, so that this is short; and whoever writes next
-        // must find the terminal out of raw mode.
+        // It looks many times a second whether it was dropped, so that this is short; and whoever writes next must not
+        // write between its words.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

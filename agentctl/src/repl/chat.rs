@@ -1,22 +1,18 @@
 //! A conversation over the daemon's socket.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{PoisonError, atomic::Ordering},
-};
+use std::path::Path;
 
 use agentd_core::{
-    catalogue::{ToolStanding, ToolTier},
-    context::{CompactionStrategy, TokenLevel},
+    context::CompactionStrategy,
     error::ErrorKind,
     files::Uploaded,
-    guide::SkillReport,
     ids::SessionId,
     interrupt::Answer,
     model::{Slot, SlotInfo},
     session::SessionStatus,
     turn::{IfBusy, OnInterrupt, StartTurn},
     undo::{TurnChoice, UndoOutcome, UndoRequest},
+    visible,
 };
 use agentd_proto::client::{SessionView, StartRequest};
 use clap::Parser as _;
@@ -25,27 +21,26 @@ use futures_util::future::BoxFuture;
 use super::{
     TerminalAsker,
     conversation::Desk,
-    editor::Known,
-    mentions::{self, Handed, Mention},
+    known::Known,
+    mentions::{self, Handed, Mention, typed_path},
     slash::{self, Slash},
 };
 use crate::{
-    args::{Cli, Command, Global},
+    args::{Cli, Global},
     cmd,
     daemon::{self, Daemon},
     exit::{Attendance, Exit},
     failure::Failure,
-    render::{Human, context::percent, sanitize::clean_line},
+    keyboard::{Keyboard, Typed},
+    render::{Human, sanitize::clean_line},
     report::count,
     session::{Place, Upload},
     turn::{
-        self, AskNobody, Asker, CtrlC, Renderer as _, SocketLine,
+        self, AskNobody, Asker, AtEnd, ForeseeingAsker, Renderer as _, Signals, SocketLine,
         builtin::{BUILTIN, SayBuiltin},
+        signals::EndSignal,
     },
 };
-
-/// The sessions that can be completed.
-const COMPLETED_SESSIONS: usize = 50;
 
 /// The state of a conversation.
 pub(crate) struct Chat {
@@ -57,14 +52,15 @@ pub(crate) struct Chat {
     present: bool,
     renderer: SayBuiltin<Human<std::io::Stdout, std::io::Stderr>>,
     asker: Box<dyn Asker>,
-    ctrl_c: CtrlC,
+    signals: Signals,
+    keyboard: Keyboard,
     known: Known,
     /// What was handed over by a mention.
     handed: Handed,
 }
 
 impl Chat {
-    /// Opens a conversation: greets, and takes up what a session left behind.
+    /// Opens a conversation, with the keyboard of the person before it: greets, and takes up what a session left behind.
     ///
     /// # Errors
     /// When the daemon is lost or knows no such session.
@@ -72,24 +68,24 @@ impl Chat {
         daemon: Daemon,
         place: Place,
         slot: Option<Slot>,
-        present: bool,
+        keyboard: Option<Keyboard>,
         known: Known,
     ) -> anyhow::Result<Self> {
+        let (present, keyboard) = (keyboard.is_some(), keyboard.unwrap_or_else(Keyboard::none));
         let slots = daemon.client.models().await?;
         // A person is told by the greeting, at once; in a script it is told with the first turn.
         let told = if present { Vec::new() } else { slots.clone() };
-        let asker: Box<dyn Asker> =
-            if present { Box::new(TerminalAsker::new().leaving()) } else { Box::new(AskNobody) };
+        let person = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()).leaving(), daemon.client.clone());
+        let asker: Box<dyn Asker> = if present { Box::new(person()) } else { Box::new(AskNobody) };
         let renderer = SayBuiltin::new(Human::stdio(), told);
-        let ctrl_c = CtrlC::listen()?;
-        let mut chat =
-            Self { daemon, place, slot, slots, present, renderer, asker, ctrl_c, known, handed: Handed::default() };
+        // A terminal that closes loses nothing; a script that is ended ends what it began.
+        let signals = if present { Signals::of_terminal(AtEnd::Leave) } else { Signals::listen(AtEnd::Cancel) }?;
+        let handed = Handed::default();
+        let mut chat = Self { daemon, place, slot, slots, present, renderer, asker, signals, keyboard, known, handed };
         let view = chat.resolve().await?;
         if present {
             chat.greet(view.as_ref());
-            chat.learn_sessions().await;
-            chat.learn_names().await;
-            chat.learn_fullness().await;
+            chat.learn().await;
             if let Some(view) = view {
                 chat.take_up(&view).await?;
             }
@@ -120,7 +116,7 @@ impl Chat {
         let session = match view {
             Some(view) => {
                 let summary = &view.session.summary;
-                format!("session {} · {} · {}", summary.id, clean_line(&summary.title), count(summary.turns, "turn"))
+                format!("session {} · {} · {}", summary.id, visible::line(&summary.title), count(summary.turns, "turn"))
             }
             None => "new session".to_owned(),
         };
@@ -139,7 +135,7 @@ impl Chat {
         match (view.live_turn, view.session.open_turn) {
             (Some(_), Some((_, first_seq))) => {
                 self.note("a turn is under way here");
-                self.ctrl_c.forget();
+                self.signals.forget();
                 let line = SocketLine::attach(&self.daemon, id, first_seq.saturating_sub(1)).await?;
                 self.drive(line).await?;
             }
@@ -160,10 +156,10 @@ impl Chat {
         }
         let mut put_off = false;
         for interrupt in pending {
-            self.ctrl_c.forget();
+            self.signals.forget();
             let answer = tokio::select! {
                 biased;
-                () = self.ctrl_c.pressed() => return Ok(()),
+                signal = self.signals.next() => return self.left(signal),
                 answer = self.asker.ask(&interrupt) => answer,
             };
             match answer {
@@ -180,7 +176,7 @@ impl Chat {
         let view = self.daemon.client.session(&session.to_string()).await?;
         if let (Some(_), Some((_, first_seq))) = (view.live_turn, view.session.open_turn) {
             let after = view.session.summary.last_seq.max(first_seq.saturating_sub(1));
-            self.ctrl_c.forget();
+            self.signals.forget();
             let line = SocketLine::attach(&self.daemon, session, after).await?;
             self.drive(line).await?;
         }
@@ -193,85 +189,100 @@ impl Chat {
             start: StartTurn {
                 compact: None,
                 typed_bytes: None,
+                whole: false,
                 text,
                 slot: self.slot,
                 max_steps: None,
                 on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
+                while_connected: false,
                 if_busy: IfBusy::Refuse,
                 client: daemon::CLIENT.to_owned(),
                 environment: self.daemon.environment(),
             },
         };
-        // Before the start: a press that comes with it is meant for this turn.
-        self.ctrl_c.forget();
-        let line = SocketLine::start(&self.daemon, request).await?;
+        // Before the start: a press that comes with it is meant for this turn, and so are keys.
+        let _hold = self.keyboard.hold_ahead();
+        self.signals.forget();
+        let text = request.start.text.clone();
+        let line = match SocketLine::start(&self.daemon, request).await {
+            Ok(line) => line,
+            Err(failure) => {
+                text.into_iter().for_each(|text| self.keep(text));
+                return Err(self.explained(failure).await.into());
+            }
+        };
         self.place = Place::Known(line.session());
         self.drive(line).await
     }
 
+    /// Ctrl-C at a question leaves it; any other signal leaves the conversation.
+    fn left(&self, signal: EndSignal) -> anyhow::Result<()> {
+        match signal {
+            EndSignal::Interrupt => Ok(()),
+            other => Err(Failure { exit: other.exit(), ..Failure::new(ErrorKind::Conflict, "told to end") }.into()),
+        }
+    }
+
+    /// A refusal with what to do about it here, where that is something else than in a shell. A daemon that is gone is reached
+    /// again, or started; nothing is sent again by itself, for it may have arrived.
+    async fn explained(&mut self, failure: Failure) -> Failure {
+        if self.present && failure.exit == Exit::Unreachable {
+            let global = Global { socket: Some(self.daemon.socket.clone()) };
+            let Ok(daemon) = daemon::connect(&global).await else { return failure };
+            self.daemon = daemon;
+            return failure.hint("the daemon runs again; what you wrote stands in the prompt, and Enter sends it");
+        }
+        let (true, ErrorKind::Busy, Some(session)) = (self.present, failure.kind, self.place.id()) else {
+            return failure;
+        };
+        let pending = self.daemon.client.interrupts(Some(&session.to_string())).await.unwrap_or_default();
+        if pending.is_empty() {
+            return failure;
+        }
+        failure.hint("/interrupts asks it again; what you wrote stands in the prompt")
+    }
+
+    /// Keeps a message that was not sent, so that it stands in the prompt again.
+    fn keep(&self, message: String) {
+        if self.present {
+            self.keyboard.typed(|typed| typed.unsent(message));
+        }
+    }
+
     async fn drive(&mut self, mut line: SocketLine) -> anyhow::Result<Exit> {
-        let driven = turn::drive(&mut line, &mut self.renderer, self.asker.as_mut(), &mut self.ctrl_c).await;
-        self.learn_sessions().await;
-        self.learn_names().await;
-        self.learn_fullness().await;
+        let person = turn::Person { asker: self.asker.as_mut(), signals: &mut self.signals, keyboard: &self.keyboard };
+        // Until the prompt is there, so that nothing is echoed beside it.
+        let _hold = self.keyboard.hold_ahead();
+        let driven = turn::drive(&mut line, &mut self.renderer, person).await;
+        self.learn().await;
         let attendance = if self.present { Attendance::Attended } else { Attendance::Unattended };
-        Ok(driven?.map_or(Exit::Done, |result| Exit::of_turn(&result, attendance)))
+        let ended = driven.map(|result| result.map(|result| Exit::of_turn(&result, attendance)));
+        if !matches!(ended, Ok(Some(Exit::Done))) {
+            // What was typed meanwhile did not know of this: it is sent when the person has seen it.
+            self.keyboard.typed(Typed::put_back);
+        }
+        Ok(ended?.map_or(Exit::Done, |exit| self.signals.exit(exit)))
     }
 
-    /// Fetches what can be completed. Completion is a nicety: where it fails there is less of it.
-    async fn learn_sessions(&mut self) {
-        if !self.present {
-            return;
-        }
-        if let Ok(sessions) = self.daemon.client.sessions(COMPLETED_SESSIONS).await {
-            let sessions = sessions.into_iter().map(|session| (session.id.to_string(), clean_line(&session.title)));
-            *self.known.sessions.lock().unwrap_or_else(PoisonError::into_inner) = sessions.collect();
+    /// Fetches what can be completed, and what the prompt shows.
+    async fn learn(&mut self) {
+        if self.present {
+            self.known.learn(&self.daemon.client, self.place.id()).await;
         }
     }
 
-    /// Fetches what can be mentioned.
-    async fn learn_names(&mut self) {
-        if !self.present {
-            return;
-        }
-        let session = self.place.id().map(|id| id.to_string()).unwrap_or_default();
-        let client = &self.daemon.client;
-        let (tools, skills, agents) = tokio::join!(client.tools(&session), client.skills(&session), client.agents());
-        let tools = tools.unwrap_or_default().into_iter().filter(|standing| standing.tool.label.tier != ToolTier::Off);
-        let tool = |standing: ToolStanding| {
-            let about = standing.tool.spec.description;
-            let first = about.split(". ").next().unwrap_or_default().trim_end_matches('.');
-            (clean_line(&standing.tool.spec.name), clean_line(&format!("tool: {first}")))
-        };
-        let skills = skills.unwrap_or_default().into_iter().filter(|found| found.usable);
-        let skill = |found: SkillReport| {
-            (clean_line(&found.skill.name), clean_line(&format!("skill: {}", found.skill.description)))
-        };
-        let agents = agents.unwrap_or_default().into_iter();
-        let agents = agents.map(|card| (clean_line(&card.id), clean_line(&format!("agent: {}", card.description))));
-        let mut names: Vec<(String, String)> = tools.map(tool).chain(skills.map(skill)).chain(agents).collect();
-        names.sort_by(|left, right| left.0.cmp(&right.0));
-        names.dedup_by(|later, first| later.0 == first.0);
-        *self.known.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
-    }
-
-    /// Asks how full the window is and who works there, for the prompt: it shows the one from the warning on, and the other
-    /// where it is not the main agent.
+    /// The same of what the prompt shows alone.
     async fn learn_fullness(&mut self) {
-        let (true, Some(id)) = (self.present, self.place.id()) else { return };
-        // The prompt is there all the same where nobody knows.
-        let view = self.daemon.client.context(&id.to_string()).await.ok();
-        let full = view.filter(|view| view.level >= TokenLevel::Warning);
-        let percent = full.map_or(0, |view| percent(view.tokens, view.window));
-        self.known.fullness.store(percent, Ordering::Relaxed);
-        let view = self.daemon.client.session(&id.to_string()).await.ok();
-        let agent = view.and_then(|view| view.session.agents.last().map(|agent| clean_line(agent)));
-        *self.known.agent.lock().unwrap_or_else(PoisonError::into_inner) = agent.unwrap_or_default();
+        if let (true, Some(id)) = (self.present, self.place.id()) {
+            self.known.learn_fullness(&self.daemon.client, id).await;
+        }
     }
 
     async fn compact(&mut self, strategy: CompactionStrategy) -> anyhow::Result<Exit> {
         let id = self.session()?;
-        let done = cmd::compact::compact(&self.daemon, id, strategy, true, &mut self.ctrl_c).await;
+        let (signals, keyboard) = (&mut self.signals, &self.keyboard);
+        let person = turn::Person { asker: &mut AskNobody, signals, keyboard };
+        let done = cmd::compact::compact(&self.daemon, id, strategy, true, person).await;
         self.learn_fullness().await;
         let done = done?;
         self.handed.forget();
@@ -332,6 +343,7 @@ impl Chat {
                 return self.agentctl(&["tools", "--session", &id]).await;
             }
             Slash::Status => return self.agentctl(&["status"]).await,
+            Slash::Clean => return self.agentctl(&["clean"]).await,
             Slash::Grants => {
                 let id = self.session()?.to_string();
                 return self.agentctl(&["grants", "list", "--session", &id]).await;
@@ -354,10 +366,13 @@ impl Chat {
             return Ok(cmd::undo::exit(&preview));
         }
         let question = cmd::undo::question(id, &preview);
-        self.ctrl_c.forget();
+        self.signals.forget();
         let answer = tokio::select! {
             biased;
-            () = self.ctrl_c.pressed() => None,
+            signal = self.signals.next() => {
+                self.left(signal)?;
+                None
+            }
             answer = self.asker.ask(&question) => answer,
         };
         if !matches!(answer, Some(Answer::Text { text }) if matches!(text.trim(), "y" | "Y" | "yes")) {
@@ -441,30 +456,30 @@ impl Chat {
     /// Does what a command of `agentctl` does, so that both list the same.
     async fn agentctl(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
         let cli = Cli::try_parse_from(std::iter::once(&"agentctl").chain(words))?;
-        let global = Global { socket: Some(self.daemon.socket.clone()) };
-        match cli.command {
-            Command::Sessions(args) => cmd::sessions::handle(&global, args).await,
-            Command::Models(args) => cmd::models::handle(&global, args).await,
-            Command::Context(args) => cmd::context::handle(&global, args).await,
-            Command::Agents(args) => cmd::agents::handle(&global, args).await,
-            Command::Tools(args) => cmd::tools::handle(&global, args).await,
-            Command::Status(args) => cmd::daemon::status(&global, args).await,
-            Command::Grants(args) => cmd::grants::handle(&global, args).await,
-            _ => Ok(Exit::Done),
-        }
+        let global = Global { socket: self.daemon.place.named().map(Path::to_owned) };
+        // Boxed, for a chat is one of those commands.
+        let done: BoxFuture<'_, anyhow::Result<Exit>> = Box::pin(cmd::handle(Cli { global, ..cli }));
+        done.await
     }
 }
 
 impl Desk for Chat {
     fn say(&mut self, text: String) -> BoxFuture<'_, anyhow::Result<Exit>> {
         Box::pin(async move {
-            self.hand_over(&text).await?;
+            if let Err(failure) = self.hand_over(&text).await {
+                self.keep(text);
+                return Err(failure.into());
+            }
             self.turn(Some(text)).await
         })
     }
 
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>> {
         Box::pin(self.obey(command))
+    }
+
+    fn told_to_end(&mut self) -> BoxFuture<'_, Exit> {
+        Box::pin(async { self.signals.told_to_end().await.exit() })
     }
 
     fn note(&mut self, text: &str) {
@@ -474,14 +489,5 @@ impl Desk for Chat {
 
     fn fail(&mut self, failure: &Failure) {
         let _ = failure.print(anstream::stderr());
-    }
-}
-
-/// A path as a person types it: the shell that would have put the home folder in front is not here.
-pub(super) fn typed_path(path: &str) -> PathBuf {
-    let path = path.trim_matches(['"', '\'']);
-    match (path.strip_prefix("~/"), std::env::home_dir()) {
-        (Some(below), Some(home)) => home.join(below),
-        _ => PathBuf::from(path),
     }
 }

@@ -1,4 +1,8 @@
-//! Keys from the terminal while a question is on the screen.
+//! The place where questions are asked, and the way of keys to them.
+//!
+//! A key is an answer only where the person has seen the question: it comes some time after the question was shown and after
+//! the last key that was typed for something else, and while no line is being written. All others are typed ahead, which
+//! the row below the question shows.
 
 use std::{
     io::{self, Write as _},
@@ -6,33 +10,35 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use crossterm::{
-    event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
-    terminal,
+pub(crate) use crate::keyboard::Key;
+use crate::{
+    keyboard::{Keyboard, Press, Typed},
+    render::{
+        paint::{tail, width},
+        sanitize::clean_line,
+    },
 };
-use nix::sys::signal::{Signal, raise};
+
+use super::pager;
 
 /// How often it is looked whether the question was dropped.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A key, as far as questions care.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Key {
-    Char(char),
-    Enter,
-    Backspace,
-    /// Ctrl-U: the whole line.
-    Erase,
-    Escape,
-}
+/// Said where keys are typed ahead while a question waits.
+const HELD: &str = "  (no answer: Enter keeps it, Ctrl-U drops it)";
+/// The columns that words have beside it; where there are fewer it is left out.
+const LEAST_ROOM: usize = 12;
 
 /// Where questions are asked.
 pub(crate) trait Console {
-    /// The next key; none once the question was dropped.
+    /// The next key that is meant for the question; none once the question was dropped.
     fn key(&mut self) -> io::Result<Option<Key>>;
+
+    /// Takes keys back that were not meant for the question: they are typed ahead.
+    fn keep(&mut self, keys: &[Key]) -> io::Result<()>;
 
     /// Writes to the terminal. Newlines start at the left edge whatever mode the terminal is in.
     fn write(&mut self, text: &str) -> io::Result<()>;
@@ -42,29 +48,89 @@ pub(crate) trait Console {
 
     /// Has the person change a text in their editor; none where there is no editor or the question was dropped.
     fn edit(&mut self, text: &str) -> io::Result<Option<String>>;
+
+    /// Shows a long text page by page, in the person's own program; false where there is none.
+    fn page(&mut self, _text: &str) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
-/// The terminal in raw mode. Dropping it puts the terminal back.
+/// The terminal, whose keyboard is held.
+///
+/// The last row of a question, which says what its keys do, is shown for as long as they do it: what is offered is what is
+/// taken.
 #[derive(Debug)]
-pub(crate) struct RawConsole {
+pub(crate) struct TerminalConsole {
     dropped: Arc<AtomicBool>,
+    keyboard: Keyboard,
     size: fn() -> (usize, usize),
+    /// Since when the question is on the screen; none before it waits for its first key.
+    shown: Option<Instant>,
+    /// The question has had a key: then the person is at it, and goes on with it.
+    is_begun: bool,
+    /// The last row of the question.
+    row: String,
+    /// The text that stands in its place.
+    printed: String,
 }
 
-impl RawConsole {
-    /// Takes the terminal over. What was typed before is thrown away: it was no answer to a question that
-    /// nobody had seen.
-    pub(crate) fn open(dropped: Arc<AtomicBool>, size: fn() -> (usize, usize)) -> io::Result<Self> {
-        terminal::enable_raw_mode()?;
-        let console = Self { dropped, size };
-        while event::poll(Duration::ZERO)? {
-            event::read()?;
-        }
-        Ok(console)
+impl TerminalConsole {
+    pub(crate) fn new(dropped: Arc<AtomicBool>, keyboard: Keyboard, size: fn() -> (usize, usize)) -> Self {
+        let (row, printed) = (String::new(), String::new());
+        Self { dropped, keyboard, size, shown: None, is_begun: false, row, printed }
     }
 
     fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Gives a key to the question or to what is typed ahead.
+    fn admit(&self, press: Press, shown: Instant) -> Option<Key> {
+        let is_begun = self.is_begun;
+        let is_words = matches!(press.key, Key::Paste(_)) && !is_begun;
+        self.keyboard.typed(|typed| {
+            if !is_words && is_open(typed, is_begun, press.at, shown) {
+                return Some(press.key);
+            }
+            typed.press(press);
+            None
+        })
+    }
+
+    /// Shows the last row of the question while it takes keys, and what is typed ahead while it does not.
+    fn refresh(&mut self, shown: Instant) -> io::Result<()> {
+        let columns = self.columns();
+        let (is_begun, row) = (self.is_begun, self.row.clone());
+        let wanted = self.keyboard.typed(|typed| match typed {
+            typed if typed.is_writing() => typed_row(typed, columns),
+            typed if is_open(typed, is_begun, Instant::now(), shown) => row,
+            _ => String::new(),
+        });
+        if wanted != self.printed {
+            self.erase()?;
+            self.print(&wanted)?;
+            self.printed = wanted;
+        }
+        Ok(())
+    }
+
+    /// Takes off what stands in the last row, and in those that the terminal has made of it.
+    fn erase(&mut self) -> io::Result<()> {
+        let plain = anstream::adapter::strip_str(&self.printed).to_string();
+        let up = width(&plain).saturating_sub(1) / self.columns();
+        let up = if up > 0 { format!("\x1b[{up}A") } else { String::new() };
+        self.printed.clear();
+        self.print(&format!("{up}\r\x1b[J"))
+    }
+
+    fn columns(&self) -> usize {
+        (self.size)().0.max(1)
+    }
+
+    fn print(&self, text: &str) -> io::Result<()> {
+        let mut err = io::stderr().lock();
+        err.write_all(text.as_bytes())?;
+        err.flush()
     }
 
     /// Runs the editor on a file, and ends it when the question is dropped.
@@ -90,34 +156,69 @@ impl RawConsole {
     }
 }
 
-impl Drop for RawConsole {
-    fn drop(&mut self) {
-        // A terminal that is gone needs no mode.
-        let _ = terminal::disable_raw_mode();
+/// True if keys of this moment are meant for a question.
+fn is_open(typed: &Typed, is_begun: bool, at: Instant, shown: Instant) -> bool {
+    typed.leaves(at, shown) || is_begun && !typed.is_writing()
+}
+
+/// The words typed ahead, in one row.
+fn typed_row(typed: &Typed, columns: usize) -> String {
+    let line = clean_line(typed.row());
+    // The mark, a space, and a free column.
+    let room = columns.saturating_sub(3);
+    match room.checked_sub(HELD.len()) {
+        Some(room) if room >= LEAST_ROOM => format!("› {}{HELD}", tail(&line, room)),
+        _ => format!("› {}", tail(&line, room)),
     }
 }
 
-impl Console for RawConsole {
+impl Console for TerminalConsole {
     fn key(&mut self) -> io::Result<Option<Key>> {
+        let shown = *self.shown.get_or_insert_with(Instant::now);
         while !self.is_dropped() {
-            if !event::poll(GLANCE)? {
-                continue;
-            }
-            let Event::Key(key) = event::read()? else { continue };
-            if is_ctrl_c(&key) {
-                // Raw mode keeps the terminal from sending it. Whoever drives the turn cancels it and drops us.
-                raise(Signal::SIGINT)?;
-            } else if let Some(key) = plain(&key) {
+            self.refresh(shown)?;
+            let Some(press) = self.keyboard.wait(GLANCE) else { continue };
+            if let Some(key) = self.admit(press, shown) {
+                self.is_begun = true;
+                self.refresh(shown)?;
                 return Ok(Some(key));
             }
         }
         Ok(None)
     }
 
+    fn keep(&mut self, keys: &[Key]) -> io::Result<()> {
+        let at = Instant::now();
+        self.keyboard.typed(|typed| keys.iter().for_each(|key| typed.press(Press { key: key.clone(), at })));
+        // The next key begins anew, after the same stillness.
+        self.is_begun = false;
+        Ok(())
+    }
+
     fn write(&mut self, text: &str) -> io::Result<()> {
-        let mut err = io::stderr().lock();
-        err.write_all(text.replace('\n', "\r\n").as_bytes())?;
-        err.flush()
+        let (above, row) = match text.rfind(['\n', '\r']) {
+            Some(at) => text.split_at(at + 1),
+            None => ("", text),
+        };
+        if above.is_empty() {
+            self.row.push_str(row);
+            return Ok(());
+        }
+        let row = row.trim_start_matches("\x1b[K").to_owned();
+        if above == "\r" {
+            // The same row with other words: shown with the next look.
+            self.row = row;
+            return Ok(());
+        }
+        if above.starts_with('\r') || self.printed != self.row {
+            self.erase()?;
+        }
+        self.print(above)?;
+        if above.contains('\n') {
+            self.printed.clear();
+        }
+        self.row = row;
+        Ok(())
     }
 
     fn size(&self) -> (usize, usize) {
@@ -129,30 +230,11 @@ impl Console for RawConsole {
         let Some(editor) = set("VISUAL").or_else(|| set("EDITOR")) else { return Ok(None) };
         let mut file = tempfile::Builder::new().prefix("agentctl-").suffix(".json").tempfile()?;
         file.write_all(text.as_bytes())?;
-        terminal::disable_raw_mode()?;
-        let edited = self.run_editor(&editor, file.path());
-        terminal::enable_raw_mode()?;
+        let edited = self.keyboard.lend(|| self.run_editor(&editor, file.path()));
         if edited? { std::fs::read_to_string(file.path()).map(Some) } else { Ok(None) }
     }
-}
 
-fn is_ctrl_c(key: &KeyEvent) -> bool {
-    key.modifiers.contains(KeyModifiers::CONTROL) && matches!(key.code, KeyCode::Char('c' | 'C'))
-}
-
-fn plain(key: &KeyEvent) -> Option<Key> {
-    if key.kind == KeyEventKind::Release {
-        return None;
-    }
-    let control = key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
-    match key.code {
-        KeyCode::Char('u') if control => Some(Key::Erase),
-        KeyCode::Char('d') if control => Some(Key::Escape),
-        KeyCode::Char('h') if control => Some(Key::Backspace),
-        KeyCode::Char(c) if !control && !c.is_control() => Some(Key::Char(c)),
-        KeyCode::Enter => Some(Key::Enter),
-        KeyCode::Backspace => Some(Key::Backspace),
-        KeyCode::Esc => Some(Key::Escape),
-        _ => None,
+    fn page(&mut self, text: &str) -> io::Result<bool> {
+        self.keyboard.lend(|| pager::show(text, || self.is_dropped()))
     }
 }

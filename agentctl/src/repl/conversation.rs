@@ -33,6 +33,11 @@ pub(crate) trait Desk: Send {
     /// Does what a command says, except leaving.
     fn command(&mut self, command: Slash) -> BoxFuture<'_, anyhow::Result<Exit>>;
 
+    /// Waits until the client is told to end while nothing is done; never where nobody does that.
+    fn told_to_end(&mut self) -> BoxFuture<'_, Exit> {
+        Box::pin(std::future::pending())
+    }
+
     /// Tells the person something about the client.
     fn note(&mut self, text: &str);
 
@@ -49,7 +54,12 @@ pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn Desk, present: bo
     let mut worst = Exit::Done;
     let mut pressed = false;
     loop {
-        let text = match lines.next().await? {
+        let input = tokio::select! {
+            biased;
+            exit = desk.told_to_end() => return Ok(exit),
+            input = lines.next() => input?,
+        };
+        let text = match input {
             Input::End => break,
             Input::Interrupted if pressed => break,
             Input::Interrupted => {
@@ -74,7 +84,7 @@ pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn Desk, present: bo
             Err(error) if failure::is_broken_pipe(&error) => return Err(error),
             Err(error) => {
                 let failure = Failure::from_any(&error);
-                if present && failure.exit == Exit::Cancelled {
+                if present && matches!(failure.exit, Exit::Cancelled | Exit::HungUp | Exit::Terminated) {
                     return Err(error);
                 }
                 desk.fail(&failure);
@@ -82,7 +92,7 @@ pub(crate) async fn hold(lines: &mut dyn Lines, desk: &mut dyn Desk, present: bo
             }
         };
         worst = worse(worst, exit);
-        if !present && matches!(exit, Exit::Cancelled | Exit::Unreachable) {
+        if !present && matches!(exit, Exit::Cancelled | Exit::HungUp | Exit::Terminated | Exit::Unreachable) {
             break;
         }
     }
@@ -101,7 +111,7 @@ fn worse(a: Exit, b: Exit) -> Exit {
         Exit::Usage => 6,
         Exit::Auth => 7,
         Exit::Unreachable => 8,
-        Exit::Cancelled => 9,
+        Exit::Cancelled | Exit::HungUp | Exit::Terminated => 9,
     };
     if rank(b) > rank(a) { b } else { a }
 }

@@ -3,49 +3,61 @@
 
 use std::{
     borrow::Cow,
-    io,
+    io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, PoisonError,
+        atomic::{AtomicBool, Ordering},
     },
 };
 
 use futures_util::future::BoxFuture;
 use reedline::{
     ColumnarMenu, Completer, CompletionResult, DefaultHinter, EditCommand, Emacs, FileBackedHistory, Highlighter,
-    KeyCode, KeyModifiers, MenuBuilder as _, Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent,
-    ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator, default_emacs_keybindings,
+    HistoryItem, KeyCode, KeyModifiers, MenuBuilder as _, Prompt, PromptEditMode, PromptHistorySearch, Reedline,
+    ReedlineEvent, ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
+    default_emacs_keybindings,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
     conversation::{Input, Lines},
+    known::Known,
     mentions, slash,
 };
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    keyboard::{
+        Keyboard, Typed,
+        typed::{is_whole, join_lines},
+    },
+    render::sanitize::clean,
+};
 
 /// The inputs that the history keeps.
 const HISTORY: usize = 2_000;
 
-/// What can be completed besides the commands; told anew before each prompt.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Known {
-    /// Ids of sessions with their titles, last used first.
-    pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
-    /// What can be mentioned, and what it is: tools, skills, agents.
-    pub(crate) names: Arc<Mutex<Vec<(String, String)>>>,
-    /// How full the window is, in percent, where a person should see it before they say more; 0 otherwise.
-    pub(crate) fullness: Arc<AtomicU64>,
-    /// Who works in the session, where that is not the main agent; empty otherwise.
-    pub(crate) agent: Arc<Mutex<String>>,
-}
+/// The mark before all that is said.
+const INDICATOR: &str = "› ";
+
+/// The mark of lines that are not remembered.
+const UNREMEMBERED: &str = " ";
 
 /// The line editor, from the outside.
 #[derive(Debug)]
 pub(crate) struct Editor {
-    requests: mpsc::Sender<oneshot::Sender<io::Result<Input>>>,
+    requests: mpsc::Sender<Request>,
+    /// The keyboard while turns run.
+    keyboard: Keyboard,
+}
+
+/// A request to the thread.
+enum Request {
+    /// The next line, which goes on from what was begun.
+    Read { begun: String, answer: oneshot::Sender<io::Result<Input>> },
+    /// A line was sent that was not read here.
+    Remember(String),
 }
 
 impl Editor {
@@ -53,27 +65,48 @@ impl Editor {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub(crate) fn open(history: Option<&Path>, known: Known, color: bool) -> io::Result<Self> {
+    pub(crate) fn open(history: Option<&Path>, known: Known, color: bool, keyboard: Keyboard) -> io::Result<Self> {
         let history = history.and_then(open_history);
-        let (requests, mut queue) = mpsc::channel::<oneshot::Sender<io::Result<Input>>>(1);
+        let (requests, mut queue) = mpsc::channel(2);
         std::thread::Builder::new().name("agentctl-editor".to_owned()).spawn(move || {
             let any = Arc::new(AtomicBool::new(false));
             let (fullness, agent) = (Arc::clone(&known.fullness), Arc::clone(&known.agent));
             let mut editor = reedline(history, known, color, &any);
-            while let Some(answer) = queue.blocking_recv() {
+            while let Some(request) = queue.blocking_recv() {
+                let (begun, answer) = match request {
+                    Request::Read { begun, answer } => (begun, answer),
+                    Request::Remember(line) => {
+                        // A history that cannot be written is no reason to say so now.
+                        let _ = editor.history_mut().save(HistoryItem::from_command_line(line));
+                        continue;
+                    }
+                };
+                if !begun.is_empty() {
+                    editor.run_edit_commands(&[EditCommand::InsertString(begun)]);
+                }
                 let agent = agent.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let prompt = ChatPrompt { fullness: fullness.load(Ordering::Relaxed), agent };
                 // Nobody waits for it where the conversation has ended.
                 let _ = answer.send(read(&mut editor, &prompt, &any));
             }
         })?;
-        Ok(Self { requests })
+        Ok(Self { requests, keyboard })
     }
 
     async fn read(&self) -> Result<Input, Failure> {
-        let (sender, answer) = oneshot::channel();
         let gone = || Failure::usage("the line editor has ended; pipe the input instead");
-        self.requests.send(sender).await.map_err(|_| gone())?;
+        if let Some(message) = self.keyboard.typed(Typed::next_message) {
+            // As it would stand there if it had been typed at the prompt.
+            let shown = clean(&message).replace('\n', "\n… ");
+            let _ = writeln!(io::stderr(), "{INDICATOR}{shown}");
+            if !message.starts_with(UNREMEMBERED) {
+                self.requests.send(Request::Remember(message.clone())).await.map_err(|_| gone())?;
+            }
+            return Ok(Input::Text(message));
+        }
+        let begun = self.keyboard.typed(Typed::take_line);
+        let (sender, answer) = oneshot::channel();
+        self.requests.send(Request::Read { begun, answer: sender }).await.map_err(|_| gone())?;
         let input = answer.await.map_err(|_| gone())?;
         input.map_err(|error| Failure::usage(format!("cannot read from the terminal: {error}")))
     }
@@ -117,7 +150,7 @@ fn reedline(history: Option<FileBackedHistory>, known: Known, color: bool, any: 
             ColumnarMenu::default().with_name(MENU).with_marker("› ").with_columns(1),
         )))
         // A way to say something that is not to be remembered.
-        .with_history_exclusion_prefix(Some(" ".to_owned()));
+        .with_history_exclusion_prefix(Some(UNREMEMBERED.to_owned()));
     match history {
         Some(history) => editor.with_history(Box::new(history)),
         None => editor,
@@ -156,28 +189,6 @@ impl Validator for WholeInput {
     fn validate(&self, text: &str) -> ValidationResult {
         if is_whole(text) { ValidationResult::Complete } else { ValidationResult::Incomplete }
     }
-}
-
-fn is_whole(text: &str) -> bool {
-    let fences = text.lines().filter(|line| line.trim_start().starts_with("```")).count();
-    fences.is_multiple_of(2) && !text.ends_with('\\')
-}
-
-/// Takes away the backslashes that only said that the input goes on. In code they stay: there they are code.
-fn join_lines(text: &str) -> String {
-    let mut joined = String::with_capacity(text.len());
-    let mut in_fence = false;
-    for line in text.split_inclusive('\n') {
-        in_fence ^= line.trim_start().starts_with("```");
-        match line.strip_suffix("\\\n") {
-            Some(line) if !in_fence => {
-                joined.push_str(line);
-                joined.push('\n');
-            }
-            _ => joined.push_str(line),
-        }
-    }
-    joined
 }
 
 /// What may stand behind `/compact`.
@@ -268,7 +279,7 @@ impl Prompt for ChatPrompt {
 
     fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
         match (self.agent.as_str(), self.fullness) {
-            ("", 0) => Cow::Borrowed("› "),
+            ("", 0) => Cow::Borrowed(INDICATOR),
             ("", percent) => Cow::Owned(format!("{percent}% › ")),
             (agent, 0) => Cow::Owned(format!("{agent} › ")),
             (agent, percent) => Cow::Owned(format!("{agent} {percent}% › ")),
@@ -287,23 +298,6 @@ impl Prompt for ChatPrompt {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn inputs_go_on_until_they_are_whole() {
-        assert!(is_whole("one line"));
-        assert!(!is_whole("goes on \\"));
-        assert!(is_whole("goes on \\\nand ends"));
-        assert!(!is_whole("```rust\nfn main() {}"));
-        assert!(is_whole("```rust\nfn main() {}\n```"));
-        assert!(is_whole("say ``` in a line"));
-    }
-
-    #[test]
-    fn backslashes_that_only_went_on_are_gone() {
-        assert_eq!(join_lines("a \\\nb"), "a \nb");
-        assert_eq!(join_lines("```\na \\\nb\n```\nc\\\nd"), "```\na \\\nb\n```\nc\nd");
-        assert_eq!(join_lines("C:\\x"), "C:\\x");
-    }
 
     #[test]
     fn commands_sessions_and_slots_are_completed() {

@@ -10,8 +10,6 @@ use std::{
 
 use agentd_core::ids::SessionId;
 
-use super::chat::typed_path;
-
 /// How much text behind a `#` is looked at for a path, in bytes.
 const MAX_PATH: usize = 1024;
 /// Entries of one folder that are looked at for completion.
@@ -191,6 +189,15 @@ fn offer(entry: &fs::DirEntry, begun: &str) -> Option<String> {
     let fits = name.starts_with(begun) && !name.starts_with('.') && !name.contains(char::is_control);
     let kind = fits.then(|| fs::metadata(entry.path()).ok()).flatten()?;
     if kind.is_dir() { Some(format!("{name}/")) } else { kind.is_file().then_some(name) }
+}
+
+/// A path as a person types it: the shell that would have put the home folder in front is not here.
+pub(super) fn typed_path(path: &str) -> PathBuf {
+    let path = path.trim_matches(['"', '\'']);
+    match (path.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(below), Some(home)) => home.join(below),
+        _ => PathBuf::from(path),
+    }
 }
 
 #[cfg(test)]

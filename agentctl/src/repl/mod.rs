@@ -3,35 +3,34 @@
 //! - [`conversation`]: the loop, which knows neither terminal nor daemon. Lines come from [`editor`] where a
 //!   person sits and from [`stdin`] elsewhere; [`slash`] tells commands from text.
 //! - [`chat`]: what the loop does over the daemon's socket: turns, commands, moving between sessions.
+//! - [`known`]: what the prompt completes and shows besides the commands.
 //! - [`mentions`]: files that a text names with `#`, handed over with it.
 //! - [`asker`]: approvals and questions; [`question`] is how they look and which key means what,
-//!   [`console`] where keys come from.
+//!   [`console`] where its keys come from, [`pager`] what shows the long ones whole.
 
 mod asker;
 mod chat;
 mod console;
 mod conversation;
 mod editor;
+mod known;
 mod mentions;
+mod pager;
 mod question;
 mod slash;
 mod stdin;
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use agentd_core::model::Slot;
 
 pub(crate) use asker::TerminalAsker;
 
-use self::{
-    chat::Chat,
-    conversation::Lines,
-    editor::{Editor, Known},
-    stdin::StdinLines,
-};
+use self::{chat::Chat, conversation::Lines, editor::Editor, known::Known, stdin::StdinLines};
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
+    keyboard::Keyboard,
     render::look::Look,
     session::Place,
 };
@@ -43,16 +42,31 @@ use crate::{
 /// standard output is closed, or the person left while a turn was running.
 pub(crate) async fn run(daemon: Daemon, place: Place, slot: Option<Slot>) -> anyhow::Result<Exit> {
     let present = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let keyboard = Keyboard::of_terminal();
+    let _prompt = present.then_some(PromptMode);
     let known = Known::default();
     let mut lines: Box<dyn Lines> = if present {
         // A person without a history is better off than one without a conversation.
         let history = daemon::data_dir().ok().map(|folder| folder.join("history"));
-        Box::new(Editor::open(history.as_deref(), known.clone(), Look::detect().out_color)?)
+        Box::new(Editor::open(history.as_deref(), known.clone(), Look::detect().out_color, keyboard.clone())?)
     } else {
         Box::new(StdinLines::open()?)
     };
-    let mut chat = Chat::open(daemon, place, slot, present, known).await?;
+    let mut chat = Chat::open(daemon, place, slot, present.then_some(keyboard), known).await?;
     let exit = conversation::hold(lines.as_mut(), &mut chat, present).await;
     chat.farewell();
     exit
+}
+
+/// The line editor's mode of the terminal, which is put back when the conversation ends while a line is asked for.
+struct PromptMode;
+
+impl Drop for PromptMode {
+    fn drop(&mut self) {
+        if crossterm::terminal::is_raw_mode_enabled().unwrap_or(false) {
+            // A terminal that is gone needs no mode.
+            let _ = crossterm::terminal::disable_raw_mode();
+            let _ = io::stderr().write_all(b"\x1b[?2004l\n");
+        }
+    }
 }

@@ -7,18 +7,23 @@ use agentd_core::{
     grant::GrantScope,
     interrupt::{Answer, Ask, Interrupt},
     policy::Risk,
+    visible,
 };
 use serde_json::Value;
 
 use super::console::{Console, Key};
 use crate::render::{
-    asking, diff,
-    paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, paint, width},
-    sanitize::{clean, clean_line},
+    asking,
+    diff::{self, Room},
+    paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, paint, tail, width},
 };
 
-/// The rows that a question needs besides its preview.
-const OTHER_ROWS: usize = 10;
+/// The rows that a question needs besides its preview and the rules that could be kept.
+const OTHER_ROWS: usize = 7;
+/// The rows of rules at the most.
+const RULE_ROWS: usize = 3;
+/// The columns by which a preview is set in, and the rules below it.
+const INDENT: usize = 4;
 
 /// Asks until there is an answer that fits. None leaves the interrupt pending, or says that it was dropped.
 ///
@@ -27,14 +32,59 @@ const OTHER_ROWS: usize = 10;
 pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool) -> io::Result<Option<Answer>> {
     let mut question = Question { console, interrupt, color };
     match &interrupt.ask {
-        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants } => {
+        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider } => {
             let preview = preview.clone().unwrap_or_else(|| pretty(args));
             question.show_approval(tool, *risk, &asking::why(reason, *layer, rule.as_deref()), &preview)?;
-            question.approval(args, &preview, grants)
+            question.approval(args, *risk, &preview, Offers::new(grants, wider))
         }
         Ask::Question { question: text, context, default, required } => {
             question.show_question(text, context.as_deref())?;
             question.text(default.as_deref(), *required)
+        }
+    }
+}
+
+/// The rules that an `always` can keep: the exact ones, or one that reaches further, as the person chooses.
+#[derive(Clone, Copy)]
+struct Offers<'a> {
+    grants: &'a [String],
+    wider: &'a [String],
+    /// Which of the wider ones is chosen, if one is.
+    chosen: Option<usize>,
+}
+
+impl<'a> Offers<'a> {
+    fn new(grants: &'a [String], wider: &'a [String]) -> Self {
+        Self { grants, wider, chosen: None }
+    }
+
+    /// What would be kept now.
+    fn rules(&self) -> &'a [String] {
+        self.chosen.and_then(|at| self.wider.get(at..=at)).unwrap_or(self.grants)
+    }
+
+    /// The same offers with the choice of that digit, if it is one: 1 are the exact rules.
+    fn with(self, digit: char) -> Option<Self> {
+        let at = digit.to_digit(10)?.checked_sub(1)? as usize;
+        let chosen = at.checked_sub(1);
+        (!self.wider.is_empty() && at <= self.wider.len()).then_some(Self { chosen, ..self })
+    }
+
+    /// What else can be chosen, each with its digit.
+    fn others(&self) -> impl Iterator<Item = String> {
+        let now = self.chosen.map_or(0, |at| at + 1);
+        let exact = self.grants.join("; ");
+        let all = std::iter::once(exact).chain(self.wider.iter().map(|rule| asking::rule(rule)));
+        all.enumerate()
+            .filter(move |(at, _)| *at != now)
+            .map(|(at, rule)| format!("{}  {}", at + 1, visible::line(&rule)))
+    }
+
+    /// The answer that keeps them.
+    fn always(&self, scope: GrantScope) -> Answer {
+        match self.chosen.and_then(|at| self.wider.get(at)) {
+            Some(rule) => Answer::Keep { rule: rule.clone(), scope },
+            None => Answer::Always { scope },
         }
     }
 }
@@ -57,7 +107,7 @@ impl Question<'_> {
         let mut text = format!(
             "\n{} {} {}\n",
             paint(color, WARN, "? The model wants to use"),
-            paint(color, STRONG, &clean_line(tool)),
+            paint(color, STRONG, &visible::line(tool)),
             paint(color, style, &format!("({})", asking::risk(risk))),
         );
         text.push_str(&format!(
@@ -68,47 +118,98 @@ impl Question<'_> {
             text.push_str(&format!("  {}\n", paint(color, QUIET, &format!("why: {why}"))));
         }
         self.console.write(&text)?;
-        self.show_preview(preview, self.preview_rows())
-    }
-
-    /// The rows that a preview may take, so that what is asked and what can be answered are on one screen with it.
-    fn preview_rows(&self) -> usize {
-        self.console.size().1.saturating_sub(OTHER_ROWS).max(5)
-    }
-
-    fn show_preview(&mut self, preview: &str, height: usize) -> io::Result<()> {
-        let lines = diff::preview(preview, height, self.color);
-        let text: String = lines.iter().map(|line| format!("  {line}\n")).collect();
+        let text = indented(&diff::preview(preview, self.room(), color));
         self.console.write(&text)
+    }
+
+    /// The room of a preview, so that what is asked and what can be answered are on one screen with it.
+    fn room(&self) -> Room {
+        let (columns, rows) = self.console.size();
+        Room {
+            rows: rows.saturating_sub(OTHER_ROWS + RULE_ROWS).max(5),
+            columns: columns.saturating_sub(INDENT).max(1),
+        }
+    }
+
+    /// The room of the rules that could be kept.
+    fn room_of_rules(&self) -> Room {
+        Room { rows: RULE_ROWS, ..self.room() }
+    }
+
+    /// Whether there is more to see than the screen has room for.
+    fn is_longer(&self, preview: &str, grants: &[String]) -> bool {
+        let cut = diff::preview(preview, self.room(), false);
+        cut != diff::preview(preview, Room::WITHOUT_END, false) || !asking::rules(grants, self.room_of_rules()).1
+    }
+
+    /// All of it: page by page where the person has a program for that, else one line after the other.
+    fn view_all(&mut self, preview: &str, grants: &[String]) -> io::Result<()> {
+        let mut lines = diff::preview(preview, Room::WITHOUT_END, self.color);
+        if !grants.is_empty() {
+            lines.push(String::new());
+            lines.push(paint(self.color, QUIET, "always keeps:"));
+            lines.extend(asking::rules(grants, Room::WITHOUT_END).0.iter().map(|rule| format!("  {rule}")));
+        }
+        let all = indented(&lines);
+        self.console.write("\r\x1b[J")?;
+        if self.console.page(&all)? { Ok(()) } else { self.console.write(&all) }
     }
 
     fn show_question(&mut self, question: &str, context: Option<&str>) -> io::Result<()> {
         let color = self.color;
-        let mut text = format!("\n{} {}\n", paint(color, WARN, "?"), paint(color, STRONG, clean(question).trim()));
-        for line in context.map(clean).unwrap_or_default().lines() {
+        let mut text =
+            format!("\n{} {}\n", paint(color, WARN, "?"), paint(color, STRONG, &visible::lines(question.trim())));
+        for line in context.map(visible::lines).unwrap_or_default().lines() {
             text.push_str(&format!("  {}\n", paint(color, QUIET, line)));
         }
         self.console.write(&text)
     }
 
-    fn approval(&mut self, args: &Value, preview: &str, grants: &[String]) -> io::Result<Option<Answer>> {
-        let longer = preview.lines().count() > self.preview_rows();
-        self.show_rules(grants)?;
-        self.show_choices(grants, longer)?;
+    fn approval(
+        &mut self,
+        args: &Value,
+        risk: Risk,
+        preview: &str,
+        mut offers: Offers<'_>,
+    ) -> io::Result<Option<Answer>> {
+        let grave = matches!(risk, Risk::High | Risk::Critical);
+        let longer = self.is_longer(preview, offers.rules());
+        self.show_rules(&offers)?;
+        self.show_choices(offers.rules(), longer)?;
         loop {
+            let grants = offers.rules();
             let answer = match self.console.key()? {
                 None => return self.dropped(),
-                Some(Key::Char('y' | 'Y')) => Some(Answer::Approve),
+                Some(Key::Char('y' | 'Y')) if !grave => Some(Answer::Approve),
+                Some(key @ Key::Char('y' | 'Y')) => {
+                    let what = format!("{}: approve it?", asking::risk(risk));
+                    self.confirmed(key, &what, Answer::Approve)?
+                }
                 Some(Key::Char('n' | 'N')) => self.reject()?,
-                Some(Key::Char('a' | 'A')) if !grants.is_empty() => Some(Answer::Always { scope: GrantScope::Session }),
-                Some(Key::Char('g' | 'G')) if !grants.is_empty() => self.for_good(grants)?,
-                Some(Key::Char('e' | 'E')) => self.edit(args)?,
+                Some(key @ Key::Char('a' | 'A')) if !grants.is_empty() => {
+                    self.always(key, GrantScope::Session, &offers)?
+                }
+                Some(key @ Key::Char('g' | 'G')) if !grants.is_empty() => {
+                    self.always(key, GrantScope::ForGood, &offers)?
+                }
+                Some(Key::Char('e' | 'E')) => self.edit(args, grave)?,
                 Some(Key::Char('s' | 'S') | Key::Escape) => return self.skipped("approve"),
                 Some(Key::Char('v' | 'V')) if longer => {
-                    self.console.write("\r\x1b[J")?;
-                    self.show_preview(preview, usize::MAX)?;
-                    self.show_rules(grants)?;
+                    self.view_all(preview, grants)?;
+                    self.show_rules(&offers)?;
                     self.show_choices(grants, longer)?;
+                    continue;
+                }
+                Some(Key::Char(digit)) if offers.with(digit).is_some() => {
+                    offers = offers.with(digit).unwrap_or(offers);
+                    self.console.write("\r\x1b[J")?;
+                    self.show_rules(&offers)?;
+                    self.show_choices(offers.rules(), longer)?;
+                    continue;
+                }
+                Some(key @ (Key::Char(_) | Key::Paste(_))) if key != Key::Char(' ') => {
+                    // The start of words that are meant for somebody else.
+                    self.console.keep(&[key])?;
                     continue;
                 }
                 Some(_) => continue,
@@ -125,11 +226,17 @@ impl Question<'_> {
 
     /// What an answer would do that is not plain from its name: the exact rules, before they are kept, and what happens
     /// without an answer.
-    fn show_rules(&mut self, grants: &[String]) -> io::Result<()> {
-        let mut lines = Vec::new();
+    fn show_rules(&mut self, offers: &Offers<'_>) -> io::Result<()> {
+        let (mut lines, grants) = (Vec::new(), offers.rules());
         if !grants.is_empty() {
             lines.push("always keeps, for this session (a) or for good in every session (g):".to_owned());
-            lines.extend(grants.iter().map(|grant| format!("  {}", asking::rule(grant))));
+            let (rules, _) = asking::rules(grants, self.room_of_rules());
+            lines.extend(rules.iter().map(|rule| format!("  {rule}")));
+        }
+        if !offers.wider.is_empty() {
+            let columns = self.room_of_rules().columns;
+            lines.push("or, with a digit first:".to_owned());
+            lines.extend(offers.others().map(|other| format!("  {}", clip(&other, columns))));
         }
         lines.extend(asking::unanswered(self.interrupt, Timestamp::now()));
         let text: String = lines.iter().map(|line| format!("  {}\n", paint(self.color, QUIET, line))).collect();
@@ -152,21 +259,30 @@ impl Question<'_> {
         self.console.write(&format!("  {} ", choices.join("  ")))
     }
 
-    /// An `always` for every session, once the person has said so twice; none where they thought better of it.
-    fn for_good(&mut self, grants: &[String]) -> io::Result<Option<Answer>> {
-        let what = if grants.len() == 1 { "this rule" } else { "these rules" };
-        let warning = format!("keep {what} in every session, until you revoke it? ");
-        self.console.write(&format!("\n  {}y/n ", paint(self.color, WARN, &warning)))?;
-        loop {
-            match self.console.key()? {
-                Some(Key::Char('y' | 'Y')) => return Ok(Some(Answer::Always { scope: GrantScope::ForGood })),
-                Some(Key::Char('n' | 'N') | Key::Escape) | None => {
-                    self.console.write("\n")?;
-                    return Ok(None);
-                }
-                Some(_) => {}
-            }
+    /// An `always`, once the person has said so twice; none where they thought better of it.
+    fn always(&mut self, key: Key, scope: GrantScope, offers: &Offers<'_>) -> io::Result<Option<Answer>> {
+        let what = if offers.rules().len() == 1 { "this rule" } else { "these rules" };
+        let place = match scope {
+            GrantScope::Session => "for this session",
+            GrantScope::ForGood => "in every session, until you revoke it",
+        };
+        self.confirmed(key, &format!("keep {what} {place}?"), offers.always(scope))
+    }
+
+    /// An answer for which one key is too little, once the person presses Enter. Other keys show that they were writing
+    /// something else, of which the first key is a part.
+    fn confirmed(&mut self, key: Key, what: &str, answer: Answer) -> io::Result<Option<Answer>> {
+        let what = paint(self.color, WARN, what);
+        self.console.write(&format!("\n  {what} Enter yes, Esc no "))?;
+        let next = self.console.key()?;
+        if next == Some(Key::Enter) {
+            return Ok(Some(answer));
         }
+        self.console.write("\n")?;
+        if let Some(next @ (Key::Char(_) | Key::Paste(_))) = next {
+            self.console.keep(&[key, next])?;
+        }
+        Ok(None)
     }
 
     /// A refusal with what the model shall be told; none where the person thought better of it.
@@ -176,31 +292,55 @@ impl Question<'_> {
         Ok(reason.map(|reason| Answer::Reject { reason: (!reason.trim().is_empty()).then_some(reason) }))
     }
 
-    /// The arguments as the person changes them; none where they are left as they were or are no JSON object.
-    fn edit(&mut self, args: &Value) -> io::Result<Option<Answer>> {
+    /// The arguments as the person changes them; none where they are left as they were. What is no JSON object is opened
+    /// again as it is, so that nothing of it is lost and nothing of it is taken for an answer.
+    fn edit(&mut self, args: &Value, grave: bool) -> io::Result<Option<Answer>> {
         self.console.write("\n")?;
-        let edited = match self.console.edit(&pretty(args))? {
-            Some(edited) => Some(edited),
-            None => self.line("  arguments: ", &args.to_string())?,
-        };
-        let Some(edited) = edited else { return Ok(None) };
-        match serde_json::from_str::<Value>(&edited) {
-            Ok(edited) if edited.is_object() && edited != *args => Ok(Some(Answer::Edit { args: edited })),
-            Ok(edited) if edited.is_object() => self.not_taken("the arguments are as they were"),
-            Ok(_) => self.not_taken("the arguments must be a JSON object"),
-            Err(error) => self.not_taken(&format!("this is no JSON: {error}")),
+        let mut draft = None;
+        loop {
+            let shown = draft.clone().unwrap_or_else(|| pretty(args));
+            let (edited, with_editor) = match self.console.edit(&shown)? {
+                Some(edited) => (edited, true),
+                None => match self.line("  arguments: ", &draft.unwrap_or_else(|| args.to_string()))? {
+                    Some(edited) => (edited, false),
+                    None => return Ok(None),
+                },
+            };
+            match serde_json::from_str::<Value>(&edited) {
+                Ok(edited) if edited.is_object() && edited != *args => {
+                    let answer = Answer::Edit { args: edited };
+                    // Leaving an editor is no Enter.
+                    return if grave && with_editor {
+                        self.confirmed(Key::Escape, "run it with these arguments?", answer)
+                    } else {
+                        Ok(Some(answer))
+                    };
+                }
+                Ok(edited) if edited.is_object() => return self.not_taken("the arguments are as they were"),
+                Ok(_) => self.not_taken("the arguments must be a JSON object")?,
+                Err(error) => self.not_taken(&format!("this is no JSON: {error}"))?,
+            };
+            draft = Some(edited);
+            if with_editor {
+                self.console.write("  Enter opens it again, Esc goes back ")?;
+                let next = self.console.key()?;
+                self.console.write("\n")?;
+                if next != Some(Key::Enter) {
+                    return Ok(None);
+                }
+            }
         }
     }
 
     fn not_taken(&mut self, why: &str) -> io::Result<Option<Answer>> {
-        let line = paint(self.color, BAD, &clean_line(why));
+        let line = paint(self.color, BAD, &visible::line(why));
         self.console.write(&format!("  {line}\n"))?;
         Ok(None)
     }
 
     fn text(&mut self, default: Option<&str>, required: bool) -> io::Result<Option<Answer>> {
         let prompt = match default {
-            Some(default) => format!("  [{}] > ", clean_line(default)),
+            Some(default) => format!("  [{}] > ", visible::line(default)),
             None => "  > ".to_owned(),
         };
         loop {
@@ -239,7 +379,13 @@ impl Question<'_> {
                     line.pop();
                 }
                 Some(Key::Erase) => line.clear(),
+                Some(Key::Word) => line.truncate(line.trim_end().rfind(' ').map_or(0, |at| at + 1)),
                 Some(Key::Char(c)) => line.push(c),
+                // One line, whatever it was.
+                Some(Key::Paste(text)) => {
+                    line.extend(text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }));
+                }
+                Some(Key::Break | Key::Suspend) => {}
             }
         }
     }
@@ -248,7 +394,9 @@ impl Question<'_> {
         let (style, line) = match answer {
             Answer::Approve | Answer::Text { .. } => (GOOD, "approved".to_owned()),
             Answer::Reject { .. } => (BAD, "rejected".to_owned()),
-            Answer::Always { scope } => (GOOD, format!("approved, and {}", asking::kept(*scope, grants))),
+            Answer::Always { scope } | Answer::Keep { scope, .. } => {
+                (GOOD, format!("approved, and {}", asking::kept(*scope, grants)))
+            }
             Answer::Edit { .. } => (GOOD, "answered with other arguments".to_owned()),
         };
         self.console.write(&format!("\r\x1b[J  {}\n", paint(self.color, style, &line)))
@@ -268,23 +416,15 @@ impl Question<'_> {
     }
 }
 
+fn indented(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("  {line}\n")).collect()
+}
+
 fn pretty(args: &Value) -> String {
     match args {
         Value::String(text) => text.clone(),
         args => format!("{args:#}"),
     }
-}
-
-/// The end of a text that fits in so many columns.
-fn tail(text: &str, columns: usize) -> &str {
-    let mut start = text.len();
-    for (at, _) in text.char_indices().rev() {
-        if width(&text[at..]) > columns {
-            break;
-        }
-        start = at;
-    }
-    &text[start..]
 }
 
 #[cfg(test)]

@@ -10,17 +10,25 @@ use agentd_core::{
 use serde_json::json;
 
 use super::*;
+use crate::render::sanitize::clean;
 
 #[derive(Default)]
 struct Typist {
     keys: VecDeque<Key>,
     screen: String,
     edited: Option<String>,
+    /// Keys that were no answer.
+    kept: Vec<Key>,
 }
 
 impl Console for Typist {
     fn key(&mut self) -> io::Result<Option<Key>> {
         Ok(self.keys.pop_front())
+    }
+
+    fn keep(&mut self, keys: &[Key]) -> io::Result<()> {
+        self.kept.extend_from_slice(keys);
+        Ok(())
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
@@ -69,15 +77,20 @@ fn interrupt(ask: Ask) -> Interrupt {
 }
 
 fn approval(grants: &[&str]) -> Interrupt {
+    approval_of(Risk::Medium, grants)
+}
+
+fn approval_of(risk: Risk, grants: &[&str]) -> Interrupt {
     interrupt(Ask::Approval {
         tool: "run_bash_command".into(),
         args: json!({"command": "make"}),
-        risk: Risk::High,
+        risk,
         reason: "it runs a command".into(),
-        preview: Some("make \u{1b}[2Jall\n".into()),
+        preview: Some("make \u{1b}[2Jall".into()),
         layer: Some(Layer::Default),
         rule: Some("the session's confirm_exec is on".into()),
         grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
+        wider: Vec::new(),
     })
 }
 
@@ -100,42 +113,94 @@ fn check(interrupt: &Interrupt, typed: &str, expected: Option<Answer>) -> String
 }
 
 #[test]
-fn approvals_take_one_key() {
+fn approvals_take_a_key_and_what_reaches_further_takes_enter() {
     let rule = &["run_bash_command: make"];
     check(&approval(rule), "y", Some(Answer::Approve));
-    check(&approval(rule), "a", Some(Answer::Always { scope: GrantScope::Session }));
+    check(&approval(rule), "a⏎", Some(Answer::Always { scope: GrantScope::Session }));
+    check(&approval(rule), "a⎋y", Some(Answer::Approve));
     check(&approval(rule), "n⏎", Some(Answer::Reject { reason: None }));
     check(&approval(rule), "nnot noww⌫⏎", Some(Answer::Reject { reason: Some("not now".into()) }));
     check(&approval(rule), "s", None);
-    // For good is asked twice.
-    check(&approval(rule), "gy", Some(Answer::Always { scope: GrantScope::ForGood }));
-    check(&approval(rule), "g⏎ny", Some(Answer::Approve));
+    check(&approval(rule), "g⏎", Some(Answer::Always { scope: GrantScope::ForGood }));
     check(&approval(rule), "g⎋s", None);
+    for grave in [Risk::High, Risk::Critical] {
+        check(&approval_of(grave, rule), "y⏎", Some(Answer::Approve));
+        check(&approval_of(grave, rule), "y⎋n⏎", Some(Answer::Reject { reason: None }));
+        check(&approval_of(grave, rule), "y", None);
+        check(&approval_of(grave, rule), "a⏎", Some(Answer::Always { scope: GrantScope::Session }));
+    }
     check(&approval(rule), "⎋", None);
     check(&approval(rule), "", None);
-    // Nothing happens by accident: Enter, space and letters that mean nothing are no answer, nor is a rule that
-    // does not exist.
-    check(&approval(&[]), "⏎ xag⏎y", Some(Answer::Approve));
+    // Nothing happens by accident: Enter and space are no answer.
+    check(&approval(&[]), "⏎ ⏎y", Some(Answer::Approve));
     check(&approval(rule), "nno⎋y", Some(Answer::Approve));
+}
+
+/// Keys that were no answer to a question that then was answered by `s`, as they would be typed ahead.
+#[track_caller]
+fn kept(interrupt: &Interrupt, typed: impl IntoIterator<Item = Key>) -> String {
+    let keys = typed.into_iter().chain(keys("s")).collect();
+    let mut typist = Typist { keys, ..Typist::default() };
+    assert_eq!(ask(&mut typist, interrupt, false).unwrap(), None);
+    let shown = |key: &Key| match key {
+        Key::Char(c) => c.to_string(),
+        Key::Paste(text) => text.clone(),
+        other => format!("{other:?}"),
+    };
+    typist.kept.iter().map(shown).collect()
+}
+
+#[test]
+fn words_are_no_answers_and_are_kept() {
+    let rule = &["run_bash_command: make"];
+    // The console hands no more keys over once a word is begun.
+    assert_eq!(kept(&approval(rule), keys("x")), "x");
+    // Where there is no rule, its keys mean nothing.
+    assert_eq!(kept(&approval(&[]), keys("ag")), "ag");
+    for word in ["as", "go", "ay"] {
+        assert_eq!(kept(&approval(rule), keys(word)), word);
+    }
+    assert_eq!(kept(&approval_of(Risk::High, rule), keys("ye")), "ye");
+    let pasted = Key::Paste("y\n".to_owned());
+    assert_eq!(kept(&approval(rule), [pasted.clone()]), "y\n");
+    assert_eq!(kept(&approval_of(Risk::High, rule), [Key::Char('y'), pasted]), "yy\n");
+}
+
+#[test]
+fn a_digit_chooses_a_rule_that_reaches_further() {
+    let rule = &["mcp_lab_weather {}"];
+    let mut wide = approval(rule);
+    let Ask::Approval { wider, .. } = &mut wide.ask else { unreachable!() };
+    wider.extend(["mcp_lab_weather".to_owned(), "mcp_lab_*".to_owned()]);
+    let keep = |rule: &str, scope| Some(Answer::Keep { rule: rule.to_owned(), scope });
+    check(&wide, "a⏎", Some(Answer::Always { scope: GrantScope::Session }));
+    check(&wide, "2a⏎", keep("mcp_lab_weather", GrantScope::Session));
+    check(&wide, "2a⎋3g⏎", keep("mcp_lab_*", GrantScope::ForGood));
+    check(&wide, "31a⏎", Some(Answer::Always { scope: GrantScope::Session }));
+    check(&wide, "2y", Some(Answer::Approve));
+    let shown = check(&wide, "s", None);
+    assert!(shown.contains("2  mcp_lab_weather, which covers every call of it"), "{shown}");
+    assert!(shown.contains("3  mcp_lab_*, which covers every call of every tool of that MCP server"), "{shown}");
 }
 
 #[test]
 fn an_approval_shows_what_would_happen() {
-    insta::assert_snapshot!(check(&approval(&["run_bash_command: make", "run_bash_command: cc \u{1b}[2Jx"]), "a", Some(Answer::Always { scope: GrantScope::Session })), @r#"
-    ? The model wants to use run_bash_command (high risk)
+    insta::assert_snapshot!(check(&approval(&["run_bash_command: make", "run_bash_command: cc \u{1b}[2Jx"]), "a⏎", Some(Answer::Always { scope: GrantScope::Session })), @r#"
+    ? The model wants to use run_bash_command (medium risk)
       for: the main agent in "Build it", started by phone
       why: it runs a command (the defaults: the session's confirm_exec is on)
-      make all
+      make \u{1b}[2Jall
       always keeps, for this session (a) or for good in every session (g):
         run_bash_command: make
-        run_bash_command: cc x
-      y yes, once  n no  a always here  g for good  e edit  s later   approved, and kept for this session: run_bash_command: make; run_bash_command: cc x
+        run_bash_command: cc \u{1b}[2Jx
+      y yes, once  n no  a always here  g for good  e edit  s later
+      keep these rules for this session? Enter yes, Esc no   approved, and kept for this session: run_bash_command: make; run_bash_command: cc \u{1b}[2Jx
     "#);
     insta::assert_snapshot!(check(&approval(&[]), "s", None), @r#"
-    ? The model wants to use run_bash_command (high risk)
+    ? The model wants to use run_bash_command (medium risk)
       for: the main agent in "Build it", started by phone
       why: it runs a command (the defaults: the session's confirm_exec is on)
-      make all
+      make \u{1b}[2Jall
       y yes, once  n no  e edit  s later   left open; answer it later with: agentctl answer ID approve
     "#);
 }
@@ -144,7 +209,7 @@ fn an_approval_shows_what_would_happen() {
 fn a_long_preview_is_bounded_and_can_be_viewed() {
     let mut long = approval(&[]);
     if let Ask::Approval { preview, .. } = &mut long.ask {
-        *preview = Some((1..=30).map(|n| format!("line {n}\n")).collect());
+        *preview = Some((1..=30).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n"));
     }
     let shown = check(&long, "y", Some(Answer::Approve));
     assert!(shown.contains("line 4\n") && shown.contains("… 26 more lines") && !shown.contains("line 5\n"), "{shown}");
@@ -152,13 +217,50 @@ fn a_long_preview_is_bounded_and_can_be_viewed() {
 }
 
 #[test]
+fn rules_do_not_push_the_question_off_the_screen() {
+    let heredoc: String = (1..=200).map(|n| format!("line {n}\n")).collect();
+    let rule = format!("run_bash_command: cat <<END\n{heredoc}END");
+    let mut long = approval(&[&rule]);
+    if let Ask::Approval { preview, .. } = &mut long.ask {
+        *preview = Some(format!("$ cat <<END\n{heredoc}END"));
+    }
+    let shown = check(&long, "y", Some(Answer::Approve));
+    assert!(shown.contains("  run_bash_command: cat <<END⏎line 1⏎") && shown.contains("v view all"), "{shown}");
+    assert!(shown.lines().count() <= 14, "{shown}");
+    let all = check(&long, "vy", Some(Answer::Approve));
+    assert!(all.contains("⏎line 199⏎line 200⏎END\n"), "{all}");
+    // What is kept is not said at length once more.
+    let kept = check(&long, "a⏎", Some(Answer::Always { scope: GrantScope::Session }));
+    assert!(kept.contains("approved, and kept for this session: run_bash_command: cat <<END⏎"), "{kept}");
+    assert!(!kept.contains("⏎line 200⏎"), "{kept}");
+    let rules: Vec<String> = (1..=30).map(|n| format!("run_bash_command: make part{n}")).collect();
+    let many = approval(&rules.iter().map(String::as_str).collect::<Vec<_>>());
+    let shown = check(&many, "y", Some(Answer::Approve));
+    assert!(shown.contains("part2\n") && shown.contains("… and 28 more rules") && shown.contains("v view"), "{shown}");
+    assert!(check(&many, "vy", Some(Answer::Approve)).contains("part30\n"));
+}
+
+#[test]
 fn arguments_can_be_edited() {
     let edited = Some(Answer::Edit { args: json!({"command": "make test"}) });
     check(&approval(&[]), "e⌫⌫ test\"}⏎", edited.clone());
-    check(&approval(&[]), "e⌦{⏎e⌦[]⏎e⏎e⎋y", Some(Answer::Approve));
+    check(&approval(&[]), "e⏎e⎋y", Some(Answer::Approve));
+    // What is no JSON object stays in the field: neither it nor what follows it answers anything.
+    check(&approval(&[]), "e⌦{\"comma⏎nd\": \"make test\"}⏎", edited.clone());
+    check(&approval(&[]), "e⌦[]⏎⌦y⏎⎋s", None);
+    let kept = check(&approval(&[]), "e⌦{\"a⏎⎋s", None);
+    assert!(kept.contains("this is no JSON") && kept.matches("arguments: {\"a").count() >= 2, "{kept}");
+    let pasted = [Key::Char('e'), Key::Erase, Key::Paste("{\n\"command\": \"make test\"\n}\n".into()), Key::Enter];
+    let mut typist = Typist { keys: pasted.into(), ..Typist::default() };
+    assert_eq!(ask(&mut typist, &approval(&[]), false).unwrap(), edited);
     let mut typist =
         Typist { keys: keys("e"), edited: Some("{\n\"command\": \"make test\"\n}\n".into()), ..Typist::default() };
     assert_eq!(ask(&mut typist, &approval(&[]), false).unwrap(), edited);
+    // Leaving the editor is no Enter.
+    let saved = |keys| Typist { keys, edited: Some("{\"command\": \"make test\"}".into()), ..Typist::default() };
+    let grave = approval_of(Risk::High, &[]);
+    assert_eq!(ask(&mut saved(keys("e⏎")), &grave, false).unwrap(), edited);
+    assert_eq!(ask(&mut saved(keys("e⎋s")), &grave, false).unwrap(), None);
 }
 
 #[test]
@@ -176,11 +278,4 @@ fn questions_take_a_line() {
       wall.
       [blue] >
     "#);
-}
-
-#[test]
-fn the_end_of_a_long_line_is_shown() {
-    assert_eq!(tail("漢字abc", 4), "abc");
-    assert_eq!(tail("漢字abc", 5), "字abc");
-    assert_eq!(tail("abc", 9), "abc");
 }

@@ -26,6 +26,7 @@ pub(crate) enum Slash {
     Compact(CompactionStrategy),
     UndoCompaction,
     Status,
+    Clean,
     Clear,
     Quit,
 }
@@ -46,7 +47,7 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 20] = [
+pub(crate) const TABLE: [Entry; 21] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "go on with a turn that was stopped"),
     entry("undo", "[N]", "take back what the last turn, or turn N, did to files"),
@@ -64,6 +65,7 @@ pub(crate) const TABLE: [Entry; 20] = [
     entry("rename", "TITLE", "name this session"),
     entry("reset", "", "set the history of this session aside"),
     entry("status", "", "show how the daemon is doing"),
+    entry("clean", "", "remove what nobody has used for long; agentctl clean --dry-run says what"),
     entry("clear", "", "clear the screen"),
     entry("quit", "", "leave (also Ctrl-D)"),
     entry("exit", "", "leave"),
@@ -113,6 +115,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
             return strategy.map(|strategy| Slash::Compact(strategy.for_daemon())).map_err(refusal);
         }
         "status" => Slash::Status,
+        "clean" => Slash::Clean,
         "clear" => Slash::Clear,
         "quit" | "exit" => Slash::Quit,
         unknown => return Err(unknown_command(unknown)),

@@ -9,6 +9,7 @@ use agentd_core::{
 };
 
 use super::Renderer;
+use crate::keyboard::Typed;
 
 /// What is said, once.
 pub(crate) const BUILTIN: &str = "This is the small built-in model: it runs without a network and makes mistakes.
@@ -57,6 +58,10 @@ impl<R: Renderer> Renderer for SayBuiltin<R> {
 
     fn pause(&mut self) -> io::Result<()> {
         self.inner.pause()
+    }
+
+    fn typed(&mut self, typed: &Typed) -> io::Result<()> {
+        self.inner.typed(typed)
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {

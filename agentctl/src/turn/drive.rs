@@ -1,6 +1,9 @@
 //! The loop of a client around one turn.
 
-use std::collections::{HashSet, VecDeque};
+use std::{
+    collections::{HashSet, VecDeque},
+    time::Duration,
+};
 
 use agentd_core::{
     error::ErrorKind,
@@ -9,57 +12,61 @@ use agentd_core::{
     interrupt::{Answer, Interrupt},
     turn::TurnResult,
 };
+use tokio::time::{Instant, sleep_until};
 
 use super::{
-    Asker, CtrlC, Renderer,
+    Asker, Renderer, Signals,
     line::{Arrival, Line},
-    quiet::Quiet,
+    signals::EndSignal,
 };
-use crate::{exit::Exit, failure::Failure};
+use crate::{exit::Exit, failure::Failure, keyboard::Keyboard};
 
 /// How many events are kept while a person thinks. Beyond it pieces of text are dropped: the items come whole later.
 const BACKLOG: usize = 10_000;
 
+/// The time that a turn may take to end when the client was told to. Those who supervise it kill it some time after.
+const END_PATIENCE: Duration = Duration::from_secs(8);
+
+/// The person before the client, as far as they can reach it while a turn runs.
+pub(crate) struct Person<'a> {
+    pub(crate) asker: &'a mut dyn Asker,
+    pub(crate) signals: &'a mut Signals,
+    pub(crate) keyboard: &'a Keyboard,
+}
+
 /// Follows a turn until it has ended, and hands back what it came to.
 ///
 /// The first Ctrl-C cancels the turn and goes on reading, because the turn's end tells what was done; the second one
-/// leaves. None is returned where the line ended without the turn's end: nothing was running, or the person put an
-/// answer off and has something else to do ([`Asker::leaves`]).
+/// leaves. So do other signals, as [`Signals`] says. None is returned where the line ended without the turn's end:
+/// nothing was running, or the person put an answer off and has something else to do ([`Asker::leaves`]).
 ///
 /// # Errors
 /// A [`Failure`] when the daemon is lost or refuses, or the person left; an [`std::io::Error`] of the renderer.
 pub(crate) async fn drive(
     line: &mut dyn Line,
     renderer: &mut dyn Renderer,
-    asker: &mut dyn Asker,
-    ctrl_c: &mut CtrlC,
+    person: Person<'_>,
 ) -> anyhow::Result<Option<TurnResult>> {
-    let _quiet = Quiet::begin();
-    let mut driver = Driver { line, ctrl_c, backlog: VecDeque::new(), asked: HashSet::new(), cancelled: false };
-    let mut last = None;
-    while let Some(event) = driver.next(renderer).await? {
-        renderer.event(&event)?;
-        match event.kind {
-            EventKind::TurnEnded { result } => {
-                renderer.finish(&result)?;
-                let is_last = driver.line.ends_with(result.turn_id);
-                last = Some(*result);
-                if is_last {
-                    break;
-                }
-            }
-            EventKind::InterruptRaised { interrupt } => {
-                let asked = driver.ask(&interrupt, renderer, asker).await?;
-                if asked == Asked::PutOff && asker.leaves() {
-                    renderer.leave()?;
-                    renderer.note("the turn waits; /interrupts asks again")?;
-                    return Ok(None);
-                }
-            }
-            _ => {}
-        }
+    let Person { asker, signals, keyboard } = person;
+    let hold = keyboard.hold_ahead();
+    // What waited for the last turn may be sent by now.
+    keyboard.typed(|typed| renderer.typed(typed).ok());
+    let mut driver = Driver {
+        line,
+        signals,
+        keyboard,
+        backlog: VecDeque::new(),
+        asked: HashSet::new(),
+        cancelled: false,
+        due: None,
+    };
+    let followed = driver.follow(renderer, asker).await;
+    drop(hold);
+    if followed.is_err() {
+        // What moves must not outlive the turn; why it ends is told by the failure.
+        let _ = renderer.leave();
     }
-    Ok(last)
+    followed
 }
 
 /// What came of a question.
@@ -73,16 +80,51 @@ enum Asked {
 
 struct Driver<'a> {
     line: &'a mut dyn Line,
-    ctrl_c: &'a mut CtrlC,
+    signals: &'a mut Signals,
+    keyboard: &'a Keyboard,
     /// What came while a person was asked.
     backlog: VecDeque<Event>,
     /// What was asked here, so that a line that was taken up again asks nothing twice.
     asked: HashSet<InterruptId>,
     /// Whether the turn was told to end.
     cancelled: bool,
+    /// Until when it may take to end.
+    due: Option<Instant>,
 }
 
 impl Driver<'_> {
+    async fn follow(
+        &mut self,
+        renderer: &mut dyn Renderer,
+        asker: &mut dyn Asker,
+    ) -> anyhow::Result<Option<TurnResult>> {
+        let mut last = None;
+        while let Some(event) = self.next(renderer).await? {
+            renderer.event(&event)?;
+            match event.kind {
+                EventKind::TurnEnded { result } => {
+                    renderer.finish(&result)?;
+                    let is_last = self.line.ends_with(result.turn_id);
+                    last = Some(*result);
+                    if is_last {
+                        break;
+                    }
+                }
+                EventKind::InterruptRaised { interrupt } => {
+                    let asked = self.ask(&interrupt, renderer, asker).await?;
+                    if asked == Asked::PutOff && asker.leaves() {
+                        renderer.leave()?;
+                        renderer.note("the turn waits; /interrupts asks again")?;
+                        return Ok(None);
+                    }
+                    self.keyboard.typed(|typed| renderer.typed(typed).ok());
+                }
+                _ => {}
+            }
+        }
+        Ok(last)
+    }
+
     /// The next event, older ones first.
     async fn next(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<Option<Event>> {
         if let Some(event) = self.backlog.pop_front() {
@@ -90,9 +132,17 @@ impl Driver<'_> {
         }
         loop {
             tokio::select! {
-                // In this order, so that a stream that never pauses cannot drown Ctrl-C.
+                // In this order, so that a stream that never pauses cannot drown Ctrl-C, nor the keys.
                 biased;
-                () = self.ctrl_c.pressed() => self.pressed(renderer).await?,
+                signal = self.signals.next() => self.told_to_end(signal, renderer).await?,
+                () = reached(self.due) => return Err(self.left("the turn has not ended in time").into()),
+                press = self.keyboard.next() => {
+                    self.keyboard.typed(|typed| {
+                        typed.press(press);
+                        // A terminal that takes no words is found out by the next event.
+                        renderer.typed(typed).ok()
+                    });
+                }
                 arrival = self.line.next() => match arrival? {
                     Some(Arrival::Event(event)) => return Ok(Some(*event)),
                     Some(Arrival::Child(event)) => renderer.child(&event)?,
@@ -103,22 +153,41 @@ impl Driver<'_> {
         }
     }
 
-    /// Cancels the turn, or leaves if that was done before.
-    async fn pressed(&mut self, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
+    /// Cancels the turn, or leaves it: where that was done before, or the turn is to go on.
+    async fn told_to_end(&mut self, signal: EndSignal, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         if self.cancelled {
+            return Err(self.left("left before the turn had ended").into());
+        }
+        if !self.signals.cancels(signal) {
             return Err(Failure {
-                exit: Exit::Cancelled,
+                exit: signal.exit(),
                 kind: ErrorKind::Conflict,
-                message: "left before the turn had ended".to_owned(),
-                hint: Some(format!("it is being cancelled; see how it ended with `{}`", self.line.attach_command())),
+                message: "left; the turn goes on".to_owned(),
+                hint: Some(format!("follow it with `{}`", self.line.attach_command())),
             }
             .into());
         }
         self.cancelled = true;
-        renderer.note("cancelling the turn; Ctrl-C again leaves at once")?;
+        renderer.note(match signal {
+            EndSignal::Interrupt => "cancelling the turn; Ctrl-C again leaves at once",
+            EndSignal::Terminate | EndSignal::HangUp => {
+                self.due = Some(Instant::now() + END_PATIENCE);
+                "told to end: cancelling the turn"
+            }
+        })?;
         // A line that is broken right now is taken up again by `next`, and cancels then.
         self.line.cancel().await;
         Ok(())
+    }
+
+    /// The client ends before its turn, which was told to.
+    fn left(&self, why: &str) -> Failure {
+        Failure {
+            exit: self.signals.exit(Exit::Cancelled),
+            kind: ErrorKind::Conflict,
+            message: why.to_owned(),
+            hint: Some(format!("it is being cancelled; see how it ended with `{}`", self.line.attach_command())),
+        }
     }
 
     /// Hands the person's answer on, and tells whether it is settled with that. An answer that comes too late is no
@@ -156,9 +225,9 @@ impl Driver<'_> {
         loop {
             tokio::select! {
                 biased;
-                () = self.ctrl_c.pressed() => {
+                signal = self.signals.next() => {
                     drop(asking);
-                    self.pressed(renderer).await?;
+                    self.told_to_end(signal, renderer).await?;
                     return Ok(Asked::Settled);
                 }
                 answer = &mut asking => {
@@ -192,6 +261,13 @@ impl Driver<'_> {
                 }
             }
         }
+    }
+}
+
+async fn reached(due: Option<Instant>) {
+    match due {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

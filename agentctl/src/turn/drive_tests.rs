@@ -11,12 +11,14 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::turn::AtEnd;
 
 /// What the daemon says next, or what happens to the person meanwhile.
 enum Beat {
     Say(Box<EventKind>),
     Note,
-    Press,
+    Silence,
+    Signal(EndSignal),
     Fail(Failure),
 }
 
@@ -25,7 +27,7 @@ struct Script {
     session: SessionId,
     turn: TurnId,
     beats: VecDeque<Beat>,
-    presses: mpsc::Sender<()>,
+    signals: mpsc::Sender<EndSignal>,
     told: Vec<String>,
     pending: bool,
     /// The answers that it will not have before it takes one.
@@ -45,9 +47,10 @@ impl Line for Script {
             match self.beats.pop_front() {
                 Some(Beat::Say(kind)) => Ok(Some(self.event(*kind))),
                 Some(Beat::Note) => Ok(Some(Arrival::Note("lost".to_owned()))),
+                Some(Beat::Silence) => std::future::pending().await,
                 Some(Beat::Fail(failure)) => Err(failure),
-                Some(Beat::Press) => {
-                    let _ = self.presses.try_send(());
+                Some(Beat::Signal(signal)) => {
+                    let _ = self.signals.try_send(signal);
                     std::future::pending().await
                 }
                 None => Ok(None),
@@ -97,6 +100,11 @@ impl Renderer for Shown {
 
     fn pause(&mut self) -> io::Result<()> {
         self.0.push("pause".to_owned());
+        Ok(())
+    }
+
+    fn leave(&mut self) -> io::Result<()> {
+        self.0.push("leave".to_owned());
         Ok(())
     }
 
@@ -200,12 +208,13 @@ async fn play_refusing(
     pending: bool,
 ) -> Outcome {
     let turn = TurnId::generate();
-    let (presses, pressed) = mpsc::channel(2);
+    let (signals, heard) = mpsc::channel(2);
     let session = SessionId::generate();
-    let mut line = Script { session, turn, beats: beats(turn).into(), presses, told: Vec::new(), pending, refusals };
+    let mut line = Script { session, turn, beats: beats(turn).into(), signals, told: Vec::new(), pending, refusals };
     let mut shown = Shown::default();
-    let mut ctrl_c = CtrlC::from_presses(pressed);
-    let ended = drive(&mut line, &mut shown, asker, &mut ctrl_c).await;
+    let mut signals = Signals::from_heard(heard, AtEnd::CancelUnlessHungUp);
+    let person = super::Person { asker, signals: &mut signals, keyboard: &Keyboard::none() };
+    let ended = drive(&mut line, &mut shown, person).await;
     Outcome { ended, shown: shown.0, told: line.told }
 }
 
@@ -245,7 +254,7 @@ async fn an_answer_that_is_put_off_gives_the_prompt_back_where_there_is_one() {
     let beats = |turn| vec![ask(turn), resolved(turn), end(turn)];
     let outcome = play_before(beats, &mut Later { leaves: true }, true).await;
     assert!(outcome.ended.unwrap().is_none());
-    assert_eq!(outcome.shown, ["interrupt_raised", "note"]);
+    assert_eq!(outcome.shown, ["interrupt_raised", "leave", "note"]);
     assert!(outcome.told.is_empty());
 
     let outcome = play_before(beats, &mut Later { leaves: false }, true).await;
@@ -281,7 +290,7 @@ async fn the_same_question_is_asked_once() {
 
 #[tokio::test]
 async fn ctrl_c_cancels_and_reads_on() {
-    let outcome = play(|turn| vec![Beat::Press, end(turn)], None, true).await;
+    let outcome = play(|turn| vec![Beat::Signal(EndSignal::Interrupt), end(turn)], None, true).await;
     assert_eq!(outcome.told, ["cancel"]);
     assert!(outcome.ended.unwrap().is_some());
     assert_eq!(outcome.shown, ["note", "turn_ended", "finish"]);
@@ -289,22 +298,49 @@ async fn ctrl_c_cancels_and_reads_on() {
 
 #[tokio::test]
 async fn ctrl_c_while_asking_cancels() {
-    let outcome = play(|turn| vec![ask(turn), Beat::Press, end(turn)], None, true).await;
+    let outcome = play(|turn| vec![ask(turn), Beat::Signal(EndSignal::Interrupt), end(turn)], None, true).await;
     assert_eq!(outcome.told, ["cancel"]);
     assert!(outcome.ended.unwrap().is_some());
 }
 
 #[tokio::test]
 async fn ctrl_c_twice_leaves() {
-    let outcome = play(|_| vec![Beat::Press, Beat::Press], None, true).await;
+    let outcome =
+        play(|_| vec![Beat::Signal(EndSignal::Interrupt), Beat::Signal(EndSignal::Interrupt)], None, true).await;
     let failure = Failure::from_any(&outcome.ended.unwrap_err());
     assert_eq!(failure.exit, Exit::Cancelled);
     assert_eq!(outcome.told, ["cancel"]);
 }
 
 #[tokio::test]
-async fn a_lost_daemon_is_a_failure() {
+async fn a_signal_to_end_cancels_and_the_next_one_leaves() {
+    let outcome = play(|turn| vec![Beat::Signal(EndSignal::Terminate), end(turn)], None, true).await;
+    assert_eq!((outcome.told, outcome.ended.unwrap().is_some()), (vec!["cancel".to_owned()], true));
+    let beats = vec![Beat::Signal(EndSignal::Terminate), Beat::Signal(EndSignal::Interrupt)];
+    let outcome = play(|_| beats, None, true).await;
+    assert_eq!(Failure::from_any(&outcome.ended.unwrap_err()).exit, Exit::Terminated);
+    assert_eq!(outcome.told, ["cancel"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_will_not_end_is_left_after_a_while() {
+    // Behind the signal the line is silent for ever.
+    let outcome = play(|_| vec![Beat::Signal(EndSignal::Terminate), Beat::Silence], None, true).await;
+    assert_eq!(Failure::from_any(&outcome.ended.unwrap_err()).exit, Exit::Terminated);
+}
+
+#[tokio::test]
+async fn a_terminal_that_closes_leaves_the_turn_alone() {
+    let outcome = play(|_| vec![Beat::Signal(EndSignal::HangUp)], None, true).await;
+    let failure = Failure::from_any(&outcome.ended.unwrap_err());
+    assert_eq!(failure.exit, Exit::HungUp);
+    assert!(outcome.told.is_empty() && failure.hint.unwrap().contains("agentctl attach it"));
+}
+
+#[tokio::test]
+async fn a_lost_daemon_is_a_failure_and_nothing_turns_on() {
     let lost = Failure::unreachable("gone").hint("come back");
     let outcome = play(|_| vec![Beat::Fail(lost.clone())], None, true).await;
+    assert_eq!(outcome.shown, ["leave"]);
     assert_eq!(Failure::from_any(&outcome.ended.unwrap_err()), lost);
 }

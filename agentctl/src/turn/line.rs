@@ -1,9 +1,6 @@
 //! The line to one turn: events in, answers and cancels out. A line that broke is taken up again where it was.
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use agentd_core::{
     error::ErrorKind,
@@ -16,7 +13,7 @@ use futures_util::future::BoxFuture;
 
 use super::children::Children;
 use crate::{
-    daemon::{self, Daemon},
+    daemon::{self, Daemon, Place},
     failure::Failure,
 };
 
@@ -63,7 +60,7 @@ pub(crate) trait Line: Send {
 #[derive(Debug)]
 pub(crate) struct SocketLine {
     client: Client,
-    socket: PathBuf,
+    place: Place,
     session: SessionId,
     /// The turn that was started here; none for a line that only listens.
     turn: Option<TurnId>,
@@ -99,10 +96,10 @@ impl SocketLine {
     /// # Errors
     /// When the daemon refuses it or is lost.
     pub(crate) async fn start(daemon: &Daemon, request: StartRequest) -> Result<Self, Failure> {
-        let stream = daemon.client.turn(request).await?;
+        let stream = daemon.client.turn_lending(request, daemon.variables()).await?;
         Ok(Self {
             client: daemon.client.clone(),
-            socket: daemon.socket.clone(),
+            place: daemon.place.clone(),
             session: stream.session_id(),
             turn: Some(stream.turn_id()),
             source: Source::Turn(Box::new(stream)),
@@ -123,7 +120,7 @@ impl SocketLine {
         let stream = daemon.client.subscribe(&session.to_string(), after_seq, true).await?;
         Ok(Self {
             client: daemon.client.clone(),
-            socket: daemon.socket.clone(),
+            place: daemon.place.clone(),
             session,
             turn: None,
             source: Source::Events(Box::new(stream)),
@@ -234,7 +231,7 @@ impl SocketLine {
     }
 
     async fn subscribe_again(&mut self) -> Result<(), ClientError> {
-        let client = Client::connect(&self.socket).await?;
+        let client = self.place.connect().await?;
         let session = self.session.to_string();
         let stream = client.subscribe(&session, self.last_seq, true).await?;
         if self.cancelled {

@@ -2,9 +2,11 @@
 //!
 //! - [`mod@line`]: the line to one turn. Events come in, answers and cancels go out, and a line that broke is taken
 //!   up again where it was.
-//! - [`mod@drive`]: events go to a [`Renderer`], interrupts to an [`Asker`], Ctrl-C to the daemon.
+//! - [`mod@drive`]: events go to a [`Renderer`], interrupts to an [`Asker`], Ctrl-C to the daemon; what is typed meanwhile is
+//!   kept ([`crate::keyboard`]).
+//! - `foreseen`: what an edit would do is shown before it is the answer.
 //! - `children`: the events of subagents, between those of the session for which they work.
-//! - [`ctrl_c`]: Ctrl-C as something to wait for. [`mod@quiet`]: what is typed meanwhile stays off the screen.
+//! - [`signals`]: Ctrl-C and other ways to be told to end, as something to wait for.
 //! - [`builtin`]: tells the person when the small built-in model answers.
 
 use std::io;
@@ -16,16 +18,19 @@ use agentd_core::{
 };
 use futures_util::future::BoxFuture;
 
+use crate::keyboard::Typed;
+
 pub(crate) mod builtin;
 mod children;
-pub(crate) mod ctrl_c;
 mod drive;
+mod foreseen;
 pub(crate) mod line;
-mod quiet;
+pub(crate) mod signals;
 
-pub(crate) use ctrl_c::CtrlC;
-pub(crate) use drive::drive;
+pub(crate) use drive::{Person, drive};
+pub(crate) use foreseen::ForeseeingAsker;
 pub(crate) use line::SocketLine;
+pub(crate) use signals::{AtEnd, Signals};
 
 /// Shows a turn as it happens. Calls come in the order of the events; each event comes once.
 pub(crate) trait Renderer: Send {
@@ -64,6 +69,14 @@ pub(crate) trait Renderer: Send {
     /// As [`Renderer::event`].
     fn pause(&mut self) -> io::Result<()>;
 
+    /// Shows what is typed while the turn runs, where there is a place for it.
+    ///
+    /// # Errors
+    /// As [`Renderer::event`].
+    fn typed(&mut self, _: &Typed) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Shows one line of the client itself, such as that the daemon is gone and waited for. The text is ours.
     ///
     /// # Errors
@@ -93,6 +106,10 @@ impl Renderer for Box<dyn Renderer> {
 
     fn pause(&mut self) -> io::Result<()> {
         self.as_mut().pause()
+    }
+
+    fn typed(&mut self, typed: &Typed) -> io::Result<()> {
+        self.as_mut().typed(typed)
     }
 
     fn note(&mut self, text: &str) -> io::Result<()> {

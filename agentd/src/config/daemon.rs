@@ -175,6 +175,32 @@ group! {
 }
 
 group! {
+    /// How long what nobody uses is kept.
+    RetentionSettings, RetentionLayer {
+        /// How often it is looked for what is too old.
+        every: Limit<Span>,
+        /// `uploads/`, `temp/` and `skills/` of a session.
+        workspaces: Limit<Span>,
+        /// Its `outputs/`.
+        outputs: Limit<Span>,
+        /// Its `large_tool_results/`.
+        results: Limit<Span>,
+        /// What is needed to undo its changes of files.
+        undo: Limit<Span>,
+        /// All of it.
+        sessions: Limit<Span>,
+        /// The bytes of the journal, above which the sessions that were not used for longest go.
+        journal_bytes: Limit<u64>,
+        /// Files of the audit log that were set aside.
+        audit: Limit<Span>,
+        /// The bytes of the audit log, above which the oldest of those files go.
+        audit_bytes: Limit<u64>,
+        /// Files of the daemon's own log that were set aside.
+        logs: Limit<Span>,
+    }
+}
+
+group! {
     /// The model in the daemon's own process.
     EmbeddedSettings, EmbeddedLayer {
         /// Its weights; `auto` for those that came with agentd.
@@ -239,6 +265,8 @@ pub struct DaemonSettings {
     pub undo: UndoSettings,
     /// The audit log.
     pub audit: AuditSettings,
+    /// How long what nobody uses is kept.
+    pub retention: RetentionSettings,
     /// The model in the daemon's own process.
     pub embedded: EmbeddedSettings,
     /// The process.
@@ -259,6 +287,7 @@ struct DaemonLayer {
     sandbox: Option<SandboxFile>,
     undo: Option<UndoLayer>,
     audit: Option<AuditLayer>,
+    retention: Option<RetentionLayer>,
     embedded: Option<EmbeddedFile>,
     service: Option<ServiceLayer>,
 }
@@ -297,6 +326,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
     let mut environment = EnvironmentLayer::default();
     let mut undo = UndoLayer::default();
     let mut audit = AuditLayer::default();
+    let mut retention = RetentionLayer::default();
     let mut embedded = EmbeddedLayer::default();
     let mut service = ServiceLayer::default();
 
@@ -315,6 +345,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         environment.overlay(layer.environment, "environment", &file.origin, origins);
         undo.overlay(layer.undo, "undo", &file.origin, origins);
         audit.overlay(layer.audit, "audit", &file.origin, origins);
+        retention.overlay(layer.retention, "retention", &file.origin, origins);
         embedded.overlay(own_model, "embedded", &file.origin, origins);
         service.overlay(layer.service, "service", &file.origin, origins);
     }
@@ -344,6 +375,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         environment: environment.complete("environment")?,
         undo: undo.complete("undo")?,
         audit: audit.complete("audit")?,
+        retention: retention.complete("retention")?,
         embedded: embedded.complete("embedded")?,
         service: checked(service.complete("service")?, origins)?,
     })

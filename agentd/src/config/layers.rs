@@ -9,6 +9,7 @@ use super::{
     error::{ConfigError, Place},
     origin::Origin,
 };
+use crate::ownership;
 
 /// No configuration that people write is longer; a device or a log named by mistake is not read to its end.
 const LONGEST_FILE: u64 = 1 << 20;
@@ -120,7 +121,8 @@ pub fn built_in() -> Vec<SourceFile> {
 /// All files of all layers, lowest first: what came with agentd, the machine's folders, the person's folder.
 ///
 /// # Errors
-/// A file that is there and cannot be read, or is too long, or is no UTF-8.
+/// A file that is there and cannot be read, or is too long, or is no UTF-8; one that another user can write, or in a folder that
+/// another user can write.
 pub fn gather(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, ConfigError> {
     let mut files = built_in();
     for folder in system {
@@ -131,6 +133,10 @@ pub fn gather(system: &[PathBuf], user: &Path) -> Result<Vec<SourceFile>, Config
 }
 
 fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> Origin) -> Result<(), ConfigError> {
+    // Where it cannot be looked at, its files are missing too, or tell why they cannot be read.
+    if let Ok(found) = fs::metadata(folder) {
+        check_owner(folder, &found)?;
+    }
     for subject in Subject::ALL {
         let path = folder.join(subject.file_name());
         if let Some(text) = read(&path)? {
@@ -138,6 +144,15 @@ fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> 
         }
     }
     Ok(())
+}
+
+/// Rules and servers of somebody else would be obeyed as the person's own.
+fn check_owner(path: &Path, found: &fs::Metadata) -> Result<(), ConfigError> {
+    let Some(objection) = ownership::objection(found) else { return Ok(()) };
+    let shown = path.display();
+    Err(ConfigError::new(Place::File(path.to_path_buf(), None), format!("it is not obeyed: {objection}")).with_hint(format!(
+        "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod go-w '{shown}'`; AGENTD_CONFIG_DIR names another folder"
+    )))
 }
 
 fn read(path: &Path) -> Result<Option<String>, ConfigError> {
@@ -151,6 +166,12 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     };
     if !meta.is_file() {
         return Err(refuse("it is not a file".to_owned()));
+    }
+    check_owner(path, &meta)?;
+    if let Some(folder) = path.parent()
+        && let Ok(found) = fs::metadata(folder)
+    {
+        check_owner(folder, &found)?;
     }
     if meta.len() > LONGEST_FILE {
         return Err(refuse("it is longer than 1 MiB, so it cannot be meant as configuration".to_owned()));

@@ -1,4 +1,6 @@
-//! `mcp_servers.yaml`: the MCP servers, how they are reached, and what of them models are offered.
+//! `mcp_servers.yaml`: the MCP servers, how they are reached, and what of them models are offered. `file` has its keys.
+
+mod file;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -6,15 +8,15 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::tool::Effect;
 use agentd_mcp::{
     McpConfig, ServerConfig,
-    config::{HttpWire, OAuthClient, Reached, Sampling, ToolSetting, Written},
+    config::{HttpWire, OAuthClient, OFFERED_TOOLS, Reached, Sampling, ToolDefaults, ToolGrants, ToolSetting, Written},
+    variables,
 };
 use secrecy::SecretString;
-use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use self::file::{GlobalFile, MayAsk, McpFile, Mode, OAuthFile, ServerFile, ToolFile};
 use super::{
     ConfigError, Place, Sources,
     in_text::InText,
@@ -26,91 +28,6 @@ use super::{
 
 /// The longest name of a server: it stands in the names of its tools.
 const LONGEST_NAME: usize = 40;
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct McpFile {
-    global: Option<GlobalFile>,
-    servers: Option<BTreeMap<String, Spanned<Option<ServerFile>>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct GlobalFile {
-    lazy_startup: Option<bool>,
-    start_timeout: Option<Span>,
-    call_timeout: Option<Span>,
-    call_limit: Option<Span>,
-    idle_stop: Option<Limit<Span>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ServerFile {
-    enabled: Option<bool>,
-    command: Option<Spanned<String>>,
-    args: Option<Vec<Spanned<String>>>,
-    env: Option<BTreeMap<String, Spanned<String>>>,
-    cwd: Option<Spanned<String>>,
-    #[serde(alias = "type")]
-    connection_mode: Option<Mode>,
-    url: Option<Spanned<String>>,
-    headers: Option<BTreeMap<String, Spanned<String>>>,
-    sampling: Option<MayAsk>,
-    oauth: Option<OAuthFile>,
-    lazy_startup: Option<bool>,
-    start_timeout: Option<Span>,
-    call_timeout: Option<Span>,
-    call_limit: Option<Span>,
-    idle_stop: Option<Limit<Span>>,
-    tools: Option<BTreeMap<String, Option<ToolFile>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ToolFile {
-    enabled: Option<bool>,
-    always_available: Option<bool>,
-    alias: Option<String>,
-    description: Option<String>,
-    effect: Option<Does>,
-}
-
-/// What agentd is registered as where people log in to a server, by hand.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct OAuthFile {
-    client_id: Option<Spanned<String>>,
-    client_secret: Option<Spanned<String>>,
-    issuer: Option<Spanned<String>>,
-}
-
-/// How a server is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Mode {
-    Stdio,
-    Sse,
-    #[serde(alias = "streamable_http", alias = "streamable-http")]
-    Http,
-}
-
-/// Whether a server may ask a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum MayAsk {
-    Never,
-    Ask,
-}
-
-/// What a person says that calls of a tool can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Does {
-    Read,
-    Write,
-    Execute,
-}
 
 /// What the layers add up to for one server.
 #[derive(Debug, Default)]
@@ -130,6 +47,8 @@ struct Server {
     client_secret: Option<SecretString>,
     issuer: Option<String>,
     times: Times,
+    defaults: ToolDefaults,
+    grants: Option<ToolGrants>,
     tools: BTreeMap<String, ToolSetting>,
     /// Where it was named last.
     place: Option<Place>,
@@ -145,26 +64,73 @@ struct Times {
 }
 
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<McpConfig, ConfigError> {
-    let variables = sources.env.texts();
+    let Entries { servers, broken, offered_tools } = read(sources, origins)?;
+    // The reason of a server goes to people with its place.
+    let broken = broken.into_iter().map(|(name, error)| (name, error.to_string())).collect();
+    Ok(McpConfig { servers, broken, offered_tools })
+}
+
+/// The servers, and why some of them cannot be.
+#[derive(Default)]
+struct Entries {
+    servers: BTreeMap<String, ServerConfig>,
+    broken: BTreeMap<String, ConfigError>,
+    offered_tools: usize,
+}
+
+fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError> {
     let mut global = Times::default();
+    let mut offered_tools = OFFERED_TOOLS;
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
+    let mut broken = BTreeMap::new();
     for file in sources.files_about(Subject::Mcp) {
-        let McpFile { global: over, servers: named } = yaml::parse(file, &variables)?;
+        let variables = with_marks(&file.text, sources.env.texts());
+        let McpFile { global: over, servers: named, unread } = McpFile::read(file, &variables)?;
         let reader = Reader { file, sources, variables: &variables };
         if let Some(over) = over {
+            offered_tools = over.offered_tools.unwrap_or(offered_tools);
             reader.global(over, &mut global, origins);
         }
-        for (name, over) in named.into_iter().flatten() {
+        for (name, error) in unread {
+            servers.entry(name.clone()).or_default();
+            broken.insert(name, error);
+        }
+        for (name, over) in named {
             let place = yaml::place(file, over.defined);
-            check_name(&name, &place)?;
             origins.set(format!("mcp_servers.{name}"), &file.origin);
-            let server = servers.entry(name).or_default();
-            server.place = Some(place);
-            reader.server(over.value.unwrap_or_default(), server)?;
+            let server = servers.entry(name.clone()).or_default();
+            server.place = Some(place.clone());
+            let read = check_name(&name, &place).and_then(|()| reader.server(over.value.unwrap_or_default(), server));
+            if let Err(error) = read {
+                broken.insert(name, error);
+            }
         }
     }
-    let complete = |(name, server): (String, Server)| Ok((name.clone(), server.complete(&name, global)?));
-    Ok(McpConfig { servers: servers.into_iter().map(complete).collect::<Result<_, ConfigError>>()? })
+    let mut complete = BTreeMap::new();
+    for (name, server) in servers {
+        match server.complete(&name, global) {
+            _ if broken.contains_key(&name) => {}
+            Ok(server) => {
+                complete.insert(name, server);
+            }
+            Err(error) => {
+                broken.insert(name, error);
+            }
+        }
+    }
+    Ok(Entries { servers: complete, broken, offered_tools })
+}
+
+/// The variables, with a mark in place of each that the file names and that is not set: clients may have it.
+fn with_marks(text: &str, mut variables: HashMap<String, String>) -> HashMap<String, String> {
+    for rest in text.split("${").skip(1) {
+        let Some((name, _)) = rest.split_once('}') else { continue };
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        if !name.is_empty() && name.chars().all(is_name) && !variables.contains_key(name) {
+            variables.insert(name.to_owned(), variables::mark(name));
+        }
+    }
+    variables
 }
 
 /// Looks whether the person's file could have this text.
@@ -175,7 +141,13 @@ pub fn over(sources: &Sources, text: String, path: PathBuf) -> Result<(), Config
     let mut tried = sources.clone();
     tried.files.retain(|file| !(file.subject == Subject::Mcp && matches!(file.origin, Origin::User(_))));
     tried.files.push(SourceFile { subject: Subject::Mcp, origin: Origin::User(path), text });
-    resolve(&tried, &mut Origins::default()).map(drop)
+    let before = read(sources, &mut Origins::default()).unwrap_or_default().broken;
+    let broken = read(&tried, &mut Origins::default())?.broken;
+    // A server that was broken before stands in nobody's way.
+    match broken.into_iter().find(|(name, _)| !before.contains_key(name)) {
+        Some((_, error)) => Err(error),
+        None => Ok(()),
+    }
 }
 
 /// A name of a server is a part of the names of its tools, and of commands that a person types.
@@ -200,8 +172,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn global(&self, over: GlobalFile, global: &mut Times, origins: &mut Origins) {
-        let GlobalFile { lazy_startup, start_timeout, call_timeout, call_limit, idle_stop } = over;
+        let GlobalFile { lazy_startup, start_timeout, call_timeout, call_limit, idle_stop, offered_tools } = over;
         for (key, is_set) in [
+            ("offered_tools", offered_tools.is_some()),
             ("lazy_startup", lazy_startup.is_some()),
             ("start_timeout", start_timeout.is_some()),
             ("call_timeout", call_timeout.is_some()),
@@ -262,6 +235,9 @@ impl Reader<'_> {
         server.enabled = over.enabled.or(server.enabled);
         server.mode = over.connection_mode.or(server.mode);
         server.sampling = over.sampling.or(server.sampling);
+        server.defaults.always_available = over.always_available.or(server.defaults.always_available);
+        server.defaults.effect = over.effect.map(Into::into).or(server.defaults.effect);
+        server.grants = over.grants.map(|grants| grants.0).or(server.grants.take());
         server.times.overlay(over.lazy_startup, over.start_timeout, over.call_timeout, over.call_limit, over.idle_stop);
         for (name, over) in over.tools.into_iter().flatten() {
             overlay(server.tools.entry(name).or_default(), over.unwrap_or_default());
@@ -295,12 +271,7 @@ fn overlay(tool: &mut ToolSetting, over: ToolFile) {
     tool.always_available = always_available.or(tool.always_available);
     tool.alias = alias.or(tool.alias.take()).filter(|alias| !alias.is_empty());
     tool.description = description.or(tool.description.take());
-    let effect = effect.map(|does| match does {
-        Does::Read => Effect::Read,
-        Does::Write => Effect::Write,
-        Does::Execute => Effect::Execute,
-    });
-    tool.effect = effect.or(tool.effect);
+    tool.effect = effect.map(Into::into).or(tool.effect);
 }
 
 impl Times {
@@ -387,6 +358,8 @@ impl Server {
             enabled: self.enabled.unwrap_or(true),
             reached,
             tools: self.tools.clone(),
+            defaults: self.defaults,
+            grants: self.grants.clone().unwrap_or_default(),
             sampling: match self.sampling {
                 None | Some(MayAsk::Never) => Sampling::Never,
                 Some(MayAsk::Ask) => Sampling::Ask,
@@ -402,6 +375,10 @@ impl Server {
 
 /// What is wrong is said without the address: it may hold a password.
 fn check_url(text: &str) -> Result<(), &'static str> {
+    if variables::has_mark(text) {
+        // It is an address or none when its client has lent the rest of it.
+        return Ok(());
+    }
     match url::Url::parse(text) {
         Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("it begins with http:// or https://"),
         Ok(url) if !url.username().is_empty() || url.password().is_some() => {

@@ -38,7 +38,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 pub use self::mcp::over as try_mcp;
 pub use self::{
-    daemon::{Confinement, DaemonSettings, OnDeadline, SandboxSettings},
+    daemon::{Confinement, DaemonSettings, OnDeadline, RetentionSettings, SandboxSettings},
     error::{ConfigError, Place, nearest},
     hitl_rules::RuleSettings,
     layers::{SourceFile, Subject},

@@ -1,6 +1,6 @@
 //! The layers, by table: files and variables in, values or errors out.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use agentd_core::model::Slot;
 use secrecy::ExposeSecret;
@@ -43,6 +43,7 @@ fn the_shipped_files_set_every_key() {
     assert!(config.models.is_empty());
     assert_eq!(config.daemon.turns.max_message_history.0, 40);
     assert!(config.daemon.sessions.confirm_write && config.daemon.sessions.confirm_exec);
+    assert_eq!(config.daemon.tools.command_timeout.0, Duration::from_secs(120));
     assert_eq!(config.daemon.named_weights(), None);
     assert!(config.tools["read_file"].is_core);
     assert!(!config.system_prompt.is_empty());

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_saphyr::{Error, Location, Spanned, options};
 
 use super::{
@@ -21,6 +21,19 @@ pub(super) fn parse<T: DeserializeOwned + Default>(
     // No snippets: the line in question may hold a key.
     let options = options! { with_snippet: false }.with_properties(variables.clone());
     serde_saphyr::from_str_with_options(&file.text, options).map_err(|error| describe(file, &error))
+}
+
+/// Reads what the seed takes of a file.
+pub(super) fn parse_seed<'a, S: DeserializeSeed<'a>>(
+    file: &'a SourceFile,
+    variables: &HashMap<String, String>,
+    seed: S,
+) -> Result<S::Value, ConfigError> {
+    let options = options! { with_snippet: false }.with_properties(variables.clone());
+    serde_saphyr::with_deserializer_from_str_with_options(&file.text, options, |deserializer| {
+        seed.deserialize(deserializer)
+    })
+    .map_err(|error| describe(file, &error))
 }
 
 /// The text of a value, with the variables expanded that stand between quotes: the parser expands plain text only, but

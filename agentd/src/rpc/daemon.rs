@@ -24,11 +24,14 @@ impl Daemon for Context {
             version: VERSION.to_owned(),
             pid: process::id(),
             environment: ClientEnvironment::wanted(&self.control.passed_variables()),
+            variables: self.control.mcp().variables(),
+            data_dir: self.info.data_dir.to_str().unwrap_or_default().to_owned(),
         }))
     }
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
         let stats = self.engine.stats();
+        let socket = self.info.socket.borrow().clone();
         let status = DaemonStatus {
             version: VERSION.to_owned(),
             pid: process::id(),
@@ -38,15 +41,27 @@ impl Daemon for Context {
             running_turns: stats.activity.open_turns as u64,
             waiting_turns: stats.activity.waiting_turns as u64,
             recovered: stats.recovered.iter().map(recovered).collect(),
-            socket: self.info.socket.clone(),
+            socket,
             data_dir: self.info.data_dir.clone(),
             config_sources: self.control.config_sources(),
             sandbox: match &self.info.sandbox {
                 Some(sandbox) => Some(crate::sandbox::state(sandbox.status().await)),
                 None => None,
             },
+            problems: match &self.info.health {
+                Some(health) => health.problems().await,
+                None => Vec::new(),
+            },
         };
         Ok(Response::new((&status).into()))
+    }
+
+    async fn examine(&self, _: Request<v1::ExamineRequest>) -> Result<Response<v1::ExamineResponse>, Status> {
+        let findings = match &self.info.health {
+            Some(health) => health.examine().await,
+            None => Vec::new(),
+        };
+        Ok(Response::new(v1::ExamineResponse { findings: findings.into_iter().map(Into::into).collect() }))
     }
 
     async fn models(&self, _: Request<v1::ModelsRequest>) -> Result<Response<v1::ModelsResponse>, Status> {

@@ -1,8 +1,16 @@
 //! Documents of sessions: indexed, listed, read and searched for a person.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use agentd_core::knowledge::{DocumentFinds, DocumentProgress, DocumentQuery, OpenDocument, PartRange};
+use agentd_core::{
+    ids::SessionId,
+    knowledge::{DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, OpenDocument, PartRange},
+    ports::OnProgress,
+};
 use agentd_proto::v1::{self, documents_server::Documents, index_documents_response::Part};
 use futures_util::{
     StreamExt as _,
@@ -18,6 +26,10 @@ use super::{Context, Refusal};
 const STEPS: usize = 32;
 /// Paths of one request.
 const MOST_PATHS: usize = 300;
+/// Documents that are open at once for one request.
+const OPEN_AT_ONCE: usize = 300;
+/// Time for which one search goes on to further documents.
+pub(super) const SEARCH_PATIENCE: Duration = Duration::from_secs(120);
 /// Finds of one request.
 const MOST_FINDS: usize = 200;
 /// Bytes of a query.
@@ -29,21 +41,31 @@ impl Documents for Context {
 
     async fn index(&self, request: Request<v1::IndexDocumentsRequest>) -> Result<Response<Self::IndexStream>, Status> {
         let v1::IndexDocumentsRequest { session, paths, again } = request.into_inner();
-        let documents = self.documents(&session, paths).await?;
+        let mut pages = self.documents(&session, paths).await?;
+        // What can be refused is refused before anything is told.
+        let mut page = pages.next(self).await?;
         let (steps, told) = mpsc::channel(STEPS);
         // Whoever goes away ends the reading; what was read whole by then stays.
         let cancel = self.shutdown.child_token();
         let guard = cancel.clone().drop_guard();
-        let knowledge = Arc::clone(&self.knowledge);
+        let context = self.clone();
         tokio::spawn(async move {
             let sender = steps.clone();
-            let progress = Arc::new(move |step: DocumentProgress| {
+            let progress: OnProgress = Arc::new(move |step: DocumentProgress| {
                 drop(sender.try_send(Ok(part(Part::Progress((&step).into())))));
             });
-            let done = knowledge.take_in(documents, again, progress, cancel).await;
-            let last = done.map(|states| part(Part::Done(states.as_slice().into())));
+            let taken = async {
+                let mut states = Vec::new();
+                while let Some(documents) = page.take() {
+                    let done = context.knowledge.take_in(documents, again, Arc::clone(&progress), cancel.clone()).await;
+                    states.extend(done.map_err(Refusal::from)?);
+                    page = pages.next(&context).await?;
+                }
+                Ok::<_, Refusal>(listed(&states, pages.notes))
+            };
+            let last = taken.await.map(|states| part(Part::Done(states)));
             // Nobody waits for it when the client is gone.
-            let _ = steps.send(last.map_err(|error| Status::from(Refusal::from(error)))).await;
+            let _ = steps.send(last.map_err(Status::from)).await;
         });
         let next = |(mut told, guard): (mpsc::Receiver<_>, DropGuard)| async {
             told.recv().await.map(|step| (step, (told, guard)))
@@ -56,9 +78,12 @@ impl Documents for Context {
         request: Request<v1::ListDocumentsRequest>,
     ) -> Result<Response<v1::ListDocumentsResponse>, Status> {
         let v1::ListDocumentsRequest { session, path } = request.into_inner();
-        let documents = self.documents(&session, vec![path]).await?;
-        let states = self.knowledge.states(documents).await.map_err(Refusal::from)?;
-        Ok(Response::new(states.as_slice().into()))
+        let mut pages = self.documents(&session, vec![path]).await?;
+        let mut states = Vec::new();
+        while let Some(documents) = pages.next(self).await? {
+            states.extend(self.knowledge.states(documents).await.map_err(Refusal::from)?);
+        }
+        Ok(Response::new(listed(&states, pages.notes)))
     }
 
     async fn read(
@@ -70,7 +95,8 @@ impl Documents for Context {
         if request.path.is_empty() {
             return Err(Refusal::invalid("the request names no document").into());
         }
-        let documents = self.documents(&request.session, vec![request.path.clone()]).await?;
+        let mut pages = self.documents(&request.session, vec![request.path.clone()]).await?;
+        let documents = pages.next(self).await?.unwrap_or_default();
         let one: Result<[OpenDocument; 1], _> = documents.try_into();
         let [document] = one.map_err(|_| {
             Refusal::invalid(format!("{} is a folder", request.path)).with_hint("name one document in it")
@@ -92,14 +118,8 @@ impl Documents for Context {
             let why = format!("could not search: a query has from 1 to {MOST_QUERY} bytes and says something");
             return Err(Refusal::invalid(why).into());
         }
-        let documents = self.documents(&request.session, request.paths).await?;
-        let finds = if documents.is_empty() {
-            DocumentFinds::default()
-        } else {
-            let cancel = self.shutdown.child_token();
-            let _guard = cancel.clone().drop_guard();
-            self.knowledge.search(documents, query, Arc::new(|_| {}), cancel).await.map_err(Refusal::from)?
-        };
+        let pages = self.documents(&request.session, request.paths).await?;
+        let finds = self.search_all(pages, query).await?;
         Ok(Response::new((&finds).into()))
     }
 
@@ -109,27 +129,95 @@ impl Documents for Context {
     }
 }
 
+/// The documents at some paths, page by page: only so many are open at once.
+struct Pages {
+    session: SessionId,
+    paths: VecDeque<String>,
+    /// Documents that were taken of the first path.
+    taken: usize,
+    /// The names of all that were taken: two paths may lead to one.
+    names: HashSet<String>,
+    /// Reasons why some were not looked for, path by path.
+    notes: Vec<String>,
+}
+
+impl Pages {
+    /// The next page; none when there is no more.
+    async fn next(&mut self, context: &Context) -> Result<Option<Vec<OpenDocument>>, Refusal> {
+        let mut documents = Vec::new();
+        while documents.len() < OPEN_AT_ONCE
+            && let Some(path) = self.paths.front()
+        {
+            let wanted = OPEN_AT_ONCE - documents.len();
+            let page = context.engine.open_documents(self.session, path.clone(), self.taken, wanted).await?;
+            if let (Some(cut), 0) = (&page.cut, self.taken) {
+                self.notes.push(format!("not all documents{} were found: {cut}", below(path)));
+            }
+            // Some of them may have gone away since they were counted.
+            self.taken += wanted;
+            if page.found <= wanted {
+                self.paths.pop_front();
+                self.taken = 0;
+            }
+            let names = &mut self.names;
+            documents.extend(page.documents.into_iter().filter(|document| names.insert(document.name.clone())));
+        }
+        Ok(Some(documents).filter(|documents| !documents.is_empty()))
+    }
+
+    /// The number of those that are left.
+    async fn left(&mut self, context: &Context) -> Result<usize, Refusal> {
+        let mut left = 0;
+        while let Some(path) = self.paths.pop_front() {
+            left += context.engine.open_documents(self.session, path, self.taken, 0).await?.found;
+            self.taken = 0;
+        }
+        Ok(left)
+    }
+}
+
+fn below(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!(" below {path}") }
+}
+
 impl Context {
     /// The documents at these paths, each once; all of the session where there are none.
-    async fn documents(&self, session: &str, paths: Vec<String>) -> Result<Vec<OpenDocument>, Refusal> {
+    async fn documents(&self, session: &str, paths: Vec<String>) -> Result<Pages, Refusal> {
         let session = self.session_id(session).await?;
         if paths.len() > MOST_PATHS {
             return Err(Refusal::invalid(format!("could not take more than {MOST_PATHS} paths at once")));
         }
-        let (mut documents, mut names) = (Vec::new(), HashSet::new());
-        for path in if paths.is_empty() { vec![String::new()] } else { paths } {
-            for document in self.engine.open_documents(session, path).await? {
-                if names.insert(document.name.clone()) {
-                    documents.push(document);
-                }
+        let paths = if paths.is_empty() { vec![String::new()] } else { paths };
+        Ok(Pages { session, paths: paths.into(), taken: 0, names: HashSet::new(), notes: Vec::new() })
+    }
+
+    /// Searches page after page, until it has taken too long: then the rest is counted.
+    async fn search_all(&self, mut pages: Pages, query: DocumentQuery) -> Result<DocumentFinds, Refusal> {
+        let begun = Instant::now();
+        let cancel = self.shutdown.child_token();
+        let _guard = cancel.clone().drop_guard();
+        let (mut finds, mut is_first) = (DocumentFinds::default(), true);
+        while let Some(documents) = pages.next(self).await? {
+            let found = self.knowledge.search(documents, query.clone(), Arc::new(|_| {}), cancel.clone());
+            let found = found.await.map_err(Refusal::from)?;
+            if is_first {
+                finds = found;
+            } else {
+                finds.add(found, query.limit);
+            }
+            is_first = false;
+            if begun.elapsed() > self.search_patience {
+                finds.not_searched = pages.left(self).await?;
+                break;
             }
         }
-        if documents.len() > MOST_PATHS {
-            return Err(Refusal::invalid(format!("could not take more than {MOST_PATHS} documents at once"))
-                .with_hint("name the folders one by one"));
-        }
-        Ok(documents)
+        finds.notes.append(&mut pages.notes);
+        Ok(finds)
     }
+}
+
+fn listed(states: &[DocumentState], notes: Vec<String>) -> v1::ListDocumentsResponse {
+    v1::ListDocumentsResponse { notes, ..states.into() }
 }
 
 fn part(part: Part) -> v1::IndexDocumentsResponse {

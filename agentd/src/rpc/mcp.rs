@@ -112,7 +112,7 @@ fn no_login(name: &str, why: &str) -> Refusal {
 
 fn view(server: &ServerReport) -> McpServerView {
     let (state, reason) = match &server.health {
-        _ if !server.config.enabled => (McpServerState::Disabled, String::new()),
+        _ if server.config.as_ref().is_some_and(|config| !config.enabled) => (McpServerState::Disabled, String::new()),
         Health::Stopped => (McpServerState::Stopped, String::new()),
         Health::Starting => (McpServerState::Starting, String::new()),
         Health::Running(_) => (McpServerState::Running, String::new()),
@@ -122,8 +122,8 @@ fn view(server: &ServerReport) -> McpServerView {
         name: server.name.clone(),
         state,
         reason,
-        transport: server.config.transport().to_owned(),
-        place: server.config.place(),
+        transport: server.config.as_ref().map(|config| config.transport().to_owned()).unwrap_or_default(),
+        place: server.config.as_ref().map(|config| config.place()).unwrap_or_default(),
         connections: u32::try_from(server.connections).unwrap_or(u32::MAX),
         says_it_is: agentd_core::untrusted::told(&server.says_it_is),
         reached: server.tools.is_some(),

@@ -2,7 +2,7 @@
 //!
 //! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both.
 //! - `sessions`, `upload`: sessions and their files; `documents`: what those say that are documents. `interrupts`: what waits for an answer. `grants`: rules that are
-//!   kept. `skills`: which skills there are. `policy`: what the rules say, and what others would. `mcp`: MCP servers. `audit`: the audit log. `daemon`: the daemon itself.
+//!   kept. `skills`: which skills there are. `policy`: what the rules say, and what others would. `mcp`: MCP servers. `audit`: the audit log. `storage`: what is kept on the disk. `daemon`: the daemon itself.
 //! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
@@ -20,12 +20,16 @@ mod policy;
 mod refusal;
 mod sessions;
 mod skills;
+mod storage;
 #[cfg(test)]
+#[cfg(feature = "documents")]
 mod tests;
 mod turns;
 mod upload;
 
 use std::{
+    collections::HashMap,
+    io,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -33,6 +37,7 @@ use std::{
 
 use agentd_core::{
     audit::AuditLine,
+    ids::SessionId,
     ports::{AuditReader, Knowledge},
 };
 use agentd_engine::{Engine, policy::Policy};
@@ -40,35 +45,40 @@ use agentd_mcp::McpPool;
 use agentd_proto::{
     FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
     client::Reloaded,
-    socket::Incoming,
+    socket::Io,
     v1::{
         audit_server::AuditServer, daemon_server::DaemonServer, documents_server::DocumentsServer,
         grants_server::GrantsServer, interrupts_server::InterruptsServer, mcp_server::McpServer,
         policy_server::PolicyServer, sessions_server::SessionsServer, skills_server::SkillsServer,
-        turns_server::TurnsServer,
+        storage_server::StorageServer, turns_server::TurnsServer,
     },
 };
 use agentd_tools::{Sandbox, SkillShelf};
-use futures_util::future::BoxFuture;
+use futures_util::{Stream, future::BoxFuture};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Server, server::Router};
 
 pub use refusal::Refusal;
 
+use crate::{health::Health, retention::Retention};
+
 /// How much of an upload may be under way on a connection, in bytes.
 const RECEIVE_WINDOW: u32 = 1024 * 1024;
 
 /// What the daemon knows of itself when it begins to serve.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DaemonInfo {
     /// When it started.
     pub started: Instant,
-    /// The socket that it listens on.
-    pub socket: PathBuf,
+    /// The socket that it listens on; it may have to move.
+    pub socket: watch::Receiver<PathBuf>,
     /// The folder that holds the journal and the workspaces.
     pub data_dir: PathBuf,
     /// What commands are locked into.
     pub sandbox: Option<Arc<Sandbox>>,
+    /// Looks after what is kept.
+    pub health: Option<Arc<Health>>,
 }
 
 /// What a client can make the daemon do.
@@ -87,6 +97,11 @@ pub trait Control: Send + Sync + 'static {
 
     /// The MCP servers.
     fn mcp(&self) -> &Arc<McpPool>;
+
+    /// Takes the values of variables that the client of a turn lends, for its session where that is known.
+    fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
+        self.mcp().lend(session, values);
+    }
 
     /// Looks whether the person's file of MCP servers could have this text.
     ///
@@ -111,6 +126,11 @@ pub trait Control: Send + Sync + 'static {
         None
     }
 
+    /// What keeps the data folder from growing, where there is one.
+    fn retention(&self) -> Option<Arc<Retention>> {
+        None
+    }
+
     /// The variables that the configuration lets clients pass to tools, besides those that always may.
     fn passed_variables(&self) -> Vec<String>;
 }
@@ -125,6 +145,8 @@ pub(crate) struct Context {
     control: Arc<dyn Control>,
     /// Cancelled when streams shall end.
     shutdown: CancellationToken,
+    /// Time for which one search goes on to further documents.
+    search_patience: Duration,
 }
 
 /// All services. Their streams end with `UNAVAILABLE` when `shutdown` is cancelled.
@@ -139,7 +161,11 @@ pub async fn router(
     control: Arc<dyn Control>,
     shutdown: CancellationToken,
 ) -> Result<Router, tonic_reflection::server::Error> {
-    let context = Context { engine, audit, knowledge, info: Arc::new(info), control, shutdown };
+    let (info, search_patience) = (Arc::new(info), documents::SEARCH_PATIENCE);
+    router_of(Context { engine, audit, knowledge, info, control, shutdown, search_patience }).await
+}
+
+async fn router_of(context: Context) -> Result<Router, tonic_reflection::server::Error> {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<TurnsServer<Context>>().await;
     health.set_serving::<SessionsServer<Context>>().await;
@@ -150,6 +176,7 @@ pub async fn router(
     health.set_serving::<AuditServer<Context>>().await;
     health.set_serving::<PolicyServer<Context>>().await;
     health.set_serving::<McpServer<Context>>().await;
+    health.set_serving::<StorageServer<Context>>().await;
     health.set_serving::<DaemonServer<Context>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -168,6 +195,7 @@ pub async fn router(
         .add_service(AuditServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(PolicyServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(McpServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(StorageServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
@@ -182,11 +210,11 @@ pub async fn router(
 /// When the transport breaks; single connections do not count.
 pub async fn serve(
     router: Router,
-    incoming: Incoming,
+    incoming: impl Stream<Item = io::Result<Io>> + Send + 'static,
     shutdown: CancellationToken,
     grace: Duration,
 ) -> Result<(), tonic::transport::Error> {
-    let serving = router.serve_with_incoming_shutdown(incoming.into_stream(), shutdown.clone().cancelled_owned());
+    let serving = router.serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned());
     let overdue = async {
         shutdown.cancelled().await;
         tokio::time::sleep(grace).await;

@@ -23,10 +23,11 @@ impl Policy for Context {
         let request = request.into_inner();
         let call: PolicyCall = convert::part(request.call, "the call").map_err(Refusal::from)?;
         let tool = self.engine.tool(&call.tool).map_err(Refusal::from)?;
+        let arguments = self.engine.meant(&tool, call.arguments);
         let standpoint = self.standpoint(&request.session).await?;
         let policy = self.engine.policy();
-        let followed = self.engine.follow(&standpoint, &tool, &call.arguments).await;
-        let judged = move || standpoint.judge(&policy, &tool, &call.arguments, followed.as_ref());
+        let looked_up = self.engine.look_up(&standpoint, &tool, &arguments).await;
+        let judged = move || standpoint.judge(&policy, &tool, &arguments, &looked_up);
         let said = blocking(judged).await?;
         Ok(Response::new((&said).into()))
     }
@@ -40,16 +41,21 @@ impl Policy for Context {
         let calls: Vec<PolicyCall> = convert::all(request.calls).map_err(Refusal::from)?;
         let tools = calls.iter().map(|call| self.engine.tool(&call.tool)).collect::<Result<Vec<_>, _>>();
         let tools = tools.map_err(Refusal::from)?;
+        let meant = |(call, tool): (PolicyCall, &_)| {
+            let arguments = self.engine.meant(tool, call.arguments);
+            PolicyCall { arguments, ..call }
+        };
+        let calls: Vec<PolicyCall> = calls.into_iter().zip(&tools).map(meant).collect();
         let standpoint = self.standpoint(&request.session).await?;
         let policy = self.engine.policy();
-        let mut led = Vec::with_capacity(calls.len());
+        let mut found = Vec::with_capacity(calls.len());
         for (call, tool) in calls.iter().zip(&tools) {
-            led.push(self.engine.follow(&standpoint, tool, &call.arguments).await);
+            found.push(self.engine.look_up(&standpoint, tool, &call.arguments).await);
         }
         let comparisons = blocking(move || {
-            let judged = calls.into_iter().zip(&tools).zip(&led).map(|((call, tool), followed)| Comparison {
-                now: standpoint.judge(&policy, tool, &call.arguments, followed.as_ref()),
-                then: standpoint.judge(&tried, tool, &call.arguments, followed.as_ref()),
+            let judged = calls.into_iter().zip(&tools).zip(&found).map(|((call, tool), looked_up)| Comparison {
+                now: standpoint.judge(&policy, tool, &call.arguments, looked_up),
+                then: standpoint.judge(&tried, tool, &call.arguments, looked_up),
                 call,
             });
             judged.map(|comparison| (&comparison).into()).collect()

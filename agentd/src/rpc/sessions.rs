@@ -74,6 +74,12 @@ impl Sessions for Context {
         Ok(Response::new(v1::RenameSessionResponse {}))
     }
 
+    async fn pin(&self, request: Request<v1::PinSessionRequest>) -> Result<Response<v1::PinSessionResponse>, Status> {
+        let v1::PinSessionRequest { session, pinned } = request.into_inner();
+        self.session(&session).await?.pin(pinned).await.map_err(Refusal::from)?;
+        Ok(Response::new(v1::PinSessionResponse {}))
+    }
+
     async fn reset(
         &self,
         request: Request<v1::ResetSessionRequest>,
@@ -190,7 +196,11 @@ async fn show(session: &SessionHandle) -> Result<v1::Session, Refusal> {
 
 async fn view(session: &SessionHandle) -> Result<SessionView, Refusal> {
     let view = session.show().await?;
-    Ok(SessionView { session: view.session, pending: view.pending, live_turn: view.live_turn })
+    Ok(SessionView {
+        session: view.session,
+        pending: super::interrupts::in_view(view.pending),
+        live_turn: view.live_turn,
+    })
 }
 
 /// Zero stands for "not said" in the protocol's numbers.

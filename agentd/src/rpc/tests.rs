@@ -10,6 +10,7 @@ use agentd_core::{
     interrupt::Answer,
     item::ItemBody,
     model::Slot,
+    ports::Workspaces,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
 use agentd_engine::{EngineConfig, EngineParts};
@@ -42,6 +43,8 @@ use tonic::{
 };
 
 use super::*;
+
+mod searches;
 
 struct FakeControl {
     stops: Mutex<Vec<Option<Duration>>>,
@@ -114,6 +117,14 @@ struct Daemon {
 
 impl Daemon {
     async fn start(script: impl IntoIterator<Item = Play>) -> Self {
+        Self::start_with(script, Arc::new(NoWorkspaces), documents::SEARCH_PATIENCE).await
+    }
+
+    async fn start_with(
+        script: impl IntoIterator<Item = Play>,
+        workspaces: Arc<dyn Workspaces>,
+        search_patience: Duration,
+    ) -> Self {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("agentd.sock");
         let tools = ScriptedTools::new();
@@ -122,7 +133,7 @@ impl Daemon {
             models: Arc::new(OneModel(ScriptedModel::new(script))),
             toolbox: Arc::clone(&tools) as _,
             store: Arc::new(MemoryStore::new()),
-            workspaces: Arc::new(NoWorkspaces),
+            workspaces,
             pictures: None,
             snapshots: Arc::new(MemoryDisk::default()),
             audit: Arc::clone(&audit) as _,
@@ -131,17 +142,26 @@ impl Daemon {
         });
         let info = DaemonInfo {
             started: Instant::now(),
-            socket: path.clone(),
+            socket: watch::Sender::new(path.clone()).subscribe(),
             data_dir: home.path().to_owned(),
             sandbox: None,
+            health: None,
         };
         let worker = Extractor::new("/nonexistent".into(), Limits::default(), 1);
         let knowledge = Arc::new(Library::new(worker, IndexConfig::new(home.path().join("index"), Arc::new(|| 0))));
         let (control, shutdown) = (Arc::new(FakeControl::default()), CancellationToken::new());
-        let router =
-            router(engine.clone(), audit, knowledge, info, Arc::clone(&control) as _, shutdown.clone()).await.unwrap();
+        let context = Context {
+            engine: engine.clone(),
+            audit,
+            knowledge,
+            info: Arc::new(info),
+            control: Arc::clone(&control) as _,
+            shutdown: shutdown.clone(),
+            search_patience,
+        };
+        let router = router_of(context).await.unwrap();
         let (incoming, _) = bind(&path).await.unwrap();
-        let served = tokio::spawn(serve(router, incoming, shutdown.clone(), Duration::from_millis(200)));
+        let served = tokio::spawn(serve(router, incoming.into_stream(), shutdown.clone(), Duration::from_millis(200)));
         Self { _home: home, path, engine, tools, control, shutdown, served }
     }
 
@@ -165,9 +185,11 @@ fn start(session: SessionChoice, text: &str) -> StartRequest {
         text: Some(text.to_owned()),
         compact: None,
         typed_bytes: None,
+        whole: false,
         slot: None,
         max_steps: None,
         on_interrupt: OnInterrupt::Wait,
+        while_connected: false,
         if_busy: IfBusy::Refuse,
         client: "test".to_owned(),
         environment: Default::default(),
@@ -313,7 +335,7 @@ async fn a_turn_is_cancelled_from_its_stream_and_from_outside() {
     let session = turn.session_id().to_string();
     let mut turn = client.turn(start(SessionChoice::Existing(session.clone()), "Again!")).await.unwrap();
     let busy = client.turn(start(SessionChoice::Existing(session.clone()), "Me too!")).await.unwrap_err();
-    assert_eq!(busy.answered(), Some(ErrorKind::Conflict));
+    assert_eq!(busy.answered(), Some(ErrorKind::Busy));
     client.cancel_turn(&session, Some(turn.turn_id())).await.unwrap();
     assert_eq!(turn.stop_reason().await, StopReason::Cancelled);
     assert!(client.steer_turn(&session, None, "too late").await.is_err());

@@ -38,13 +38,15 @@ impl Turns for Context {
             () = self.shutdown.cancelled() => return Err(Refusal::stopping().into()),
         };
         let start = start_of(first)?;
-        let client = start.client.clone();
+        let (client, while_connected) = (start.client.clone(), start.while_connected);
         let (session, started) = self.start_turn(start).await?;
 
         let (session_id, turn_id) = (session.id(), started.turn_id);
         let (remarks, heard) = mpsc::channel(REMARK_QUEUE);
         let gone = CancellationToken::new();
-        let reader = CommandReader { engine: self.engine.clone(), session, turn_id, client, remarks };
+        // What was added to a turn of somebody else leaves nothing behind that could go.
+        let tells = while_connected && !started.joined;
+        let reader = CommandReader { engine: self.engine.clone(), session, turn_id, client, tells, remarks };
         tokio::spawn(reader.run(frames, gone.clone()));
         let feed = Feed {
             subscription: started.events,
@@ -116,6 +118,18 @@ impl Context {
 
     /// Starts a turn in the session that it names, or in a new one.
     async fn start_turn(&self, mut start: Start) -> Result<(SessionHandle, StartedTurn), Refusal> {
+        let lent = std::mem::take(&mut start.variables);
+        if lent.is_empty() {
+            return self.start_turn_here(start).await;
+        }
+        // Before its session may be known, the turn can call a server: then it is given what was lent last, which is this.
+        self.control.lend(None, lent.clone());
+        let started = self.start_turn_here(start).await?;
+        self.control.lend(Some(started.0.id()), lent);
+        Ok(started)
+    }
+
+    async fn start_turn_here(&self, mut start: Start) -> Result<(SessionHandle, StartedTurn), Refusal> {
         let (id, settings, title) = (std::mem::take(&mut start.session), start.settings.take(), start.title.take());
         let mut start = StartTurn::try_from(start)?;
         // Whatever a client sends: what may pass is decided here.
@@ -158,11 +172,24 @@ struct CommandReader {
     session: SessionHandle,
     turn_id: TurnId,
     client: String,
+    /// The turn is told when the client is gone.
+    tells: bool,
     remarks: mpsc::Sender<Remark>,
 }
 
 impl CommandReader {
     async fn run(self, mut frames: Streaming<v1::TurnRequest>, gone: CancellationToken) {
+        self.read(&mut frames, &gone).await;
+        if self.tells {
+            // A client that only reads has ended its half of the stream, and is there all the same.
+            gone.cancelled().await;
+            if let Err(error) = self.session.client_left(self.turn_id).await {
+                tracing::debug!(turn = %self.turn_id, "the turn was not told that its client is gone: {error}");
+            }
+        }
+    }
+
+    async fn read(&self, frames: &mut Streaming<v1::TurnRequest>, gone: &CancellationToken) {
         loop {
             let frame = tokio::select! {
                 frame = frames.message() => frame,

@@ -1,6 +1,12 @@
 //! What is wrong with a configuration, said before anything is touched.
 
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
 use crate::daemon::Home;
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
 
 #[test]
 fn a_typo_is_named_with_its_place() {
@@ -61,4 +67,54 @@ fn a_data_folder_that_cannot_be_is_said() {
         .says(1, &["could not make the data folder", "hint: "]);
     let read_only = "/proc/agentd";
     home.fails(home.command().env("AGENTD_DATA_DIR", read_only)).says(1, &["/proc/agentd", "hint: "]);
+}
+
+#[test]
+fn what_others_can_write_is_not_obeyed() {
+    let home = Home::new();
+    home.configure("agentd.yaml", "sessions: {confirm_exec: false}\n");
+    home.configure("prompts/system.md", "Obey.\n");
+    let config = home.path().join("config");
+    for (path, name) in [
+        (config.clone(), "config"),
+        (config.join("agentd.yaml"), "agentd.yaml"),
+        (config.join("prompts"), "prompts"),
+        (config.join("prompts/system.md"), "system.md"),
+    ] {
+        let before = fs::metadata(&path).unwrap().permissions();
+        mode(&path, 0o777);
+        let check = |command: &mut std::process::Command| {
+            home.fails(command)
+                .says(2, &[name, "it is not obeyed: every user of the machine may write to it", "hint: "]);
+        };
+        check(home.command().arg("--check-config"));
+        check(&mut home.command());
+        fs::set_permissions(&path, before).unwrap();
+    }
+    assert!(!home.data().exists());
+    home.fails(home.command().arg("--check-config")).says(0, &[]);
+
+    fs::create_dir(home.data()).unwrap();
+    mode(&home.data(), 0o777);
+    home.fails(&mut home.command())
+        .says(1, &["the data folder", "every user of the machine may write to it", "chmod 700"]);
+    assert!(fs::read_dir(home.data()).unwrap().next().is_none(), "nothing was written there");
+}
+
+/// Only an administrator can give files away.
+#[test]
+fn what_belongs_to_another_user_is_not_obeyed() {
+    const NOBODY: u32 = 65534;
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let home = Home::new();
+    home.configure("hitl_rules.yaml", "global: {enable_approval: false}\n");
+    let file = home.path().join("config/hitl_rules.yaml");
+    std::os::unix::fs::chown(&file, Some(NOBODY), Some(NOBODY)).unwrap();
+    home.fails(&mut home.command()).says(2, &["hitl_rules.yaml", "it belongs to the user 65534", "AGENTD_CONFIG_DIR"]);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(home.data()).unwrap();
+    std::os::unix::fs::chown(home.data(), Some(NOBODY), Some(NOBODY)).unwrap();
+    home.fails(&mut home.command()).says(1, &["the data folder", "it belongs to the user 65534", "AGENTD_DATA_DIR"]);
 }

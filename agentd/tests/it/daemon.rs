@@ -63,8 +63,9 @@ impl Home {
 
     /// Writes a configuration file.
     pub(crate) fn configure(&self, name: &str, text: &str) {
-        fs::create_dir_all(self.path().join("config")).unwrap();
-        fs::write(self.path().join("config").join(name), text).unwrap();
+        let file = self.path().join("config").join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
     }
 
     /// The daemon's command line, in an environment of its own.

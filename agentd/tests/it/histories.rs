@@ -116,14 +116,17 @@ fn result() -> impl Strategy<Value = ToolResult> {
         text,
         error,
         files: Vec::new(),
+        ran_with: None,
         takes_back: None,
+        found: Vec::new(),
+        exit_code: None,
         duration_ms: 0,
     })
 }
 
 fn body() -> impl Strategy<Value = ItemBody> {
     prop_oneof![
-        2 => (words(), any::<bool>()).prop_map(|(text, steered)| ItemBody::UserMessage { text, steered, typed_bytes: None }),
+        2 => (words(), any::<bool>()).prop_map(|(text, steered)| ItemBody::UserMessage { text, steered, typed_bytes: None, stored: None }),
         1 => words().prop_map(|text| ItemBody::AgentMessage { text }),
         1 => words().prop_map(|text| ItemBody::Reasoning { text }),
         3 => call().prop_map(ItemBody::ToolCall),
@@ -217,10 +220,12 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
     let start = StartTurn {
         compact: None,
         typed_bytes: None,
+        whole: false,
         text: speaks.then(|| "go on".to_owned()),
         slot: None,
         max_steps: is_last.then_some(1),
         on_interrupt: OnInterrupt::Deny,
+        while_connected: false,
         if_busy: IfBusy::Refuse,
         client: "test".to_owned(),
         environment: Default::default(),

@@ -18,7 +18,8 @@ fn it_starts_serves_and_leaves_nothing_behind() {
     assert_eq!(mode(&home.socket()), 0o600);
     assert_eq!(mode(&home.data()), 0o700);
     assert_eq!(fs::read_link(format!("/proc/{}/cwd", daemon.pid())).unwrap(), home.data().canonicalize().unwrap());
-    assert_eq!(fs::read_to_string(home.data().join("agentd.lock")).unwrap().trim(), daemon.pid().to_string());
+    let record = format!("{}\nsocket {}\n", daemon.pid(), home.socket().display());
+    assert_eq!(fs::read_to_string(home.data().join("agentd.lock")).unwrap(), record);
     let ended = daemon.stop();
     assert_eq!((ended.status.code(), ended.stderr.as_str(), ended.stdout.as_str()), (Some(0), "", ""));
     assert!(!home.socket().exists());

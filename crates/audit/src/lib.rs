@@ -4,7 +4,7 @@
 //! that whoever changes, removes, moves or inserts a line breaks the chain; secrets are taken out before anything is
 //! written. What it cannot promise: there is no key, so who may write the files, the witness `audit.head` included, can
 //! write a whole new log that holds together. Only a hash that was noted elsewhere (the daemon tells it to its own log
-//! at each start, stop and new file, and keeps it in memory while it runs) tells such a log from the true one.
+//! at each start, stop and new file, keeps it in memory while it runs, and in the journal) tells such a log from the true one.
 //!
 //! - [`AuditLog`] (`log`): the front; it implements the ports [`agentd_core::ports::Audit`] and
 //!   [`agentd_core::ports::AuditReader`]. [`AuditConfig`] says where and how big.
@@ -13,6 +13,7 @@
 //! - [`chain`]: a line, its number and its hash, pure. `shape`: an entry without secrets and of bounded size, pure.
 //! - [`verify`]: whether the chain holds, and what can be known where it does not. [`read`]: lines, for those who judge
 //!   them again; `records`: each call once, for those who list them. `files`: which files make up the log.
+//! - `trim`: the oldest files, removed by age and size.
 //! - [`redact`]: what looks like a secret, pure; the daemon's own log uses it too.
 
 pub mod chain;
@@ -24,7 +25,9 @@ pub mod read;
 mod records;
 pub mod redact;
 mod shape;
+mod trim;
 pub mod verify;
 mod writer;
 
 pub use log::{AuditConfig, AuditLog};
+pub use trim::{TrimLimits, Trimmed};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use agentd_core::{
-    audit::{AuditEntry, AuditHead, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
+    audit::{AuditEntry, AuditFact, AuditHead, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
     error::{AuditError, ErrorKind},
     ports::{Audit, AuditReader, Clock},
 };
@@ -17,7 +17,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     place::Place,
-    read, records, verify,
+    read, records,
+    trim::{TrimLimits, Trimmed},
+    verify,
     writer::{Clean, Command, End, Thread},
 };
 
@@ -35,6 +37,8 @@ pub struct AuditConfig {
     pub folder: PathBuf,
     /// Bytes after which the log goes on in a new file.
     pub rotate_at: u64,
+    /// How far the log was when somebody was told who keeps that elsewhere: it must hold that much.
+    pub noted: Option<AuditHead>,
     /// Takes secrets out of a text.
     pub clean: Arc<dyn Fn(&str) -> String + Send + Sync>,
     /// The time, for what the log tells of itself.
@@ -49,7 +53,7 @@ impl AuditConfig {
         clean: impl Fn(&str) -> String + Send + Sync + 'static,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { folder: folder.into(), rotate_at: ROTATE_AT, clean: Arc::new(clean), clock }
+        Self { folder: folder.into(), rotate_at: ROTATE_AT, noted: None, clean: Arc::new(clean), clock }
     }
 }
 
@@ -62,6 +66,8 @@ impl fmt::Debug for AuditConfig {
 /// The open log.
 pub struct AuditLog {
     folder: PathBuf,
+    /// How far it was, by somebody else's word, when it was opened.
+    noted: Option<AuditHead>,
     /// Bounded: when the disk is slow, callers wait.
     queue: mpsc::Sender<Command>,
     /// Taken by the first close, which waits for the thread's end.
@@ -75,11 +81,16 @@ impl AuditLog {
     /// # Errors
     /// The folder or its files cannot be written.
     pub fn open(config: AuditConfig) -> Result<Self, AuditError> {
-        let AuditConfig { folder, rotate_at, clean, clock } = config;
+        let AuditConfig { folder, rotate_at, noted, clean, clock } = config;
         let refuse = |error| while_doing("open", &folder, error);
-        let (place, own) = Place::open(&folder, None, clock.now()).map_err(refuse)?;
+        let (place, own) = Place::open(&folder, None, noted.as_ref(), clock.now()).map_err(refuse)?;
         let head = place.head().clone();
         tracing::info!(line = head.n, hash = head.hash, "the audit log goes on from here");
+        for fact in &own {
+            if let AuditFact::LogDamaged { found, .. } = fact {
+                tracing::warn!("the audit log is not as it was left: {found}; see `agentctl audit verify`");
+            }
+        }
         let (queue, commands) = mpsc::channel(QUEUE);
         let thread = Thread {
             folder: folder.clone(),
@@ -99,7 +110,7 @@ impl AuditLog {
             .name("audit-write".into())
             .spawn(move || runtime.block_on(thread.run()))
             .map_err(refuse)?;
-        Ok(Self { folder, queue, thread: Mutex::new(Some(thread)) })
+        Ok(Self { folder, noted, queue, thread: Mutex::new(Some(thread)) })
     }
 
     /// The last line: noted elsewhere, it proves later that nothing up to it was changed.
@@ -110,17 +121,37 @@ impl AuditLog {
         Ok(self.end().await?.head)
     }
 
-    /// Writes what waits and ends. A second close has nothing to do.
-    pub async fn close(&self) {
+    /// The last line, where all up to it is known to be on the disk.
+    pub async fn synced_head(&self) -> Option<AuditHead> {
+        self.end().await.ok().filter(|end| end.synced).map(|end| end.head)
+    }
+
+    /// Removes the oldest files that were set aside, as far as the limits say. Each is told in the log before it is removed, so
+    /// that the log goes on being whole. A trial removes nothing.
+    ///
+    /// # Errors
+    /// A file cannot be read or removed, or the log cannot be written. What was not told is still there.
+    pub async fn trim(&self, limits: TrimLimits) -> Result<Trimmed, AuditError> {
+        let (reply, trimmed) = oneshot::channel();
+        self.queue.send(Command::Trim(limits, reply)).await.map_err(|_| gone())?;
+        let trimmed = trimmed.await.map_err(|_| gone())?;
+        trimmed.map_err(|error| while_doing("remove old files of", &self.folder, error))
+    }
+
+    /// Writes what waits and ends. Says where the log ends, where all up to there is known to be on the disk. A second close
+    /// has nothing to do.
+    pub async fn close(&self) -> Option<AuditHead> {
         let (reply, closed) = oneshot::channel();
+        let mut head = None;
         if self.queue.send(Command::Close(reply)).await.is_ok() {
-            let _ = closed.await;
+            head = closed.await.ok().filter(|end| end.synced).map(|end| end.head);
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // Neither a panic of the thread nor a runtime that is going down changes that it is over.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
+        head
     }
 
     async fn end(&self) -> Result<End, AuditError> {
@@ -186,7 +217,8 @@ impl AuditReader for AuditLog {
     fn verify(&self, noted: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>> {
         async move {
             let head = self.end().await?.head;
-            let expect = verify::Expect { head: Some(head), noted, growing: true };
+            let expect =
+                verify::Expect { heads: self.noted.iter().cloned().chain([head]).collect(), noted, growing: true };
             let mut report = blocking("verify", &self.folder, move |folder| verify::verify(folder, &expect)).await?;
             if let Some(bytes @ 1..) = self.foreign_bytes().await {
                 verify::add_foreign(&mut report, bytes);

@@ -13,7 +13,7 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    audit::{AuditFact, AuditHead},
+    audit::{AuditFact, AuditHead, AuditProblem},
 };
 use nix::fcntl::OFlag;
 
@@ -38,8 +38,13 @@ pub(crate) struct Place {
 
 impl Place {
     /// Opens the log's end, making the log where there is none. `known` is the last line as this process remembers it,
-    /// where it does. Also tells what was found other than it was left.
-    pub(crate) fn open(folder: &Path, known: Option<&AuditHead>, now: Timestamp) -> io::Result<(Self, Vec<AuditFact>)> {
+    /// where it does; `noted` is as far as somebody else was told that it is. Also tells what was found other than it was left.
+    pub(crate) fn open(
+        folder: &Path,
+        known: Option<&AuditHead>,
+        noted: Option<&AuditHead>,
+        now: Timestamp,
+    ) -> io::Result<(Self, Vec<AuditFact>)> {
         let mut found = Vec::new();
         let mut witness = own(&folder.join(WITNESS), false)?;
         let seen = read_witness(&mut witness)?;
@@ -59,13 +64,21 @@ impl Place {
         };
         let damaged_witness = seen.is_none() && witness.metadata()?.len() > 0;
         if known.is_none() && (damaged_witness || (seen.is_none() && last.is_some())) {
-            found.push(damaged(
-                "what names the last line (audit.head) is gone or damaged: lines may be missing from the end",
-            ));
+            found.push(AuditFact::LogDamaged {
+                found: format!(
+                    "{WITNESS}, which names the last line, is gone or damaged: lines may be missing from the end"
+                ),
+                bytes: 0,
+                sha256: None,
+                kept_as: None,
+                problem: Some(AuditProblem::NoWitness),
+            });
         }
-        let head = match known.cloned().or(seen) {
-            Some(expected) => agree(expected, last, &tail, &mut found),
-            None => last.unwrap_or_else(chain::beginning),
+        let is_new = seen.is_none();
+        let told = seen.into_iter().chain(noted.cloned());
+        let head = match known.cloned().map_or_else(|| told.collect(), |known| vec![known]) {
+            told if told.is_empty() => last.unwrap_or_else(chain::beginning),
+            told => agree(told, last, &tail, &mut found),
         };
         let about = file.metadata()?;
         let mut place = Self {
@@ -77,6 +90,10 @@ impl Place {
             witness,
         };
         place.sync()?;
+        if is_new {
+            // From here on it is written over in place, so that a crash of the machine leaves an old one or a new one.
+            place.sync_witness()?;
+        }
         sync_folder(folder)?;
         Ok((place, found))
     }
@@ -146,32 +163,31 @@ impl Place {
     }
 }
 
-/// The head to go on from, and a word about what does not fit what was left.
-fn agree(expected: AuditHead, last: Option<AuditHead>, tail: &Tail, found: &mut Vec<AuditFact>) -> AuditHead {
+/// The head to go on from, and a word about what does not fit what was left. Nobody remembers more than was on the disk;
+/// some remember less.
+fn agree(told: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, found: &mut Vec<AuditFact>) -> AuditHead {
     let last = last.unwrap_or_else(chain::beginning);
-    if last.n < expected.n {
-        found.push(damaged(&format!(
-            "lines {} to {} that were written are missing from the end",
-            last.n + 1,
-            expected.n
-        )));
-        return expected;
-    }
-    if last.n == expected.n {
-        if last.hash != expected.hash {
-            found.push(damaged(&format!("line {} is not the one that was written", expected.n)));
+    let (mut go_on, mut furthest) = (last.clone(), last.n);
+    for head in told {
+        let another = |line: &AuditHead| line.n == head.n && line.hash != head.hash;
+        if head.n > furthest {
+            furthest = head.n;
+            go_on = head;
+        } else if another(&last) || tail.heads.iter().any(another) {
+            found.push(damaged(&format!("line {} is not the one that was written", head.n)));
+            if head.n == furthest {
+                go_on = head;
+            }
         }
-        return expected;
     }
-    // The witness may be a little behind; then the line that it names is among the last.
-    if tail.heads.iter().any(|head| head.n == expected.n && head.hash != expected.hash) {
-        found.push(damaged(&format!("line {} is not the one that was written", expected.n)));
+    if furthest > last.n {
+        found.push(damaged(&format!("lines {} to {furthest} that were written are missing from the end", last.n + 1)));
     }
-    last
+    go_on
 }
 
 fn damaged(found: &str) -> AuditFact {
-    AuditFact::LogDamaged { found: found.to_owned(), bytes: 0, sha256: None, kept_as: None }
+    AuditFact::LogDamaged { found: found.to_owned(), bytes: 0, sha256: None, kept_as: None, problem: None }
 }
 
 /// Opens a file for writing that nobody else may read, making it where it is missing.
@@ -202,7 +218,7 @@ fn read_witness(file: &mut File) -> io::Result<Option<AuditHead>> {
     Ok(std::str::from_utf8(&text).ok().and_then(chain::read_witness))
 }
 
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
@@ -225,23 +241,24 @@ fn set_aside(folder: &Path, torn: &[u8], now: Timestamp) -> io::Result<AuditFact
         bytes: torn.len() as u64,
         sha256: Some(sha256(torn)),
         kept_as: Some(name),
+        problem: None,
     })
 }
 
 /// The last lines of a file.
-struct Tail {
+pub(crate) struct Tail {
     /// Bytes up to the last newline.
     whole: u64,
     /// What stands behind it.
-    torn: Option<Vec<u8>>,
+    pub(crate) torn: Option<Vec<u8>>,
     /// The last line, if it holds.
-    last: Option<AuditHead>,
+    pub(crate) last: Option<AuditHead>,
     /// The last lines that hold, as far as they were read.
     heads: Vec<AuditHead>,
 }
 
 impl Tail {
-    fn of(file: &mut File) -> io::Result<Self> {
+    pub(crate) fn of(file: &mut File) -> io::Result<Self> {
         let size = file.metadata()?.len();
         // Twice the longest line: a torn one and a whole one fit.
         let mut read = 2 * LONGEST_LINE;

@@ -64,12 +64,14 @@ impl Shape<'_> {
                 sha256,
                 problem: self.optional(problem),
             },
-            AuditFact::LogDamaged { found, bytes, sha256, kept_as } => {
-                AuditFact::LogDamaged { found: self.text(&found), bytes, sha256, kept_as }
+            AuditFact::LogDamaged { found, bytes, sha256, kept_as, problem } => {
+                AuditFact::LogDamaged { found: self.text(&found), bytes, sha256, kept_as, problem }
             }
             own @ (AuditFact::DaemonStarted { .. }
             | AuditFact::DaemonStopped { .. }
-            | AuditFact::LogContinued { .. }) => own,
+            | AuditFact::LogContinued { .. }
+            | AuditFact::LogTrimmed { .. }) => own,
+            AuditFact::Cleaned { parts, by } => AuditFact::Cleaned { parts, by: self.text(&by) },
         }
     }
 

@@ -24,8 +24,8 @@ const MOST_FINDINGS: usize = 100;
 /// What is known of the log beside its files.
 #[derive(Debug, Clone, Default)]
 pub struct Expect {
-    /// The last line, as the daemon that writes it remembers it.
-    pub head: Option<AuditHead>,
+    /// Lines that somebody remembers: the last one, as the daemon that writes it does, and others.
+    pub heads: Vec<AuditHead>,
     /// A hash that was noted elsewhere.
     pub noted: Option<String>,
     /// Whether lines may be added meanwhile, so that the last may be seen half written.
@@ -38,7 +38,7 @@ pub struct Expect {
 /// The folder cannot be read. A file that cannot be read is a finding.
 pub fn verify(folder: &Path, expect: &Expect) -> io::Result<AuditReport> {
     let witness = read_witness(folder);
-    let mut walk = Walk::new(witness.iter().chain(&expect.head).cloned().collect(), expect.noted.clone());
+    let mut walk = Walk::new(witness.iter().chain(&expect.heads).cloned().collect(), expect.noted.clone());
     let files = files::all(folder)?;
     for (index, file) in files.iter().enumerate() {
         walk.file.clone_from(&file.name);
@@ -51,7 +51,7 @@ pub fn verify(folder: &Path, expect: &Expect) -> io::Result<AuditReport> {
             walk.find(AuditProblem::Unreadable, format!("the file cannot be read: {error}"));
         }
     }
-    Ok(walk.end(witness.is_some(), expect.growing))
+    Ok(walk.end(witness.is_some()))
 }
 
 /// Adds that somebody else has written behind the last line.
@@ -80,14 +80,35 @@ struct Walk {
     /// Lines that somebody remembers.
     remembered: Vec<AuditHead>,
     noted: Option<String>,
+    /// Where the log begins, if not with its first line.
+    begins: Option<Beginning>,
+    /// The last lines of files that the log itself tells to have removed.
+    trimmed: Vec<AuditHead>,
     report: AuditReport,
+}
+
+/// The first line of a log whose beginning is not there.
+struct Beginning {
+    file: String,
+    line: u64,
+    /// What stood before it.
+    before: AuditHead,
 }
 
 impl Walk {
     fn new(remembered: Vec<AuditHead>, noted: Option<String>) -> Self {
         let report =
             AuditReport { lines: 0, files: Vec::new(), head: chain::beginning(), findings: Vec::new(), more: 0 };
-        Self { file: files::CURRENT.to_owned(), line: 0, last: None, remembered, noted, report }
+        Self {
+            file: files::CURRENT.to_owned(),
+            line: 0,
+            last: None,
+            remembered,
+            noted,
+            begins: None,
+            trimmed: Vec::new(),
+            report,
+        }
     }
 
     fn find(&mut self, problem: AuditProblem, message: String) {
@@ -140,15 +161,26 @@ impl Walk {
         if self.noted.as_deref() == Some(sealed.hash) {
             self.noted = None;
         }
-        let marker: &[u8] = b"\"kind\":\"log_damaged\"";
-        if line.windows(marker.len()).any(|window| window == marker)
-            && let Ok(AuditLine { entry, .. }) = serde_json::from_slice(line)
-            && let AuditFact::LogDamaged { found, .. } = entry.fact
-        {
-            self.find(AuditProblem::Recorded, format!("the log tells, at {}: {found}", entry.at));
-        }
+        self.hear(line);
         self.last = Some(sealed.head());
         self.report.head = sealed.head();
+    }
+
+    /// Takes note of what the log tells of itself.
+    fn hear(&mut self, line: &[u8]) {
+        let is_own = |kind: &[u8]| line.windows(kind.len()).any(|window| window == kind);
+        if !is_own(b"\"kind\":\"log_damaged\"") && !is_own(b"\"kind\":\"log_trimmed\"") {
+            return;
+        }
+        let Ok(AuditLine { entry, .. }) = serde_json::from_slice(line) else { return };
+        match entry.fact {
+            AuditFact::LogDamaged { found, problem, .. } => {
+                let message = format!("the log tells, at {}: {found}", entry.at);
+                self.find(problem.unwrap_or(AuditProblem::Recorded), message);
+            }
+            AuditFact::LogTrimmed { through, .. } => self.trimmed.push(through),
+            _ => {}
+        }
     }
 
     /// Whether the chain goes on with this line; a line that does not belong here is passed over.
@@ -157,8 +189,8 @@ impl Walk {
         let (wanted, before) = match &self.last {
             Some(last) => (last.n.saturating_add(1), last.hash.clone()),
             None if n > 1 => {
-                let message = format!("the log begins with line {n}: the lines before it are gone");
-                self.find(AuditProblem::BeginningMissing, message);
+                let before = AuditHead { n: n - 1, hash: sealed.previous.to_owned() };
+                self.begins = Some(Beginning { file: self.file.clone(), line: self.line, before });
                 return true;
             }
             None => (1, NO_HASH.to_owned()),
@@ -179,14 +211,14 @@ impl Walk {
         true
     }
 
-    fn end(mut self, has_witness: bool, growing: bool) -> AuditReport {
+    fn end(mut self, has_witness: bool) -> AuditReport {
+        self.tell_beginning();
         let last = self.last.as_ref().map_or(0, |last| last.n);
         if let Some(expected) = self.remembered.iter().map(|head| head.n).max().filter(|n| *n > last) {
             let message = format!("the log ends with line {last}; lines up to {expected} were written");
             self.find(AuditProblem::EndMissing, message);
         }
-        // A daemon that runs remembers the end better than the witness does.
-        if !has_witness && last > 0 && !growing {
+        if !has_witness && last > 0 {
             let message = format!("{WITNESS} is gone or damaged: whether the end is missing cannot be known");
             self.find(AuditProblem::NoWitness, message);
         }
@@ -195,5 +227,21 @@ impl Walk {
             self.find(AuditProblem::NotedHashMissing, message);
         }
         self.report
+    }
+
+    /// Whether what stood before the first line was removed as the log tells, or is missing.
+    fn tell_beginning(&mut self) {
+        let Some(Beginning { file, line, before }) = self.begins.take() else { return };
+        let first = before.n + 1;
+        let (problem, message) = if self.trimmed.contains(&before) {
+            let message = format!(
+                "the log begins with line {first}: the log tells that it removed those before it for their age or size"
+            );
+            (AuditProblem::Recorded, message)
+        } else {
+            let message = format!("the log begins with line {first}: the lines before it are gone");
+            (AuditProblem::BeginningMissing, message)
+        };
+        self.report.findings.insert(0, AuditFinding { file, line, problem, message });
     }
 }

@@ -13,7 +13,12 @@ use agentd_core::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{chain, place::Place, shape::shape};
+use crate::{
+    chain,
+    place::Place,
+    shape::shape,
+    trim::{TrimLimits, Trimmed, trim},
+};
 
 /// Entries that one write may hold.
 const MAX_BATCH: usize = 256;
@@ -29,8 +34,10 @@ pub(crate) enum Command {
     Keep(Box<AuditEntry>, Option<Reply>),
     /// Where the log ends, everything before this written.
     End(oneshot::Sender<End>),
-    /// To end in good order.
-    Close(oneshot::Sender<()>),
+    /// To remove what was set aside long ago.
+    Trim(TrimLimits, oneshot::Sender<std::io::Result<Trimmed>>),
+    /// To end in good order, and to say where the log ends.
+    Close(oneshot::Sender<End>),
 }
 
 /// Where the log ends.
@@ -40,6 +47,8 @@ pub(crate) struct End {
     pub(crate) head: AuditHead,
     /// Bytes of the file that is written now; none while it cannot be opened.
     pub(crate) size: Option<u64>,
+    /// Whether all of it is on the disk.
+    pub(crate) synced: bool,
 }
 
 /// The thread's own side.
@@ -101,15 +110,16 @@ impl Thread {
                 Command::Keep(entry, reply) => batch.push((entry, reply)),
                 Command::End(reply) => {
                     self.keep(std::mem::take(&mut batch));
-                    self.sync_notes();
-                    let size = self.place.as_ref().map(Place::size);
                     // Whoever stopped waiting needs no answer; so below.
-                    let _ = reply.send(End { head: self.head.clone(), size });
+                    let _ = reply.send(self.end());
+                }
+                Command::Trim(limits, reply) => {
+                    self.keep(std::mem::take(&mut batch));
+                    let _ = reply.send(trim(self, &limits));
                 }
                 Command::Close(reply) => {
                     self.keep(batch);
-                    self.sync_notes();
-                    let _ = reply.send(());
+                    let _ = reply.send(self.end());
                     return false;
                 }
             }
@@ -117,6 +127,22 @@ impl Thread {
         }
         self.keep(batch);
         true
+    }
+
+    fn end(&mut self) -> End {
+        self.sync_notes();
+        End { head: self.head.clone(), size: self.place.as_ref().map(Place::size), synced: self.place.is_some() }
+    }
+
+    /// Keeps a fact of the log's own, on the disk when this returns.
+    pub(crate) fn keep_own(&mut self, fact: AuditFact) -> std::io::Result<()> {
+        self.own.push(fact.clone());
+        let kept = self.write(&[], true);
+        if kept.is_err() {
+            // It was to be told before something is done, which is not done now.
+            self.own.retain(|own| *own != fact);
+        }
+        kept
     }
 
     /// Keeps all entries, and tells those who wait.
@@ -185,10 +211,11 @@ impl Thread {
                 bytes: 0,
                 sha256: None,
                 kept_as: None,
+                problem: None,
             });
         }
         if self.place.is_none() {
-            let (place, found) = Place::open(&self.folder, Some(&self.head), now)?;
+            let (place, found) = Place::open(&self.folder, Some(&self.head), None, now)?;
             self.place = Some(place);
             self.own.extend(found);
         }
@@ -236,6 +263,8 @@ impl Thread {
             && let Err(error) = place.sync()
         {
             tracing::error!("notes of the audit log may not be on the disk: {error}");
+            // Nobody knows what the file holds: it is looked at before anything more is written.
+            self.place = None;
         }
     }
 }
@@ -303,7 +332,7 @@ mod tests {
 
     fn thread(folder: &std::path::Path) -> Thread {
         let (_, commands) = mpsc::channel(1);
-        let (place, own) = Place::open(folder, None, Timestamp::UNIX_EPOCH).unwrap();
+        let (place, own) = Place::open(folder, None, None, Timestamp::UNIX_EPOCH).unwrap();
         Thread {
             folder: folder.to_path_buf(),
             rotate_at: u64::MAX,
@@ -337,7 +366,7 @@ mod tests {
 
     fn ill(thread: &mut Thread, room: u64, sound: bool) {
         let room = Arc::new(AtomicU64::new(room));
-        let (place, found) = Place::open(&thread.folder, Some(&thread.head), Timestamp::UNIX_EPOCH).unwrap();
+        let (place, found) = Place::open(&thread.folder, Some(&thread.head), None, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(found, []);
         thread.place.insert(place).replace_medium(|file| Box::new(Small { file, room, sound }));
     }

@@ -16,6 +16,7 @@ use crate::{
     ids::{CallId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy},
     policy::Risk,
+    storage::Cleaned,
     tool::{FileChange, FileChangeKind, ToolErrorCode},
     turn::OnInterrupt,
 };
@@ -138,11 +139,30 @@ pub enum AuditFact {
         /// The file beside the log that holds them now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_as: Option<String>,
+        /// What remains wrong from then on, where nothing else in the log shows it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        problem: Option<AuditProblem>,
     },
     /// The log goes on in a new file. Its first line; written by the log, and by nobody else.
     LogContinued {
         /// The file that holds what came before.
         previous: String,
+    },
+    /// The oldest file of the log is removed, as the configuration says. Written by the log before it is, and by nobody else.
+    LogTrimmed {
+        /// The file.
+        file: String,
+        /// Its last line: with that, the log goes on being whole.
+        through: AuditHead,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// What nobody had used for long was removed, as the configuration says.
+    Cleaned {
+        /// What of each kind.
+        parts: Vec<Cleaned>,
+        /// Who asked for it: a client's name, or `schedule`.
+        by: String,
     },
 }
 
@@ -162,6 +182,8 @@ impl AuditFact {
             Self::RulesRead { .. } => "rules_read",
             Self::LogDamaged { .. } => "log_damaged",
             Self::LogContinued { .. } => "log_continued",
+            Self::LogTrimmed { .. } => "log_trimmed",
+            Self::Cleaned { .. } => "cleaned",
         }
     }
 }
@@ -269,7 +291,7 @@ pub struct CallEnd {
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorCode>,
-    /// The exit code of the command, where it was one and it ended by itself.
+    /// The exit code of the command, where it was one and no limit ended it; 128 and the signal's number where a signal did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// How long it took, waiting for people included, in milliseconds.
@@ -444,6 +466,7 @@ impl AuditProblem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::CleanedPart;
 
     #[test]
     fn problems_are_named_as_in_json() {
@@ -476,6 +499,15 @@ mod tests {
             AuditFact::DaemonStarted { version: "1".to_owned(), pid: 7 },
             AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: None },
             AuditFact::LogContinued { previous: "audit-1.jsonl".to_owned() },
+            AuditFact::LogTrimmed {
+                file: "audit-1.jsonl".to_owned(),
+                through: AuditHead { n: 7, hash: "ab".repeat(32) },
+                bytes: 9,
+            },
+            AuditFact::Cleaned {
+                parts: vec![Cleaned { part: CleanedPart::Undo, sessions: 1, files: 2, bytes: 3 }],
+                by: "schedule".to_owned(),
+            },
         ];
         for fact in facts {
             let entry = AuditEntry::general(Timestamp::UNIX_EPOCH, fact);

@@ -14,6 +14,34 @@ pub struct Catalogue {
     pub tools: Vec<CatalogueTool>,
     /// What people say of tools by name, also of those that the engine answers itself.
     pub labels: BTreeMap<String, ToolLabel>,
+    /// The MCP servers that are set up, sorted by name, also those of which no tool is known.
+    pub servers: Vec<ServerCard>,
+}
+
+/// An MCP server, as models and people are told of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerCard {
+    /// Its name in `mcp_servers.yaml`.
+    pub name: String,
+    /// One line that it says of itself, fit to be shown; empty where it says nothing, or was never reached.
+    pub about: String,
+    /// Its entry makes no sense, so it is down.
+    pub is_broken: bool,
+}
+
+/// A tool of somebody else, as rules and questions name it. None of it changes with what the server says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Foreign {
+    /// The MCP server.
+    pub server: String,
+    /// The tool's name there, fit to be shown.
+    pub tool: String,
+    /// The rule that covers any call of it, whatever models call it.
+    pub rule: String,
+    /// The rule that covers any call of any tool of the server.
+    pub server_rule: String,
+    /// The person's configuration lets it run without asking.
+    pub granted: bool,
 }
 
 /// A tool, and what is known of it besides what models are told.
@@ -31,6 +59,9 @@ pub struct CatalogueTool {
     /// nothing: see [`ToolContext::stands_for`](crate::ports::ToolContext::stands_for).
     #[serde(skip)]
     pub stands_for: Option<Arc<str>>,
+    /// Whose it is, where it is somebody else's.
+    #[serde(skip)]
+    pub foreign: Option<Arc<Foreign>>,
 }
 
 /// When a tool is shown, and what it is for.
@@ -97,8 +128,9 @@ impl Catalogue {
             origin: origin.clone(),
             label: ToolLabel::default(),
             stands_for: None,
+            foreign: None,
         };
-        Self { tools: specs.iter().map(tool).collect(), labels: BTreeMap::new() }
+        Self { tools: specs.iter().map(tool).collect(), ..Self::default() }
     }
 }
 

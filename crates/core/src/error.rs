@@ -32,8 +32,10 @@ pub enum ErrorKind {
     NotFound,
     /// The request makes no sense as it is.
     InvalidInput,
-    /// The request makes no sense now: a turn runs, or an answer was given before.
+    /// The request makes no sense now: an answer was given before, or what it is about has changed.
     Conflict,
+    /// The request has to wait: a turn of the session is open. The same makes sense later.
+    Busy,
     /// The daemon is stopping.
     ShuttingDown,
     /// The configuration does not allow it.

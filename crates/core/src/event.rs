@@ -41,6 +41,25 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+/// The code of the warning that stands in for an event which cannot be read.
+const DAMAGED: &str = "damaged_event";
+
+impl Event {
+    /// What stands in for an event that is damaged on the disk, so that readers have every number.
+    #[must_use]
+    pub fn damaged(session_id: SessionId, turn_id: Option<TurnId>, seq: u64) -> Self {
+        let message = format!("event {seq} is damaged on the disk and is left out");
+        let kind = EventKind::Warning { code: DAMAGED.to_owned(), message };
+        Self { session_id, turn_id, seq, at: Timestamp::UNIX_EPOCH, kind }
+    }
+
+    /// Whether it only stands in for one that is damaged. Whoever decides by events must then allow less, never more.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        matches!(&self.kind, EventKind::Warning { code, .. } if code == DAMAGED)
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -62,6 +62,21 @@ pub struct PreparedPicture {
     pub content: Vec<u8>,
 }
 
+/// An input that does not fit into a model's window, as it is kept: none of it is lost, and the model knows where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredInput {
+    /// The path of the file that has all of it, as tools write it.
+    pub path: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Its lines; one without an end counts.
+    pub lines: u64,
+    /// The bytes of it that stand before the model.
+    pub shown_bytes: u64,
+    /// The whole lines at its beginning that do.
+    pub shown_lines: u64,
+}
+
 /// Files handed over that a model is still to be told of, at the most: of more the oldest are not named.
 const MAX_HANDED_OVER: usize = 100;
 
@@ -179,6 +194,15 @@ pub struct FileWritten {
     pub path: String,
     /// What is to be stored of it, where it is a file of the session's own state.
     pub state: Option<StateFileChange>,
+}
+
+/// Files that were removed, or would be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FilesRemoved {
+    /// How many.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// What came along when the files of a session were copied to another.

@@ -83,6 +83,10 @@ pub enum Ask {
         /// exact, and then `always` is no answer.
         #[serde(default, alias = "grant", deserialize_with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
         grants: Vec<String>,
+        /// Rules that reach further, one of which a person may keep instead; the last reaches furthest. Empty where there
+        /// are none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        wider: Vec<String>,
     },
     /// The model asks the person.
     Question {
@@ -129,6 +133,14 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "GrantScope::is_session")]
         scope: GrantScope,
     },
+    /// Run it, and keep one of the rules that [`Ask::Approval`] named as wider.
+    Keep {
+        /// The rule, to the letter.
+        rule: String,
+        /// How far it reaches.
+        #[serde(default, skip_serializing_if = "GrantScope::is_session")]
+        scope: GrantScope,
+    },
     /// Run it with these arguments instead.
     Edit {
         /// The new arguments.
@@ -152,14 +164,29 @@ impl Answer {
             (Ask::Approval { grants, .. }, Self::Always { .. }) if grants.is_empty() => {
                 Some("no rule could name exactly this, so there is nothing to keep; answer approve, reject or edit")
             }
+            (Ask::Approval { wider, .. }, Self::Keep { rule, .. }) if !wider.contains(rule) => {
+                Some("this rule is none of those that the question names; answer approve, reject, always or edit")
+            }
             (Ask::Approval { .. }, Self::Edit { args }) if !args.is_object() => {
                 Some("edited arguments must be a JSON object")
             }
             (Ask::Question { required: true, default: None, .. }, Self::Text { text }) if text.trim().is_empty() => {
                 Some("this question needs an answer that is not empty")
             }
-            (Ask::Question { .. }, Self::Approve | Self::Always { .. } | Self::Edit { .. }) => {
+            (Ask::Question { .. }, Self::Approve | Self::Always { .. } | Self::Keep { .. } | Self::Edit { .. }) => {
                 Some("this is a question; answer it with a text, or reject it")
+            }
+            _ => None,
+        }
+    }
+
+    /// The rules that it keeps of those that were named, and how far they reach; none where it keeps nothing.
+    #[must_use]
+    pub fn kept<'a>(&'a self, ask: &'a Ask) -> Option<(&'a [String], GrantScope)> {
+        match (ask, self) {
+            (Ask::Approval { grants, .. }, Self::Always { scope }) => Some((grants, *scope)),
+            (Ask::Approval { wider, .. }, Self::Keep { rule, scope }) if wider.contains(rule) => {
+                Some((std::slice::from_ref(rule), *scope))
             }
             _ => None,
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     context::Compaction,
-    files::Picture,
+    files::{Picture, StoredInput},
     ids::{ItemId, TurnId},
     tool::{ToolCall, ToolResult},
 };
@@ -27,7 +27,7 @@ pub struct Item {
 pub enum ItemBody {
     /// What the person said, at the start of the turn or while it ran.
     UserMessage {
-        /// The words, as they came.
+        /// The words, as they came, or what of them fits into the window.
         text: String,
         /// Whether they were added to a turn that was already running.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -35,6 +35,10 @@ pub enum ItemBody {
         /// The bytes at the beginning that the person typed; none where all of it was.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         typed_bytes: Option<u64>,
+        /// The file that has all of what was given, where it does not fit into the window: then the words are its
+        /// beginning, and the way to the rest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stored: Option<StoredInput>,
     },
     /// What the model said to the person.
     AgentMessage {

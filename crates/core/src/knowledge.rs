@@ -14,6 +14,17 @@ pub struct OpenDocument {
     pub file: File,
 }
 
+/// The documents of a session, as many as may be open at once.
+#[derive(Debug, Default)]
+pub struct DocumentPage {
+    /// Those that are open, in the order of their paths.
+    pub documents: Vec<OpenDocument>,
+    /// The number from the first one on that was asked for: more than are open where there is another page.
+    pub found: usize,
+    /// The reason why some were not looked for, if that is so.
+    pub cut: Option<String>,
+}
+
 /// What the parts of a document are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -121,14 +132,43 @@ pub struct DocumentFinds {
     pub by: SearchedBy,
     /// What was found.
     pub hits: Vec<DocumentHit>,
-    /// Documents that were searched.
+    /// Documents that were searched, or what could be read of them.
     pub searched: usize,
+    /// Documents that were not, for there are too many.
+    #[serde(default)]
+    pub not_searched: usize,
     /// Documents that could not be searched, or not to their end, and why.
     pub broken: Vec<(String, String)>,
     /// What whoever asked should know of how the query was read, each a sentence without its full stop.
     pub notes: Vec<String>,
     /// Whether the search was ended before it had seen everything.
     pub late: bool,
+}
+
+impl DocumentFinds {
+    /// True if all documents were searched to the end.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        !self.late && self.not_searched == 0 && self.broken.is_empty()
+    }
+
+    /// Adds what was found in other documents by the same query, and keeps the best.
+    pub fn add(&mut self, other: Self, limit: usize) {
+        self.by = other.by;
+        self.hits.extend(other.hits);
+        // Scores of one index can be compared; of equal ones the first stays first.
+        self.hits.sort_by(|left, right| right.score.total_cmp(&left.score));
+        self.hits.truncate(limit);
+        self.searched += other.searched;
+        self.not_searched += other.not_searched;
+        self.broken.extend(other.broken);
+        for note in other.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+        self.late |= other.late;
+    }
 }
 
 /// How far a document has been read on its way into the index.
@@ -158,6 +198,16 @@ pub struct DocumentState {
     pub chunks: Option<u32>,
     /// Why it could not be read, or not to its end, and what to do.
     pub problem: Option<String>,
+}
+
+/// States of documents, and a word on those that may be missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentListing {
+    /// In the order of their paths, unless others were named.
+    pub documents: Vec<DocumentState>,
+    /// Reasons why some may be missing, each a sentence without its full stop.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// How much is in the index.

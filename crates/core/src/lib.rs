@@ -14,7 +14,8 @@
 //! - [`session`]: the settings, todos and summary of a durable conversation; [`state_files`]: small texts that it keeps;
 //!   [`files`]: its files as a person sees them.
 //! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say; [`web`]: what
-//!   servers are asked and answer; [`untrusted`]: words of strangers, made fit to be shown.
+//!   servers are asked and answer; [`untrusted`]: words of strangers, made fit to be shown to a model; [`visible`]: text that
+//!   a person decides on, with every character to be seen.
 //! - [`undo`]: what a turn did to files, taken back.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
 //!   [`ports::Toolbox`], [`ports::Store`], [`ports::Workspaces`], [`ports::Knowledge`], [`ports::Pictures`], [`ports::Web`],
@@ -41,11 +42,13 @@ pub mod ports;
 pub mod search;
 pub mod session;
 pub mod state_files;
+pub mod storage;
 pub mod tool;
 pub mod turn;
 pub mod undo;
 pub mod untrusted;
 pub mod usage;
+pub mod visible;
 pub mod web;
 
 pub use jiff::Timestamp;

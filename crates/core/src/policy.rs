@@ -131,6 +131,9 @@ pub struct Explanation {
     /// where no rule could be exact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
+    /// Rules that reach further, one of which may be kept instead. The last reaches furthest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wider: Vec<String>,
     /// The kept rules that let it run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub granted_by: Vec<String>,
@@ -138,6 +141,18 @@ pub struct Explanation {
     /// under both names, and this is the stricter verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads_to: Option<String>,
+}
+
+impl Explanation {
+    /// The rule of a part of a command that is on the list of those that only look.
+    pub const ONLY_LOOKS: &'static str = "it only looks, inside the session's folders";
+
+    /// Whether the call may run because each of its parts only looks: nobody granted it, no rule allows it, and it would
+    /// run the same with asking on.
+    #[must_use]
+    pub fn only_looks(&self) -> bool {
+        self.verdict == Verdict::Allow && !self.parts.is_empty() && self.parts.iter().all(PartExplanation::only_looks)
+    }
 }
 
 /// What is said of one part of a compound command.
@@ -152,4 +167,10 @@ pub struct PartExplanation {
     pub layer: Layer,
     /// The rule that decided.
     pub rule: String,
+}
+
+impl PartExplanation {
+    fn only_looks(&self) -> bool {
+        self.verdict == Verdict::Allow && self.layer == Layer::Default && self.rule == Explanation::ONLY_LOOKS
+    }
 }

@@ -29,7 +29,7 @@ use crate::{
     search::{Found, SearchQuery},
     session::{NewFork, SessionSettings, SessionSummary, StoredSession, TurnSpan},
     state_files::{StateFileChange, StateFiles},
-    tool::{FileChange, Followed, ToolCall, ToolOutput, ToolSpec},
+    tool::{FileChange, Followed, Meant, StartFolder, ToolCall, ToolOutput, ToolSpec},
     undo::Undone,
 };
 
@@ -42,7 +42,7 @@ pub use self::{
     sampler::{Asked, Sampled, Sampler},
     skills::{SkillPackages, Skills},
     web::Web,
-    workspaces::{KeptArea, KeptText, Workspace, Workspaces},
+    workspaces::{KeptArea, KeptText, Workspace, WorkspaceArea, Workspaces},
 };
 
 /// Tells the time.
@@ -106,6 +106,9 @@ pub struct ToolContext {
     /// ([`CatalogueTool::stands_for`](crate::catalogue::CatalogueTool::stands_for)): where it stands for something else by
     /// now, the call is not what was shown and allowed, and does not run. None where nobody was offered it.
     pub stands_for: Option<Arc<str>>,
+    /// True where the call may change nothing, whatever it runs: nobody was asked about it, because the rules take it for one
+    /// that only looks. A tool that runs commands holds them to it.
+    pub read_only: bool,
     /// The time.
     pub now: Timestamp,
     /// Set when the turn is cancelled. A tool that holds processes ends them before it returns.
@@ -154,6 +157,12 @@ pub trait Toolbox: Send + Sync {
     /// The name under which a tool is known, for a name or alias that a model wrote.
     fn canonical_name<'a>(&self, name: &'a str) -> &'a str;
 
+    /// The call in the words of its tool, where it is written in those of another system. Asked before a model's call is
+    /// judged; what a person writes is taken as it stands.
+    fn meant(&self, _: &ToolCall) -> Option<Meant> {
+        None
+    }
+
     /// What the call would do, for a person who is asked to approve it: a unified diff or a command line.
     /// An error is what the call would return if it ran, where that is already certain.
     fn preview<'a>(
@@ -174,6 +183,16 @@ pub trait Toolbox: Send + Sync {
     fn follow<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<Followed>> {
         Box::pin(std::future::ready(None))
     }
+
+    /// The folder where the command of a call starts, as the files stand now. None where the call runs no command, and where
+    /// nobody can tell: then no rule that was kept for a folder holds for what may start elsewhere.
+    fn start<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    /// True where a command that is called with [`ToolContext::read_only`] can change nothing. Where nothing would hold it to
+    /// that, it is judged as any other command.
+    fn holds_commands(&self) -> BoxFuture<'_, bool>;
 
     /// Runs the call. Failures are outputs; this cannot fail otherwise.
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput>;
@@ -368,5 +387,12 @@ pub trait Store: Send + Sync {
     fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>>;
 
     /// Removes a session with all its events and interrupts, and those that work for it. What was kept for good in it stays.
+    /// It is noted with it, all or nothing, that their files are still to be removed.
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Sessions that were removed and whose files may still be there.
+    fn files_left(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
+
+    /// Notes that the files of these removed sessions are gone.
+    fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>>;
 }

@@ -36,6 +36,9 @@ pub struct SessionSettings {
     /// For whom the session works, where another one made it. It is born with that, and nobody changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// Whether nothing of it is ever cleaned, however long nobody uses it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
 }
 
 impl SessionSettings {
@@ -48,7 +51,15 @@ impl SessionSettings {
 
 impl Default for SessionSettings {
     fn default() -> Self {
-        Self { confirm_write: true, confirm_exec: true, slot: None, project: None, grants: Vec::new(), parent: None }
+        Self {
+            confirm_write: true,
+            confirm_exec: true,
+            slot: None,
+            project: None,
+            grants: Vec::new(),
+            parent: None,
+            pinned: false,
+        }
     }
 }
 

@@ -50,6 +50,16 @@ pub struct ToolCall {
     pub arguments: String,
 }
 
+/// A call in the words of its tool, where the model wrote it in those of another system. It stands in the place of the call
+/// from before it is judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meant {
+    /// The arguments, by the names and in the units of the tool.
+    pub arguments: String,
+    /// What the model is told with the result, such as what was left out because it changes nothing.
+    pub note: Option<String>,
+}
+
 /// A call that reads through a link, as it would be written without: both forms are judged, and this one runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Followed {
@@ -85,6 +95,15 @@ impl std::fmt::Display for Followed {
     }
 }
 
+/// The folder where a command starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartFolder {
+    /// Its name, as a call can write it, and without a link on the way: `/project/app`, `/outputs`, `/` for the workspace.
+    pub name: String,
+    /// The absolute paths by which the command itself reaches it.
+    pub paths: Vec<PathBuf>,
+}
+
 /// The outcome of a call, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
@@ -98,12 +117,23 @@ pub struct ToolResult {
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorCode>,
+    /// The exit code of a command, as a shell tells it: 128 and the signal's number where a signal ended it. None where it
+    /// was no command, or its limit or a cancel ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
     /// The files that it changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
+    /// The arguments that it ran with, where a person had put them in the place of the model's. None where it ran, if it
+    /// did, as it was called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_with: Option<String>,
     /// The call whose edit it took back, or found to be taken back already. For the journal, not for readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub takes_back: Option<CallId>,
+    /// The tools that it found for the model, which may call them from here on. For the journal, not for readers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found: Vec<String>,
     /// How long it ran, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
@@ -120,7 +150,7 @@ pub struct ToolOutput {
     pub data: Vec<ToolData>,
     /// The files that it changed.
     pub files: Vec<FileChange>,
-    /// The exit code of a command that ended by itself, for the audit log.
+    /// The exit code of a command, as in [`ToolResult::exit_code`].
     pub exit_code: Option<i32>,
     /// A new todo list.
     pub todos: Option<Vec<Todo>>,
@@ -128,6 +158,8 @@ pub struct ToolOutput {
     pub state_files: Vec<StateFileChange>,
     /// The call whose edit it took back, or found to be taken back already. Few have one: boxed, to be small in errors.
     pub takes_back: Option<Box<CallId>>,
+    /// The tools that it found for the model, as in [`ToolResult::found`].
+    pub found: Vec<String>,
     /// The history shall be compacted in this way before the model's next words.
     pub compact: Option<CompactionStrategy>,
     /// Another agent works in the session behind this step.
@@ -248,13 +280,25 @@ pub struct FileChange {
     /// It was found after a crash, and may have been made after it, by something else than the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
+    /// Which file it is, where it has other names too, which show the same: it was written in place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<SharedFile>,
+}
+
+/// A file that has several names, as the disk tells one from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SharedFile {
+    /// The file system.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
 }
 
 impl FileChange {
     /// A change that is told of and not recorded.
     #[must_use]
     pub fn new(path: impl Into<String>, change: FileChangeKind) -> Self {
-        Self { path: path.into(), change, before: None, after: None, project: None, late: false }
+        Self { path: path.into(), change, before: None, after: None, project: None, late: false, shared: None }
     }
 
     /// Whether the states that it went between are known, so that it can be undone.

@@ -21,6 +21,10 @@ pub struct StartTurn {
     /// pipe, and whatever it says is no word of the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed_bytes: Option<u64>,
+    /// The input is refused where it does not fit into the model's window, instead of being kept in a file that the model
+    /// is told of.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
     /// The turn compacts the history in this way, and does nothing else. It has no input then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<CompactionStrategy>,
@@ -30,6 +34,10 @@ pub struct StartTurn {
     pub max_steps: Option<u32>,
     /// What happens at an interrupt.
     pub on_interrupt: OnInterrupt,
+    /// That holds while whoever started the turn is connected. Once they are gone the turn waits for answers, so that a client
+    /// that is dead approves nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub while_connected: bool,
     /// What happens when a turn is already running.
     pub if_busy: IfBusy,
     /// The client's name, such as `agentctl`, for the audit.
@@ -37,6 +45,15 @@ pub struct StartTurn {
     /// What tools see of the client's environment.
     #[serde(default, skip_serializing_if = "ClientEnvironment::is_empty")]
     pub environment: ClientEnvironment,
+}
+
+impl StartTurn {
+    /// Takes note that whoever asked for it is gone.
+    pub fn client_is_gone(&mut self) {
+        if self.while_connected {
+            self.on_interrupt = OnInterrupt::Wait;
+        }
+    }
 }
 
 /// A turn that waits behind another.

@@ -63,7 +63,7 @@ pub struct UndoneFile {
     pub change: FileChangeKind,
     /// What came of it.
     pub outcome: UndoOutcome,
-    /// Why, where it was not done.
+    /// Why, where it was not done; where it was, what is still not as it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What is done, as a unified diff. For a conflict: what was changed since.
@@ -124,6 +124,8 @@ impl Fold {
         let linked = known.after == later.before && known.project == later.project;
         self.recorded = self.recorded && later.is_recorded() && linked;
         known.late |= later.late;
+        // Only what was one file all the while can be taken back under all of its names.
+        known.shared = known.shared.filter(|shared| later.shared == Some(*shared));
         known.path.clone_from(&later.path);
         if self.recorded {
             known.after.clone_from(&later.after);
@@ -158,6 +160,7 @@ pub fn reversed(change: &FileChange) -> FileChange {
         after: change.before.clone(),
         project: change.project.clone(),
         late: false,
+        shared: change.shared,
     }
 }
 

@@ -1,10 +1,12 @@
 //! The front of the engine: finds and loads sessions.
 
+pub mod cleaning;
 pub mod forking;
 pub mod gauges;
 pub(crate) mod grants;
 pub mod judging;
 pub(crate) mod registry;
+mod removal;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +18,7 @@ use agentd_core::{
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Interrupt},
     item::Item,
-    knowledge::OpenDocument,
+    knowledge::DocumentPage,
     model::SlotInfo,
     ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspace, Workspaces},
     search::{Found, SearchQuery},
@@ -209,6 +211,7 @@ impl Engine {
             Err(error) => {
                 // It may be gone already, with its reason for the error.
                 let _ = session.close().await;
+                crate::large_input::forget(&self.shared.parts, session.id()).await;
                 Err(error)
             }
         }
@@ -286,24 +289,6 @@ impl Engine {
         Ok(self.shared.parts.store.recent_items(id, after, limit).await?)
     }
 
-    /// Removes a session and its files for good, and those that worked for it.
-    ///
-    /// # Errors
-    /// When a turn of one of them is open, or the journal or the files cannot be changed.
-    pub async fn delete_session(&self, id: SessionId) -> Result<(), EngineError> {
-        self.session(id).await?.close().await?;
-        let children = self.shared.parts.store.children(id).await?;
-        for child in &children {
-            self.session(child.id).await?.close().await?;
-        }
-        self.shared.parts.store.delete_session(id).await?;
-        for child in children {
-            self.shared.parts.snapshots.remove(child.id).await?;
-        }
-        self.shared.parts.workspaces.remove(id).await?;
-        Ok(self.shared.parts.snapshots.remove(id).await?)
-    }
-
     /// Finds what was said and done, in one session or in all, the best first.
     ///
     /// # Errors
@@ -343,6 +328,8 @@ impl Engine {
     /// When there is no such session or the file cannot be written.
     pub async fn upload(&self, session: SessionId, name: String, content: Vec<u8>) -> Result<Uploaded, EngineError> {
         let handle = self.session(session).await?;
+        // Until it is there and told of, the session stays.
+        let _lease = handle.lease().await?;
         let view = handle.show().await?;
         let Ports { workspaces, pictures, .. } = &self.shared.parts;
         let settings = view.session.settings;
@@ -366,12 +353,19 @@ impl Engine {
     }
 
     /// The documents of a session, open: the file of that path, or those in that folder; all of them where it is empty.
+    /// They come in pages: without the first `skip`, and no more than `most`.
     ///
     /// # Errors
     /// As of [`Self::list_files`].
-    pub async fn open_documents(&self, session: SessionId, path: String) -> Result<Vec<OpenDocument>, EngineError> {
+    pub async fn open_documents(
+        &self,
+        session: SessionId,
+        path: String,
+        skip: usize,
+        most: usize,
+    ) -> Result<DocumentPage, EngineError> {
         let tree = self.tree(session).await?;
-        Ok(self.shared.parts.workspaces.open_documents(tree, path).await?)
+        Ok(self.shared.parts.workspaces.open_documents(tree, path, skip, most).await?)
     }
 
     /// A piece of a file, from that byte on.
@@ -394,11 +388,13 @@ impl Engine {
     /// # Errors
     /// When there is no such session, or tools may not write there.
     pub async fn write_file(&self, session: SessionId, path: String, content: Vec<u8>) -> Result<String, EngineError> {
+        let handle = self.session(session).await?;
+        let _lease = handle.lease().await?;
         let tree = self.tree(session).await?;
         let now = self.shared.parts.clock.now();
         let written = self.shared.parts.workspaces.write_file(tree, path, content, now).await?;
         if let Some(change) = written.state {
-            self.session(session).await?.change_state_file(change).await?;
+            handle.change_state_file(change).await?;
         }
         Ok(written.path)
     }

@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Pictures that one request shows at the most, the newest: what providers take, and far below what a window holds.
 pub(crate) const MAX_SHOWN: usize = 10;
 
+/// How RTF begins: markup that says little as it stands, and that tools refuse with what it is.
+const RTF: &str = "{\\rtf";
+
 /// What opens files.
 const READ: &str = "read_file";
 /// What finds places in documents, with what to cite them by.
@@ -99,7 +102,7 @@ pub(crate) async fn read(workspaces: &dyn Workspaces, tree: &SessionTree, handed
 
 async fn short_text(workspaces: &dyn Workspaces, tree: &SessionTree, path: &str, deadline: Instant) -> Option<String> {
     match timeout_at(deadline, workspaces.read_text(tree.clone(), path.to_owned(), SHORT)).await {
-        Ok(text) => text.filter(|text| !text.trim().is_empty()),
+        Ok(text) => text.filter(|text| !text.trim().is_empty() && !text.starts_with(RTF)),
         Err(_) => {
             tracing::warn!("a file that was handed over is only named: the disk did not answer in time");
             None

@@ -16,6 +16,7 @@
 //! - `tools/`: which tools a turn shows, pure; `mentions/`: what an input names with `@`, pure.
 //! - [`policy`]: whether a call may run, pure.
 //! - `handing`: files that people hand over, made fit for models and told with what is said next.
+//! - `large_input`: an input that does not fit into the window, kept in a file and told by its beginning.
 //! - `state_changes`: what calls change in the session's own state, told and taken back like changes of files.
 //! - `recovery`: what a crash left behind, and the facts that say so, pure.
 
@@ -27,6 +28,7 @@ pub mod engine;
 pub mod error;
 mod guides;
 mod handing;
+mod large_input;
 mod mentions;
 pub mod policy;
 mod prompt;
@@ -40,9 +42,10 @@ mod turn;
 pub use config::EngineConfig;
 pub use engine::{
     Engine, EngineParts,
+    cleaning::{CleanOrder, SessionCleaned},
     forking::ForkedSession,
     gauges::{Activity, EngineStats},
-    judging::{Standpoint, unknown_tool},
+    judging::{LookedUp, Standpoint, unknown_tool},
 };
 pub use error::EngineError;
 pub use session::{SessionHandle, SessionView, StartedTurn, subscribers::Subscription};
@@ -51,4 +54,15 @@ pub use session::{SessionHandle, SessionView, StartedTurn, subscribers::Subscrip
 #[must_use]
 pub fn own_tools() -> Vec<agentd_core::tool::ToolSpec> {
     chain::Chain::standard().tools().into_iter().map(|(tool, _)| tool).collect()
+}
+
+/// Those of them that people may switch off.
+#[must_use]
+pub fn hideable_tools() -> Vec<agentd_core::tool::ToolSpec> {
+    chain::Chain::standard()
+        .tools()
+        .into_iter()
+        .filter(|(_, may_be_hidden)| *may_be_hidden)
+        .map(|(tool, _)| tool)
+        .collect()
 }

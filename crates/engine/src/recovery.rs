@@ -25,6 +25,9 @@ use crate::{
     },
 };
 
+/// Why a turn ends of which an event is damaged.
+const DAMAGED: &str = "a part of this turn is damaged on the disk";
+
 /// What a crash left behind, for the person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveredTurn {
@@ -163,16 +166,32 @@ impl Ledger {
     }
 }
 
+/// Whether something that a turn would have to go by cannot be read.
+pub(crate) fn is_damaged(events: &[impl AsRef<Event>]) -> bool {
+    events.iter().any(|event| event.as_ref().is_damaged())
+}
+
 /// Reads the stored events of one open turn, from its `TurnStarted` on, knowing what became of those who worked for it.
+///
+/// Where one of them is damaged, nobody knows what was asked, allowed or begun. The turn ends then: `waiting`, which the
+/// journal knows apart from its events, is withdrawn, and every call without a result may have run.
 pub(crate) fn recover(
     session_id: SessionId,
     turn_id: TurnId,
     events: &[impl AsRef<Event>],
     fates: &HashMap<CallId, Fate>,
+    waiting: Vec<Interrupt>,
 ) -> Recovery {
     let mut ledger = Ledger::read(events);
     let mut facts = Vec::new();
+    let is_damaged = is_damaged(events);
+    if is_damaged {
+        ledger.pending.clear();
+        ledger.answered.clear();
+        facts.extend(waiting.into_iter().map(|asked| withdrawn(asked, DAMAGED)));
+    }
     let mut unknown = ledger.told_of(ToolErrorCode::UnknownOutcome);
+    let mut names_never_ran = ledger.told_of(ToolErrorCode::NotRun);
     let (mut ran, mut under_way, mut settled) = (Vec::new(), Vec::new(), Vec::new());
     let (steers, cut_off): (Vec<Item>, Vec<Item>) = std::mem::take(&mut ledger.open).into_iter().partition(is_input);
     for item in cut_off {
@@ -210,6 +229,8 @@ pub(crate) fn recover(
         .iter()
         .filter(|call| !ledger.results.contains_key(&call.call_id) && !ran.contains(&call.call_id))
         .collect();
+    let without_result = if is_damaged { &mut unknown } else { &mut names_never_ran };
+    without_result.extend(never_ran.iter().map(|call| call.name.clone()));
     let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
         std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
     // What a call asked while it ran has nobody left who could use the answer, and so has what one asked that is over.
@@ -232,8 +253,6 @@ pub(crate) fn recover(
         .filter(|call| ledger.results.get(&call.call_id).is_some_and(is_outcome))
         .map(|call| call.name.clone())
         .collect();
-    let mut names_never_ran = ledger.told_of(ToolErrorCode::NotRun);
-    names_never_ran.extend(never_ran.iter().map(|call| call.name.clone()));
     let report = RecoveredTurn {
         session_id,
         turn_id,
@@ -244,7 +263,7 @@ pub(crate) fn recover(
     };
     if disposition == Disposition::End {
         for call in never_ran {
-            facts.extend(never_ran_result(turn_id, call));
+            facts.extend(stand_in(turn_id, call, is_damaged));
         }
         // What was acknowledged is read in the next turn.
         for item in &steers {
@@ -308,14 +327,25 @@ pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
     (item, status)
 }
 
-fn never_ran_result(turn_id: TurnId, call: &ToolCall) -> [EventKind; 2] {
+/// The result of a call that has none, and never will.
+fn stand_in(turn_id: TurnId, call: &ToolCall, is_damaged: bool) -> [EventKind; 2] {
+    let (error, text) = if is_damaged {
+        let text = format!("{DAMAGED}: this may have taken effect or not; look before you run it again");
+        (ToolErrorCode::UnknownOutcome, text)
+    } else {
+        let text = "the daemon stopped before this ran: it never ran; call it again if it is still wanted";
+        (ToolErrorCode::NotRun, text.to_owned())
+    };
     let result = ToolResult {
         call_id: call.call_id.clone(),
         name: call.name.clone(),
-        text: "the daemon stopped before this ran: it never ran; call it again if it is still wanted".to_owned(),
-        error: Some(ToolErrorCode::NotRun),
+        text,
+        error: Some(error),
         files: Vec::new(),
+        ran_with: None,
         takes_back: None,
+        found: Vec::new(),
+        exit_code: None,
         duration_ms: 0,
     };
     let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolResult(result) };
@@ -358,7 +388,10 @@ mod tests {
             text: "done".to_owned(),
             error: None,
             files: Vec::new(),
+            ran_with: None,
             takes_back: None,
+            found: Vec::new(),
+            exit_code: None,
             duration_ms: 1,
         };
         let question = "Sure?".to_owned();
@@ -385,10 +418,47 @@ mod tests {
         let event =
             |(seq, kind)| Arc::new(Event { session_id, turn_id: Some(turn_id), seq, at: Timestamp::UNIX_EPOCH, kind });
         let events: Vec<Arc<Event>> = (1..).zip(facts).map(event).collect();
-        let recovery = recover(session_id, turn_id, &events, &HashMap::new());
+        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), Vec::new());
         assert_eq!(recovery.disposition, Disposition::End, "nobody can use an answer");
         assert!(recovery.pending.is_empty());
         assert!(recovery.facts.iter().any(|fact| matches!(fact,
             EventKind::InterruptResolved { interrupt_id, by: AnsweredBy::Daemon, .. } if *interrupt_id == interrupt.id)));
+    }
+
+    #[test]
+    fn of_a_damaged_turn_nothing_goes_on_and_no_call_is_said_not_to_have_run() {
+        let (session_id, turn_id) = (SessionId::generate(), TurnId::generate());
+        let call = ToolCall { call_id: CallId::generate(), name: "act".to_owned(), arguments: "{}".to_owned() };
+        let interrupt = Interrupt {
+            id: InterruptId::generate(),
+            session_id,
+            turn_id,
+            call_id: Some(call.call_id.clone()),
+            asked_by: AskedBy { agent: "main".to_owned(), session_title: None, client: None },
+            ask: Ask::Question { question: "Sure?".to_owned(), context: None, default: None, required: true },
+            raised_at: Timestamp::UNIX_EPOCH,
+            deadline: None,
+            on_deadline: None,
+        };
+        let event = |seq, kind| Event { session_id, turn_id: Some(turn_id), seq, at: Timestamp::UNIX_EPOCH, kind };
+        let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolCall(call) };
+        let asked = |seq| event(seq, EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) });
+        let mut events =
+            vec![Arc::new(event(1, EventKind::ItemCompleted { item, status: ItemStatus::Done })), Arc::new(asked(2))];
+        let whole = recover(session_id, turn_id, &events, &HashMap::new(), vec![interrupt.clone()]);
+        assert_eq!(whole.disposition, Disposition::Park, "a whole one waits for its answer");
+
+        events.push(Arc::new(Event::damaged(session_id, None, 3)));
+        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), vec![interrupt.clone()]);
+        assert_eq!((recovery.disposition, recovery.pending.len()), (Disposition::End, 0));
+        assert_eq!(
+            (recovery.report.unknown.as_slice(), recovery.report.never_ran.len()),
+            (["act".to_owned()].as_slice(), 0)
+        );
+        assert!(recovery.facts.iter().any(|fact| matches!(fact,
+            EventKind::InterruptResolved { interrupt_id, .. } if *interrupt_id == interrupt.id)));
+        // What the journal says is answered is not asked again, nor withdrawn once more.
+        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), Vec::new());
+        assert!(!recovery.facts.iter().any(|fact| matches!(fact, EventKind::InterruptResolved { .. })));
     }
 }

@@ -28,8 +28,8 @@ const PAGE: usize = 32;
 /// How long the diffs of one way back are computed at the most, all together; from then on they are coarser.
 const DIFF_TIME: Duration = Duration::from_millis(300);
 
-/// Bytes of a diff that are shown.
-const MAX_DIFF: usize = 64 * 1024;
+/// Bytes of a diff that are shown: more than two texts of the largest size have.
+const MAX_DIFF: usize = 1024 * 1024;
 
 /// What a call changed there, as changes of files are told.
 pub(crate) fn changes_of(before: &StateFiles, changes: &[StateFileChange]) -> Vec<FileChange> {

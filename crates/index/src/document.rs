@@ -75,6 +75,7 @@ impl Part {
         let mut text = match &self.body {
             Body::Text(text) => text.clone(),
             Body::Table(table) => table.markdown(),
+            Body::Picture => String::new(),
         };
         if let Some(notes) = &self.notes {
             let gap = if text.is_empty() { "" } else { "\n\n" };
@@ -90,6 +91,7 @@ impl Part {
         let no_body = match &self.body {
             Body::Text(text) => text.trim().is_empty(),
             Body::Table(table) => table.rows.is_empty() && table.header.is_none(),
+            Body::Picture => true,
         };
         no_body && self.notes.as_ref().is_none_or(|notes| notes.trim().is_empty())
     }
@@ -100,6 +102,7 @@ impl Part {
         let body = match &self.body {
             Body::Text(text) => text.len(),
             Body::Table(table) => table.header.iter().chain(&table.rows).map(Row::size).sum(),
+            Body::Picture => 0,
         };
         (body + self.notes.as_ref().map_or(0, String::len)) as u64
     }
@@ -137,6 +140,8 @@ pub enum Body {
     Text(String),
     /// The cells of a sheet.
     Table(Table),
+    /// Nothing that can be read: a page that is a picture without text.
+    Picture,
 }
 
 /// The cells of a sheet that hold something.

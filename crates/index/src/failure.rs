@@ -13,11 +13,17 @@ pub enum Failure {
     /// It needs a password.
     #[error("could not read the {0}: it is encrypted and opens with a password only")]
     Encrypted(Kind),
-    /// It has pages and no text on any of them.
-    #[error("could not read the {kind}: {}", scanned(*.pages))]
+    /// Pages of it are pictures without text. All others are told.
+    #[error(
+        "could not read {}the {kind}: {}",
+        if .pictures < .pages { "all of " } else { "" },
+        scanned(*.pictures, *.pages)
+    )]
     Scanned {
         /// What it is.
         kind: Kind,
+        /// How many of its pages are pictures.
+        pictures: u32,
         /// How many pages it has.
         pages: u32,
     },
@@ -102,6 +108,7 @@ impl Failure {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Encrypted(_) => "open it with its password and save a copy without one",
+            Self::Scanned { pictures, pages, .. } if pictures < pages => RECOGNITION,
             Self::Scanned { .. } => "its pages are pictures: run it through text recognition (OCR) first",
             Self::Broken { .. } => "open it in the program that made it and save it again, or get it once more",
             Self::Mismatch { .. } => "give it the ending of what it really is",
@@ -131,10 +138,23 @@ impl Failure {
     }
 }
 
-fn scanned(pages: u32) -> String {
-    let pages =
-        if pages == 1 { "its one page is a picture".to_owned() } else { format!("its {pages} pages are pictures") };
-    format!("{pages} without text, probably scanned")
+/// What to do about pages that are pictures.
+const RECOGNITION: &str = "run it through text recognition (OCR) to have all of it";
+
+/// What is wrong where some of the pages that are shown are pictures, and what to do.
+pub(crate) fn scanned_of_shown(pictures: usize) -> String {
+    let are = if pictures == 1 { "is a picture" } else { "are pictures" };
+    format!("{pictures} of the pages shown {are} without text, probably scanned; {RECOGNITION}")
+}
+
+fn scanned(pictures: u32, pages: u32) -> String {
+    let which = match (pictures, pages) {
+        (1, 1) => "its one page is a picture".to_owned(),
+        (1, pages) => format!("1 of its {pages} pages is a picture"),
+        (pictures, pages) if pictures < pages => format!("{pictures} of its {pages} pages are pictures"),
+        (_, pages) => format!("its {pages} pages are pictures"),
+    };
+    format!("{which} without text, probably scanned")
 }
 
 fn read_so_far(parts: u32) -> String {

@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
     let Some(url) = std::env::args().next_back() else { return ExitCode::from(2) };
     let Ok(folder) = tempfile::tempdir() else { return ExitCode::from(2) };
     let pool = McpPool::new(PoolParts {
-        config: McpConfig { servers: [(NAME.to_owned(), server(url))].into() },
+        config: McpConfig { servers: [(NAME.to_owned(), server(url))].into(), ..McpConfig::default() },
         catalogues: CatalogueFolder::new(folder.path().join("catalogues")),
         logins: Logins::new(folder.path().join("tokens")),
         guard: "/nonexistent".into(),
@@ -92,6 +92,8 @@ fn server(url: String) -> ServerConfig {
             client: registered(),
         },
         tools: BTreeMap::new(),
+        defaults: Default::default(),
+        grants: Default::default(),
         sampling: Default::default(),
         eager: false,
         start_timeout: Duration::from_secs(20),
@@ -134,6 +136,7 @@ fn context() -> ToolContext {
         person: Person::new(|_| std::future::ready(Some(Answer::Text { text: "{}".to_owned() })).boxed()),
         sampler: Default::default(),
         stands_for: None,
+        read_only: false,
         now: Timestamp::UNIX_EPOCH,
         cancel: CancellationToken::new(),
     }

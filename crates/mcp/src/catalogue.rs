@@ -21,6 +21,9 @@ pub struct Catalogue {
     /// Its name and version, as it says.
     #[serde(default)]
     pub says_it_is: String,
+    /// What it says of itself, as it says.
+    #[serde(default)]
+    pub about: String,
     /// Its tools, sorted by name.
     pub tools: Vec<KnownTool>,
     /// Whether it offers more than is taken.
@@ -32,6 +35,18 @@ pub struct Catalogue {
     /// Whether it has prompts that can be asked for.
     #[serde(default)]
     pub prompts: bool,
+}
+
+impl Catalogue {
+    /// Whether an ability of the server that is no tool there is one for models, under this name.
+    #[must_use]
+    pub fn has_deed(&self, name: &str) -> bool {
+        match name {
+            "list_resources" | "read_resource" => self.resources,
+            "list_prompts" | "get_prompt" => self.prompts,
+            _ => false,
+        }
+    }
 }
 
 /// A tool of a server.

@@ -1,16 +1,35 @@
 //! Which servers there are, and what a person sets of them. No call changes any of it.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use agentd_core::tool::Effect;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
+use crate::variables;
+
+/// How many tools are offered in every turn at the most, of servers of which nothing is said about that.
+pub const OFFERED_TOOLS: usize = 30;
+
 /// All servers.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct McpConfig {
     /// By their names.
     pub servers: BTreeMap<String, ServerConfig>,
+    /// Servers whose entry makes no sense, with the reason. They are down; the others are not touched by it.
+    pub broken: BTreeMap<String, String>,
+    /// How many tools are offered in every turn at the most, of servers of which nothing is said about that.
+    pub offered_tools: usize,
+}
+
+impl Default for McpConfig {
+    fn default() -> Self {
+        Self { servers: BTreeMap::new(), broken: BTreeMap::new(), offered_tools: OFFERED_TOOLS }
+    }
 }
 
 /// One server.
@@ -22,6 +41,10 @@ pub struct ServerConfig {
     pub reached: Reached,
     /// Tools of it that are set otherwise than the others, by the names that the server gives them.
     pub tools: BTreeMap<String, ToolSetting>,
+    /// What holds for those of which nothing else is said.
+    pub defaults: ToolDefaults,
+    /// Which of them run without asking.
+    pub grants: ToolGrants,
     /// Whether it may ask a model during a call.
     pub sampling: Sampling,
     /// Whether it is started with the daemon, and not at its first call.
@@ -75,6 +98,16 @@ pub struct OAuthClient {
 }
 
 impl OAuthClient {
+    fn filled(&self, values: &BTreeMap<String, String>) -> Result<Self, String> {
+        let text = |text: &str| variables::filled(text, values);
+        let secret = self.secret.as_ref().map(|secret| text(secret.expose_secret()).map(SecretString::from));
+        Ok(Self {
+            id: text(&self.id)?,
+            secret: secret.transpose()?,
+            issuer: self.issuer.as_deref().map(text).transpose()?,
+        })
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         let secret = |of: &Self| of.secret.as_ref().map(|secret| secret.expose_secret().to_owned());
         self.id == other.id && self.issuer == other.issuer && secret(self) == secret(other)
@@ -123,6 +156,39 @@ pub enum Sampling {
     Ask,
 }
 
+/// What holds for the tools of a server of which nothing else is said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ToolDefaults {
+    /// Whether models are offered them without anybody's mentioning them; where there is room, if nothing is said.
+    pub always_available: Option<bool>,
+    /// What a call of them can do, as the person says.
+    pub effect: Option<Effect>,
+}
+
+/// The tools of a server that run without asking, as the person says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ToolGrants {
+    /// None.
+    #[default]
+    None,
+    /// These, by the names that the server gives them.
+    Some(BTreeSet<String>),
+    /// All.
+    All,
+}
+
+impl ToolGrants {
+    /// Whether the tool of that name is among them.
+    #[must_use]
+    pub fn hold(&self, tool: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::Some(tools) => tools.contains(tool),
+            Self::All => true,
+        }
+    }
+}
+
 /// What is set of one tool of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolSetting {
@@ -159,10 +225,15 @@ impl McpConfig {
 }
 
 impl ServerConfig {
-    /// The setting of one of its tools.
+    /// The setting of one of its tools, with what holds for all of them where nothing else is said of it.
     #[must_use]
     pub fn tool(&self, name: &str) -> ToolSetting {
-        self.tools.get(name).cloned().unwrap_or_default()
+        let own = self.tools.get(name).cloned().unwrap_or_default();
+        ToolSetting {
+            always_available: own.always_available.or(self.defaults.always_available),
+            effect: own.effect.or(self.defaults.effect),
+            ..own
+        }
     }
 
     /// Whether both are the same server, reached in the same way, secrets included.
@@ -218,16 +289,71 @@ impl ServerConfig {
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// The variables that the daemon's environment lacks, and that the client of a turn has to lend.
+    #[must_use]
+    pub fn variables(&self) -> BTreeSet<String> {
+        self.texts().iter().flat_map(|text| variables::names(text)).map(str::to_owned).collect()
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        match &self.reached {
+            Reached::Stdio { command, args, env, cwd } => {
+                let args = args.iter().map(|arg| arg.value.as_str());
+                let env = env.values().map(|value| value.expose_secret());
+                [command.as_str()].into_iter().chain(args).chain(env).chain(cwd.to_str()).collect()
+            }
+            Reached::Http { url, headers, client, .. } => {
+                let headers = headers.values().map(|value| value.expose_secret());
+                let secret = client.as_ref().and_then(|client| client.secret.as_ref());
+                let client = client.iter().flat_map(|client| [Some(client.id.as_str()), client.issuer.as_deref()]);
+                let client = client.flatten().chain(secret.map(|secret| secret.expose_secret()));
+                [url.value.as_str()].into_iter().chain(headers).chain(client).collect()
+            }
+        }
+    }
+
+    /// The server with the values of its variables, or the name of one that has none.
+    pub(crate) fn filled(&self, values: &BTreeMap<String, String>) -> Result<Self, String> {
+        let text = |text: &str| variables::filled(text, values);
+        let written = |written: &Written| {
+            let used = variables::names(&written.value).filter_map(|name| values.get(name)).cloned();
+            let secrets = written.secrets.iter().cloned().chain(used).collect();
+            Ok::<_, String>(Written { value: text(&written.value)?, shown: written.shown.clone(), secrets })
+        };
+        let secrets = |secrets: &BTreeMap<String, SecretString>| {
+            let fill = |(name, value): (&String, &SecretString)| {
+                Ok::<_, String>((name.clone(), SecretString::from(text(value.expose_secret())?)))
+            };
+            secrets.iter().map(fill).collect::<Result<BTreeMap<_, _>, _>>()
+        };
+        let reached = match &self.reached {
+            Reached::Stdio { command, args, env, cwd } => Reached::Stdio {
+                command: text(command)?,
+                args: args.iter().map(written).collect::<Result<_, _>>()?,
+                env: secrets(env)?,
+                cwd: cwd.to_str().map_or_else(|| Ok(cwd.clone()), |cwd| text(cwd).map(PathBuf::from))?,
+            },
+            Reached::Http { url, headers, wire, client } => Reached::Http {
+                url: written(url)?,
+                headers: secrets(headers)?,
+                wire: *wire,
+                client: client.as_ref().map(|client| client.filled(values)).transpose()?,
+            },
+        };
+        Ok(Self { reached, ..self.clone() })
+    }
+
     /// Where it is, in a few words: a command line or an address, without secrets.
     #[must_use]
     pub fn place(&self) -> String {
         match &self.reached {
             Reached::Stdio { command, args, .. } => {
                 let args = args.iter().map(|arg| &arg.shown);
-                std::iter::once(command).chain(args).cloned().collect::<Vec<_>>().join(" ")
+                let words = std::iter::once(command).chain(args).cloned().collect::<Vec<_>>();
+                variables::written(&words.join(" "))
             }
             // A key may stand behind the question mark.
-            Reached::Http { url, .. } => url.shown.split(['?', '#']).next().unwrap_or_default().to_owned(),
+            Reached::Http { url, .. } => variables::written(url.shown.split(['?', '#']).next().unwrap_or_default()),
         }
     }
 

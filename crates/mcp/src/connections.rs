@@ -16,10 +16,12 @@ pub(crate) const MOST: usize = 8;
 pub(crate) struct Connections(HashMap<Key, Open>);
 
 /// Whose connection it is: a server's, in an environment.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) server: String,
     pub(crate) environment: BTreeMap<String, String>,
+    /// The values of variables that its client lent.
+    pub(crate) variables: BTreeMap<String, String>,
 }
 
 struct Open {
@@ -105,7 +107,11 @@ mod tests {
     };
 
     fn key(number: usize) -> Key {
-        Key { server: "s".to_owned(), environment: [("N".to_owned(), number.to_string())].into() }
+        Key {
+            server: "s".to_owned(),
+            environment: [("N".to_owned(), number.to_string())].into(),
+            variables: BTreeMap::new(),
+        }
     }
 
     /// A server that is not there and is never started.
@@ -120,6 +126,8 @@ mod tests {
             enabled: true,
             reached,
             tools: BTreeMap::new(),
+            defaults: Default::default(),
+            grants: Default::default(),
             sampling: Default::default(),
             eager: false,
             start_timeout: Duration::from_secs(1),

@@ -6,10 +6,11 @@
 //! - `server/`: one server: an actor that starts it, knows whether it lives, and stops it when nobody needs it.
 //! - `connections`: which of them are open, and which end where there are too many.
 //! - [`catalogue`]: what a server offers, as it was last seen, kept on the disk; [`published`]: what of that models are
-//!   offered, under which names.
+//!   offered, under which names; `offered`: for how many of them there is room in every turn.
 //! - `schema`, `answer`: what servers say, made fit for models. All of it is the word of strangers.
 //! - `elicitation`: questions of servers to a person. `sampling`: their requests to a model, which a person allows.
 //! - [`login`]: who is known where, for servers behind an address.
+//! - [`variables`]: those that the configuration names and only clients have.
 //! - `clean`, `reason`: words of servers without secrets, and why one is not there.
 //! - [`guard`]: the process between agentd and a server, which leaves nothing of the server behind.
 
@@ -22,6 +23,7 @@ mod elicitation;
 pub mod guard;
 pub mod log;
 pub mod login;
+mod offered;
 pub mod pool;
 pub mod published;
 mod reason;
@@ -29,6 +31,7 @@ mod sampling;
 mod schema;
 mod server;
 pub mod toolbox;
+pub mod variables;
 
 pub use self::{
     clean::Clean,

@@ -1,32 +1,43 @@
 //! All servers together. One connection to each, shared by all sessions; another only for a client whose environment
 //! differs in what the server would see.
+//!
+//! - `login`: who is known to servers. `report`: how each of them is.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
+    time::{Duration, Instant},
 };
 
-use agentd_core::environment::ClientEnvironment;
+use agentd_core::{environment::ClientEnvironment, ids::SessionId};
 use futures_util::future::join_all;
 
+mod login;
+mod report;
+
+pub use self::report::ServerReport;
 use crate::{
     catalogue::{Catalogue, CatalogueFolder},
     clean::Clean,
     config::{McpConfig, Reached, ServerConfig},
     connections::{Connections, Key, MOST},
     log::Log,
-    login::{Logins, Refusal, Site},
+    login::Logins,
     published::{Published, publish},
     reason::Reason,
-    server::{Health, Lease, Need, ServerHandle, Supplies},
+    server::{Lease, Need, ServerHandle, Supplies},
+    variables::Lent,
 };
 
 /// How many servers are asked at once what they offer, in the background.
 const ASKED_AT_ONCE: usize = 2;
+
+/// How long a server that did not say what it offers is left alone before it is asked again.
+const ASKED_AGAIN: Duration = Duration::from_secs(60);
 
 /// What the pool needs of the world.
 pub struct PoolParts {
@@ -68,34 +79,26 @@ struct State {
     connections: Connections,
     /// What the client that called last had in its environment, for servers that are started without a call.
     last_environment: Option<BTreeMap<String, String>>,
+    /// The values of variables that only clients have.
+    lent: Lent,
     /// The last words of servers, also of those that do not run.
     logs: BTreeMap<String, Arc<Log>>,
     known: BTreeMap<String, Arc<Catalogue>>,
     /// Another one whenever the configuration or what is known has changed.
     version: u64,
     published: Arc<Published>,
-    /// The servers that were asked in the background what they offer, each as it was configured then.
-    asked: HashSet<(String, String)>,
+    /// When servers were asked last in the background what they offer, each as it was configured then.
+    asked: HashMap<(String, String), Instant>,
     closed: bool,
 }
 
-/// What is told of a server.
-#[derive(Debug, Clone)]
-pub struct ServerReport {
-    /// Its name.
-    pub name: String,
-    /// How it is set.
-    pub config: ServerConfig,
-    /// How it is; of several connections, the liveliest.
-    pub health: Health,
-    /// How many connections to it there are.
-    pub connections: usize,
-    /// What it says it is; empty where it was never reached.
-    pub says_it_is: String,
-    /// What it offers, as models are offered it: our name, and what the server says. None where it was never reached.
-    pub tools: Option<Vec<String>>,
-    /// What is not as the configuration wants it.
-    pub notes: Vec<String>,
+/// A turn that calls a tool of a server.
+#[derive(Clone, Copy)]
+struct Caller<'a> {
+    /// The fingerprint of the server when its tool was offered.
+    place: &'a str,
+    session: SessionId,
+    client: &'a ClientEnvironment,
 }
 
 impl McpPool {
@@ -119,11 +122,12 @@ impl McpPool {
                     config: Arc::new(config),
                     connections: Connections::default(),
                     last_environment: None,
+                    lent: Lent::default(),
                     logs: BTreeMap::new(),
                     known,
                     version: 0,
                     published,
-                    asked: HashSet::new(),
+                    asked: HashMap::new(),
                     closed: false,
                 }),
                 catalogues,
@@ -153,8 +157,9 @@ impl McpPool {
         self.start_in_background(eager.collect(), Need::Call);
     }
 
-    /// Asks servers that were never reached what they offer, in the background, each once. Returns at once. They are stopped
-    /// when they have said so, unless somebody calls them.
+    /// Asks servers that were never reached what they offer, in the background; those that did not say so again after a
+    /// while, and those that need a variable when a client lends it. Returns at once. They are stopped when they have said so,
+    /// unless somebody calls them.
     pub fn look_around(self: &Arc<Self>) {
         if !self.opened.load(Ordering::Acquire) || !self.unseen.swap(false, Ordering::AcqRel) {
             return;
@@ -166,10 +171,11 @@ impl McpPool {
                 state.known.get(*name).is_none_or(|known| known.fingerprint != server.fingerprint())
             };
             let new: Vec<_> = config.enabled().filter(is_new).collect();
-            let first = |(name, server): (&str, &ServerConfig)| {
-                state.asked.insert((name.to_owned(), server.fingerprint())).then(|| name.to_owned())
-            };
-            new.into_iter().filter_map(first).collect()
+            if !new.is_empty() {
+                self.unseen.store(true, Ordering::Release);
+            }
+            let due = |(name, server): (&str, &ServerConfig)| state.is_due(name, server).then(|| name.to_owned());
+            new.into_iter().filter_map(due).collect()
         };
         self.start_in_background(new, Need::Listing);
     }
@@ -188,8 +194,32 @@ impl McpPool {
 
     /// A connection to the server that has this fingerprint, for a client of this environment. Starts it where it does not
     /// run.
-    pub(crate) async fn lease(&self, server: &str, place: &str, client: &ClientEnvironment) -> Result<Lease, Reason> {
-        self.handle(server, Some((place, client)))?.lease(Need::Call).await
+    pub(crate) async fn lease(
+        &self,
+        server: &str,
+        place: &str,
+        session: SessionId,
+        client: &ClientEnvironment,
+    ) -> Result<Lease, Reason> {
+        self.handle(server, Some(Caller { place, session, client }))?.lease(Need::Call).await
+    }
+
+    /// The variables that the configuration names and the daemon's environment lacks: clients lend them.
+    #[must_use]
+    pub fn variables(&self) -> Vec<String> {
+        let state = self.state();
+        let all: BTreeSet<String> = state.config.enabled().flat_map(|(_, server)| server.variables()).collect();
+        all.into_iter().collect()
+    }
+
+    /// Takes the values of variables that a client lends, for its session where that is known. Only those that the
+    /// configuration names are kept, in memory. Returns all values that are kept, so that no log shows them.
+    pub fn lend(&self, session: Option<SessionId>, values: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
+        let named = self.variables();
+        let values = values.into_iter().filter(|(name, _)| named.contains(name));
+        let mut state = self.state();
+        state.lent.lend(session, values);
+        state.lent.secrets().map(str::to_owned).collect()
     }
 
     /// Starts a server without anybody's calling it.
@@ -229,6 +259,9 @@ impl McpPool {
     pub async fn stop(&self, server: &str) -> Result<(), String> {
         let handles = {
             let mut state = self.state();
+            if state.config.broken.contains_key(server) {
+                return Ok(());
+            }
             if !state.config.servers.contains_key(server) {
                 return Err(unknown(server));
             }
@@ -236,74 +269,6 @@ impl McpPool {
         };
         join_all(handles.iter().map(ServerHandle::stop)).await;
         Ok(())
-    }
-
-    /// Begins to log in to a server behind an address. Returns the address that the person has to open; what comes back to
-    /// `redirect` finishes it.
-    ///
-    /// # Errors
-    /// The server is a program of this machine, or why it cannot be done.
-    pub async fn begin_login(&self, server: &str, redirect: &str) -> Result<String, String> {
-        let (url, client) = match self.state().config.servers.get(server).map(|server| server.reached.clone()) {
-            Some(Reached::Http { url, client, .. }) => (url.value, client),
-            Some(Reached::Stdio { .. }) => {
-                return Err(format!("{server} is a program of this machine, which knows nobody"));
-            }
-            None => return Err(unknown(server)),
-        };
-        // Only what it answers to a message says where people log in, and for what. Whatever it answers is remembered there.
-        let _ = self.start(server).await;
-        let begun = self.supplies.logins.begin(Site { server, url: &url, client: client.as_ref() }, redirect).await;
-        begun.map_err(|why| self.supplies.clean.words(&why))
-    }
-
-    /// Finishes that, with the address that the browser was sent back to. The next call uses the token.
-    ///
-    /// # Errors
-    /// Nothing was begun, or the token was refused.
-    pub async fn finish_login(&self, server: &str, came_back_to: &str) -> Result<(), String> {
-        let finished = self.supplies.logins.finish(server, came_back_to).await;
-        finished.map_err(|why| self.supplies.clean.words(&why))?;
-        self.stop(server).await
-    }
-
-    /// A server has refused to answer. What it wants is remembered for the next login; returns what can be done.
-    pub(crate) fn refused(&self, server: &str, config: &ServerConfig, refusal: &Refusal) -> Reason {
-        match &config.reached {
-            Reached::Http { url, client, .. } => {
-                let site = Site { server, url: &url.value, client: client.as_ref() };
-                self.supplies.logins.refused(site, refusal, &self.supplies.clean)
-            }
-            Reached::Stdio { .. } => Reason::ours("it does not answer whoever asks"),
-        }
-    }
-
-    /// All servers, by name.
-    #[must_use]
-    pub fn report(&self) -> Vec<ServerReport> {
-        let names: Vec<String> = self.state().config.servers.keys().cloned().collect();
-        names.iter().filter_map(|name| self.report_of(name)).collect()
-    }
-
-    fn report_of(&self, server: &str) -> Option<ServerReport> {
-        let state = self.state();
-        let config = state.config.servers.get(server)?.clone();
-        let connections = state.connections.health(server);
-        let known = state.known.get(server).filter(|known| known.fingerprint == config.fingerprint());
-        let published = &state.published;
-        let mut tools: Vec<String> =
-            published.routes.iter().filter(|(_, route)| route.server == server).map(|(name, _)| name.clone()).collect();
-        tools.sort();
-        let notes = published.notes.iter().filter(|(of, _)| of == server).map(|(_, note)| note.clone());
-        Some(ServerReport {
-            name: server.to_owned(),
-            health: connections.iter().max_by_key(|health| liveliness(health)).cloned().unwrap_or(Health::Stopped),
-            connections: connections.iter().filter(|health| matches!(health, Health::Running(_))).count(),
-            says_it_is: known.map(|known| known.says_it_is.clone()).unwrap_or_default(),
-            tools: known.map(|_| tools),
-            notes: notes.collect(),
-            config,
-        })
     }
 
     /// Follows a new configuration. What was changed or taken away is stopped in the background.
@@ -335,6 +300,8 @@ impl McpPool {
             pool.unseen.store(true, Ordering::Release);
             if pool.opened.load(Ordering::Acquire) {
                 pool.open();
+                // A person has just set them up, and the next turn shall have their tools.
+                pool.look_around();
             }
         });
     }
@@ -351,10 +318,13 @@ impl McpPool {
 
     /// The connection to a server: for a call of a client that was offered a tool of the server with that fingerprint, or
     /// without anybody's calling it.
-    fn handle(&self, server: &str, call: Option<(&str, &ClientEnvironment)>) -> Result<ServerHandle, Reason> {
+    fn handle(&self, server: &str, call: Option<Caller<'_>>) -> Result<ServerHandle, Reason> {
         let mut state = self.state();
         if state.closed {
             return Err(Reason::ours("agentd is stopping"));
+        }
+        if let Some(why) = state.config.broken.get(server) {
+            return Err(Reason::ours(why));
         }
         let Some(config) = state.config.servers.get(server).cloned() else {
             return Err(Reason::ours(unknown(server)));
@@ -364,14 +334,16 @@ impl McpPool {
                 "the MCP server {server} is not enabled; set `enabled: true` in mcp_servers.yaml"
             )));
         }
-        if call.is_some_and(|(place, _)| place != config.fingerprint()) {
+        if call.is_some_and(|caller| caller.place != config.fingerprint()) {
             return Err(Reason::ours("it was changed in mcp_servers.yaml since its tool was offered"));
         }
-        let environment = self.environment_of(&mut state, call.map(|(_, client)| client));
+        let values = state.lent.values(call.map(|caller| caller.session), &config.variables());
+        let config = config.filled(&values).map_err(|name| Reason::ours(missing(&name)))?;
+        let environment = self.environment_of(&mut state, call.map(|caller| caller.client));
         // What is behind an address sees none of it.
         let is_program = matches!(config.reached, Reached::Stdio { .. });
         let environment = if is_program { environment } else { BTreeMap::new() };
-        let key = Key { server: server.to_owned(), environment };
+        let key = Key { server: server.to_owned(), environment, variables: values };
         if let Some(handle) = state.connections.get(&key, call.is_some()) {
             return Ok(handle);
         }
@@ -448,9 +420,30 @@ impl McpPool {
 }
 
 impl State {
+    /// Whether a server is to be asked now what it offers. Then it counts as asked.
+    fn is_due(&mut self, name: &str, server: &ServerConfig) -> bool {
+        let variables = server.variables();
+        if self.lent.values(None, &variables).len() < variables.len() {
+            return false;
+        }
+        let key = (name.to_owned(), server.fingerprint());
+        let is_due = self.asked.get(&key).is_none_or(|asked| asked.elapsed() > ASKED_AGAIN);
+        if is_due {
+            self.asked.insert(key, Instant::now());
+        }
+        is_due
+    }
+
     fn log(&mut self, server: &str, clean: &Clean) -> Arc<Log> {
         Arc::clone(self.logs.entry(server.to_owned()).or_insert_with(|| Arc::new(Log::new(clean.clone()))))
     }
+}
+
+fn missing(variable: &str) -> String {
+    format!(
+        "the variable {variable}, which mcp_servers.yaml names, is set neither for agentd nor for the client of the turn; \
+         export it where agentctl is run"
+    )
 }
 
 fn unknown(server: &str) -> String {
@@ -461,13 +454,4 @@ fn unknown(server: &str) -> String {
 fn same(one: &ServerConfig, other: &ServerConfig) -> bool {
     one.same_place(other)
         && (one.start_timeout, one.idle_stop, one.eager) == (other.start_timeout, other.idle_stop, other.eager)
-}
-
-fn liveliness(health: &Health) -> u8 {
-    match health {
-        Health::Stopped => 0,
-        Health::Down { .. } => 1,
-        Health::Starting => 2,
-        Health::Running(_) => 3,
-    }
 }

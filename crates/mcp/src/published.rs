@@ -6,12 +6,16 @@ use std::{
     sync::Arc,
 };
 
-use agentd_core::tool::{Effect, ToolSpec};
+use agentd_core::{
+    catalogue::{Foreign, ServerCard},
+    tool::{Effect, ToolSpec},
+};
 use serde_json::json;
 
 use crate::{
     catalogue::{Catalogue, KnownTool},
-    config::{McpConfig, ServerConfig, ToolSetting},
+    config::{McpConfig, ServerConfig, ToolGrants, ToolSetting},
+    offered::{self, Offer},
     schema,
 };
 
@@ -20,8 +24,14 @@ use crate::{
 pub struct Published {
     /// The tools, sorted by name.
     pub specs: Arc<[ToolSpec]>,
-    /// Which of them need not be mentioned.
+    /// Which of them need not be mentioned, as the configuration says.
     pub always: BTreeSet<String>,
+    /// Which of them need not be mentioned, because there is room for them.
+    pub offered: BTreeSet<String>,
+    /// Whose each of them is.
+    pub foreign: HashMap<String, Arc<Foreign>>,
+    /// The servers, sorted by name.
+    pub servers: Vec<ServerCard>,
     /// What a name stands for.
     pub routes: HashMap<String, Route>,
     /// What is not as the configuration or a server wants it, by server.
@@ -71,13 +81,32 @@ pub fn publish<C: Borrow<Catalogue>>(
 ) -> Published {
     let claimed = claimed_twice(config);
     let (specs, published) = (BTreeMap::new(), Published::default());
-    let mut publisher = Publisher { reserved, claimed, place: String::new(), specs, published };
+    let mut publisher = Publisher { reserved, claimed, place: String::new(), specs, open: BTreeMap::new(), published };
     for (name, server) in config.enabled() {
         publisher.place = server.fingerprint();
         let known: Option<&Catalogue> = catalogues.get(name).map(Borrow::borrow);
-        publisher.server(name, server, known.filter(|known| known.fingerprint == publisher.place));
+        let known = known.filter(|known| known.fingerprint == publisher.place);
+        publisher.server(name, server, known);
+        let about = known.map(|known| schema::line(&known.about)).unwrap_or_default();
+        publisher.published.servers.push(ServerCard { name: name.to_owned(), about, is_broken: false });
     }
-    let Publisher { specs, mut published, .. } = publisher;
+    let Publisher { specs, open, mut published, .. } = publisher;
+    let broken =
+        config.broken.keys().map(|name| ServerCard { name: name.clone(), is_broken: true, ..Default::default() });
+    published.servers.extend(broken);
+    published.servers.sort_by(|one, other| one.name.cmp(&other.name));
+    let sizes: Vec<(String, usize)> = open.iter().map(|(server, offer)| (server.clone(), offer.len())).collect();
+    published.offered = offered::with_room(open, config.offered_tools);
+    for (server, tools) in sizes {
+        let is_offered = |name: &String| published.foreign.get(name).is_some_and(|foreign| foreign.server == server);
+        if !published.offered.iter().any(is_offered) {
+            let note = format!(
+                "its {tools} tools are not offered in every turn, for want of room: @{server} brings them, and models find \
+                 them with find_tool; `always_available: true` offers them all the same"
+            );
+            published.notes.push((server, note));
+        }
+    }
     published.specs = specs.into_values().collect();
     published
 }
@@ -102,6 +131,8 @@ struct Publisher<'a> {
     /// The fingerprint of the server that is looked at.
     place: String,
     specs: BTreeMap<String, ToolSpec>,
+    /// The tools of which nothing is said about when they are offered, by their servers.
+    open: BTreeMap<String, Offer>,
     published: Published,
 }
 
@@ -109,34 +140,53 @@ impl Publisher<'_> {
     fn server(&mut self, name: &str, server: &ServerConfig, known: Option<&Catalogue>) {
         let Some(known) = known else {
             // It was never started: what the configuration names can be offered all the same, and starts it.
-            for (tool, setting) in &server.tools {
+            for tool in server.tools.keys() {
                 let known = KnownTool { name: tool.clone(), ..KnownTool::default() };
-                self.tool(name, &known, setting, schema::open());
+                self.tool(name, &known, server, schema::open());
             }
             return;
         };
         for tool in &known.tools {
-            self.tool(name, tool, &server.tool(&tool.name), schema::parameters(&tool.schema));
+            self.tool(name, tool, server, schema::parameters(&tool.schema));
         }
-        for (tool, _) in server.tools.iter().filter(|(tool, _)| !known.tools.iter().any(|there| there.name == **tool)) {
+        let is_there = |tool: &str| known.tools.iter().any(|there| there.name == tool) || known.has_deed(tool);
+        for tool in server.tools.keys().filter(|tool| !is_there(tool)) {
             self.note(name, format!("the configuration names a tool `{tool}`, and the server has none of that name"));
         }
         if known.cut_off {
             self.note(name, format!("it offers more than is taken: its first {} tools are", known.tools.len()));
         }
+        let at = (name, server);
         if known.resources {
-            self.deed(name, "list_resources", Deed::ListResources, "Lists what this server has to be read.", &[]);
+            self.deed(at, "list_resources", Deed::ListResources, "Lists what this server has to be read.", &[]);
             let about = "Reads one of the resources of this server.";
-            self.deed(name, "read_resource", Deed::ReadResource, about, &[("uri", "The resource's URI.", true)]);
+            self.deed(at, "read_resource", Deed::ReadResource, about, &[("uri", "The resource's URI.", true)]);
         }
         if known.prompts {
-            self.deed(name, "list_prompts", Deed::ListPrompts, "Lists the prompts of this server.", &[]);
+            self.deed(at, "list_prompts", Deed::ListPrompts, "Lists the prompts of this server.", &[]);
             let arguments = [("name", "The prompt's name.", true), ("arguments", "Its arguments, an object.", false)];
-            self.deed(name, "get_prompt", Deed::GetPrompt, "Says one of the prompts of this server.", &arguments);
+            self.deed(at, "get_prompt", Deed::GetPrompt, "Says one of the prompts of this server.", &arguments);
+        }
+        self.note_unknown_grants(name, server);
+    }
+
+    /// A grant for a tool that is not there may be a slip of the pen.
+    fn note_unknown_grants(&mut self, name: &str, server: &ServerConfig) {
+        let ToolGrants::Some(granted) = &server.grants else { return };
+        for tool in granted {
+            let is_there =
+                |(_, foreign): (&String, &Arc<Foreign>)| foreign.server == name && foreign.tool == shown(tool);
+            if !self.published.foreign.iter().any(is_there) {
+                self.note(
+                    name,
+                    format!("`grants` names a tool `{}`, and the server has none of that name", shown(tool)),
+                );
+            }
         }
     }
 
-    fn tool(&mut self, server: &str, tool: &KnownTool, setting: &ToolSetting, parameters: serde_json::Value) {
+    fn tool(&mut self, server: &str, tool: &KnownTool, config: &ServerConfig, parameters: serde_json::Value) {
+        let setting = config.tool(&tool.name);
         if setting.enabled == Some(false) {
             return;
         }
@@ -152,14 +202,29 @@ impl Publisher<'_> {
             // What a server says of its own harmlessness is believed by nobody.
             effect: setting.effect.unwrap_or(Effect::Execute),
         };
-        if setting.always_available == Some(true) {
-            self.published.always.insert(name);
+        let granted = config.grants.hold(&tool.name);
+        self.add(server, spec, Deed::Tool(tool.name.clone()), &setting, Self::foreign(server, &tool.name, granted));
+    }
+
+    fn foreign(server: &str, tool: &str, granted: bool) -> Foreign {
+        Foreign {
+            server: server.to_owned(),
+            tool: shown(tool),
+            rule: schema::name(server, tool),
+            server_rule: schema::all_of(server),
+            granted,
         }
-        self.add(server, spec, Deed::Tool(tool.name.clone()));
     }
 
     /// An ability of the server that is no tool there.
-    fn deed(&mut self, server: &str, verb: &str, deed: Deed, about: &str, arguments: &[(&str, &str, bool)]) {
+    fn deed(
+        &mut self,
+        (server, config): (&str, &ServerConfig),
+        verb: &str,
+        deed: Deed,
+        about: &str,
+        arguments: &[(&str, &str, bool)],
+    ) {
         let name = schema::name(server, verb);
         if self.is_taken(&name) {
             return self.note(server, format!("`{name}` is a tool already, so this server's {verb} is left out"));
@@ -175,7 +240,12 @@ impl Publisher<'_> {
             arguments.iter().filter(|(_, _, required)| *required).map(|(name, _, _)| *name).collect();
         let parameters = json!({"type": "object", "properties": properties, "required": required});
         let description = schema::description(server, about);
-        self.add(server, ToolSpec { name, description, parameters, effect: Effect::Execute }, deed);
+        let setting = config.tool(verb);
+        if setting.enabled == Some(false) {
+            return;
+        }
+        let spec = ToolSpec { name, description, parameters, effect: setting.effect.unwrap_or(Effect::Execute) };
+        self.add(server, spec, deed, &setting, Self::foreign(server, verb, config.grants.hold(verb)));
     }
 
     /// The alias where there is one that can be used; otherwise the name that is made of the server's and the tool's. Neither
@@ -202,7 +272,13 @@ impl Publisher<'_> {
         (self.reserved)(name) || self.specs.contains_key(name)
     }
 
-    fn add(&mut self, server: &str, spec: ToolSpec, deed: Deed) {
+    fn add(&mut self, server: &str, spec: ToolSpec, deed: Deed, setting: &ToolSetting, foreign: Foreign) {
+        match setting.always_available {
+            Some(true) => drop(self.published.always.insert(spec.name.clone())),
+            Some(false) => {}
+            None => self.open.entry(server.to_owned()).or_default().add(&spec),
+        }
+        self.published.foreign.insert(spec.name.clone(), Arc::new(foreign));
         let route = Route { server: server.to_owned(), deed, place: self.place.clone() };
         self.published.routes.insert(spec.name.clone(), route);
         self.specs.insert(spec.name.clone(), spec);
@@ -223,7 +299,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{HttpWire, Reached};
+    use crate::config::{HttpWire, Reached, ToolDefaults};
 
     fn server(tools: &[(&str, ToolSetting)]) -> ServerConfig {
         ServerConfig {
@@ -235,6 +311,8 @@ mod tests {
                 client: None,
             },
             tools: tools.iter().map(|(name, setting)| ((*name).to_owned(), setting.clone())).collect(),
+            defaults: Default::default(),
+            grants: Default::default(),
             sampling: Default::default(),
             eager: false,
             start_timeout: Duration::from_secs(1),
@@ -263,7 +341,10 @@ mod tests {
         let one =
             server(&[("a", with_alias("grep")), ("b", with_alias("mine")), ("off", off), ("gone", with_alias("x"))]);
         let two = server(&[("c", with_alias("mine")), ("d", with_alias("not fit"))]);
-        let config = McpConfig { servers: [("s".to_owned(), one.clone()), ("t".to_owned(), two.clone())].into() };
+        let config = McpConfig {
+            servers: [("s".to_owned(), one.clone()), ("t".to_owned(), two.clone())].into(),
+            ..McpConfig::default()
+        };
         let catalogues = BTreeMap::from([
             ("s".to_owned(), known(&one, &["a", "b", "off", "x.y", "x/y"])),
             ("t".to_owned(), known(&two, &["c", "d"])),
@@ -291,7 +372,8 @@ mod tests {
         let owners = |catalogues: &[(&str, &[&str])]| -> BTreeMap<String, String> {
             let servers = ["g", "g_d", "g-d"].map(|name| (name.to_owned(), there.clone()));
             let known = catalogues.iter().map(|(name, tools)| ((*name).to_owned(), known(&there, tools)));
-            let published = publish(&McpConfig { servers: servers.into() }, &known.collect(), &|_| false);
+            let published =
+                publish(&McpConfig { servers: servers.into(), ..McpConfig::default() }, &known.collect(), &|_| false);
             published.routes.into_iter().map(|(name, route)| (name, route.server)).collect()
         };
         let alone = owners(&[("g_d", &["read", "_read"])]);
@@ -308,7 +390,7 @@ mod tests {
     #[test]
     fn an_alias_never_looks_like_a_name_that_was_made() {
         let one = server(&[("a", with_alias("mcp_t_c"))]);
-        let config = McpConfig { servers: [("s".to_owned(), one.clone())].into() };
+        let config = McpConfig { servers: [("s".to_owned(), one.clone())].into(), ..McpConfig::default() };
         let published = publish(&config, &BTreeMap::from([("s".to_owned(), known(&one, &["a"]))]), &|_| false);
         assert_eq!(names(&published), ["mcp_s_a"]);
         assert!(published.notes[0].1.contains("names that begin with `mcp_`"), "{:?}", published.notes);
@@ -323,7 +405,8 @@ mod tests {
             effect: Some(Effect::Read),
             ..ToolSetting::default()
         };
-        let config = McpConfig { servers: [("s".to_owned(), server(&[("say", setting)]))].into() };
+        let config =
+            McpConfig { servers: [("s".to_owned(), server(&[("say", setting)]))].into(), ..McpConfig::default() };
         let old = Catalogue { fingerprint: "another".to_owned(), ..known(&config.servers["s"], &["old"]) };
         let published = publish(&config, &BTreeMap::from([("s".to_owned(), old)]), &|_| false);
         assert_eq!(names(&published), ["echo"]);
@@ -333,9 +416,46 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_of_a_server_holds_for_its_tools() {
+        let yes = ToolSetting { always_available: Some(true), effect: Some(Effect::Write), ..ToolSetting::default() };
+        let mut quiet = server(&[("b", yes)]);
+        quiet.defaults = ToolDefaults { always_available: Some(false), effect: Some(Effect::Read) };
+        quiet.grants = ToolGrants::Some(["a".to_owned(), "gone".to_owned()].into());
+        let open = server(&[("x.y", with_alias("short"))]);
+        let config = McpConfig {
+            servers: [("q".to_owned(), quiet.clone()), ("o".to_owned(), open.clone())].into(),
+            broken: [("z".to_owned(), "no".to_owned())].into(),
+            offered_tools: 2,
+        };
+        let about = "Is quiet.\nObey.".to_owned();
+        let catalogues = BTreeMap::from([
+            ("q".to_owned(), Catalogue { about, ..known(&quiet, &["a", "b", "c"]) }),
+            ("o".to_owned(), known(&open, &["x.y", "z"])),
+        ]);
+        let published = publish(&config, &catalogues, &|_| false);
+        let effects: Vec<Effect> = published.specs.iter().map(|spec| spec.effect).collect();
+        assert_eq!(names(&published), ["mcp_o_z", "mcp_q_a", "mcp_q_b", "mcp_q_c", "short"]);
+        assert_eq!(effects, [Effect::Execute, Effect::Read, Effect::Write, Effect::Read, Effect::Execute]);
+        assert_eq!(published.always, BTreeSet::from(["mcp_q_b".to_owned()]));
+        assert_eq!(published.offered, BTreeSet::from(["mcp_o_z".to_owned(), "short".to_owned()]));
+        let granted: Vec<&str> =
+            names(&published).into_iter().filter(|name| published.foreign[*name].granted).collect();
+        assert_eq!(granted, ["mcp_q_a"]);
+        let short = &published.foreign["short"];
+        assert_eq!((short.tool.as_str(), short.server_rule.as_str()), ("x.y", "mcp_o_*"));
+        assert!(short.rule.starts_with("mcp_o_x_y_"), "{short:?}");
+        let servers: Vec<_> =
+            published.servers.iter().map(|card| (&*card.name, &*card.about, card.is_broken)).collect();
+        assert_eq!(servers, [("o", "", false), ("q", "Is quiet.", false), ("z", "", true)]);
+        assert_eq!(published.notes.len(), 1, "{:?}", published.notes);
+        let none = publish(&McpConfig { offered_tools: 1, ..config }, &catalogues, &|_| false);
+        assert!(none.offered.is_empty() && none.notes.iter().any(|(of, note)| of == "o" && note.contains("@o brings")));
+    }
+
+    #[test]
     fn resources_and_prompts_are_tools_too() {
         let there = server(&[]);
-        let config = McpConfig { servers: [("s".to_owned(), there.clone())].into() };
+        let config = McpConfig { servers: [("s".to_owned(), there.clone())].into(), ..McpConfig::default() };
         let offered = Catalogue { resources: true, prompts: true, ..known(&there, &["list_prompts"]) };
         let published = publish(&config, &BTreeMap::from([("s".to_owned(), offered)]), &|_| false);
         assert_eq!(

@@ -79,7 +79,7 @@ impl McpToolbox {
             () = context.cancel.cancelled() => {
                 return ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled before the server was there");
             }
-            lease = self.pool.lease(&server, &place, &context.environment) => lease,
+            lease = self.pool.lease(&server, &place, context.session_id, &context.environment) => lease,
         };
         let lease = match lease {
             Ok(lease) => lease,
@@ -117,6 +117,11 @@ impl Toolbox for McpToolbox {
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
         let refusal = self.route(context, call).err().or_else(|| arguments(&call.arguments).err());
         std::future::ready(refusal.map_or(Ok(None), Err)).boxed()
+    }
+
+    /// Servers run as the person does.
+    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+        std::future::ready(false).boxed()
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
@@ -222,6 +227,8 @@ mod tests {
                 client: None,
             },
             tools: [("act".to_owned(), ToolSetting::default())].into(),
+            defaults: Default::default(),
+            grants: Default::default(),
             sampling: Default::default(),
             eager: false,
             start_timeout: Duration::from_secs(10),
@@ -229,7 +236,7 @@ mod tests {
             call_limit: Duration::from_secs(10),
             idle_stop: None,
         };
-        McpConfig { servers: [("s".to_owned(), server)].into() }
+        McpConfig { servers: [("s".to_owned(), server)].into(), ..McpConfig::default() }
     }
 
     #[tokio::test]

@@ -13,6 +13,9 @@ const USAGE_TAIL: Duration = Duration::from_millis(1_500);
 /// How long the end of the transfer may follow once all is there. Waiting for it lets the connection be used again.
 const LAST_BYTES: Duration = Duration::from_millis(100);
 
+/// How often the longer of its two limits a server may only say that it is alive.
+const KEEP_ALIVE_TIMES: u32 = 5;
+
 /// How long a list of models may take.
 const LISTING: Duration = Duration::from_secs(3);
 
@@ -35,6 +38,7 @@ pub(crate) struct Deadline {
 enum Missed {
     FirstByte,
     Idle,
+    KeepAlive,
     Tail,
 }
 
@@ -54,6 +58,12 @@ impl Deadlines {
     /// Until the next bytes of the answer, counted from now.
     pub(crate) fn idle(&self) -> Deadline {
         Deadline::new(self.idle, Missed::Idle)
+    }
+
+    /// Until the next part of the answer itself, counted from now. A server that works on a long prompt sends comments
+    /// meanwhile; one that is stuck may send them for ever.
+    pub(crate) fn keep_alive(&self) -> Deadline {
+        Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), Missed::KeepAlive)
     }
 
     /// Until the usage that follows an answer, counted from now.
@@ -100,6 +110,11 @@ impl Deadline {
                 format!("the model at {target} did not begin to answer within {limit:?}"),
             )
             .hint("a slow model may need a higher `timeouts.first_byte` in models.yaml"),
+            Missed::KeepAlive => Failure::new(
+                ErrorKind::Timeout,
+                format!("the model at {target} sent nothing of its answer for {limit:?}, only signs of life"),
+            )
+            .hint("a model that needs longer before it answers may need a higher `timeouts.first_byte` in models.yaml"),
             Missed::Idle | Missed::Tail => Failure::new(
                 ErrorKind::Timeout,
                 format!("the model at {target} stopped in the middle of its answer for {limit:?}"),

@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Settle,
     /// The index is behind, and somebody searches.
     CatchUp,
+    /// To write the whole file anew, so that it can shrink.
+    Rewrite(Reply),
     Close(Reply),
 }
 
@@ -43,6 +45,7 @@ pub(crate) struct Batch {
     /// What was written ahead: whether somebody waits for it.
     ahead: Vec<Arc<AtomicBool>>,
     pub(crate) wants_index: bool,
+    pub(crate) rewrite: Option<Reply>,
     pub(crate) close: Option<Reply>,
 }
 
@@ -72,12 +75,18 @@ impl Batch {
             }
             Command::Settle => {}
             Command::CatchUp => self.wants_index = true,
+            Command::Rewrite(reply) => self.rewrite = Some(reply),
             Command::Close(reply) => self.close = Some(reply),
         }
     }
 
     fn is_full(&self) -> bool {
-        self.close.is_some() || self.changes.len() >= MAX_CHANGES || self.size >= MAX_BYTES
+        self.close.is_some() || self.rewrite.is_some() || self.changes.len() >= MAX_CHANGES || self.size >= MAX_BYTES
+    }
+
+    /// Whether it removes a session, of which more is left to do, or is told that its files have made room.
+    pub(crate) fn removes(&self) -> bool {
+        self.changes.iter().any(|change| matches!(change, Change::Delete(_) | Change::FilesGone(_)))
     }
 
     /// Whether the commit waits for what follows what was written ahead.

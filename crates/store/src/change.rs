@@ -1,20 +1,31 @@
 //! What the writer can be asked to change.
 
-use agentd_core::{grant::Grant, ids::SessionId, session::SessionSettings};
+use agentd_core::{audit::AuditHead, grant::Grant, ids::SessionId, session::SessionSettings};
 use jiff::Timestamp;
 use rusqlite::Connection;
 
-use crate::{append::Append, error::Fault, fork::Fork, grants, rows::Rows, search::Missing, sessions};
+use crate::{
+    append::Append, audit_head, error::Fault, fork::Fork, grants, removal, rows::Rows, search::Missing, sessions,
+};
 
 /// What callers ask the writer for.
 pub(crate) enum Change {
-    Create { id: SessionId, at: Timestamp, settings: SessionSettings, first: Option<Append> },
+    Create {
+        id: SessionId,
+        at: Timestamp,
+        settings: SessionSettings,
+        first: Option<Append>,
+    },
     Fork(Box<Fork>),
     Append(Append),
     Delete(SessionId),
+    /// The files of these removed sessions are gone.
+    FilesGone(Vec<SessionId>),
     Keep(Grant),
     Revoke(String),
     Index(Missing),
+    /// How far the audit log is, on the disk.
+    NoteAudit(AuditHead),
 }
 
 impl Change {
@@ -25,9 +36,11 @@ impl Change {
             Self::Fork(_) => "fork the session",
             Self::Append(_) => "store events",
             Self::Delete(_) => "delete the session",
+            Self::FilesGone(_) => "note that files are gone",
             Self::Keep(_) => "keep the rule",
             Self::Revoke(_) => "take the rule back",
             Self::Index(_) => "bring the index up to date",
+            Self::NoteAudit(_) => "note the end of the audit log",
         }
     }
 
@@ -41,12 +54,14 @@ impl Change {
             Self::Append(append) => append.apply(connection, rows),
             Self::Delete(id) => {
                 // Those that worked for it go, too.
-                rows.clear();
-                sessions::delete(connection, *id)
+                rows.remove(removal::remove(connection, *id)?);
+                Ok(())
             }
+            Self::FilesGone(ids) => removal::forget_files(connection, ids),
             Self::Keep(grant) => grants::keep(connection, grant),
             Self::Revoke(rule) => grants::revoke(connection, rule),
             Self::Index(missing) => missing.add(connection),
+            Self::NoteAudit(head) => audit_head::note(connection, head),
         }
     }
 
@@ -55,7 +70,12 @@ impl Change {
             Self::Append(append) | Self::Create { first: Some(append), .. } => append.size(),
             Self::Fork(fork) => fork.size(),
             Self::Index(missing) => missing.size(),
-            Self::Create { first: None, .. } | Self::Delete(_) | Self::Keep(_) | Self::Revoke(_) => 0,
+            Self::Create { first: None, .. }
+            | Self::Delete(_)
+            | Self::FilesGone(_)
+            | Self::Keep(_)
+            | Self::Revoke(_)
+            | Self::NoteAudit(_) => 0,
         }
     }
 

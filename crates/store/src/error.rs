@@ -14,6 +14,10 @@ pub(crate) enum Fault {
     Io(Arc<std::io::Error>),
     /// What is stored is not what was written.
     Damaged(String),
+    /// The file as a whole is not what was written.
+    Corrupt(String),
+    /// The file is no longer where it was opened.
+    Gone(String),
     /// The file was written by a newer program, with this version of the schema.
     Newer(i64),
     /// The file is a database of something else.
@@ -55,6 +59,42 @@ impl Fault {
         matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull))
     }
 
+    /// Whether a part of the file cannot be read.
+    pub(crate) fn is_corrupt(&self) -> bool {
+        let code = match self {
+            Self::Sqlite(error) => error.sqlite_error_code(),
+            _ => None,
+        };
+        matches!(code, Some(ErrorCode::DatabaseCorrupt))
+    }
+
+    /// Whether it is no fault of the rows that were read or changed: the same may work another time.
+    pub(crate) fn is_passing(&self) -> bool {
+        let error = match self {
+            Self::Sqlite(error) => error,
+            Self::Damaged(_) => return false,
+            _ => return true,
+        };
+        // A disk that cannot read a place says so again.
+        if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_READ) {
+            return false;
+        }
+        matches!(
+            error.sqlite_error_code(),
+            Some(
+                ErrorCode::DiskFull
+                    | ErrorCode::SystemIoFailure
+                    | ErrorCode::DatabaseBusy
+                    | ErrorCode::DatabaseLocked
+                    | ErrorCode::ReadOnly
+                    | ErrorCode::CannotOpen
+                    | ErrorCode::PermissionDenied
+                    | ErrorCode::OutOfMemory
+                    | ErrorCode::OperationInterrupted
+            )
+        )
+    }
+
     /// The failure as the port tells it. `action` completes the sentence "could not …".
     pub(crate) fn while_doing(&self, action: &str, journal: &Path) -> StoreError {
         let at = journal.display();
@@ -69,7 +109,19 @@ impl Fault {
             Self::Io(error) => {
                 storage(&error.to_string(), explain_io(error.kind(), journal)).with_source(Arc::clone(error))
             }
-            Self::Damaged(what) => storage(what, damaged_hint(journal)),
+            Self::Damaged(what) => storage(
+                what,
+                "the other sessions are not affected; `agentctl doctor` names what is damaged, and \
+                 `agentctl sessions delete` removes a session of which too little is left"
+                    .into(),
+            ),
+            Self::Corrupt(what) => storage(what, damaged_hint(journal)),
+            Self::Gone(what) => storage(
+                what,
+                "nothing is stored until the daemon is started again; what it still holds can be saved before it stops, as \
+                 docs/operations.md shows"
+                    .into(),
+            ),
             Self::Newer(version) => storage(
                 &format!("it was written by a newer agentd (schema version {version})"),
                 "update agentd, or name another data folder with AGENTD_DATA_DIR".into(),
@@ -101,7 +153,12 @@ fn explain_sqlite(error: &rusqlite::Error, journal: &Path) -> (String, String) {
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             explain_io(std::io::ErrorKind::PermissionDenied, journal)
         }
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => damaged_hint(journal),
+        Some(ErrorCode::DatabaseCorrupt) => damaged_hint(journal),
+        Some(ErrorCode::NotADatabase) => format!(
+            "bring a copy of it back, or move {} and the files beside it that start with its name away; agentd then \
+             begins a new journal",
+            journal.display()
+        ),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             "another process uses the journal; stop it, and try again".into()
         }
@@ -133,7 +190,8 @@ fn explain_io(kind: std::io::ErrorKind, journal: &Path) -> String {
 
 fn damaged_hint(journal: &Path) -> String {
     format!(
-        "move {} and the files beside it that start with its name to a safe place; agentd then begins a new journal",
+        "keep a copy of {} and of the files beside it that start with its name; docs/operations.md says how to save what \
+         can still be read",
         journal.display()
     )
 }
@@ -160,7 +218,7 @@ mod tests {
         check(ffi::SQLITE_READONLY_DIRECTORY, "readonly", "make /data writable");
         check(ffi::SQLITE_CANTOPEN, "unable to open", "make /data writable");
         check(ffi::SQLITE_NOTADB, "not a journal", "move /data/journal.db");
-        check(ffi::SQLITE_CORRUPT, "damaged", "move /data/journal.db");
+        check(ffi::SQLITE_CORRUPT, "damaged", "keep a copy of /data/journal.db");
         check(ffi::SQLITE_BUSY, "locked", "another process");
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use agentd_core::{
     event::{Event, EventKind, StateChange},
-    ids::SessionId,
-    item::Item,
+    ids::{ItemId, SessionId, TurnId},
+    item::{Item, ItemBody},
     session::TurnSpan,
     state_files::StateFileChange,
 };
@@ -13,6 +13,7 @@ use rusqlite::{Connection, Row, params};
 
 use crate::{
     codec::{bound, id_from, id_text, json_from, limit, number, number_from, text, time, time_from},
+    damage,
     error::Fault,
     sessions,
 };
@@ -32,14 +33,34 @@ pub(crate) fn page(
     after: u64,
     at_most: usize,
 ) -> Result<Vec<Arc<Event>>, Fault> {
-    let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
+    // What is appended meanwhile is no gap.
+    let snapshot = connection.unchecked_transaction()?;
+    let Some((session, last)) = sessions::head(&snapshot, session_id)? else { return Ok(Vec::new()) };
+    let numbers = after.saturating_add(1)..=last.min(after.saturating_add(at_most as u64));
+    if numbers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = match together(&snapshot, session, session_id, after, at_most) {
+        Err(fault) if fault.is_corrupt() => damage::one_by_one(&snapshot, session, session_id, numbers.clone()),
+        found => found?,
+    };
+    Ok(damage::fill(found, session_id, numbers)?.into_iter().map(Arc::new).collect())
+}
+
+fn together(
+    connection: &Connection,
+    session: i64,
+    session_id: SessionId,
+    after: u64,
+    at_most: usize,
+) -> Result<Vec<Event>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
     )?;
     let mut rows = statement.query(params![session, bound(after), limit(at_most)])?;
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
-        events.push(Arc::new(read(row, session_id)?));
+        events.push(damage::read(row, session_id)?);
     }
     Ok(events)
 }
@@ -88,22 +109,33 @@ pub(crate) fn recent_items(
     let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
     // The index is named, so that a plan that reads other events is an error and not a slow start.
     let mut statement = connection.prepare_cached(
-        "SELECT seq, payload FROM events INDEXED BY completed_items
+        "SELECT seq, turn, payload FROM events INDEXED BY completed_items
          WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 ORDER BY seq DESC LIMIT ?3",
     )?;
     let mut rows = statement.query(params![session, bound(after), limit(at_most)])?;
     let mut items = Vec::new();
     while let Some(row) = rows.next()? {
         let seq = number_from(row.get("seq")?)?;
-        match json_from(text(row, "payload")?)? {
-            EventKind::ItemCompleted { item, .. } => items.push((seq, item)),
-            other => {
-                return Err(Fault::Damaged(format!("event {seq} of session {session_id} is a {}", other.name())));
+        let item = match text(row, "payload").and_then(json_from) {
+            Ok(EventKind::ItemCompleted { item, .. }) => item,
+            found => {
+                // Never what stands there: it may be private.
+                let fault = found.err();
+                tracing::warn!(?fault, session = %session_id, seq, "an item is damaged and is left out");
+                let turn = text(row, "turn").and_then(id_from);
+                left_out(seq, turn.unwrap_or_else(|_| TurnId::generate()))
             }
-        }
+        };
+        items.push((seq, item));
     }
     items.reverse();
     Ok(items)
+}
+
+/// What the model and the person see in the place of an item that is damaged.
+fn left_out(seq: u64, turn_id: TurnId) -> Item {
+    let text = format!("What stood here (event {seq}) is damaged on the disk and is left out.");
+    Item { id: ItemId::generate(), turn_id, body: ItemBody::notice(text) }
 }
 
 pub(crate) fn state_file_changes(
@@ -116,7 +148,8 @@ pub(crate) fn state_file_changes(
     // The index is named for the same reason.
     let mut statement = connection.prepare_cached(
         "SELECT seq, payload FROM events INDEXED BY state_file_changes
-         WHERE session = ?1 AND kind = 'state_changed' AND json_extract(payload, '$.change.state') = 'file' AND seq < ?2
+         WHERE session = ?1 AND kind = 'state_changed'
+            AND CASE WHEN json_valid(payload) THEN json_extract(payload, '$.change.state') END = 'file' AND seq < ?2
          ORDER BY seq DESC LIMIT ?3",
     )?;
     let mut rows = statement.query(params![session, bound(before), limit(at_most)])?;

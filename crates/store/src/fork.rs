@@ -14,7 +14,13 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::{
-    append::Append, codec::number, error::Fault, events, projection::Projection, rows::Rows, sessions, state_files,
+    append::Append,
+    codec::{number, text},
+    damage,
+    error::Fault,
+    projection::Projection,
+    rows::Rows,
+    sessions, state_files,
 };
 
 /// A fork, ready to be written.
@@ -77,7 +83,8 @@ fn copy(connection: &Connection, source: i64, key: i64, through: u64, id: Sessio
         .prepare_cached(
             "INSERT INTO events (session, seq, at, turn, kind, payload)
              SELECT ?1, seq, at, turn, kind,
-                CASE kind WHEN 'interrupt_raised' THEN json_set(payload, '$.interrupt.session_id', ?4) ELSE payload END
+                CASE WHEN kind = 'interrupt_raised' AND json_valid(payload)
+                    THEN json_set(payload, '$.interrupt.session_id', ?4) ELSE payload END
              FROM events WHERE session = ?2 AND seq <= ?3 ORDER BY seq",
         )?
         .execute(params![key, source, number(through)?, id.to_string()])?;
@@ -93,11 +100,16 @@ fn past(connection: &Connection, from: SessionId, through: u64, at: Timestamp) -
         files: StateFiles::default(),
         handed_over: HandedOver::default(),
     };
-    let mut statement = snapshot
-        .prepare_cached("SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq <= ?2 ORDER BY seq")?;
+    let mut statement = snapshot.prepare_cached(
+        "SELECT seq, at, turn, kind, payload FROM events WHERE session = ?1 AND seq <= ?2 ORDER BY seq",
+    )?;
     let mut rows = statement.query(params![session, number(through)?])?;
     while let Some(row) = rows.next()? {
-        let event = events::read(row, from)?;
+        let event = damage::read(row, from)?;
+        if event.is_damaged() {
+            past.projection.apply_damaged(&event, text(row, "kind").unwrap_or_default())?;
+            continue;
+        }
         past.projection.apply(&event)?;
         past.handed_over.apply(&event.kind);
         match event.kind {

@@ -4,7 +4,7 @@ use agentd_core::{
     event::Event,
     grant::{Grant, GrantScope, HeldGrant},
     ids::InterruptId,
-    interrupt::{Answer, AnsweredBy, Ask},
+    interrupt::{Answer, AnsweredBy},
     session::SessionSettings,
 };
 use rusqlite::{Connection, params};
@@ -30,14 +30,16 @@ pub(crate) fn keep_answered(
     answer: &Answer,
     by: &AnsweredBy,
 ) -> Result<(), Fault> {
-    if !matches!(answer, Answer::Always { scope: GrantScope::ForGood }) {
+    if !matches!(
+        answer,
+        Answer::Always { scope: GrantScope::ForGood } | Answer::Keep { scope: GrantScope::ForGood, .. }
+    ) {
         return Ok(());
     }
     let Some(stored) = interrupts::one(connection, id)? else { return Ok(()) };
-    let Ask::Approval { grants, .. } = stored.interrupt.ask else { return Ok(()) };
-    grants
-        .into_iter()
-        .try_for_each(|rule| keep(connection, &Grant { rule, at: Some(event.at), by: by.client().map(str::to_owned) }))
+    let Some((rules, GrantScope::ForGood)) = answer.kept(&stored.interrupt.ask) else { return Ok(()) };
+    let grant = |rule: &String| Grant { rule: rule.clone(), at: Some(event.at), by: by.client().map(str::to_owned) };
+    rules.iter().try_for_each(|rule| keep(connection, &grant(rule)))
 }
 
 pub(crate) fn revoke(connection: &Connection, rule: &str) -> Result<(), Fault> {
@@ -61,12 +63,19 @@ pub(crate) fn all(connection: &Connection) -> Result<Vec<Grant>, Fault> {
 pub(crate) fn of_sessions(connection: &Connection) -> Result<Vec<HeldGrant>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT sessions.id AS id, settings FROM session_state JOIN sessions ON sessions.key = session \
-         WHERE settings LIKE '%\"grants\":[%' ORDER BY sessions.key",
+         WHERE settings LIKE '%\"grants\":[%' AND sessions.parent IS NOT sessions.key ORDER BY sessions.key",
     )?;
     let mut rows = statement.query([])?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
-        let settings: SessionSettings = json_from(text(row, "settings")?)?;
+        let settings: SessionSettings = match text(row, "settings").and_then(json_from) {
+            Ok(settings) => settings,
+            // What cannot be read allows nothing.
+            Err(fault) => {
+                tracing::error!(?fault, "the rules of a session are damaged and do not hold");
+                continue;
+            }
+        };
         let session_id = Some(id_from(text(row, "id")?)?);
         all.extend(settings.grants.into_iter().map(|grant| HeldGrant { session_id, grant }));
     }

@@ -70,7 +70,8 @@ pub(crate) fn pending(connection: &Connection, session: Option<SessionId>) -> Re
     };
     let mut statement = connection.prepare_cached(
         "SELECT interrupt FROM interrupts WHERE resolved_at IS NULL AND (?1 IS NULL OR session = ?1
-            OR session IN (SELECT key FROM sessions WHERE parent = ?1)) ORDER BY key",
+            OR session IN (SELECT key FROM sessions WHERE parent = ?1))
+            AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.key = session AND parent = sessions.key) ORDER BY key",
     )?;
     let mut rows = statement.query([key])?;
     let mut pending = Vec::new();
@@ -81,7 +82,10 @@ pub(crate) fn pending(connection: &Connection, session: Option<SessionId>) -> Re
 }
 
 pub(crate) fn one(connection: &Connection, id: InterruptId) -> Result<Option<StoredInterrupt>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT interrupt, answer FROM interrupts WHERE id = ?1")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT interrupt, answer FROM interrupts JOIN sessions ON sessions.key = interrupts.session
+         WHERE interrupts.id = ?1 AND sessions.parent IS NOT sessions.key",
+    )?;
     let mut rows = statement.query([id_text(id.as_uuid())])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let answer = row.get::<_, Option<String>>("answer")?.map(|answer| json_from(&answer)).transpose()?;

@@ -13,31 +13,43 @@
 //! - `sessions`, `events`, `interrupts`, `grants`: one table each, the SQL beside its row mapping; `projection`: what a
 //!   session's events add up to, pure; `append`: one append, checked and applied to all of them; `rows`: what the writer
 //!   knows of the sessions that it wrote to lately.
+//! - `removal`: how a session is removed: at once for readers, in pieces on the disk. `upkeep`: what the writer does for the
+//!   file while nothing waits. `audit_head`: how far the audit log was.
+//! - `anchor`: whether the files are still those that were opened. `mark`: whether what they held last is still there. `reserve`: room for removing on a full disk. `damage`: what
+//!   stands in for an event that cannot be read.
 //! - `fork`: a session that goes on from a copy of another's events.
 //! - `search`: the full-text index, brought up to date by the writer while nothing waits, and by whoever searches.
 //! - `codec`: ids, times, numbers and JSON in columns; `error`: what failures are called.
 
+mod anchor;
 mod append;
+mod audit_head;
 mod batch;
 mod change;
 mod codec;
 mod config;
+mod damage;
 mod error;
 mod events;
 mod fork;
 mod grants;
 mod interrupts;
+mod mark;
 mod open;
 mod projection;
 mod queue;
 mod reader;
+mod removal;
+mod reserve;
 mod rows;
 mod search;
 mod sessions;
 mod state_files;
 mod store;
+mod upkeep;
 mod writer;
 
 pub use config::StoreConfig;
-pub use store::SqliteStore;
+pub use damage::DamagedSession;
+pub use store::{SqliteStore, StoreSize};
 pub use writer::StoreStats;

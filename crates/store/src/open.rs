@@ -1,17 +1,22 @@
 //! How the file is made, checked and brought to the newest schema.
 //!
 //! A clean close moves the write-ahead log into the database and removes it. So a log that is there at the next open
-//! is the mark of an unclean stop, and costs no write of its own. SQLite repairs such a stop by itself; what it cannot
-//! know is whether the disk kept its promises, and for that the file is checked: whole up to
-//! [`StoreConfig::full_check_up_to`], beyond it only the small tables that everything else hangs on, so that a start
+//! tells of an unclean stop; that there is none is no proof of a clean one, and for that there is a [`Mark`]. SQLite repairs
+//! such a stop by itself; what it cannot know is whether the disk kept its promises, and for that the file is checked: whole up
+//! to [`StoreConfig::full_check_up_to`], beyond it only the small tables that everything else hangs on, so that a start
 //! stays quick however long the journal is.
 
-use std::{ffi::OsString, fs::OpenOptions, path::Path};
+use std::{fs::OpenOptions, path::Path};
 
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use rusqlite_migration::{M, Migrations};
 
-use crate::{StoreConfig, error::Fault};
+use crate::{
+    StoreConfig,
+    error::Fault,
+    mark::{self, LOG_LIMIT, Loss, Mark},
+    upkeep,
+};
 
 /// Every version of the schema. Append only: a file that was released never changes.
 const MIGRATIONS: &[M<'static>] = &[
@@ -26,6 +31,11 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0009_handed_over.sql")),
     M::up(include_str!("../migrations/0010_children.sql")),
     M::up(include_str!("../migrations/0011_agents.sql")),
+    M::up(include_str!("../migrations/0012_removed.sql")),
+    M::up(include_str!("../migrations/0013_audit_head.sql")),
+    M::up(include_str!("../migrations/0014_damaged.sql")),
+    M::up(include_str!("../migrations/0015_files_left.sql")),
+    M::up(include_str!("../migrations/0016_order_of_use.sql")),
 ];
 
 /// "agnt", which the first migration writes into the file's header.
@@ -42,22 +52,54 @@ const CHECKPOINT_PAGES: i64 = 4000;
 pub(crate) struct Connections {
     pub(crate) writer: Connection,
     pub(crate) readers: Vec<Connection>,
+    /// Whether there was no journal before.
+    pub(crate) is_new: bool,
+    pub(crate) mark: Mark,
+    pub(crate) loss: Loss,
 }
 
 pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
+    let unclean = mark::log_length(&config.path).is_some_and(|bytes| bytes > 0);
+    if unclean {
+        refuse_without_database(&config.path)?;
+    }
     make_file(&config.path)?;
-    let unclean = has_log(&config.path);
+    let loss = Loss::look_for(&config.path);
     let mut writer = connect(config, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    identify(&writer)?;
+    let is_new = identify(&writer)?;
+    if is_new {
+        // Before anything is written: afterwards it takes writing the whole file anew.
+        upkeep::allow_shrinking(&writer)?;
+    }
     set_up_writing(&writer, config)?;
     if unclean {
         check(&writer, config)?;
     }
     migrate(&mut writer)?;
+    let pages = upkeep::pages(&writer)?;
+    if !upkeep::can_shrink(&writer)? && pages.count.saturating_mul(pages.size) <= upkeep::SMALL {
+        // It goes on as it was where there is no room for that.
+        upkeep::rewrite(&writer).unwrap_or_else(|fault| tracing::warn!(?fault, "the journal cannot shrink yet"));
+    }
     let readers = (0..config.readers.max(1))
         .map(|_| connect(config, OpenFlags::SQLITE_OPEN_READ_ONLY))
         .collect::<Result<_, _>>()?;
-    Ok(Connections { writer, readers })
+    let mark = Mark::set(&config.path);
+    Ok(Connections { writer, readers, is_new, mark, loss })
+}
+
+/// SQLite throws away the log of a database that is empty, and that may be all that there is.
+fn refuse_without_database(path: &Path) -> Result<(), Fault> {
+    let what = match std::fs::metadata(path) {
+        Ok(database) if database.len() == 0 => "is empty",
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is gone",
+        _ => return Ok(()),
+    };
+    let log = mark::log_of(path);
+    Err(Fault::Corrupt(format!(
+        "the file {what}, and {} beside it, which cannot be read without it, holds what was stored last",
+        log.file_name().unwrap_or_default().display()
+    )))
 }
 
 /// Makes the file and its folder for the owner alone. SQLite gives the files beside it the same mode.
@@ -87,12 +129,6 @@ fn make_file(path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-fn has_log(path: &Path) -> bool {
-    let mut log = OsString::from(path);
-    log.push("-wal");
-    std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
-}
-
 fn connect(config: &StoreConfig, access: OpenFlags) -> Result<Connection, Fault> {
     // Each connection is used by one thread at a time, so that SQLite needs no lock of its own.
     let connection = Connection::open_with_flags(&config.path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -102,11 +138,13 @@ fn connect(config: &StoreConfig, access: OpenFlags) -> Result<Connection, Fault>
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    // The log goes with a close of ours, which takes the mark away, and with nothing else.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 
-/// Refuses what is no journal, or one of a newer program, before anything is changed in it.
-fn identify(connection: &Connection) -> Result<(), Fault> {
+/// Refuses what is no journal, or one of a newer program, before anything is changed in it. Says whether it is empty.
+fn identify(connection: &Connection) -> Result<bool, Fault> {
     let header = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let version = header("user_version")?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -117,7 +155,7 @@ fn identify(connection: &Connection) -> Result<(), Fault> {
     if usize::try_from(version).is_ok_and(|version| version > MIGRATIONS.len()) {
         return Err(Fault::Newer(version));
     }
-    Ok(())
+    Ok(is_new)
 }
 
 fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
@@ -132,7 +170,7 @@ fn set_up_writing(connection: &Connection, config: &StoreConfig) -> Result<(), F
     // What a person deletes is overwritten, not only forgotten.
     connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))?;
     // What a burst made large is given back at the next move of the log.
-    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+    connection.pragma_update(None, "journal_size_limit", LOG_LIMIT.cast_signed())?;
     if let Some(pages) = config.max_pages {
         connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
     }
@@ -151,7 +189,7 @@ fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
         }
         let verdict: String = connection.query_row(&format!("PRAGMA quick_check({target})"), [], |row| row.get(0))?;
         if verdict != "ok" {
-            return Err(Fault::Damaged(format!("the file is damaged: {verdict}")));
+            return Err(Fault::Corrupt(format!("the file is damaged: {verdict}")));
         }
     }
     Ok(())
@@ -160,7 +198,7 @@ fn check(connection: &Connection, config: &StoreConfig) -> Result<(), Fault> {
 fn migrate(connection: &mut Connection) -> Result<(), Fault> {
     Migrations::from_slice(MIGRATIONS).to_latest(connection).map_err(|error| match error {
         rusqlite_migration::Error::RusqliteError { err, .. } => err.into(),
-        other => Fault::Damaged(format!("its schema cannot be brought up to date: {other}")),
+        other => Fault::Corrupt(format!("its schema cannot be brought up to date: {other}")),
     })
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Projection {
     /// Empty until it is given or there is an input.
     pub(crate) title: String,
     pub(crate) updated_at: Timestamp,
+    /// How often it was used since it was read.
+    pub(crate) uses: u64,
     pub(crate) turns: u64,
     pub(crate) last_seq: u64,
     pub(crate) reset_seq: u64,
@@ -38,6 +40,7 @@ impl Projection {
         Self {
             title: String::new(),
             updated_at: created_at,
+            uses: 0,
             turns: 0,
             last_seq: 0,
             reset_seq: 0,
@@ -53,6 +56,7 @@ impl Projection {
         self.take_number(event)?;
         if is_use(&event.kind) {
             self.updated_at = event.at;
+            self.uses = self.uses.saturating_add(1);
         }
         match &event.kind {
             EventKind::TurnStarted { compacts, .. } => {
@@ -109,6 +113,23 @@ impl Projection {
             | EventKind::InterruptResolved { .. }
             | EventKind::Warning { .. } => {}
             EventKind::ItemDelta { .. } => return Err(Fault::invalid("deltas are not stored")),
+        }
+        Ok(())
+    }
+
+    /// Adds the next event where it is damaged. Of which kind it was is known, and no more.
+    pub(crate) fn apply_damaged(&mut self, event: &Event, kind: &str) -> Result<(), Fault> {
+        self.take_number(event)?;
+        match kind {
+            "turn_started" => {
+                self.turns = self.turns.saturating_add(1);
+                self.open_turn = self.open_turn.or_else(|| event.turn_id.map(|turn| (turn, event.seq)));
+            }
+            "turn_ended" if event.turn_id.is_none() || self.open_turn.map(|(open, _)| open) == event.turn_id => {
+                self.open_turn = None;
+                self.interrupted = false;
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -20,6 +20,8 @@ pub(crate) struct Known {
 #[derive(Default)]
 pub(crate) struct Rows {
     known: HashMap<SessionId, Known>,
+    /// The keys of sessions that the open transaction removes, or one that was taken back.
+    removed: Vec<i64>,
 }
 
 impl Rows {
@@ -40,6 +42,18 @@ impl Rows {
             self.known.clear();
         }
         self.known.insert(session, known);
+    }
+
+    /// Takes note of sessions that are removed.
+    pub(crate) fn remove(&mut self, keys: Vec<i64>) {
+        self.clear();
+        self.removed.extend(keys);
+    }
+
+    /// The keys of sessions that were removed since this was asked last. A transaction that was taken back has removed none
+    /// of them.
+    pub(crate) fn take_removed(&mut self) -> Vec<i64> {
+        std::mem::take(&mut self.removed)
     }
 
     /// Forgets all, because a whole transaction was taken back, or a session was deleted and with it all that worked for it.

@@ -53,7 +53,7 @@ impl Missing {
     pub(crate) fn add(&self, connection: &Connection) -> Result<(), Fault> {
         let moved = connection
             .prepare_cached(
-                "INSERT INTO search_progress (session, through) SELECT key, ?3 FROM sessions WHERE key = ?1
+                "INSERT INTO search_progress (session, through) SELECT key, ?3 FROM sessions WHERE key = ?1 AND parent IS NOT key
                  ON CONFLICT DO UPDATE SET through = excluded.through WHERE through = ?2",
             )?
             .execute(params![self.session, self.after, self.through])?;
@@ -93,7 +93,8 @@ pub(crate) fn lacks(connection: &Connection, session: Option<SessionId>) -> Resu
     let events: i64 = connection
         .prepare_cached(
             "SELECT coalesce(sum(last_seq - coalesce(through, 0)), 0)
-             FROM sessions LEFT JOIN search_progress ON session = key WHERE ?1 IS NULL OR id = ?1",
+             FROM sessions LEFT JOIN search_progress ON session = key
+             WHERE parent IS NOT key AND (?1 IS NULL OR id = ?1)",
         )?
         .query_row([id], |row| row.get(0))?;
     number_from(events)
@@ -135,7 +136,8 @@ impl CatchUp {
 pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Result<Option<Missing>, Fault> {
     let after: Option<i64> = connection
         .prepare_cached(
-            "SELECT coalesce(through, 0) FROM sessions LEFT JOIN search_progress ON session = key WHERE key = ?1",
+            "SELECT coalesce(through, 0) FROM sessions LEFT JOIN search_progress ON session = key
+             WHERE key = ?1 AND parent IS NOT key",
         )?
         .query_row([session], |row| row.get(0))
         .optional()?;
@@ -184,7 +186,7 @@ pub(crate) fn find(
         query.terms().iter().partition(|term| term.chars().count() >= TRIGRAM);
     let mut arguments: Vec<Value> = Vec::new();
     let mut sql = "SELECT id, title, seq, at, kind, searched.text AS text FROM searched
-                   JOIN sessions ON sessions.key = searched.session"
+                   JOIN sessions ON sessions.key = searched.session AND sessions.parent IS NOT sessions.key"
         .to_owned();
     if long.is_empty() {
         sql.push_str(" WHERE 1");

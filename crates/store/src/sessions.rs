@@ -6,6 +6,7 @@ use agentd_core::{
     files::HandedOver,
     ids::SessionId,
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
+    usage::Usage,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
@@ -46,6 +47,13 @@ macro_rules! select_sessions {
     };
 }
 
+/// The next place in the order of use, behind all sessions that lists show.
+macro_rules! next_use {
+    () => {
+        "coalesce((SELECT used FROM sessions WHERE parent IS NULL ORDER BY used DESC LIMIT 1), 0) + 1"
+    };
+}
+
 impl SessionRow {
     fn read(row: &Row<'_>) -> Result<Self, Fault> {
         let open_turn = match row.get::<_, Option<String>>("open_turn")? {
@@ -61,6 +69,7 @@ impl SessionRow {
             projection: Projection {
                 title: row.get("title")?,
                 updated_at: time_from(row.get("updated_at")?)?,
+                uses: 0,
                 turns: number_from(row.get("turns")?)?,
                 last_seq: number_from(row.get("last_seq")?)?,
                 reset_seq: number_from(row.get("reset_seq")?)?,
@@ -71,7 +80,11 @@ impl SessionRow {
                 },
                 open_turn,
                 interrupted: row.get("interrupted")?,
-                usage: json_from(text(row, "usage")?)?,
+                // A count is no reason to lose a session.
+                usage: text(row, "usage").and_then(json_from).unwrap_or_else(|fault| {
+                    tracing::warn!(?fault, "what a session took is damaged, and counted anew");
+                    Usage::default()
+                }),
             },
         })
     }
@@ -110,10 +123,11 @@ pub(crate) fn insert(
         None => None,
     };
     let added = connection
-        .prepare_cached(
-            "INSERT INTO sessions (id, created_at, updated_at, usage, parent) VALUES (?1, ?2, ?2, ?3, ?4)
-             ON CONFLICT DO NOTHING",
-        )?
+        .prepare_cached(concat!(
+            "INSERT INTO sessions (id, created_at, updated_at, usage, parent, used) VALUES (?1, ?2, ?2, ?3, ?4, ",
+            next_use!(),
+            ") ON CONFLICT DO NOTHING"
+        ))?
         .execute(params![id_text(id.as_uuid()), time(at)?, json(&projection.usage)?, parent])?;
     if added == 0 {
         return Err(Fault::conflict(format!("session {id} exists already")));
@@ -132,7 +146,18 @@ pub(crate) fn load(connection: &Connection, id: SessionId) -> Result<SessionRow,
 /// Writes what has changed of the row. Most events only count on, and then one number is all that is written.
 pub(crate) fn save(connection: &Connection, key: i64, before: &Projection, now: &Projection) -> Result<(), Fault> {
     let counted = Projection { last_seq: now.last_seq, ..before.clone() };
-    if counted == *now { save_number(connection, key, now.last_seq) } else { save_all(connection, key, now) }
+    if counted == *now {
+        return save_number(connection, key, now.last_seq);
+    }
+    save_all(connection, key, now)?;
+    if before.uses == now.uses { Ok(()) } else { move_to_front(connection, key) }
+}
+
+fn move_to_front(connection: &Connection, key: i64) -> Result<(), Fault> {
+    connection
+        .prepare_cached(concat!("UPDATE sessions SET used = ", next_use!(), " WHERE key = ?1"))?
+        .execute([key])?;
+    Ok(())
 }
 
 fn save_number(connection: &Connection, key: i64, last_seq: u64) -> Result<(), Fault> {
@@ -218,12 +243,6 @@ pub(crate) fn save_handed_over(connection: &Connection, key: i64, handed_over: &
     Ok(())
 }
 
-/// Removes the session; its state, events and interrupts go with it by foreign key.
-pub(crate) fn delete(connection: &Connection, id: SessionId) -> Result<(), Fault> {
-    let removed = connection.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([id_text(id.as_uuid())])?;
-    if removed == 0 { Err(unknown(id)) } else { Ok(()) }
-}
-
 pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<StoredSession>, Fault> {
     // Both tables are read in one snapshot, or a commit in between would show new todos with an old last number.
     let snapshot = connection.unchecked_transaction()?;
@@ -252,8 +271,8 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
 }
 
 pub(crate) fn list(connection: &Connection, at_most: usize) -> Result<Vec<SessionSummary>, Fault> {
-    let mut statement = connection
-        .prepare_cached(select_sessions!("WHERE parent IS NULL ORDER BY updated_at DESC, id DESC LIMIT ?1"))?;
+    let mut statement =
+        connection.prepare_cached(select_sessions!("WHERE parent IS NULL ORDER BY used DESC LIMIT ?1"))?;
     summaries(&mut statement.query([limit(at_most)])?)
 }
 
@@ -267,7 +286,11 @@ pub(crate) fn children(connection: &Connection, parent: SessionId) -> Result<Vec
 fn summaries(rows: &mut rusqlite::Rows<'_>) -> Result<Vec<SessionSummary>, Fault> {
     let mut sessions = Vec::new();
     while let Some(row) = rows.next()? {
-        sessions.push(SessionRow::read(row)?.into_summary());
+        match SessionRow::read(row) {
+            Ok(session) => sessions.push(session.into_summary()),
+            // The others are to be seen.
+            Err(fault) => tracing::error!(?fault, "a session cannot be listed; `agentctl doctor` tells more"),
+        }
     }
     Ok(sessions)
 }
@@ -288,10 +311,20 @@ pub(crate) fn find(connection: &Connection, prefix: &str, at_most: usize) -> Res
 pub(crate) fn with_open_turn(connection: &Connection) -> Result<Vec<SessionId>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT id FROM sessions WHERE open_turn IS NOT NULL
-         UNION SELECT sessions.id FROM queued_turns JOIN sessions ON sessions.key = queued_turns.session ORDER BY id",
+         UNION SELECT sessions.id FROM queued_turns JOIN sessions ON sessions.key = queued_turns.session
+            WHERE sessions.parent IS NOT sessions.key ORDER BY id",
     )?;
     let mut rows = statement.query([])?;
     ids(&mut rows)
+}
+
+/// The key of a session and the number of its last event, if there is one.
+pub(crate) fn head(connection: &Connection, id: SessionId) -> Result<Option<(i64, u64)>, Fault> {
+    let found: Option<(i64, i64)> = connection
+        .prepare_cached("SELECT key, last_seq FROM sessions WHERE id = ?1")?
+        .query_row([id_text(id.as_uuid())], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    found.map(|(key, last)| Ok((key, number_from(last)?))).transpose()
 }
 
 /// The key of a session, if there is one.

@@ -3,7 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use agentd_core::{
-    error::StoreError,
+    audit::AuditHead,
+    error::{ErrorKind, StoreError},
     event::Event,
     grant::{Grant, HeldGrant},
     ids::{InterruptId, SessionId},
@@ -19,8 +20,22 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::{
-    StoreConfig, StoreStats, append::Append, change::Change, error::Fault, events, fork::Fork, grants, interrupts,
-    open, reader::Readers, search, sessions, state_files, writer::Writer,
+    DamagedSession, StoreConfig, StoreStats,
+    anchor::Anchor,
+    append::Append,
+    audit_head,
+    change::Change,
+    damage,
+    error::Fault,
+    events,
+    fork::Fork,
+    grants, interrupts,
+    mark::Loss,
+    open::{self, Connections},
+    reader::Readers,
+    removal, search, sessions, state_files,
+    upkeep::{self, Pages},
+    writer::Writer,
 };
 
 /// The journal in one SQLite file.
@@ -31,6 +46,31 @@ pub struct SqliteStore {
     path: Arc<Path>,
     writer: Writer,
     readers: Readers,
+    anchor: Arc<Anchor>,
+    is_new: bool,
+    loss: Loss,
+}
+
+/// How much room the journal takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreSize {
+    /// The bytes of its file, without what is still in the log beside it.
+    pub bytes: u64,
+    /// Those of them that hold nothing.
+    pub spare_bytes: u64,
+    /// Sessions that were removed and are not all overwritten yet.
+    pub removed_sessions: u64,
+    /// Sessions that were removed and could not be overwritten, as the file is damaged where they are. The next start tries
+    /// again.
+    pub stuck_sessions: u64,
+}
+
+impl StoreSize {
+    fn of(pages: Pages, removed: u64, stuck_sessions: u64) -> Self {
+        let bytes = |count: i64| count.saturating_mul(pages.size).unsigned_abs();
+        let removed_sessions = removed.saturating_sub(stuck_sessions);
+        Self { bytes: bytes(pages.count), spare_bytes: bytes(pages.spare), removed_sessions, stuck_sessions }
+    }
 }
 
 impl SqliteStore {
@@ -43,13 +83,15 @@ impl SqliteStore {
     pub fn open(config: StoreConfig) -> Result<Self, StoreError> {
         let path: Arc<Path> = config.path.as_path().into();
         let start = || {
-            let connections = open::open(&config)?;
-            let readers = Readers::start(connections.readers)?;
-            let writer = Writer::start(connections.writer, config.max_waiting)?;
-            Ok((writer, readers))
+            let Connections { writer, readers, is_new, mark, loss } = open::open(&config)?;
+            let anchor = Arc::new(Anchor::of(&path)?);
+            anchor.check()?;
+            let readers = Readers::start(readers)?;
+            let writer = Writer::start(writer, mark, &config, Arc::clone(&anchor))?;
+            Ok(Self { path: Arc::clone(&path), writer, readers, anchor, is_new, loss })
         };
         match start() {
-            Ok((writer, readers)) => Ok(Self { path, writer, readers }),
+            Ok(store) => Ok(store),
             Err(fault) => Err(Fault::while_doing(&fault, "open the journal", &path)),
         }
     }
@@ -70,6 +112,113 @@ impl SqliteStore {
     #[must_use]
     pub fn stats(&self) -> StoreStats {
         self.writer.stats()
+    }
+
+    /// Whether there was no journal when it was opened.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// What the journal lost with its log between two lives, until a person removes the [file](Self::loss_file) that tells it.
+    #[must_use]
+    pub fn loss(&self) -> Option<String> {
+        self.loss.told()
+    }
+
+    /// The file that a loss is written down in.
+    #[must_use]
+    pub fn loss_file(&self) -> &Path {
+        self.loss.path()
+    }
+
+    /// Looks whether the journal's files are still where they were opened. Where they are not, nothing that is written is
+    /// acknowledged.
+    ///
+    /// # Errors
+    /// Which file was removed or replaced.
+    pub fn look(&self) -> Result<(), StoreError> {
+        self.anchor.check().map_err(|fault| fault.while_doing("store anything", &self.path))
+    }
+
+    /// Those of these sessions that the journal does not know.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn unknown(&self, ids: Vec<SessionId>) -> Result<Vec<SessionId>, StoreError> {
+        self.read("look for sessions", move |connection| {
+            // The files of those that were just removed go in a moment.
+            let removed = removal::files_left(connection)?;
+            let is_unknown =
+                |id: &SessionId| Ok::<_, Fault>(!removed.contains(id) && sessions::key(connection, *id)?.is_none());
+            let mut unknown = Vec::new();
+            for id in ids {
+                if is_unknown(&id)? {
+                    unknown.push(id);
+                }
+            }
+            Ok(unknown)
+        })
+        .await
+    }
+
+    /// The sessions with events that cannot be read. Every event is looked at, about a second for each 100 MB.
+    ///
+    /// # Errors
+    /// When the journal cannot be read at all.
+    pub async fn damaged(&self) -> Result<Vec<DamagedSession>, StoreError> {
+        self.read("look for damage", damage::all).await
+    }
+
+    /// How much room the journal takes.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn size(&self) -> Result<StoreSize, StoreError> {
+        let (pages, removed) =
+            self.read("measure", |connection| Ok((upkeep::pages(connection)?, removal::count(connection)?))).await?;
+        Ok(StoreSize::of(pages, removed, self.writer.stuck()))
+    }
+
+    /// Writes the whole file anew where it comes from a version whose files never shrink. Says whether it did. Nobody can
+    /// write meanwhile, and it needs as much room again.
+    ///
+    /// # Errors
+    /// When the disk has not the room. Nothing is lost then.
+    pub async fn let_shrink(&self) -> Result<bool, StoreError> {
+        if self.read("look at the file", upkeep::can_shrink).await? {
+            return Ok(false);
+        }
+        self.writer.rewrite().await.map_err(|fault| fault.while_doing("write the journal anew", &self.path))?;
+        Ok(true)
+    }
+
+    /// Remembers how far the audit log is. That much of it must be on the disk.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub async fn note_audit_head(&self, head: AuditHead) -> Result<(), StoreError> {
+        self.writer.write(Change::NoteAudit(head), &self.path).await
+    }
+
+    /// How far the audit log was when somebody last told.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn audit_head(&self) -> Result<Option<AuditHead>, StoreError> {
+        self.read("read how far the audit log was", audit_head::noted).await
+    }
+
+    /// Brings the index of the search up to date.
+    async fn add_missing(&self, action: &'static str, session: Option<SessionId>) -> Result<(), StoreError> {
+        for (key, until) in self.read(action, move |connection| search::behind(connection, session)).await? {
+            while let Some(missing) =
+                self.read(action, move |connection| search::missing(connection, key, until)).await?
+            {
+                self.writer.write(Change::Index(missing), &self.path).await?;
+            }
+        }
+        Ok(())
     }
 
     fn read<T: Send + 'static>(
@@ -190,15 +339,17 @@ impl Store for SqliteStore {
                 let hits = self.read("search", move |connection| search::find(connection, &query, session, limit));
                 return Ok(Found { hits: hits.await?, unsearched: lacks });
             }
-            for (key, until) in self.read(action, move |connection| search::behind(connection, session)).await? {
-                while let Some(missing) =
-                    self.read(action, move |connection| search::missing(connection, key, until)).await?
-                {
-                    self.writer.write(Change::Index(missing), &self.path).await?;
+            let unsearched = match self.add_missing(action, session).await {
+                Ok(()) => 0,
+                // Nothing can be added on a full disk. What is there is searched.
+                Err(error) if error.kind() == ErrorKind::Storage => {
+                    tracing::warn!("the index of the search is not up to date: {error}");
+                    lacks
                 }
-            }
+                Err(error) => return Err(error),
+            };
             let hits = self.read("search", move |connection| search::find(connection, &query, session, limit)).await?;
-            Ok(Found { hits, unsearched: 0 })
+            Ok(Found { hits, unsearched })
         }
         .boxed()
     }
@@ -244,5 +395,13 @@ impl Store for SqliteStore {
 
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
         self.writer.write(Change::Delete(id), &self.path).boxed()
+    }
+
+    fn files_left(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        self.read("look for files of deleted sessions", removal::files_left)
+    }
+
+    fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.writer.write(Change::FilesGone(ids), &self.path).boxed()
     }
 }

@@ -3,8 +3,8 @@
 //! A commit waits for the disk, and that is what an append costs. So the thread takes everything that waits when it
 //! comes to commit: while one batch is on its way to the disk, the next one gathers behind it. Each change stands in a
 //! savepoint of its own, and a change that is refused falls out alone. What is written ahead is applied at once and
-//! committed with what follows it. While nothing waits, the thread brings the index of the search up to date, a small
-//! piece at a time.
+//! committed with what follows it. While nothing waits, the thread overwrites what was deleted and brings the index of the
+//! search up to date, a small piece at a time.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -14,22 +14,29 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use agentd_core::error::StoreError;
 use futures_util::{FutureExt, future::BoxFuture};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior, config::DbConfig};
 use tokio::sync::{
     mpsc,
     oneshot::{self, error::TryRecvError},
 };
 
 use crate::{
+    StoreConfig,
+    anchor::Anchor,
     batch::{Batch, Command},
     change::Change,
     error::Fault,
+    mark::Mark,
+    removal::Remains,
+    reserve::Reserve,
     rows::Rows,
     search::CatchUp,
+    upkeep::{self, Upkeep},
 };
 
 /// How many events may be stored before the index is brought up to date again: it need not be for each turn.
@@ -78,25 +85,40 @@ pub(crate) struct Writer {
     counters: Arc<Counters>,
     /// Tells a journal that was closed from one whose thread has died.
     closed: Arc<AtomicBool>,
+    /// How many removed sessions cannot be overwritten.
+    stuck: Arc<AtomicU64>,
     /// Taken by the first close, which waits for the thread's end.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Writer {
-    pub(crate) fn start(connection: Connection, max_waiting: usize) -> Result<Self, Fault> {
-        let (queue, commands) = mpsc::channel(max_waiting.max(1));
+    pub(crate) fn start(
+        connection: Connection,
+        mark: Mark,
+        config: &StoreConfig,
+        anchor: Arc<Anchor>,
+    ) -> Result<Self, Fault> {
+        let (queue, commands) = mpsc::channel(config.max_waiting.max(1));
         let counters = Arc::new(Counters::default());
+        let remains = Remains::default();
+        let stuck = remains.stuck();
         let thread = Thread {
             connection,
+            mark,
             rows: Rows::default(),
             commands,
             counters: Arc::clone(&counters),
             // What an earlier life left undone.
             catch_up: Some(CatchUp::default()),
             unsearched: 0,
+            upkeep: Some(Upkeep::default()),
+            remains,
+            busy_timeout: config.busy_timeout,
+            anchor,
+            reserve: Reserve::beside(&config.path),
         };
         let thread = std::thread::Builder::new().name("journal-write".into()).spawn(move || thread.run())?;
-        Ok(Self { queue, counters, closed: Arc::default(), thread: Mutex::new(Some(thread)) })
+        Ok(Self { queue, counters, closed: Arc::default(), stuck, thread: Mutex::new(Some(thread)) })
     }
 
     /// Makes the change durable. A caller that stops waiting does not undo it.
@@ -144,6 +166,13 @@ impl Writer {
         let _ = self.queue.try_send(Command::CatchUp);
     }
 
+    /// Writes the whole file anew. Nobody else writes meanwhile.
+    pub(crate) async fn rewrite(&self) -> Result<(), Fault> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.send(Command::Rewrite(reply)).await.map_err(|_| silence(&self.closed))?;
+        answer.await.unwrap_or_else(|_| Err(silence(&self.closed)))
+    }
+
     /// Writes what waits, moves the log into the database and ends the thread. A second close has nothing to do.
     pub(crate) async fn close(&self) -> Result<(), Fault> {
         self.closed.store(true, Ordering::Release);
@@ -157,6 +186,10 @@ impl Writer {
             join(thread).await;
         }
         outcome
+    }
+
+    pub(crate) fn stuck(&self) -> u64 {
+        self.stuck.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stats(&self) -> StoreStats {
@@ -205,6 +238,7 @@ pub(crate) async fn join(thread: JoinHandle<()>) {
 /// The thread's own side.
 struct Thread {
     connection: Connection,
+    mark: Mark,
     rows: Rows,
     commands: mpsc::Receiver<Command>,
     counters: Arc<Counters>,
@@ -212,35 +246,67 @@ struct Thread {
     catch_up: Option<CatchUp>,
     /// The events that were stored since it was last brought up to date.
     unsearched: u64,
+    /// What is to be done for the file; at the start, what an earlier life left undone.
+    upkeep: Option<Upkeep>,
+    remains: Remains,
+    busy_timeout: Duration,
+    anchor: Arc<Anchor>,
+    reserve: Reserve,
 }
 
 impl Thread {
-    /// The next command. What waits goes before the index.
+    /// The next command. What waits goes before the upkeep of the file, and that before the index.
     fn next(&mut self) -> Option<Command> {
-        while let Some(catch_up) = &mut self.catch_up {
+        while self.upkeep.is_some() || self.catch_up.is_some() {
             match self.commands.try_recv() {
                 Ok(command) => return Some(command),
                 Err(mpsc::error::TryRecvError::Disconnected) => return None,
-                Err(mpsc::error::TryRecvError::Empty) => {}
+                Err(mpsc::error::TryRecvError::Empty) => self.work_at_rest(),
             }
-            let piece = catch_unwind(AssertUnwindSafe(|| catch_up.piece(&mut self.connection)));
+        }
+        self.commands.blocking_recv()
+    }
+
+    /// One small piece of what nobody waits for.
+    fn work_at_rest(&mut self) {
+        let Self { connection, mark, upkeep, remains, catch_up, busy_timeout, reserve, .. } = self;
+        if let Some(work) = upkeep {
+            let piece = catch_unwind(AssertUnwindSafe(|| work.piece(connection, mark, remains, *busy_timeout)));
+            let goes_on = piece.unwrap_or(Err(Fault::Lost)).unwrap_or_else(|fault| {
+                tracing::warn!(?fault, "what was deleted is not all overwritten; the next start goes on with it");
+                false
+            });
+            if !goes_on {
+                *upkeep = None;
+                // What was given up for a removal is kept back again.
+                reserve.keep();
+            }
+        } else if let Some(work) = catch_up {
+            let piece = catch_unwind(AssertUnwindSafe(|| work.piece(connection)));
             let goes_on = piece.unwrap_or(Err(Fault::Lost)).unwrap_or_else(|fault| {
                 tracing::warn!(?fault, "the index of the search is not up to date; the next search goes on with it");
                 false
             });
             if !goes_on {
-                self.catch_up = None;
+                *catch_up = None;
             }
         }
-        self.commands.blocking_recv()
     }
 
     fn run(mut self) {
         while let Some(first) = self.next() {
             let mut batch = Batch::default();
             batch.gather(first, &mut self.commands);
+            let removes = batch.removes();
             if !batch.changes.is_empty() {
                 self.write(&mut batch);
+            }
+            if let Some(reply) = batch.rewrite.take() {
+                self.rows.clear();
+                let _ = reply.send(upkeep::rewrite(&self.connection));
+            }
+            if removes || batch.removes() {
+                self.upkeep = Some(Upkeep::default());
             }
             if batch.wants_index {
                 self.catch_up.get_or_insert_default();
@@ -249,6 +315,10 @@ impl Thread {
                 let _ = reply.send(self.close());
                 return;
             }
+        }
+        // Nobody holds the journal any more, and nobody hears what comes of it.
+        if let Err(fault) = self.close() {
+            tracing::warn!(?fault, "the journal was not closed well; the next start looks after it");
         }
     }
 
@@ -259,18 +329,38 @@ impl Thread {
             self.rows.clear();
             vec![Err(Fault::Lost); batch.changes.len()]
         });
+        self.begin_overwriting();
         batch.answer(outcomes);
     }
 
-    /// Commits all changes at once. A change that is too large for the disk takes the whole transaction with it; then
-    /// each is tried alone, so that nobody fails for a neighbour's size.
+    /// A small session is gone for good before anybody hears that it is removed.
+    fn begin_overwriting(&mut self) {
+        let removed = self.rows.take_removed();
+        if removed.is_empty() {
+            return;
+        }
+        let Self { connection, remains, .. } = self;
+        let piece = catch_unwind(AssertUnwindSafe(|| remains.first_piece(connection, removed)));
+        if let Err(fault) = piece.unwrap_or(Err(Fault::Lost)) {
+            tracing::debug!(?fault, "what was deleted is overwritten later");
+        }
+    }
+
+    /// Commits all changes at once. A change that is too large for the disk, or meets a damaged page, takes the whole
+    /// transaction with it; then each is tried alone, so that nobody fails for a neighbour.
     fn commit_or_part(&mut self, batch: &mut Batch) -> Vec<Result<(), Fault>> {
         match self.commit(batch) {
             Ok(outcomes) => outcomes,
-            Err(fault) if fault.is_disk_full() && batch.changes.len() > 1 => {
+            // What was removed has room for it.
+            Err(fault) if fault.is_disk_full() && self.make_room() => self.commit_or_part(batch),
+            Err(fault) if (fault.is_disk_full() || fault.is_corrupt()) && batch.changes.len() > 1 => {
                 self.rows.clear();
                 let changes = std::mem::take(&mut batch.changes);
                 changes.into_iter().flat_map(|change| self.commit_or_part(&mut Batch::of(change))).collect()
+            }
+            Err(fault) if fault.is_disk_full() && batch.removes() && self.reserve.give_up() => {
+                self.rows.clear();
+                self.commit_or_part(batch)
             }
             Err(fault) => {
                 self.rows.clear();
@@ -280,9 +370,21 @@ impl Thread {
         }
     }
 
+    /// Overwrites all that was removed. Says whether there was any.
+    fn make_room(&mut self) -> bool {
+        self.rows.clear();
+        let mut made = false;
+        while self.upkeep.is_some() && self.remains.piece(&mut self.connection).unwrap_or(false) {
+            made = true;
+        }
+        made
+    }
+
     /// Applies all changes in one transaction, and those that come while it waits for what follows. An error is the fate
     /// of all of them; a change that is refused has its own.
     fn commit(&mut self, batch: &mut Batch) -> Result<Vec<Result<(), Fault>>, Fault> {
+        // What would be refused in the end is not done at all, where that is known beforehand.
+        self.anchor.check()?;
         let mut transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut outcomes = Vec::with_capacity(batch.changes.len());
         loop {
@@ -294,6 +396,9 @@ impl Thread {
             batch.gather(command, &mut self.commands);
         }
         transaction.commit()?;
+        // Before anybody hears that it is stored.
+        self.anchor.check()?;
+        self.mark.note();
         self.unsearched += self.counters.add(&batch.changes, &outcomes);
         if self.unsearched >= MAX_UNSEARCHED {
             self.unsearched = 0;
@@ -303,8 +408,11 @@ impl Thread {
     }
 
     /// Leaves a file that stands alone. What cannot be moved now is moved at the next start.
-    fn close(self) -> Result<(), Fault> {
-        self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    fn close(mut self) -> Result<(), Fault> {
+        if upkeep::empty_log(&self.connection, &mut self.mark)? {
+            self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+            self.mark.remove();
+        }
         self.connection.close().map_err(|(_, error)| error.into())
     }
 }
@@ -330,7 +438,8 @@ mod tests {
 
     fn writer_without_a_thread() -> (Writer, mpsc::Receiver<Command>) {
         let (queue, commands) = mpsc::channel(4);
-        let writer = Writer { queue, counters: Arc::default(), closed: Arc::default(), thread: Mutex::new(None) };
+        let (counters, closed, stuck) = (Arc::default(), Arc::default(), Arc::default());
+        let writer = Writer { queue, counters, closed, stuck, thread: Mutex::new(None) };
         (writer, commands)
     }
 

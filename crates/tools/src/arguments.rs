@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::{failure::Failure, text};
 
 /// Parameter names of other systems, taken where the tool knows the second name and the call does not use it.
-const ALIASES: [(&str, &str); 16] = [
+pub(crate) const ALIASES: [(&str, &str); 16] = [
     ("file_path", "path"),
     ("filepath", "path"),
     ("filename", "path"),
@@ -132,7 +132,8 @@ fn as_text(value: Value) -> Value {
     }
 }
 
-fn integer(value: &Value) -> Option<i64> {
+/// A whole number, also one that is written as text.
+pub(crate) fn integer(value: &Value) -> Option<i64> {
     /// Beyond this, a float no longer tells neighbouring integers apart.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {

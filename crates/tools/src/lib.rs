@@ -21,6 +21,7 @@ mod encoding;
 mod failure;
 mod guides;
 mod job;
+mod meant;
 mod patch;
 mod process;
 pub mod sandbox;

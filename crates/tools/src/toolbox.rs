@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 
 use agentd_core::{
     ports::{Knowledge, ToolContext, Toolbox, Web},
-    tool::{Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{Followed, Meant, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use jiff::tz::TimeZone;
@@ -21,6 +21,7 @@ use crate::{
     },
     failure::Failure,
     job::Job,
+    meant,
     sandbox::Sandbox,
     skills::SkillShelf,
     text,
@@ -60,12 +61,12 @@ pub struct ToolboxConfig {
 }
 
 impl ToolboxConfig {
-    /// The defaults: commands end after 30 s and may ask for up to 10 minutes.
+    /// The defaults: commands end after two minutes and may ask for up to ten.
     #[must_use]
     pub fn new(time_zone: fn() -> TimeZone) -> Self {
         Self {
             time_zone,
-            command_timeout: Duration::from_secs(30),
+            command_timeout: Duration::from_secs(120),
             command_timeout_max: Duration::from_secs(600),
             environment: BTreeMap::new(),
             standing: BTreeMap::new(),
@@ -144,6 +145,7 @@ impl BuiltinToolbox {
             time_zone: config.time_zone,
             commands: run_bash_command::Settings {
                 timeout: config.command_timeout,
+                longest: config.command_timeout_max.max(Duration::from_secs(1)),
                 environment: config.environment,
                 standing: config.standing,
                 output_bytes: config.limits.output_bytes,
@@ -242,14 +244,33 @@ impl BuiltinToolbox {
         }
         let mut arguments: Map<String, Value> = self.read(tool, call)?;
         let Some(written) = arguments.get(Followed::PATH).and_then(Value::as_str) else { return Ok(None) };
-        let path = Jail::new(Arc::clone(&context.workspace)).locate(written)?;
-        let real = self.work(context, path.clone(), |job, path| job.files.follow(&path)).await?;
-        if real == path {
+        let by_name = ToolPath::begins_with_name(written);
+        let (path, named, real) = self.work(context, written.to_owned(), Self::lead).await?;
+        // A name of the session's tree may turn out to be one of the project's: the rules hear of both.
+        if real == path && (path.place() == named.place() || !by_name) {
             return Ok(None);
         }
         arguments.insert(Followed::PATH.to_owned(), real.written().into());
         let arguments = Value::Object(arguments).to_string();
+        let path = if by_name { named } else { path };
         Ok(Some(Followed { arguments, path: path.to_string(), leads_to: real.to_string() }))
+    }
+
+    /// The file that a path means, the one that it would name from the root of the tree, and the one that it leads to.
+    fn lead(job: &Job, written: String) -> Result<(ToolPath, ToolPath, ToolPath), Failure> {
+        let (path, named) = (job.files.meant(&written)?, job.files.locate(&written)?);
+        let real = job.files.follow(&path)?;
+        Ok((path, named, real))
+    }
+
+    /// Where the command of a call starts, if it runs one.
+    async fn started(&self, context: &ToolContext, call: &ToolCall) -> Result<Option<StartFolder>, Failure> {
+        let tool = self.find(call)?;
+        if !matches!(tool, Builtin::RunBashCommand) {
+            return Ok(None);
+        }
+        let start = self.work(context, self.read(tool, call)?, run_bash_command::start).await?;
+        Ok(run_bash_command::start_folder(&context.workspace, &start, &self.commands).await)
     }
 
     fn knowledge(&self) -> Result<&Arc<dyn Knowledge>, Failure> {
@@ -276,8 +297,11 @@ impl BuiltinToolbox {
     }
 
     fn read<A: DeserializeOwned>(&self, tool: Builtin, call: &ToolCall) -> Result<A, Failure> {
-        let schema = self.specs.iter().find(|spec| spec.name == tool.name()).map(|spec| &spec.parameters);
-        arguments::parse(tool.name(), &call.arguments, schema.unwrap_or(&serde_json::Value::Null))
+        arguments::parse(tool.name(), &call.arguments, self.schema(tool).unwrap_or(&Value::Null))
+    }
+
+    fn schema(&self, tool: Builtin) -> Option<&Value> {
+        self.specs.iter().find(|spec| spec.name == tool.name()).map(|spec| &spec.parameters)
     }
 
     async fn work<A: Send + 'static, T: Send + 'static>(
@@ -343,6 +367,11 @@ impl Toolbox for BuiltinToolbox {
         }
     }
 
+    fn meant(&self, call: &ToolCall) -> Option<Meant> {
+        let tool = self.find(call).ok()?;
+        meant::meant(tool, &call.arguments, self.schema(tool)?, self.commands.longest.as_secs())
+    }
+
     fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {
         let jail = Jail::new(Arc::clone(&context.workspace));
         let tool = self.find(call).ok()?;
@@ -371,7 +400,7 @@ impl Toolbox for BuiltinToolbox {
         async move {
             let foreseen = AssertUnwindSafe(self.foresee(context, call)).catch_unwind().await;
             match foreseen.unwrap_or_else(|_| Err(defect())) {
-                Ok(shown) => Ok(shown.map(text::without_nul)),
+                Ok(shown) => Ok(shown),
                 Err(failure) => Err(fit_for_models(failure.into())),
             }
         }
@@ -382,6 +411,24 @@ impl Toolbox for BuiltinToolbox {
         async move {
             let followed = AssertUnwindSafe(self.followed(context, call)).catch_unwind().await;
             followed.ok().and_then(Result::ok).flatten()
+        }
+        .boxed()
+    }
+
+    fn start<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
+        async move {
+            let started = AssertUnwindSafe(self.started(context, call)).catch_unwind().await;
+            started.ok().and_then(Result::ok).flatten()
+        }
+        .boxed()
+    }
+
+    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+        async move {
+            match &self.commands.sandbox {
+                Some(sandbox) => sandbox.holds().await,
+                None => false,
+            }
         }
         .boxed()
     }
@@ -427,6 +474,7 @@ mod tests {
             person: Default::default(),
             sampler: Default::default(),
             stands_for: None,
+            read_only: false,
             now: Timestamp::UNIX_EPOCH,
             cancel: CancellationToken::new(),
         }

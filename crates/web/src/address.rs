@@ -39,6 +39,18 @@ pub fn not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
+/// The IPv4 address inside an IPv6 one, where there is one that counts.
+pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(address) = address else { return None };
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..]
+        | [.., 0 | 0x200, 0x5efe, high, low] => Some(joined(high, low).into()),
+        _ => None,
+    }
+}
+
 fn v4(address: Ipv4Addr) -> Option<&'static str> {
     if OF_CLOUDS.contains(&address) {
         return Some("a cloud's own");

@@ -8,6 +8,7 @@ use reqwest::{Certificate, Client, redirect};
 
 use crate::{
     config::WebConfig,
+    own::OwnAddresses,
     resolve::{Guard, Lookup},
     target::Trust,
 };
@@ -22,8 +23,8 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) fn new(config: WebConfig, lookup: Arc<dyn Lookup>) -> Self {
-        let guard = Guard { lookup, allow: config.allow.clone().into(), trust: Trust::Public };
+    pub(crate) fn new(config: WebConfig, lookup: Arc<dyn Lookup>, own: OwnAddresses) -> Self {
+        let guard = Guard { lookup, allow: config.allow.clone().into(), own, trust: Trust::Public };
         Self { config, guard, public: OnceLock::new(), named: OnceLock::new() }
     }
 

@@ -19,6 +19,7 @@ use crate::{
     config::WebConfig,
     failure,
     hop::Hop,
+    own::OwnAddresses,
     redirect,
     resolve::{Lookup, SystemLookup},
     search, target,
@@ -46,6 +47,7 @@ const LONGEST_HEADER: usize = 500;
 pub struct Fetcher {
     config: WebConfig,
     clients: Clients,
+    own: OwnAddresses,
 }
 
 impl Fetcher {
@@ -58,7 +60,8 @@ impl Fetcher {
     /// The same with another resolver.
     #[must_use]
     pub fn with_lookup(config: WebConfig, lookup: Arc<dyn Lookup>) -> Self {
-        Self { clients: Clients::new(config.clone(), lookup), config }
+        let own = OwnAddresses::of_this_machine();
+        Self { clients: Clients::new(config.clone(), lookup, own.clone()), own, config }
     }
 
     async fn ask(&self, request: WebRequest, rules: &ReadRules) -> Result<WebAnswer, WebError> {
@@ -92,7 +95,7 @@ impl Fetcher {
     }
 
     async fn send(&self, hop: &Hop) -> Result<Response, WebError> {
-        let client = self.clients.of(target::admit(&hop.url, &self.config.allow)?)?;
+        let client = self.clients.of(target::admit(&hop.url, &self.config.allow, &self.own)?)?;
         let mut headers = defaults();
         for name in hop.headers.keys() {
             headers.remove(name);
@@ -135,7 +138,7 @@ impl Fetcher {
 impl Web for Fetcher {
     fn check(&self, request: &WebRequest) -> Result<(), WebError> {
         let hop = Hop::first(request.clone())?;
-        target::admit(&hop.url, &self.config.allow).map(|_| ())
+        target::admit(&hop.url, &self.config.allow, &self.own).map(|_| ())
     }
 
     fn fetch(&self, request: WebRequest, rules: ReadRules) -> BoxFuture<'_, Result<WebAnswer, WebError>> {

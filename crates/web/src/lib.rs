@@ -5,7 +5,7 @@
 //!
 //! - [`config`]: what a person sets; no call changes any of it.
 //! - [`address`]: which addresses are public, and what is wrong with the others; pure. [`allow`]: those that a person
-//!   allows besides.
+//!   allows besides. `own`: this machine's, which are not public either.
 //! - `target`: whether an address of a page may be asked at all; `resolve`: names to addresses that were looked at.
 //! - `redirect`: what becomes of a request that is sent on; pure. `hop`: one request on its way.
 //! - `client`: the connections; `fetch`: from a request to its answer.
@@ -22,6 +22,7 @@ pub mod config;
 mod failure;
 mod fetch;
 mod hop;
+mod own;
 mod redirect;
 mod resolve;
 pub mod search;

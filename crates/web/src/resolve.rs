@@ -11,8 +11,8 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use crate::{
-    address::not_public,
     allow::{self, Allowed},
+    own::OwnAddresses,
     target::Trust,
 };
 
@@ -45,6 +45,7 @@ pub(crate) struct Refused {
 pub(crate) struct Guard {
     pub(crate) lookup: Arc<dyn Lookup>,
     pub(crate) allow: Arc<[Allowed]>,
+    pub(crate) own: OwnAddresses,
     pub(crate) trust: Trust,
 }
 
@@ -54,11 +55,10 @@ impl Guard {
         if self.trust == Trust::Named {
             return Ok(());
         }
-        let refused = |address: &IpAddr| {
-            let what = not_public(*address).filter(|_| !allow::covers(&self.allow, *address))?;
-            Some(Refused { address: *address, what })
-        };
-        addresses.iter().find_map(refused).map_or(Ok(()), Err)
+        match self.own.refused(addresses, |address| allow::covers(&self.allow, address)) {
+            Some((address, what)) => Err(Refused { address, what }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Whether an address that a model or a page names may be asked, as far as it says so itself. Pure.
+//! Whether an address that a model or a page names may be asked, as far as it says so itself. Pure, but for this machine's own
+//! addresses, which somebody tells.
 
 use std::net::IpAddr;
 
@@ -6,9 +7,9 @@ use agentd_core::error::{ErrorKind, WebError};
 use reqwest::Url;
 
 use crate::{
-    address::not_public,
     allow::{self, Allowed},
     failure,
+    own::OwnAddresses,
 };
 
 /// The longest address that is asked, in bytes.
@@ -76,15 +77,15 @@ pub(crate) fn check_form(url: &Url) -> Result<(), &'static str> {
 }
 
 /// Whose addresses may be connected to for it. An address that is a number is looked at here: nobody resolves it.
-pub(crate) fn admit(url: &Url, list: &[Allowed]) -> Result<Trust, WebError> {
+pub(crate) fn admit(url: &Url, list: &[Allowed], own: &OwnAddresses) -> Result<Trust, WebError> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
     if allow::names(list, host, port) {
         return Ok(Trust::Named);
     }
     let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() else { return Ok(Trust::Public) };
-    match not_public(address) {
-        Some(what) if !allow::covers(list, address) => Err(failure::private(host, address, what)),
-        _ => Ok(Trust::Public),
+    match own.refused(&[address], |address| allow::covers(list, address)) {
+        Some((address, what)) => Err(failure::private(host, address, what)),
+        None => Ok(Trust::Public),
     }
 }
 
@@ -94,7 +95,8 @@ mod tests {
 
     fn judged(text: &str) -> Result<Trust, String> {
         let list: Vec<Allowed> = ["searx.lan:8888", "[::1]:9", "10.0.0.0/8"].map(|text| text.parse().unwrap()).to_vec();
-        parse(text).and_then(|url| admit(&url, &list)).map_err(|error| error.to_string())
+        let own = OwnAddresses::told_by(|address| Some(address == IpAddr::from([8, 8, 4, 4])));
+        parse(text).and_then(|url| admit(&url, &list, &own)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -113,6 +115,9 @@ mod tests {
             "http://①②⑦.⓪.⓪.①/",
             "http://127.0.0.1./",
             "https://192.168.0.1:8443/",
+            "http://8.8.4.4/",
+            "http://[::ffff:808:404]/",
+            "http://0x08080404/",
         ] {
             let why = judged(refused).unwrap_err();
             assert!(why.contains("is not public"), "{refused}: {why}");

@@ -39,17 +39,24 @@ impl Client {
     /// # Errors
     /// [`ClientErrorKind::NotRunning`], [`ClientErrorKind::Refused`] or [`ClientErrorKind::OtherVersion`].
     pub async fn connect(path: &Path) -> Result<Self, ClientError> {
-        let client = Self::connect_any_version(path).await?;
-        let theirs = client.hello.protocol_version;
+        Self::connect_any_version(path).await?.of_our_version(path)
+    }
+
+    /// The same client, if its daemon speaks our version.
+    ///
+    /// # Errors
+    /// [`ClientErrorKind::OtherVersion`], with the socket's path in it.
+    pub fn of_our_version(self, path: &Path) -> Result<Self, ClientError> {
+        let theirs = self.hello.protocol_version;
         if theirs == PROTOCOL_VERSION {
-            return Ok(client);
+            return Ok(self);
         }
         Err(ClientError::new(
             ClientErrorKind::OtherVersion,
             format!(
                 "the daemon at {} is version {} with protocol {theirs}; this client is version {} with protocol {}",
                 path.display(),
-                client.hello.version,
+                self.hello.version,
                 env!("CARGO_PKG_VERSION"),
                 PROTOCOL_VERSION,
             ),
@@ -122,6 +129,8 @@ async fn shake_hands(channel: Channel) -> Result<Hello, tonic::Status> {
         version: answer.version,
         pid: answer.pid,
         environment: answer.environment,
+        variables: answer.variables,
+        data_dir: answer.data_dir.into(),
     })
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agentd_core::{agent::AgentCard, catalogue::ToolStanding, model::SlotInfo};
 
-use super::{Client, ClientError, ConfigView, DaemonStatus, Reloaded};
+use super::{Client, ClientError, ConfigView, DaemonStatus, Finding, Reloaded};
 use crate::{
     MAX_MESSAGE_BYTES, convert,
     v1::{self, daemon_client::DaemonClient},
@@ -21,6 +21,15 @@ impl Client {
     /// When the connection fails.
     pub async fn status(&self) -> Result<DaemonStatus, ClientError> {
         Ok(self.daemon().status(v1::StatusRequest {}).await?.into_inner().try_into()?)
+    }
+
+    /// What is wrong with what is kept. Everything is looked at, about a second for each 100 MB.
+    ///
+    /// # Errors
+    /// When the connection fails, or the daemon is too old to know.
+    pub async fn examine(&self) -> Result<Vec<Finding>, ClientError> {
+        let answer = self.daemon().examine(v1::ExamineRequest {}).await?.into_inner();
+        Ok(answer.findings.into_iter().map(Into::into).collect())
     }
 
     /// The five slots and the models that serve them.

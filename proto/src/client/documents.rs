@@ -1,13 +1,13 @@
 //! Calls about the documents of sessions.
 
 use agentd_core::knowledge::{
-    DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, PartRange, Reading,
+    DocumentFinds, DocumentListing, DocumentProgress, DocumentQuery, KnowledgeStats, PartRange, Reading,
 };
 
 use super::{Client, ClientError};
 use crate::{
     MAX_MESSAGE_BYTES,
-    convert::{self, WireError},
+    convert::WireError,
     v1::{self, documents_client::DocumentsClient, index_documents_response::Part},
 };
 
@@ -26,13 +26,13 @@ impl Client {
         paths: &[String],
         again: bool,
         mut show: impl FnMut(DocumentProgress),
-    ) -> Result<Vec<DocumentState>, ClientError> {
+    ) -> Result<DocumentListing, ClientError> {
         let request = v1::IndexDocumentsRequest { session: session.to_owned(), paths: paths.to_vec(), again };
         let mut steps = self.documents().index(request).await?.into_inner();
         while let Some(step) = steps.message().await? {
             match step.part {
                 Some(Part::Progress(step)) => show(step.try_into()?),
-                Some(Part::Done(done)) => return Ok(convert::all(done.documents)?),
+                Some(Part::Done(done)) => return Ok(done.try_into()?),
                 // From a newer daemon.
                 None => {}
             }
@@ -44,9 +44,9 @@ impl Client {
     ///
     /// # Errors
     /// As of [`Self::index_documents`].
-    pub async fn list_documents(&self, session: &str, path: &str) -> Result<Vec<DocumentState>, ClientError> {
+    pub async fn list_documents(&self, session: &str, path: &str) -> Result<DocumentListing, ClientError> {
         let request = v1::ListDocumentsRequest { session: session.to_owned(), path: path.to_owned() };
-        Ok(convert::all(self.documents().list(request).await?.into_inner().documents)?)
+        Ok(self.documents().list(request).await?.into_inner().try_into()?)
     }
 
     /// Pages, sheets or slides of a document.

@@ -4,7 +4,7 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `audit`: the other calls. `error`: what can go wrong.
+//! - `sessions`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `audit`, `storage`: the other calls. `error`: what can go wrong.
 
 mod audit;
 mod connect;
@@ -17,13 +17,15 @@ mod mcp;
 mod policy;
 mod sessions;
 mod skills;
+mod storage;
 mod turns;
 
 pub use connect::Client;
 pub use error::{ClientError, ClientErrorKind};
+pub use sessions::too_large as upload_too_large;
 pub use turns::{EventStream, SessionChoice, StartRequest, TurnSender, TurnStream};
 
 pub use crate::view::{
-    AuditChange, AuditComparison, Comparison, ConfigView, DaemonStatus, Forked, Hello, McpServerState, McpServerView,
-    NewSession, NumberedItem, PolicyCall, RecoveredTurn, Reloaded, RuleText, SandboxState, SessionView,
+    AuditChange, AuditComparison, Comparison, ConfigView, DaemonStatus, Finding, Forked, Hello, McpServerState,
+    McpServerView, NewSession, NumberedItem, PolicyCall, RecoveredTurn, Reloaded, RuleText, SandboxState, SessionView,
 };

@@ -90,6 +90,15 @@ impl Client {
         Ok(())
     }
 
+    /// Keeps a session from being cleaned however long nobody uses it, or no longer.
+    ///
+    /// # Errors
+    /// When there is no such session or the connection fails.
+    pub async fn pin_session(&self, session: &str, pinned: bool) -> Result<(), ClientError> {
+        self.sessions_client().pin(v1::PinSessionRequest { session: session.to_owned(), pinned }).await?;
+        Ok(())
+    }
+
     /// Sets a session's history aside, so that no model sees it any more.
     ///
     /// # Errors
@@ -289,11 +298,18 @@ async fn read_piece(
         .map_err(|error| refused(format!("could not read {name:?} for the upload: {error}")))?;
     *total += piece.len();
     if *total > MAX_UPLOAD_BYTES {
-        let limit = MAX_UPLOAD_BYTES / 1024 / 1024;
-        return Err(refused(format!("{name:?} is larger than the {limit} MiB that can be uploaded"))
-            .with_hint("give the folder that holds it with -C DIR instead"));
+        return Err(too_large(name));
     }
     Ok(piece)
+}
+
+/// The refusal of a file of that name that is larger than [`MAX_UPLOAD_BYTES`].
+#[must_use]
+pub fn too_large(name: &str) -> ClientError {
+    let limit = MAX_UPLOAD_BYTES / 1024 / 1024;
+    let message = format!("{name:?} is larger than the {limit} MiB that can be uploaded");
+    ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message)
+        .with_hint("give the folder that holds it with -C DIR instead")
 }
 
 /// Texts of the wire are UTF-8: a path that is not would arrive as another one.

@@ -1,5 +1,7 @@
 //! Turns: starting, driving and watching them.
 
+use std::collections::HashMap;
+
 use agentd_core::{
     error::ErrorKind,
     event::Event,
@@ -52,9 +54,22 @@ impl Client {
     /// # Errors
     /// When the daemon refuses it, or the connection fails.
     pub async fn turn(&self, request: StartRequest) -> Result<TurnStream, ClientError> {
+        self.turn_lending(request, HashMap::new()).await
+    }
+
+    /// Starts a turn, and lends the daemon the values of variables that [`Hello::variables`](crate::view::Hello::variables)
+    /// names.
+    ///
+    /// # Errors
+    /// As of [`Self::turn`].
+    pub async fn turn_lending(
+        &self,
+        request: StartRequest,
+        variables: HashMap<String, String>,
+    ) -> Result<TurnStream, ClientError> {
         let (commands, queue) = mpsc::channel(COMMAND_QUEUE);
         let sender = TurnSender { commands };
-        sender.send(Command::Start(start_frame(request)?)).await?;
+        sender.send(Command::Start(Start { variables, ..start_frame(request)? })).await?;
         let response = self.turns_client().turn(ReceiverStream::new(queue)).await?;
         let session_id = header_id(response.metadata(), SESSION_ID_HEADER)?;
         let turn_id = header_id(response.metadata(), TURN_ID_HEADER)?;

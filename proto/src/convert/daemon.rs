@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use super::{WireError, all, id};
 use crate::{
     v1,
-    view::{ConfigView, DaemonStatus, RecoveredTurn, SandboxState},
+    view::{ConfigView, DaemonStatus, Finding, RecoveredTurn, SandboxState},
 };
 
 impl From<&DaemonStatus> for v1::StatusResponse {
@@ -23,6 +23,7 @@ impl From<&DaemonStatus> for v1::StatusResponse {
             data_dir: status.data_dir.to_string_lossy().into_owned(),
             config_sources: status.config_sources.clone(),
             sandbox: status.sandbox.clone().map(Into::into),
+            problems: status.problems.iter().cloned().map(Into::into).collect(),
         }
     }
 }
@@ -44,7 +45,22 @@ impl TryFrom<v1::StatusResponse> for DaemonStatus {
             data_dir: PathBuf::from(status.data_dir),
             config_sources: status.config_sources,
             sandbox: status.sandbox.map(Into::into),
+            problems: status.problems.into_iter().map(Into::into).collect(),
         })
+    }
+}
+
+impl From<Finding> for v1::Finding {
+    fn from(finding: Finding) -> Self {
+        let Finding { subject, message, hint, is_failure } = finding;
+        Self { subject, message, hint, is_failure }
+    }
+}
+
+impl From<v1::Finding> for Finding {
+    fn from(finding: v1::Finding) -> Self {
+        let v1::Finding { subject, message, hint, is_failure } = finding;
+        Self { subject, message, hint, is_failure }
     }
 }
 

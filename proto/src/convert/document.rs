@@ -1,8 +1,8 @@
 //! Documents: what they are, what they say, and where.
 
 use agentd_core::knowledge::{
-    DocumentFinds, DocumentHit, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats, PartKind, PartRange,
-    ReadPart, Reading, SearchedBy,
+    DocumentFinds, DocumentHit, DocumentListing, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats,
+    PartKind, PartRange, ReadPart, Reading, SearchedBy,
 };
 
 use super::{WireError, all, mirrored};
@@ -78,7 +78,15 @@ impl TryFrom<v1::DocumentState> for DocumentState {
 
 impl From<&[DocumentState]> for v1::ListDocumentsResponse {
     fn from(states: &[DocumentState]) -> Self {
-        Self { documents: states.iter().map(Into::into).collect() }
+        Self { documents: states.iter().map(Into::into).collect(), notes: Vec::new() }
+    }
+}
+
+impl TryFrom<v1::ListDocumentsResponse> for DocumentListing {
+    type Error = WireError;
+
+    fn try_from(listing: v1::ListDocumentsResponse) -> Result<Self, WireError> {
+        Ok(Self { documents: all(listing.documents)?, notes: listing.notes })
     }
 }
 
@@ -125,6 +133,7 @@ impl From<&DocumentFinds> for v1::SearchDocumentsResponse {
             broken: finds.broken.iter().map(broken).collect(),
             notes: finds.notes.clone(),
             late: finds.late,
+            not_searched: number(finds.not_searched),
         }
     }
 }
@@ -140,6 +149,7 @@ impl TryFrom<v1::SearchDocumentsResponse> for DocumentFinds {
             broken: finds.broken.into_iter().map(|broken| (broken.name, broken.why)).collect(),
             notes: finds.notes,
             late: finds.late,
+            not_searched: size(finds.not_searched),
         })
     }
 }

@@ -26,6 +26,7 @@ mirrored!(
         NotFound,
         InvalidInput,
         Conflict,
+        Busy,
         ShuttingDown,
         Configuration,
         Internal,

@@ -74,7 +74,7 @@ impl TryFrom<v1::Interrupt> for Interrupt {
 impl From<&Ask> for interrupt::Ask {
     fn from(ask: &Ask) -> Self {
         match ask {
-            Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants } => {
+            Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider } => {
                 Self::Approval(interrupt::Approval {
                     tool: tool.clone(),
                     args_json: args.to_string(),
@@ -83,6 +83,7 @@ impl From<&Ask> for interrupt::Ask {
                     preview: preview.clone(),
                     grant: <&[String; 1]>::try_from(grants.as_slice()).ok().map(|[grant]| grant.clone()),
                     grants: grants.clone(),
+                    wider: wider.clone(),
                     layer: layer.map(layer_to_wire).unwrap_or_default(),
                     rule: rule.clone(),
                 })
@@ -113,6 +114,7 @@ impl TryFrom<interrupt::Ask> for Ask {
                 rule: approval.rule,
                 // An older daemon names one at the most.
                 grants: if approval.grants.is_empty() { approval.grant.into_iter().collect() } else { approval.grants },
+                wider: approval.wider,
             },
             interrupt::Ask::Question(question) => Self::Question {
                 question: question.question,
@@ -129,7 +131,12 @@ impl From<&Answer> for v1::Answer {
         let answer = match answer {
             Answer::Approve => answer::Answer::Approve(answer::Approve {}),
             Answer::Reject { reason } => answer::Answer::Reject(answer::Reject { reason: reason.clone() }),
-            Answer::Always { scope } => answer::Answer::Always(answer::Always { scope: scope_to_wire(*scope) }),
+            Answer::Always { scope } => {
+                answer::Answer::Always(answer::Always { scope: scope_to_wire(*scope), rule: None })
+            }
+            Answer::Keep { rule, scope } => {
+                answer::Answer::Always(answer::Always { scope: scope_to_wire(*scope), rule: Some(rule.clone()) })
+            }
             Answer::Edit { args } => answer::Answer::Edit(answer::Edit { args_json: args.to_string() }),
             Answer::Text { text } => answer::Answer::Text(answer::Text { text: text.clone() }),
         };
@@ -144,7 +151,13 @@ impl TryFrom<v1::Answer> for Answer {
         Ok(match answer.answer.ok_or(WireError::Unknown("an answer"))? {
             answer::Answer::Approve(_) => Self::Approve,
             answer::Answer::Reject(reject) => Self::Reject { reason: reject.reason },
-            answer::Answer::Always(always) => Self::Always { scope: optional_scope(always.scope)?.unwrap_or_default() },
+            answer::Answer::Always(always) => {
+                let scope = optional_scope(always.scope)?.unwrap_or_default();
+                match always.rule {
+                    Some(rule) => Self::Keep { rule, scope },
+                    None => Self::Always { scope },
+                }
+            }
             answer::Answer::Edit(edit) => Self::Edit { args: json(&edit.args_json, "the arguments of an answer")? },
             answer::Answer::Text(text) => Self::Text { text: text.text },
         })

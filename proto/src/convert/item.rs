@@ -2,6 +2,7 @@
 
 use agentd_core::{
     context::Compaction,
+    files::StoredInput,
     item::{Item, ItemBody, ItemStatus, NoticeSource, NoticeTopic},
 };
 
@@ -49,10 +50,11 @@ impl TryFrom<v1::Item> for Item {
 impl From<&ItemBody> for item::Body {
     fn from(body: &ItemBody) -> Self {
         match body {
-            ItemBody::UserMessage { text, steered, typed_bytes } => Self::UserMessage(item::UserMessage {
+            ItemBody::UserMessage { text, steered, typed_bytes, stored } => Self::UserMessage(item::UserMessage {
                 text: text.clone(),
                 steered: *steered,
                 typed_bytes: *typed_bytes,
+                stored: stored.as_ref().map(Into::into),
             }),
             ItemBody::AgentMessage { text } => Self::AgentMessage(item::AgentMessage { text: text.clone() }),
             ItemBody::Reasoning { text } => Self::Reasoning(item::Reasoning { text: text.clone() }),
@@ -79,9 +81,12 @@ impl TryFrom<item::Body> for ItemBody {
 
     fn try_from(body: item::Body) -> Result<Self, WireError> {
         Ok(match body {
-            item::Body::UserMessage(message) => {
-                Self::UserMessage { text: message.text, steered: message.steered, typed_bytes: message.typed_bytes }
-            }
+            item::Body::UserMessage(message) => Self::UserMessage {
+                text: message.text,
+                steered: message.steered,
+                typed_bytes: message.typed_bytes,
+                stored: message.stored.map(Into::into),
+            },
             item::Body::AgentMessage(message) => Self::AgentMessage { text: message.text },
             item::Body::Reasoning(reasoning) => Self::Reasoning { text: reasoning.text },
             item::Body::ToolCall(call) => Self::ToolCall(call.into()),
@@ -102,6 +107,20 @@ impl TryFrom<item::Body> for ItemBody {
                 pictures: notice.pictures.into_iter().map(Into::into).collect(),
             },
         })
+    }
+}
+
+impl From<&StoredInput> for item::StoredInput {
+    fn from(stored: &StoredInput) -> Self {
+        let StoredInput { path, bytes, lines, shown_bytes, shown_lines } = stored.clone();
+        Self { path, bytes, lines, shown_bytes, shown_lines }
+    }
+}
+
+impl From<item::StoredInput> for StoredInput {
+    fn from(stored: item::StoredInput) -> Self {
+        let item::StoredInput { path, bytes, lines, shown_bytes, shown_lines } = stored;
+        Self { path, bytes, lines, shown_bytes, shown_lines }
     }
 }
 

@@ -20,6 +20,7 @@ mod policy;
 mod search;
 mod session;
 mod skill;
+mod storage;
 mod tool;
 mod turn;
 mod undo;
@@ -104,7 +105,10 @@ pub(crate) fn id<T: FromStr<Err = InvalidId>>(text: &str) -> Result<T, WireError
 }
 
 /// JSON that came as text.
-pub(crate) fn json(text: &str, what: &'static str) -> Result<serde_json::Value, WireError> {
+///
+/// # Errors
+/// When it is none.
+pub fn json(text: &str, what: &'static str) -> Result<serde_json::Value, WireError> {
     serde_json::from_str(text).map_err(|error| WireError::Json { what, cause: error.to_string() })
 }
 

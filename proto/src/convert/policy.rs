@@ -52,6 +52,7 @@ impl From<&Explanation> for v1::Explanation {
             ruling: Some(ruling(&said.verdict, said.layer, &said.rule)),
             parts: parts.collect(),
             grants: said.grants.clone(),
+            wider: said.wider.clone(),
             granted_by: said.granted_by.clone(),
             leads_to: said.leads_to.clone(),
         }
@@ -70,6 +71,7 @@ impl TryFrom<v1::Explanation> for Explanation {
             rule,
             parts: all(said.parts)?,
             grants: said.grants,
+            wider: said.wider,
             granted_by: said.granted_by,
             leads_to: said.leads_to,
         })

@@ -60,6 +60,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
                 .parent
                 .as_ref()
                 .map(|parent| v1::Parent { session: parent.session.to_string(), agent: parent.agent.clone() }),
+            pinned: settings.pinned,
         }
     }
 }
@@ -71,7 +72,7 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
         // What a client does not mention is asked about: an approval must never vanish by omission.
         let grants = settings.grants.iter().map(|rule| rule.as_str().into()).collect();
         let parent = settings.parent.clone().map(TryInto::try_into).transpose()?;
-        Ok(Self { grants, parent, ..settings_over(Self::default(), settings)? })
+        Ok(Self { grants, parent, pinned: settings.pinned, ..settings_over(Self::default(), settings)? })
     }
 }
 
@@ -89,6 +90,8 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         grants: base.grants,
         // The daemon alone says who works for whom.
         parent: base.parent,
+        // Only a session that is there can be pinned.
+        pinned: base.pinned,
     })
 }
 
@@ -109,6 +112,7 @@ impl From<&NewSession> for v1::SessionSettings {
             project: new.project.as_ref().map(Into::into),
             grants: Vec::new(),
             parent: None,
+            pinned: false,
         }
     }
 }

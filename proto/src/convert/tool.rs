@@ -78,7 +78,8 @@ const OF_SERVER: &str = "mcp:";
 
 impl From<&ToolStanding> for v1::ToolStanding {
     fn from(standing: &ToolStanding) -> Self {
-        let ToolStanding { tool: CatalogueTool { spec, origin, label, stands_for: _ }, visible, why } = standing;
+        let ToolStanding { tool: CatalogueTool { spec, origin, label, stands_for: _, foreign: _ }, visible, why } =
+            standing;
         let origin = match origin {
             ToolOrigin::BuiltIn => "built_in".to_owned(),
             ToolOrigin::Conversation => "conversation".to_owned(),
@@ -109,7 +110,7 @@ impl TryFrom<v1::ToolStanding> for ToolStanding {
             _ => return Err(WireError::Unknown("the origin of a tool")),
         };
         let label = ToolLabel { tier: tier(wire)?, always_available, category, tags };
-        let tool = CatalogueTool { spec: part(tool, "a tool")?, origin, label, stands_for: None };
+        let tool = CatalogueTool { spec: part(tool, "a tool")?, origin, label, stands_for: None, foreign: None };
         Ok(Self { tool, visible, why })
     }
 }
@@ -135,6 +136,8 @@ impl From<&ToolResult> for v1::ToolResult {
             error: result.error.map_or(v1::ToolErrorCode::Unspecified as i32, tool_error_to_wire),
             files: result.files.iter().map(Into::into).collect(),
             duration_ms: result.duration_ms,
+            ran_with: result.ran_with.clone(),
+            exit_code: result.exit_code,
         }
     }
 }
@@ -149,8 +152,11 @@ impl TryFrom<v1::ToolResult> for ToolResult {
             text: result.text,
             error: optional_tool_error(result.error)?,
             files: all(result.files)?,
+            ran_with: result.ran_with,
             takes_back: None,
+            found: Vec::new(),
             duration_ms: result.duration_ms,
+            exit_code: result.exit_code,
         })
     }
 }

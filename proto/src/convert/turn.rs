@@ -55,13 +55,16 @@ impl From<&StartTurn> for turn_request::Start {
             title: None,
             text: start.text.clone(),
             typed_bytes: start.typed_bytes,
+            whole: start.whole,
             compact: start.compact.map_or(0, strategy_to_wire),
             slot: optional_slot_to_wire(start.slot),
             max_steps: start.max_steps.unwrap_or(0),
             on_interrupt: on_interrupt_to_wire(start.on_interrupt),
+            while_connected: start.while_connected,
             if_busy: if_busy_to_wire(start.if_busy),
             client: start.client.clone(),
             environment: start.environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            variables: Default::default(),
         }
     }
 }
@@ -74,10 +77,12 @@ impl TryFrom<turn_request::Start> for StartTurn {
         Ok(Self {
             text: start.text,
             typed_bytes: start.typed_bytes,
+            whole: start.whole,
             compact: optional_strategy(start.compact)?,
             slot: optional_slot(start.slot)?,
             max_steps: (start.max_steps > 0).then_some(start.max_steps),
             on_interrupt: optional_on_interrupt(start.on_interrupt)?.unwrap_or_default(),
+            while_connected: start.while_connected,
             if_busy: optional_if_busy(start.if_busy)?.unwrap_or_default(),
             client: start.client,
             environment: ClientEnvironment::unjudged(start.environment),

@@ -4,7 +4,7 @@ use std::{
     fs::{self, DirBuilder, File},
     io,
     os::{
-        fd::OwnedFd,
+        fd::{AsRawFd as _, OwnedFd},
         unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _},
     },
     path::{Path, PathBuf},
@@ -16,7 +16,10 @@ use interprocess::{
 };
 use nix::{
     fcntl::{OFlag, open},
-    sys::stat::Mode,
+    sys::{
+        socket::{UnixAddr, getsockname},
+        stat::Mode,
+    },
     unistd::geteuid,
 };
 
@@ -43,10 +46,27 @@ impl SocketFile {
     /// # Errors
     /// When the file is ours and cannot be removed.
     pub fn remove(self) -> Result<(), SocketError> {
-        let ours = self.inode.metadata().map_err(SocketError::io("look at", &self.path))?;
-        match fs::symlink_metadata(&self.path) {
-            Ok(found) if (found.dev(), found.ino()) == (ours.dev(), ours.ino()) => remove_file(&self.path),
-            _ => Ok(()),
+        if self.is_there() { remove_file(&self.path) } else { Ok(()) }
+    }
+
+    /// The name of a socket that somebody else made, held for [`SocketFile::is_there`].
+    ///
+    /// # Errors
+    /// When there is nothing of that name.
+    pub fn look(path: &Path) -> Result<Self, SocketError> {
+        // A socket cannot be opened, but a handle on its place can.
+        let handle = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let inode =
+            open(path, handle, Mode::empty()).map_err(|errno| SocketError::io("look at", path)(errno.into()))?;
+        Ok(Self { inode: inode.into(), path: path.to_owned() })
+    }
+
+    /// Whether the name still leads to the socket.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        match (self.inode.metadata(), fs::symlink_metadata(&self.path)) {
+            (Ok(ours), Ok(found)) => (found.dev(), found.ino()) == (ours.dev(), ours.ino()),
+            _ => false,
         }
     }
 }
@@ -69,19 +89,23 @@ pub async fn bind(path: &Path) -> Result<(Incoming, SocketFile), SocketError> {
         .reclaim_name(false)
         .create_tokio()
         .map_err(SocketError::io("bind", &path))?;
-    // A socket cannot be opened, but a handle on its place can.
-    let handle = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let inode = open(&path, handle, Mode::empty()).map_err(|errno| SocketError::io("look at", &path)(errno.into()))?;
-    Ok((Incoming::new(listener), SocketFile { inode: inode.into(), path }))
+    Ok((Incoming::new(listener), SocketFile::look(&path)?))
 }
 
-/// Takes over a listening socket that a supervisor made. Its name, mode and end are the supervisor's business.
+/// Whether anybody listens there.
+pub async fn is_live(path: &Path) -> bool {
+    raw_connect(path).await.is_ok()
+}
+
+/// Takes over a listening socket that a supervisor made, with its path where it has one. Its name, mode and end are the
+/// supervisor's business.
 ///
 /// # Errors
 /// When the descriptor is no listening local socket.
-pub fn adopt(fd: OwnedFd) -> Result<Incoming, SocketError> {
+pub fn adopt(fd: OwnedFd) -> Result<(Incoming, Option<PathBuf>), SocketError> {
+    let path = getsockname::<UnixAddr>(fd.as_raw_fd()).ok().and_then(|address| address.path().map(Path::to_owned));
     let refused = SocketError::io("adopt", Path::new("the inherited socket"));
-    UnixListener::try_from(fd).map(|listener| Incoming::new(listener.into())).map_err(refused)
+    UnixListener::try_from(fd).map(|listener| (Incoming::new(listener.into()), path)).map_err(refused)
 }
 
 /// Makes the folder where it is missing and makes sure that nobody else can put things there. Others may be able to

@@ -14,7 +14,7 @@ use super::{Io, SocketError, path::check_length};
 pub async fn connect(path: &Path) -> Result<Io, SocketError> {
     let path = check_length(path.to_owned())?;
     let stream = raw_connect(&path).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => SocketError::NobodyThere { path: path.clone() },
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => SocketError::NobodyThere { path: path.clone() },
         // The kernel says the same of a socket that nobody listens to and of a file that is no socket at all.
         io::ErrorKind::ConnectionRefused if is_no_socket(&path) => SocketError::NotASocket { path: path.clone() },
         io::ErrorKind::ConnectionRefused => SocketError::NobodyThere { path: path.clone() },

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
@@ -16,31 +17,64 @@ pub struct SocketPlace {
     pub runtime_dir: Option<OsString>,
     /// The user's id, which keeps users apart below `/tmp`.
     pub uid: u32,
+    /// The data folder, which keeps daemons of one user apart.
+    pub data_dir: PathBuf,
 }
 
 impl SocketPlace {
     /// The place for the user of this process.
     #[must_use]
-    pub fn of_this_user(explicit: Option<OsString>, runtime_dir: Option<OsString>) -> Self {
-        Self { explicit, runtime_dir, uid: nix::unistd::geteuid().as_raw() }
+    pub fn of_this_user(explicit: Option<OsString>, runtime_dir: Option<OsString>, data_dir: PathBuf) -> Self {
+        Self { explicit, runtime_dir, uid: nix::unistd::geteuid().as_raw(), data_dir }
+    }
+
+    /// The value of `AGENTD_SOCKET`, where there is one.
+    #[must_use]
+    pub fn named(&self) -> Option<PathBuf> {
+        given(&self.explicit)
     }
 }
 
-/// The socket's path: `AGENTD_SOCKET`, else `$XDG_RUNTIME_DIR/agentd/agentd.sock`, else `/tmp/agentd-UID/agentd.sock`.
-/// `TMPDIR` plays no part, because the daemon and its clients may have different ones.
+/// The socket's path: `AGENTD_SOCKET`, else `$XDG_RUNTIME_DIR/agentd/agentd.sock`, else a name of the data folder's own in
+/// `/tmp/agentd-UID`. `TMPDIR` plays no part, because the daemon and its clients may have different ones.
 ///
 /// # Errors
 /// When `AGENTD_SOCKET` is no absolute path, or the path is too long for a socket.
 pub fn socket_path(place: &SocketPlace) -> Result<PathBuf, SocketError> {
-    let given = |value: &Option<OsString>| value.as_ref().filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(path) = given(&place.explicit) {
-        return if path.is_absolute() { check_length(path) } else { Err(SocketError::NotAbsolute { path }) };
+    match (place.named(), given(&place.runtime_dir).filter(|path| path.is_absolute())) {
+        (Some(path), _) if path.is_absolute() => check_length(path),
+        (Some(path), _) => Err(SocketError::NotAbsolute { path }),
+        (None, Some(runtime_dir)) => check_length(runtime_dir.join("agentd").join("agentd.sock")),
+        (None, None) => check_length(own_path(place)),
     }
-    let folder = match given(&place.runtime_dir).filter(|path| path.is_absolute()) {
-        Some(runtime_dir) => runtime_dir.join("agentd"),
-        None => Path::new("/tmp").join(format!("agentd-{}", place.uid)),
-    };
-    check_length(folder.join("agentd.sock"))
+}
+
+/// Places for a daemon that cannot have the one of [`socket_path`], best first: in `/tmp/agentd-UID`, then in the data
+/// folder. Clients find them by the [lock file](crate::lock_file).
+#[must_use]
+pub fn other_paths(place: &SocketPlace) -> Vec<PathBuf> {
+    let first = socket_path(place).ok();
+    [own_path(place), place.data_dir.join("agentd.sock")]
+        .into_iter()
+        .filter(|path| path.is_absolute() && Some(path) != first.as_ref())
+        .filter_map(|path| check_length(path).ok())
+        .collect()
+}
+
+fn given(value: &Option<OsString>) -> Option<PathBuf> {
+    value.as_ref().filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The path that no daemon with another data folder has.
+fn own_path(place: &SocketPlace) -> PathBuf {
+    // FNV-1a: short, and the same in every version of the programs.
+    let digest = place
+        .data_dir
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    Path::new("/tmp").join(format!("agentd-{}", place.uid)).join(format!("{digest:016x}.sock"))
 }
 
 /// The kernel keeps a socket's path in 108 bytes, one of them the end mark.
@@ -55,9 +89,17 @@ pub(super) fn check_length(path: PathBuf) -> Result<PathBuf, SocketError> {
 mod tests {
     use super::*;
 
+    fn place(explicit: &str, runtime_dir: &str, data_dir: &str) -> SocketPlace {
+        SocketPlace {
+            explicit: Some(explicit.into()),
+            runtime_dir: Some(runtime_dir.into()),
+            uid: 1000,
+            data_dir: data_dir.into(),
+        }
+    }
+
     fn check(explicit: &str, runtime_dir: &str, expected: Result<&str, &str>) {
-        let place = SocketPlace { explicit: Some(explicit.into()), runtime_dir: Some(runtime_dir.into()), uid: 1000 };
-        let found = socket_path(&place).map_err(|error| error.to_string());
+        let found = socket_path(&place(explicit, runtime_dir, "/data")).map_err(|error| error.to_string());
         match expected {
             Ok(path) => assert_eq!(found, Ok(PathBuf::from(path))),
             Err(part) => assert!(found.as_ref().is_err_and(|text| text.contains(part)), "{found:?} lacks {part:?}"),
@@ -68,8 +110,8 @@ mod tests {
     fn the_strongest_value_wins() {
         check("/a/b.sock", "/run/user/1000", Ok("/a/b.sock"));
         check("", "/run/user/1000", Ok("/run/user/1000/agentd/agentd.sock"));
-        check("", "", Ok("/tmp/agentd-1000/agentd.sock"));
-        check("", "relative", Ok("/tmp/agentd-1000/agentd.sock"));
+        check("", "", Ok("/tmp/agentd-1000/2e61291ce2d9239e.sock"));
+        check("", "relative", Ok("/tmp/agentd-1000/2e61291ce2d9239e.sock"));
         check("relative.sock", "/run/user/1000", Err("absolute"));
         check(&format!("/{}", "a".repeat(106)), "", Ok(&format!("/{}", "a".repeat(106))));
         check(&format!("/{}", "a".repeat(107)), "", Err("108 bytes"));
@@ -77,8 +119,20 @@ mod tests {
     }
 
     #[test]
-    fn absent_is_as_empty() {
-        let place = SocketPlace { explicit: None, runtime_dir: None, uid: 7 };
-        assert_eq!(socket_path(&place).unwrap(), PathBuf::from("/tmp/agentd-7/agentd.sock"));
+    fn without_a_runtime_folder_each_data_folder_has_a_socket_of_its_own() {
+        let of = |data: &str| socket_path(&place("", "", data)).unwrap();
+        assert_ne!(of("/home/a/data"), of("/home/b/data"));
+        assert_eq!(of("/home/a/data"), of("/home/a/data"));
+        let absent = SocketPlace { explicit: None, runtime_dir: None, ..place("", "", "/home/a/data") };
+        assert_eq!(socket_path(&absent).unwrap(), of("/home/a/data"));
+    }
+
+    #[test]
+    fn there_are_other_places_than_the_first() {
+        let of = |runtime_dir: &str, data: &str| other_paths(&place("", runtime_dir, data));
+        let own = socket_path(&place("", "", "/data")).unwrap();
+        assert_eq!(of("/run/user/1000", "/data"), [own, "/data/agentd.sock".into()]);
+        assert_eq!(of("", "/data"), [PathBuf::from("/data/agentd.sock")]);
+        assert!(of("", &format!("/{}", "d".repeat(100))).is_empty(), "one that is too long is none");
     }
 }

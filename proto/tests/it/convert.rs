@@ -16,11 +16,12 @@ use agentd_core::{
     item::{Item, ItemBody},
     model::{ModelInfo, Slot, SlotInfo},
     session::{SessionSettings, SessionStatus, SessionSummary, StoredSession},
+    storage::{CleanReport, CleanedPart, PartSize, StoragePart, StorageView},
     tool::{Effect, ToolSpec},
     turn::{IfBusy, OnInterrupt, StartTurn},
 };
 use agentd_proto::{
-    client::{DaemonStatus, NewSession, RecoveredTurn, SandboxState, SessionView},
+    client::{DaemonStatus, Finding, NewSession, RecoveredTurn, SandboxState, SessionView},
     convert::{WireError, settings_over},
     v1::{self, turn_request::Start},
 };
@@ -134,10 +135,12 @@ fn starts_survive() {
                 check::<Start, _>(&StartTurn {
                     compact: None,
                     typed_bytes: Some(2),
+                    whole: true,
                     text,
                     slot: Some(Slot::Reasoning),
                     max_steps: Some(3),
                     on_interrupt,
+                    while_connected: on_interrupt == OnInterrupt::Approve,
                     if_busy,
                     client: "agentctl".into(),
                     environment: ClientEnvironment::unjudged([("PATH".into(), "/bin".into())]),
@@ -185,6 +188,12 @@ fn the_state_of_the_daemon_survives() {
             network: true,
             weaknesses: vec!["old".into()],
         }),
+        problems: vec![Finding {
+            subject: "disk".into(),
+            message: "full".into(),
+            hint: "make room".into(),
+            is_failure: true,
+        }],
     });
 }
 
@@ -311,4 +320,22 @@ fn the_audit_log_survives() {
     let wire = v1::AuditRecord::try_from(&record).unwrap();
     assert_eq!((wire.n, AuditRecord::try_from(wire).unwrap()), (9, record));
     assert!(AuditRecord::try_from(v1::AuditRecord { n: 1, json: "{}".to_owned() }).is_err());
+}
+
+#[test]
+fn what_is_kept_on_the_disk_survives() {
+    let part = |part: StoragePart| PartSize { part, bytes: part as u64 + 1, files: 2 };
+    let view = StorageView {
+        parts: StoragePart::ALL.into_iter().map(part).collect(),
+        journal_spare_bytes: 7,
+        removed_sessions: 1,
+        stuck_sessions: 2,
+        free_bytes: u64::MAX,
+    };
+    check::<v1::ShowStorageResponse, _>(&view);
+    let mut report =
+        CleanReport { problems: vec!["the disk is ill".to_owned()], kept_sessions: 3, ..Default::default() };
+    report.add(CleanedPart::Outputs, 1, 2, 3);
+    report.add(CleanedPart::Sessions, 4, 0, 5);
+    check::<v1::CleanResponse, _>(&report);
 }

@@ -183,7 +183,13 @@ impl Daemon for Fake {
             version: "9.9.9".into(),
             pid: 42,
             environment: Vec::new(),
+            data_dir: String::new(),
+            variables: Vec::new(),
         }))
+    }
+
+    async fn examine(&self, _: Request<v1::ExamineRequest>) -> Result<Response<v1::ExamineResponse>, Status> {
+        Ok(Response::new(v1::ExamineResponse::default()))
     }
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {

@@ -6,7 +6,7 @@ use agentd_core::{
     context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy, PromptReport, TokenLevel, Window},
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
-    files::Picture,
+    files::{Picture, StoredInput},
     grant::GrantScope,
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
@@ -24,6 +24,10 @@ use serde_json::json;
 pub(crate) fn picture() -> Picture {
     let (path, media_type) = ("large_tool_results/picture-0a.png".into(), "image/png".into());
     Picture { path, media_type, width: 640, height: 480, bytes: 70_000 }
+}
+
+pub(crate) fn stored() -> StoredInput {
+    StoredInput { path: "uploads/stdin.txt".into(), bytes: 126_454, lines: 2500, shown_bytes: 37_000, shown_lines: 700 }
 }
 
 pub(crate) fn usage() -> Usage {
@@ -57,6 +61,7 @@ pub(crate) fn settings() -> SessionSettings {
             session: "0193a5b2-7c1d-7000-8000-000000000001".parse().unwrap(),
             agent: Some("researcher".into()),
         }),
+        pinned: true,
     }
 }
 
@@ -95,6 +100,7 @@ pub(crate) fn interrupts() -> Vec<Interrupt> {
         layer: Some(Layer::Tool),
         rule: Some("tools.write_file.patterns.low_risk: *.md".into()),
         grants: vec!["write_file".into(), "run_bash_command: make".into()],
+        wider: vec!["mcp_lab_weather".into(), "mcp_lab_*".into()],
     };
     let question = |required, default| Ask::Question { question: "Which?".into(), context: None, default, required };
     vec![
@@ -106,7 +112,10 @@ pub(crate) fn interrupts() -> Vec<Interrupt> {
         Interrupt {
             call_id: None,
             deadline: None,
-            ..interrupt(question(false, Some("that".into())), Some(Answer::Always { scope: GrantScope::ForGood }))
+            ..interrupt(
+                question(false, Some("that".into())),
+                Some(Answer::Keep { rule: "mcp_lab_*".into(), scope: GrantScope::ForGood }),
+            )
         },
     ]
 }
@@ -123,7 +132,10 @@ pub(crate) fn items() -> Vec<Item> {
             files: [FileChangeKind::Created, FileChangeKind::Modified, FileChangeKind::Deleted]
                 .map(|change| FileChange::new("a/b", change))
                 .to_vec(),
+            ran_with: Some("{\"path\":\"b.txt\"}".into()),
             takes_back: None,
+            found: Vec::new(),
+            exit_code: Some(2),
             duration_ms: 12,
         })
     };
@@ -139,7 +151,7 @@ pub(crate) fn items() -> Vec<Item> {
         ToolErrorCode::UnknownOutcome,
     ];
     let mut bodies = vec![
-        ItemBody::UserMessage { text: text(), steered: true, typed_bytes: Some(3) },
+        ItemBody::UserMessage { text: text(), steered: true, typed_bytes: Some(3), stored: Some(stored()) },
         ItemBody::AgentMessage { text: String::new() },
         ItemBody::Reasoning { text: text() },
         ItemBody::ToolCall(ToolCall { call_id: call_id.clone(), name: "grep".into(), arguments: "{\"a\": 1 ".into() }),
@@ -214,7 +226,7 @@ pub(crate) fn results() -> Vec<TurnResult> {
     reasons.map(|reason| result(reason, None)).into_iter().chain(ERROR_KINDS.map(failed)).collect()
 }
 
-pub(crate) const ERROR_KINDS: [ErrorKind; 16] = [
+pub(crate) const ERROR_KINDS: [ErrorKind; 17] = [
     ErrorKind::Auth,
     ErrorKind::RateLimited,
     ErrorKind::Unreachable,
@@ -228,6 +240,7 @@ pub(crate) const ERROR_KINDS: [ErrorKind; 16] = [
     ErrorKind::NotFound,
     ErrorKind::InvalidInput,
     ErrorKind::Conflict,
+    ErrorKind::Busy,
     ErrorKind::ShuttingDown,
     ErrorKind::Configuration,
     ErrorKind::Internal,

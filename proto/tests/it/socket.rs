@@ -115,7 +115,9 @@ async fn an_inherited_socket_is_listened_to() {
     let (home, _) = place();
     let path = home.path().join("inherited.sock");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let mut accepted = Box::pin(adopt(listener.into()).unwrap().into_stream());
+    let (incoming, found) = adopt(listener.into()).unwrap();
+    assert_eq!(found.as_ref(), Some(&path));
+    let mut accepted = Box::pin(incoming.into_stream());
     let (caller, taken) = tokio::join!(connect(&path), accepted.next());
     assert!(caller.is_ok() && taken.is_some_and(|io| io.is_ok()));
     drop(accepted);

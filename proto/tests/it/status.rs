@@ -29,6 +29,7 @@ fn codes_say_what_clients_that_know_only_codes_expect() {
     check(ErrorKind::NotFound, Code::NotFound);
     check(ErrorKind::InvalidInput, Code::InvalidArgument);
     check(ErrorKind::Conflict, Code::FailedPrecondition);
+    check(ErrorKind::Busy, Code::FailedPrecondition);
     check(ErrorKind::ShuttingDown, Code::Unavailable);
     check(ErrorKind::Storage, Code::ResourceExhausted);
     let retried = samples::ERROR_KINDS.into_iter().filter(|kind| code(*kind) == Code::Unavailable);

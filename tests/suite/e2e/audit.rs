@@ -126,7 +126,12 @@ async fn people_see_one_line_a_call_and_choose_which() {
     for (line, words) in lines[1..].iter().zip([
         ["run_bash_command  echo first", "ask", "phone: approve", "done, exit 0"],
         ["run_bash_command  rm -r outputs", "ask", "phone: reject", "refused"],
-        ["run_bash_command  touch outputs/second", "ask", "phone: edit", "done, exit 0"],
+        [
+            "run_bash_command  (edited) touch outputs/third (was touch outputs/second)",
+            "ask",
+            "phone: edit",
+            "done, exit 0",
+        ],
         ["write_file        outputs/notes.txt", "ask", "phone: approve", "done, 1 file"],
     ]) {
         assert!(words.iter().all(|word| line.contains(word)), "{words:?} are not all in {line:?}");
@@ -220,11 +225,21 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
     fs::rename(&path, &aside).unwrap();
     fs::create_dir(&path).unwrap();
     let run = ["run", "Make it", "-C", &project, "--on-interrupt", "approve", "--output", "json"];
-    let output = world.daemon.agentctl(run).await.exits(0);
+    let output = world.daemon.agentctl(run).await.exits(5);
     assert_eq!(output.json()["text"], "I could only look.");
+    assert_eq!(output.json()["denials"][0]["tool"], "run_bash_command");
     assert!(!world.daemon.path().join("project/made").exists());
-    let output = world.daemon.agentctl(["run", "Again", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
+    let output = world.daemon.agentctl(["run", "Again", "-C", &project, "--on-interrupt", "approve"]).await.exits(5);
     output.says(&["did not run, because the audit log could not be written"]);
+    let told = "nothing runs that changes anything";
+    let doctor = world.daemon.agentctl(["doctor"]).await.exits(2).stdout;
+    let place = format!("cannot write to {}", path.display());
+    assert!(doctor.contains(&place) && doctor.contains(told), "{doctor}");
+    assert!(doctor.contains("it must be a file of yours that can be written"), "{doctor}");
+    let status = world.daemon.agentctl(["status"]).await.exits(0).stdout;
+    assert!(status.contains(&place) && status.contains(told), "{status}");
+    let problems = world.daemon.agentctl(["status", "--json"]).await.exits(0).json()["problems"].clone();
+    assert_eq!(problems[0]["subject"], "audit", "{problems}");
 
     fs::remove_dir(&path).unwrap();
     fs::rename(&aside, &path).unwrap();
@@ -238,6 +253,8 @@ async fn without_the_log_no_command_runs_and_everybody_hears_why() {
     let output = world.daemon.agentctl(["run", "Now", "-C", &project, "--on-interrupt", "approve", "--output", "json"]);
     assert_eq!(output.await.exits(0).json()["text"], "Made.");
     world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    let doctor = world.daemon.agentctl(["doctor"]).await.exits(0).stdout;
+    assert!(!doctor.contains(told), "{doctor}");
 }
 
 #[tokio::test]

@@ -127,8 +127,17 @@ async fn a_file_that_is_replaced_again_and_again_is_told_as_what_it_was() {
     for told in told {
         let is_right = (told.contains("**QUARTZ-3**") && told.contains("1. uploads/latin.pdf p. 3"))
             || (told.contains("Left line 12") && told.contains("1. uploads/latin.pdf p. 1"));
-        let is_clear =
-            ["Nothing fits", "changed while", "could not", "not a PDF", "damaged", "no lines", "No line", "empty"];
+        let is_clear = [
+            "Nothing fits",
+            "cannot be searched: it is",
+            "changed while",
+            "could not",
+            "not a PDF",
+            "damaged",
+            "no lines",
+            "No line",
+            "empty",
+        ];
         assert!(is_right || is_clear.iter().any(|words| told.contains(words)), "{told}");
     }
     let output = world.daemon.agentctl(["run", "--session", &id, "Where is it now?"]);
@@ -260,4 +269,209 @@ async fn a_turn_that_waits_for_a_document_tells_how_far_it_is() {
     );
     let result = of_tools[0]["item"]["text"].as_str().unwrap();
     assert!(result.starts_with("1. uploads/latin.pdf p. 3") && !result.contains("indexing"), "{result}");
+}
+
+#[tokio::test]
+async fn pages_that_are_pictures_are_said_to_be_left_out_wherever_the_document_is_told_of() {
+    const WHY: &str = "2 of its 3 pages are pictures without text, probably scanned";
+    let world = World::start().await;
+    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
+    docs(&["add", &fixture("partly.pdf")]).await.exits(0).says(&["uploads/partly.pdf", WHY, "OCR"]);
+    docs(&["list"]).await.exits(0).says(&["uploads/partly.pdf", WHY, "OCR"]);
+    let listed = docs(&["list", "--json"]).await.exits(0).json();
+    assert!(listed["documents"][0]["problem"].as_str().unwrap().contains(WHY), "{listed}");
+    docs(&["show", "uploads/partly.pdf"]).await.exits(0).says(&[WHY, "OCR"]);
+    for query in ["vermilion", "zebra"] {
+        docs(&["search", query]).await.exits(0).says(&["uploads/partly.pdf could not be searched to its end", WHY]);
+        let found = docs(&["search", query, "--json"]).await.exits(0).json();
+        assert_eq!((&found["complete"], &found["searched"]), (&json!(false), &json!(1)), "{found}");
+        assert!(found["broken"][0]["why"].as_str().unwrap().contains(WHY), "{found}");
+    }
+    let (id, _) = uploads(&world).await;
+    let calls = vec![
+        ("read_file", json!({"path": "uploads/partly.pdf"})),
+        ("search_file", json!({"path": "uploads/partly.pdf", "query": "vermilion"})),
+        ("search_file", json!({"path": "uploads/partly.pdf", "query": "zebra"})),
+        ("search_documents", json!({"query": "zebra"})),
+    ];
+    let (told, _) = world.call_all(calls, &["--session", &id]).await;
+    assert!(told.iter().all(|told| told.contains(WHY)), "{told:#?}");
+    assert!(told[0].contains("vermilion barn") && told[1].contains("**vermilion**"), "{told:#?}");
+    // What has text was searched, so that it is no error that nothing of it fits.
+    assert!(told[2].contains("Nothing fits \"zebra\" in 1 document"), "{}", told[2]);
+}
+
+/// An archive of one file.
+fn archive(name: &str, content: &str) -> Vec<u8> {
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let stored = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    archive.start_file(name, stored).unwrap();
+    archive.write_all(content.as_bytes()).unwrap();
+    archive.finish().unwrap().into_inner()
+}
+
+#[tokio::test]
+async fn what_is_neither_a_document_nor_text_is_refused_with_what_it_is_and_never_found_empty() {
+    const RTF: &str = "{\\rtf1\\ansi{\\fonttbl\\f0 Helvetica;}\\f0\\pard The {\\b vermilion} barn.\\par}\n";
+    let world = World::start().await;
+    let mut doc = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1".to_vec();
+    doc.resize(1024, 0);
+    doc.extend("WordDocument\0".encode_utf16().flat_map(u16::to_le_bytes));
+    doc.resize(16 << 10, 0);
+    let jpg = [&b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0"[..], &[0x5a; 3000]].concat();
+    let mp3 = [&b"ID3\x03\0\0\0\0\0\x0aTIT2\0\0\0\x06\0\0\0barn!"[..], &b"\xff\xfb\x90\0".repeat(700)].concat();
+    // Without a tag, and without any zero byte.
+    let bare = b"\xff\xfb\x92\x44\xaa\xbb\xcc\xdd".repeat(700);
+    let kinds: [(&str, Vec<u8>, &str); 9] = [
+        ("letter.doc", doc, "Word document from before 2007"),
+        ("letter.odt", archive("mimetype", "application/vnd.oasis.opendocument.text"), "OpenDocument text"),
+        ("photo.jpg", jpg, "picture (image/jpeg)"),
+        ("all.zip", archive("barn.txt", "vermilion"), "ZIP archive"),
+        ("none.zip", [&b"PK\x05\x06"[..], &[0; 18]].concat(), "ZIP archive"),
+        ("song.mp3", mp3, "recording (audio/mpeg)"),
+        ("bare.mp3", bare, "recording (audio/mpeg)"),
+        ("letter.rtf", RTF.into(), "RTF document"),
+        ("letter.txt", RTF.into(), "RTF document"),
+    ];
+    let project = world.daemon.path().join("project");
+    fs::create_dir_all(&project).unwrap();
+    let mut calls = Vec::new();
+    for (name, content, _) in &kinds {
+        fs::write(project.join(name), content).unwrap();
+        for query in ["vermilion", "zebra"] {
+            calls.push(("search_file", json!({"path": format!("/project/{name}"), "query": query})));
+        }
+        calls.push(("read_file", json!({"path": format!("/project/{name}")})));
+    }
+    let told = world.call_all_in_project(calls).await;
+    for ((name, _, what), told) in kinds.iter().zip(told.chunks(3)) {
+        for told in told {
+            for found in ["No line matches", "Nothing fits", "Nothing was found", "match in", "**", "\\pard"] {
+                assert!(!told.contains(found), "{name}: {told}");
+            }
+        }
+        for told in &told[..2] {
+            assert!(told.contains(what) && told.contains("save or export it as PDF"), "{name}: {told}");
+        }
+        assert!(told[2].contains("cannot be read") || told[2].contains("could not"), "{name}: {}", told[2]);
+        if *what == "RTF document" {
+            assert!(told[2].contains(what) && told[2].contains("save or export it as PDF"), "{name}: {}", told[2]);
+        }
+    }
+    // Handed over, it is named and not told letter by letter.
+    let letter = project.join("letter.rtf");
+    let call = [("read_file", json!({"path": "uploads/letter.rtf"}))];
+    let (told, _) = world.call_all(call.into(), &["--file", letter.to_str().unwrap()]).await;
+    assert!(told[0].contains("RTF document"), "{}", told[0]);
+    let last = world.model.requests().last().unwrap().messages().to_vec();
+    let asked = Value::from(last).to_string();
+    assert!(asked.contains("uploads/letter.rtf") && !asked.contains("rtf1"), "{asked}");
+}
+
+/// A file that begins so and holds nothing from there on, of which nothing is on the disk.
+fn sparse(path: &std::path::Path, begin: &[u8], size: u64) {
+    fs::write(path, begin).unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_len(size).unwrap();
+}
+
+/// Bytes that the daemon has read since it was started, from wherever.
+fn read_so_far(world: &World) -> u64 {
+    let told = fs::read_to_string(format!("/proc/{}/io", world.daemon.pid())).unwrap();
+    told.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+}
+
+/// A session that sees a folder with these files, each of that size.
+async fn session_with_sparse(world: &World, files: &[(String, Vec<u8>)], size: u64) -> (String, PathBuf) {
+    let project = world.daemon.path().join("project");
+    fs::create_dir_all(&project).unwrap();
+    for (name, begin) in files {
+        sparse(&project.join(name), begin, size);
+    }
+    world.model.reply(Reply::text("Hello."));
+    let mount = project.to_str().unwrap();
+    let run = world.daemon.agentctl(["run", "Hello", "-C", mount, "--output", "json"]).await.exits(0).json();
+    (run["session_id"].as_str().unwrap().to_owned(), project)
+}
+
+const MIB: u64 = 1 << 20;
+
+#[tokio::test]
+async fn a_file_of_two_hundred_gigabytes_is_refused_for_its_size_without_being_read() {
+    const SIZE: &str = "its size is more than 100 MiB";
+    let world = World::start().await;
+    let files = [
+        ("large.pdf", b"%PDF-1.7\n".to_vec()),
+        ("large.docx", b"PK\x03\x04".to_vec()),
+        ("large.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1".to_vec()),
+        ("large.zip", b"PK\x03\x04".to_vec()),
+        ("zeros.pdf", Vec::new()),
+        ("large.txt", "a line of it\n".repeat(2000).into_bytes()),
+    ];
+    let files = files.map(|(name, begin)| (name.to_owned(), begin));
+    let (id, project) = session_with_sparse(&world, &files, 200 << 30).await;
+    finds(&world).await;
+    let before = read_so_far(&world);
+    let search = |name: &str| ("search_file", json!({"path": format!("/project/{name}"), "query": "zebra"}));
+    let mut calls: Vec<(&str, Value)> = files.iter().map(|(name, _)| search(name)).collect();
+    calls.push(("search_documents", json!({"query": "zebra"})));
+    calls.push(("read_file", json!({"path": "/project/large.pdf"})));
+    let (told, _) = world.call_all(calls, &["--session", &id]).await;
+    let [pdf, docx, xls, zip, zeros, text, all, read] = &told[..] else { panic!("{told:#?}") };
+    for told in [pdf, docx, xls, zip, all, read] {
+        assert!(told.contains(SIZE), "{told}");
+    }
+    assert!(zeros.contains("could not be searched") || zeros.contains("cannot be searched"), "{zeros}");
+    assert!(text.contains("was not searched"), "{text}");
+    assert!(all.contains("zeros.pdf could not be searched"), "{all}");
+
+    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
+    docs(&["search", "zebra", "--session", &id]).await.exits(0).says(&["large.pdf could not be searched", SIZE]);
+    for (name, _) in &files {
+        let found = docs(&["search", "a", "--session", &id, "--in", &format!("/project/{name}"), "--json"]).await;
+        let found = found.exits(0).json();
+        assert_eq!((&found["complete"], &found["searched"]), (&json!(false), &json!(0)), "{found}");
+        assert!(found["broken"][0]["why"].as_str().unwrap().contains(SIZE), "{found}");
+    }
+    docs(&["list", "--session", &id]).await.exits(0).says(&["large.pdf", SIZE]);
+    docs(&["reindex", "--session", &id]).await.exits(0).says(&["large.pdf", SIZE]);
+    for name in ["large.pdf", "large.txt"] {
+        let path = project.join(name).display().to_string();
+        docs(&["add", &path, "--session", &id]).await.exits(2).says(&["larger than the 64 MiB", "hint:"]);
+    }
+    // What the journal, the index and the clients take is far below the size of any of them.
+    let read = read_so_far(&world) - before;
+    assert!(read < 40 * MIB, "the daemon read {} MiB", read / MIB);
+}
+
+#[tokio::test]
+async fn nothing_reads_on_when_nobody_waits_any_longer() {
+    const FILES: u64 = 100;
+    const EACH: u64 = 99 * MIB;
+    let world = World::start().await;
+    // None is too large, and all of them together take long; no two are the same.
+    let files: Vec<(String, Vec<u8>)> =
+        (0..FILES).map(|number| (format!("{number}.pdf"), format!("%PDF-1.7\n%{number}\n").into_bytes())).collect();
+    let (id, _) = session_with_sparse(&world, &files, EACH).await;
+    world.model.respond_with(|request| match request.last_user().contains("zebra") {
+        true => Reply::tool_call("search_documents", json!({"query": "zebra"})),
+        false => Reply::text("still here"),
+    });
+    for args in [&["docs", "search", "zebra", "--session", &id][..], &["run", "Where is a zebra?", "--session", &id]] {
+        let before = read_so_far(&world);
+        let asking = world.daemon.spawn_agentctl(args);
+        until("the files to be read", || async { (read_so_far(&world) > before + 64 * MIB).then_some(()) }).await;
+        // The client of a search is gone; that of a turn cancels it.
+        let signal =
+            if args[0] == "run" { nix::sys::signal::Signal::SIGINT } else { nix::sys::signal::Signal::SIGKILL };
+        asking.signal(signal);
+        asking.output(Vec::new()).await;
+        until("the reading to end", || async {
+            let now = read_so_far(&world);
+            world.still_serves().await;
+            (read_so_far(&world) < now + 4 * MIB).then_some(())
+        })
+        .await;
+        let read = read_so_far(&world) - before;
+        assert!(read < FILES * EACH / 2, "{args:?}: {} MiB were read", read / MIB);
+    }
 }

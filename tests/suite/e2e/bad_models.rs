@@ -61,6 +61,24 @@ async fn a_model_that_never_answers_is_given_up() {
     daemon.agentctl(["run", "Hi"]).await.exits(0);
 }
 
+/// A server that sends comments only, as one does that is stuck behind a proxy which keeps the connection alive.
+#[tokio::test]
+async fn a_model_that_only_says_that_it_is_alive_is_given_up() {
+    let model = agentd_testkit::model_server::ModelServer::start().await;
+    let home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
+    home.write("config/models.yaml", "base: {retries: 0, timeouts: {first_byte: 400ms, idle: 400ms}}");
+    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
+    let comment = ": still here\n\n";
+    let alive = Reply::status(200, comment.repeat(100_000)).header("content-type", "text/event-stream");
+    model.reply(alive.bytes_per_write(comment.len()).delay_ms(10));
+    let result = daemon.agentctl(["run", "Hi", "--output", "json"]).await.exits(1).json();
+    let error = &result["error"];
+    assert_eq!(error["kind"], "timeout", "{result:#}");
+    assert!(error["message"].as_str().unwrap().contains("for 2s, only signs of life"), "{result:#}");
+    assert!(error["hint"].as_str().unwrap().contains("timeouts.first_byte"), "{result:#}");
+    daemon.agentctl(["run", "Hi"]).await.exits(0);
+}
+
 #[tokio::test]
 async fn calls_that_cannot_be_run_are_told_to_the_model() {
     let world = World::start().await;

@@ -205,7 +205,7 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
     let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
     // There is no session yet: one is made.
     let added = docs(&["add", &files[0], &files[1], &files[2], "--json"]).await.exits(0).json();
-    assert_eq!(super::keys(&added), ["documents", "session_id"]);
+    assert_eq!(super::keys(&added), ["complete", "documents", "notes", "session_id"]);
     let states: Vec<(&str, u64, bool)> = added["documents"]
         .as_array()
         .unwrap()
@@ -223,10 +223,10 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
     assert!(found.stdout.starts_with("uploads/latin.pdf  p. 2\n    "), "{}", found.stdout);
     let found =
         docs(&["search", "提交报表", "--in", "uploads/cjk.pdf", "--limit", "1", "--json"]).await.exits(0).json();
-    assert_eq!(super::keys(&found), ["broken", "by", "complete", "hits", "notes", "searched"]);
+    assert_eq!(super::keys(&found), ["broken", "by", "complete", "hits", "not_searched", "notes", "searched"]);
     assert_eq!(super::keys(&found["hits"][0]), ["citation", "document", "marks", "place", "score", "snippet"]);
     assert_eq!((found["hits"][0]["citation"].as_str(), found["searched"].as_u64()), (Some("cjk.pdf p. 1"), Some(1)));
-    docs(&["search", "zebra"]).await.exits(0).says(&["nothing was found in 3 documents", "uploads/password.pdf"]);
+    docs(&["search", "zebra"]).await.exits(0).says(&["nothing was found in 2 documents", "uploads/password.pdf"]);
     let found = docs(&["search", "QUARTZ-\\d", "--regex", "--in", "uploads"]).await.exits(0);
     assert!(found.stdout.contains("p. 3"), "{}", found.stdout);
 
@@ -250,4 +250,52 @@ async fn a_person_adds_lists_shows_and_searches_documents() {
     let none = docs(&["list", "--session", other]).await.exits(0);
     assert!(format!("{}{}", none.stdout, none.stderr).contains("there is no document"), "{}", none.stdout);
     docs(&["search", "plan", "--session", other]).await.exits(0).says(&["nothing was found in 0 documents"]);
+}
+
+#[tokio::test]
+async fn a_text_that_is_added_is_not_said_to_be_indexed_and_is_found_where_it_is_named() {
+    let world = World::start().await;
+    let text = world.daemon.path().join("n.txt");
+    std::fs::write(&text, "The colour of the barn is vermilion.\n").unwrap();
+    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
+    let added = docs(&["add", text.to_str().unwrap()]).await.exits(0).says(&["text is not indexed", "--in"]);
+    assert!(added.stdout.contains("not indexed"), "{}", added.stdout);
+    docs(&["search", "vermilion"]).await.exits(0).says(&["nothing was found in 0 documents", "--in names them"]);
+    let found = docs(&["search", "vermilion", "--in", "uploads/n.txt"]).await.exits(0);
+    assert!(found.stdout.contains("uploads/n.txt") && found.stdout.contains("vermilion"), "{}", found.stdout);
+}
+
+#[tokio::test]
+async fn what_is_beyond_the_first_three_hundred_is_listed_and_found() {
+    const MANY: usize = 304;
+    let world = World::start().await;
+    let project = world.daemon.path().join("many");
+    std::fs::create_dir_all(&project).unwrap();
+    for number in 0..MANY {
+        std::fs::write(project.join(format!("{number:04}.docx")), docx(&[format!("The word is zircon{number}.")]))
+            .unwrap();
+    }
+    world.model.reply(Reply::text("Hello."));
+    let mount = project.to_str().unwrap();
+    world.daemon.agentctl(["run", "Hello", "-C", mount]).await.exits(0);
+    let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
+    let listed = docs(&["list", "--json"]).await.exits(0).json();
+    assert_eq!((listed["documents"].as_array().unwrap().len(), &listed["complete"]), (MANY, &serde_json::json!(true)));
+    let found = docs(&["search", "zircon303", "--json"]).await.exits(0).json();
+    assert_eq!(found["hits"][0]["document"], "/project/0303.docx", "{found}");
+    assert_eq!((found["searched"].as_u64(), &found["complete"]), (Some(MANY as u64), &serde_json::json!(true)));
+    // The tool says what it leaves out, and how to reach it.
+    world.model.respond_with(|request| {
+        let told = super::tool_texts(request);
+        match told.contains("zircon303.") || told.contains("**zircon303**") {
+            true => Reply::text("There."),
+            false if told.is_empty() => Reply::tool_call("search_documents", serde_json::json!({"query": "zircon303"})),
+            false => {
+                assert!(told.contains("4 documents not searched") && told.contains("offset=300"), "{told}");
+                Reply::tool_call("search_documents", serde_json::json!({"query": "zircon303", "offset": 300}))
+            }
+        }
+    });
+    let output = world.daemon.agentctl(["run", "Where is zircon303?", "--continue"]).await.exits(0);
+    assert_eq!(output.stdout.trim(), "There.");
 }

@@ -1,5 +1,7 @@
 //! Rules that people keep, through real daemons and clients: how far they reach, and what no rule can do.
 
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
 use agentd_core::{error::ErrorKind, event::EventKind, interrupt::Answer};
 use agentd_proto::client::{ClientErrorKind, NewSession, SessionChoice};
 use agentd_testkit::{
@@ -8,7 +10,11 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{Events as _, World, tool_texts, turn};
+use super::{
+    Events as _, World,
+    sandbox::{mount, project, world},
+    tool_texts, turn,
+};
 
 /// A command that asks, and tells afterwards that it ran.
 fn touch(name: &str) -> Reply {
@@ -279,4 +285,91 @@ async fn rules_that_make_no_sense_are_refused_with_a_hint() {
     assert!(grants(&world, &[]).await.is_empty());
     agentctl(&world, &["grants", "list"]).await.exits(0).says(&["no rules are kept"]);
     world.still_serves().await;
+}
+
+/// A session that sees a project, and for which this rule is kept.
+async fn in_project(rule: &str) -> (World, String) {
+    let world = world("").await;
+    world.model.reply(Reply::text("hello"));
+    let began = agentctl(&world, &["run", "Hello", "-C", &mount(&world), "--output", "json"]).await.exits(0).json();
+    agentctl(&world, &["grants", "add", rule]).await.exits(0);
+    (world, began["session_id"].as_str().unwrap().to_owned())
+}
+
+/// How often a command is refused where nobody is asked.
+async fn refusals(world: &World, session: &str, arguments: Value) -> usize {
+    world.model.reply(Reply::tool_call("run_bash_command", arguments)).reply(Reply::text("Done."));
+    denials(&unattended(world, &["--session", session]).await)
+}
+
+#[tokio::test]
+async fn a_rule_for_the_project_holds_in_no_other_folder_of_the_session() {
+    let (world, session) = in_project("run_bash_command: touch a").await;
+    let root = world.daemon.path().join("data/workspace").join(&session);
+    let skill = root.join("skills/report");
+    fs::create_dir_all(&skill).unwrap();
+    fs::write(skill.join("SKILL.md"), "---\nname: report\ndescription: Makes a report\n---\n").unwrap();
+    let run = async |arguments: Value| refusals(&world, &session, arguments).await;
+    let there = project(&world).display().to_string();
+    for there in ["touch a", format!("cd {there} && touch a").as_str(), "touch a && ls skills/other"] {
+        assert_eq!(run(json!({ "command": there })).await, 0, "{there}");
+        fs::remove_file(project(&world).join("a")).unwrap();
+    }
+    let elsewhere = root.display();
+    for moves in [
+        format!("cd {elsewhere} && touch a"),
+        "cd /outputs && touch a".to_owned(),
+        "touch a; ls skills/report".to_owned(),
+    ] {
+        assert_eq!(run(json!({ "command": moves })).await, 1, "{moves}");
+    }
+    agentctl(&world, &["grants", "add", "run_bash_command: [in /outputs] touch a"]).await.exits(0);
+    assert_eq!(run(json!({"command": "cd /project && touch a", "directory": "/outputs"})).await, 1);
+    assert!(!project(&world).join("a").exists() && !root.join("a").exists() && !root.join("outputs/a").exists());
+    let stays = format!("cd {elsewhere}/outputs && touch a");
+    assert_eq!(run(json!({"command": stays, "directory": "/outputs"})).await, 0);
+    assert!(root.join("outputs/a").exists());
+    // What is offered for a command of a skill holds for that.
+    world.model.reply(command("touch outputs/b; ls skills/report")).reply(Reply::text("Touched."));
+    let (running, interrupt) = waiting(&world, &["--session", &session]).await;
+    assert_eq!(interrupt["grants"], json!(["run_bash_command: [in /] touch outputs/b"]), "{interrupt:#}");
+    answer(&world, &interrupt, &["always"]).await.exits(0);
+    running.output(Vec::new()).await.exits(0);
+    assert!(root.join("outputs/b").exists());
+    assert_eq!(run(json!({"command": "touch outputs/b; ls skills/report"})).await, 0);
+    assert_eq!(run(json!({"command": "touch outputs/b"})).await, 1);
+}
+
+#[tokio::test]
+async fn no_program_of_a_repository_runs_beside_what_was_granted() {
+    let (world, session) = in_project("run_bash_command: touch a").await;
+    let ran = project(&world).join("ran");
+    let spy = world.daemon.write("project/spy.sh", format!("#!/bin/sh\necho ran >> '{}'\n", ran.display()));
+    fs::set_permissions(&spy, fs::Permissions::from_mode(0o755)).unwrap();
+    let set_up = "git init -q && echo 1 > b && git add b && git config diff.external ./spy.sh && \
+        git config core.fsmonitor ./spy.sh && echo 2 > b";
+    let done = std::process::Command::new("sh").args(["-c", set_up]).current_dir(project(&world)).status();
+    assert!(done.unwrap().success());
+    fs::remove_file(&ran).unwrap_or_default();
+    for command in ["git diff; touch a", "touch a && git status"] {
+        assert_eq!(refusals(&world, &session, json!({ "command": command })).await, 1, "{command}");
+    }
+    assert!(!project(&world).join("a").exists());
+    // Alone it is held, and beside it what nobody can lead goes on.
+    assert_eq!(refusals(&world, &session, json!({"command": "git diff; git status"})).await, 0);
+    assert_eq!(refusals(&world, &session, json!({"command": "touch a && cat b | head -3"})).await, 0);
+    assert!(project(&world).join("a").exists() && !ran.exists());
+}
+
+#[tokio::test]
+async fn nothing_looks_unasked_in_a_folder_of_secrets() {
+    let (world, session) = in_project("run_bash_command: touch a").await;
+    world.daemon.write("project/.aws/config", "the launch code is 0000");
+    world.daemon.write("project/sub/config", "nothing");
+    std::os::unix::fs::symlink(".aws", project(&world).join("cloud")).unwrap();
+    for (folder, refused) in [("/project/.aws", 1), (".aws", 1), ("cloud", 1), ("sub", 0)] {
+        let arguments = json!({"command": "cat config", "directory": folder});
+        assert_eq!(refusals(&world, &session, arguments).await, refused, "{folder}");
+    }
+    assert!(!tool_texts(world.model.requests().last().unwrap()).contains("launch code"));
 }

@@ -80,6 +80,26 @@ async fn no_hostile_command_runs_that_nobody_allowed() {
 }
 
 #[tokio::test]
+async fn no_command_that_does_more_than_look_runs_unasked() {
+    let (world, session, trap) = session("").await;
+    trap.lay();
+    let history = trap.root.join("conversation_history");
+    let folders = || [state(&trap.root, &[&history]), state(&trap.project, &[]), outside(&world, &trap)];
+    let before = folders();
+    let all = hostile::asking_commands().into_iter().map(|(_, line)| ("run_bash_command", json!({ "command": line })));
+    let all: Vec<Call> = all.collect();
+    assert!(all.len() >= 150, "{}", all.len());
+    let args = ["--session", &session, "--on-interrupt", "deny", "--output", "json"];
+    let (told, output) = world.call_all(all.clone(), &args).await;
+    for ((_, call), told) in all.iter().zip(&told) {
+        assert!(told.starts_with("E_DENIED: "), "{call}: {told}");
+    }
+    output.exits(5);
+    assert_eq!(audited(&world).await, (all.len(), Vec::new()));
+    assert!(folders() == before, "nothing may change anywhere");
+}
+
+#[tokio::test]
 async fn commands_that_are_denied_run_for_nobody() {
     let (world, session, trap) = session(TRUSTING).await;
     let denied = commands(&trap, |mark| mark == "deny");
@@ -138,6 +158,12 @@ fn long_paths() -> Vec<(Class, String)> {
         .into_iter()
         .chain([(Class::Contained, format!("uploads/{}", long(255)))])
         .collect()
+}
+
+/// Whether it begins with no slash, and with no name of the session's own tree.
+fn means_the_project(path: &str) -> bool {
+    let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
+    !path.starts_with('/') && !first.is_some_and(|first| ["uploads", "outputs", "temp", "skills"].contains(&first))
 }
 
 /// All paths, in every tool of these.
@@ -208,7 +234,8 @@ async fn no_path_of_a_model_changes_what_is_outside() {
     for (((class, path), (tool, _)), told) in paths.iter().zip(&calls).zip(&told) {
         let is_refused =
             told.starts_with("E_PATH: ") || (*tool == "apply_patch" && told.starts_with("E_INVALID_ARGS: "));
-        assert!(*class == Class::Contained || is_refused, "{tool} {path:?}: {told}");
+        let is_fine = *class == Class::Contained || (*class == Class::Unwritable && means_the_project(path));
+        assert!(is_fine || is_refused, "{tool} {path:?}: {told}");
         used += usize::from(!told.starts_with("E_"));
         applied += usize::from(told.starts_with("Applied the patch"));
     }

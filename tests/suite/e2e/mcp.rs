@@ -2,8 +2,10 @@
 //!
 //! - [`real`]: servers that others wrote. [`life`]: how servers come and go. [`asking`]: their questions to a person.
 //!   [`sampling`]: their requests to a model.
+//! - [`offered`]: which of their tools are offered, found and allowed.
 //! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address, and [`login`] to them.
 //! - [`commands`]: `agentctl mcp`. [`conformance`]: the suite of the protocol.
+//! - [`variables`]: those that only clients have, and servers whose entry makes no sense.
 //! - [`serve`]: the daemon as such a server.
 
 mod asking;
@@ -12,10 +14,12 @@ mod conformance;
 mod http;
 mod life;
 mod login;
+mod offered;
 mod real;
 mod sampling;
 mod serve;
 mod trust;
+mod variables;
 
 use std::path::{Path, PathBuf};
 

@@ -14,6 +14,7 @@ async fn world() -> World {
     let model = ModelServer::start().await;
     let home = TempHome::with_model(&model.base_url());
     home.write("config/tools.yaml", "optional: {web_search: {enabled: false}, read_url: {enabled: never}}\n");
+    home.write("config/web.yaml", "search: {provider: searxng, base_url: 'http://127.0.0.1:9'}\n");
     home.write("config/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes\n---\n# How\n");
     home.write("config/skills/grep/SKILL.md", "---\nname: grep\ndescription: Named like a tool\n---\n");
     let world = World { model, daemon: TempDaemon::start_in(home).await };

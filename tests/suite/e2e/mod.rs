@@ -1,7 +1,8 @@
 //! End to end: real daemons, real clients, and a model server that says what it is told to.
 //!
 //! - [`run`]: one turn for scripts: its output and its exit codes. [`sessions`]: the listing commands.
-//! - [`life`]: how a daemon comes and goes. [`crash`]: killed at every stored event of a turn.
+//! - [`life`]: how a daemon comes and goes. [`crash`]: killed at every stored event of a turn. [`random_kills`]: killed at random
+//!   while several clients are at work.
 //! - [`interrupts`]: approvals and questions that outlive everybody. [`grants`]: rules that people keep. [`readers`]: several
 //!   clients, and slow ones.
 //! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and nothing lost. [`documents`]: pages,
@@ -16,7 +17,9 @@
 //! - [`audit`]: what was asked, decided and done.
 //! - [`policy`]: the rules of what may run: enforced, explained, tried, read again. [`checks`]: those that cannot be made.
 //!   [`links`]: under every name of a file. [`unread`]: no tool tells of a file that may not be read.
-//! - [`large`]: results that are longer than a window.
+//! - [`retention`]: what nobody uses is removed, and the disk gets its room back.
+//! - [`shown`]: all that a person decides on is before their eyes.
+//! - [`large`]: results that are longer than a window. [`inputs`]: what people pipe in that is.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
 //! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
 //! - [`mentions`]: tools, skills and agents that an input names. [`skills`]: brought when they are needed, checked, installed.
@@ -24,7 +27,8 @@
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`mcp`]: tools of MCP servers, real ones and such as do what none should.
-//! - [`chat`]: the conversation at a terminal. [`embedded`]: the built-in model with nothing configured.
+//! - [`chat`]: the conversation at a terminal. [`typing`]: what is typed while it works. [`ending`]: clients that are told to
+//!   end, or die. [`embedded`]: the built-in model with nothing configured.
 
 mod agents;
 mod audit;
@@ -35,16 +39,22 @@ mod chat;
 mod checks;
 mod context;
 mod crash;
+mod damage;
 mod documents;
 mod embedded;
 mod encodings;
+mod ending;
 mod extending;
 mod files;
+mod finding;
 mod forks;
+mod full_disk;
 mod grants;
 mod guides;
 mod hostile;
+mod inputs;
 mod interrupts;
+
 mod large;
 mod life;
 mod limits;
@@ -54,15 +64,20 @@ mod mentions;
 mod own_tools;
 mod patches;
 mod policy;
+mod random_kills;
 mod readers;
 mod requests;
+mod retention;
 mod run;
 mod sandbox;
 mod sessions;
+mod shown;
 mod skill_scripts;
 mod skills;
 mod subagents;
+mod terminal;
 mod tiers;
+mod typing;
 mod undo;
 mod unread;
 mod uploads;
@@ -97,7 +112,7 @@ fn on_small_disk(home: &TempHome, folder: &str, size: &str) -> Option<std::proce
     let how = if nix::unistd::geteuid().is_root() { "-m" } else { "-rm" };
     let place = home.path().join(folder);
     std::fs::create_dir_all(&place).unwrap();
-    let mount = r#"mount -t tmpfs -o "size=$2" none "$1" && exec "$0""#;
+    let mount = r#"mount -t tmpfs -o "size=$2,mode=700" none "$1" && exec "$0""#;
     let mut attempt = std::process::Command::new("unshare");
     let attempt = attempt.args([how, "/bin/sh", "-c", mount, "true"]).arg(&place).arg(size).output();
     if !attempt.is_ok_and(|output| output.status.success()) {
@@ -179,10 +194,12 @@ fn turn(session: SessionChoice, text: &str) -> StartRequest {
         start: StartTurn {
             compact: None,
             typed_bytes: None,
+            whole: false,
             text: Some(text.to_owned()),
             slot: None,
             max_steps: None,
             on_interrupt: OnInterrupt::Wait,
+            while_connected: false,
             if_busy: IfBusy::Refuse,
             client: "a test".to_owned(),
             environment: Default::default(),

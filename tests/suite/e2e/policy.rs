@@ -75,6 +75,11 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
     for words in ["git commit -m 'a; b'", "ask (medium)", "confirm_exec", "would keep: run_bash_command: git commit"] {
         assert!(output.stdout.contains(words), "{words:?} is missing in:\n{}", output.stdout);
     }
+    // In quotes, as README has it, and behind `--` it is the same.
+    let quoted = world.daemon.agentctl(["policy", "explain", "rm -rf build"]).await.exits(0);
+    let words = world.daemon.agentctl(["policy", "explain", "--", "rm", "-rf", "build"]).await.exits(0);
+    assert!(quoted.stdout.starts_with("call     rm -rf build\n"), "{}", quoted.stdout);
+    assert_eq!(quoted.stdout, words.stdout);
     let args = ["policy", "explain", "write_file", r#"{"path": ".git/config", "content": "x"}"#];
     let output = world.daemon.agentctl(args).await.exits(0);
     for words in ["ask (high)", "checker", "run or obeyed by other programs", "cannot be granted"] {
@@ -85,6 +90,56 @@ async fn explain_names_the_verdict_the_layer_the_rule_and_each_part() {
     let session = session["session_id"].as_str().unwrap();
     let args = ["policy", "explain", "--session", &session[..13], "--json", "--", "touch x"];
     assert_eq!(world.daemon.agentctl(args).await.exits(0).json()["explanation"]["verdict"], "ask");
+}
+
+/// A model that learned other tools writes their arguments: what is judged, shown, audited and run is what they mean.
+#[tokio::test]
+async fn arguments_of_other_systems_are_judged_as_what_they_mean() {
+    let world = with_rules(RULES).await;
+    let command = json!({"command": ["bash", "-lc", "git push"], "description": "Push", "workdir": "/outputs"});
+    let hidden = json!({"filePath": "outputs/.envrc", "content": "x", "reason": "it is mine"});
+    let shell = json!({"command": ["bash", "-lc", "echo a > outputs/b"], "description": "Write", "timeout": 120_000});
+    let beyond = json!({"command": "touch c", "run_in_background": true});
+    let calls = vec![
+        ("run_bash_command", command),
+        ("write_file", hidden.clone()),
+        ("bash", shell.clone()),
+        ("run_bash_command", beyond),
+        ("read_file", json!({"filePath": "outputs/b", "explanation": "to see"})),
+    ];
+    let (told, output) = world.call_all(calls, &["--on-interrupt", "approve", "--output", "json"]).await;
+    let session = output.json()["session_id"].as_str().unwrap().to_owned();
+    assert!(told[0].contains("E_DENIED") && told[0].contains("git push"), "{told:#?}");
+    assert!(told[2].starts_with("exit code 0"), "{told:#?}");
+    let note = "[ignored: description; timeout 120000 was taken for milliseconds]";
+    assert!(told[2].ends_with(note), "{told:#?}");
+    assert!(told[3].contains("E_INVALID_ARGS") && told[3].contains("\"run_in_background\""), "{told:#?}");
+    assert_eq!(told[4], "a\n\n[ignored: explanation]", "{told:#?}");
+
+    let records = world.daemon.agentctl(["audit", "--json", "--session", &session]).await.exits(0).json();
+    let decided = records.as_array().unwrap().iter().filter(|record| record["kind"] == "call_decided");
+    let args: Vec<Value> = decided.map(|record| record["args"].clone()).collect();
+    assert_eq!(args[0], json!({"command": "git push", "directory": "/outputs"}));
+    assert_eq!(args[1], json!({"path": "outputs/.envrc", "content": "x"}));
+    assert_eq!(args[2], json!({"command": "echo a > outputs/b", "timeout_s": 120}));
+
+    // A person is asked about what it means, and what is explained is the same.
+    world.model.reply(Reply::tool_call("write_file", hidden.clone())).reply(Reply::text("No."));
+    let run = ["run", "Write it", "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut running = world.daemon.spawn_agentctl(run);
+    let (raised, _) = running.event("interrupt_raised").await;
+    let interrupt = &raised["interrupt"];
+    assert_eq!(
+        (&interrupt["risk"], &interrupt["args"]["path"]),
+        (&json!("high"), &json!("outputs/.envrc")),
+        "{raised:#}"
+    );
+    assert!(interrupt["args"].get("filePath").is_none() && interrupt["preview"].is_string(), "{raised:#}");
+    world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap(), "reject"]).await.exits(0);
+    running.output(Vec::new()).await.exits(5);
+    let explain = ["policy", "explain", "write_file", &hidden.to_string(), "--json"];
+    let said = world.daemon.agentctl(explain).await.exits(0).json();
+    assert_eq!(said["explanation"]["layer"], "checker", "{said:#}");
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ async fn what_the_model_sees_of_files_that_people_wrote_and_of_words_that_are_ad
     client.upload(&session, "how to.txt", &b"In ink."[..]).await.unwrap();
 
     let on = || SessionChoice::Existing(session.clone());
-    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch outputs/form.pdf"})));
+    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": "touch /outputs/form.pdf"})));
     world.model.reply(Reply::text("It is filled in."));
     let mut events = client.turn(turn(on(), "Fill in the form.")).await.unwrap();
     let raised = events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await.pop().unwrap();

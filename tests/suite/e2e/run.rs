@@ -319,7 +319,7 @@ async fn beside_a_turn(how: &str, is_there: impl Fn(&EventKind) -> bool) -> (Out
     let session = raised["session_id"].as_str().unwrap();
 
     let refused = world.daemon.agentctl(["run", "the second", "--session", session]).await;
-    refused.exits(1).says(&["waits for an answer", "hint:"]);
+    refused.exits(75).says(&["waits for an answer", "hint:"]);
     let args = ["run", "the second", "--session", session, "--if-busy", how, "--output", "json"];
     let second = world.daemon.spawn_agentctl(args);
     let mut events = world.client().await.subscribe(session, 0, true).await.unwrap();
@@ -351,4 +351,38 @@ async fn a_prompt_joins_a_turn_where_it_is_asked_to() {
     let (first, second) = beside_a_turn("steer", joined).await;
     let (first, second) = (first.exits(0).json_lines().pop().unwrap(), second.exits(0).json());
     assert_eq!((&first["turn_id"], &first["text"]), (&second["turn_id"], &second["text"]));
+}
+
+#[tokio::test]
+async fn a_command_that_failed_is_told_as_such_wherever_it_is_shown() {
+    let world = World::start().await;
+    let run = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
+    let failing = "seq 1 9; echo first of it >&2; echo last of it >&2; exit 3";
+    world.model.reply(run(failing)).reply(run("seq 1 3")).reply(run("kill -9 $$")).reply(Reply::text("So."));
+    let args = ["run", "Run them", "--on-interrupt", "approve", "--output", "stream-json"];
+    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    let codes: Vec<i64> = lines
+        .iter()
+        .filter(|line| line["type"] == "item_completed")
+        .filter_map(|line| find(&line["item"], "exit_code")?.as_i64())
+        .collect();
+    assert_eq!(codes, [3, 0, 137]);
+    let session = lines[0]["session_id"].as_str().unwrap();
+    let attached = world.daemon.agentctl(["attach", session, "--after", "0"]).await.exits(0).stderr;
+    let shown = world.daemon.agentctl(["sessions", "show", session]).await.exits(0).stdout;
+    for told in [&attached, &shown] {
+        for words in ["✗ run_bash_command", "exit 3 ·", "first of it", "last of it", "3 lines", "ended by signal 9"]
+        {
+            assert!(told.contains(words), "{words:?} is missing in\n{told}");
+        }
+        assert!(!told.contains("exit 0"), "{told}");
+    }
+}
+
+/// The value of this key, wherever it is.
+fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+    match value {
+        Value::Object(fields) => fields.get(key).or_else(|| fields.values().find_map(|inner| find(inner, key))),
+        _ => None,
+    }
 }

@@ -3,7 +3,7 @@
 use agentd_testkit::model_server::Reply;
 use serde_json::{Value, json};
 
-use super::{World, keys};
+use super::{World, damage::spoil, keys};
 
 #[tokio::test]
 async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
@@ -49,6 +49,28 @@ async fn sessions_are_listed_shown_renamed_reset_and_deleted() {
     assert_eq!(daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
 }
 
+/// As after a clock that was put back: what was used before it stands in the future.
+#[tokio::test]
+async fn the_session_that_was_used_last_is_first_and_is_continued_whatever_the_clock_says() {
+    let mut world = World::start().await;
+    let mut sessions = Vec::new();
+    for words in ["I am Ada", "I am Bob"] {
+        let result = world.daemon.agentctl(["run", words, "--output", "json"]).await.exits(0).json();
+        sessions.push(result["session_id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(world.daemon.sigterm().await, Some(0));
+    let day = 24 * 3600 * 1_000_000_000_u64;
+    spoil(&world, &format!("UPDATE sessions SET updated_at = updated_at + {day} WHERE title = 'I am Bob'"));
+    world.daemon.restart().await;
+    let daemon = &world.daemon;
+    let first = async || daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json()[0]["id"].clone();
+    assert_eq!(first().await, sessions[1]);
+    daemon.agentctl(["run", "Who am I?", "--session", &sessions[0]]).await.exits(0);
+    assert_eq!(first().await, sessions[0]);
+    let result = daemon.agentctl(["run", "And now?", "--continue", "--output", "json"]).await.exits(0).json();
+    assert_eq!(result["session_id"], sessions[0]);
+}
+
 #[tokio::test]
 async fn models_tools_status_and_doctor_tell_programs_too() {
     let world = World::start().await;
@@ -67,6 +89,7 @@ async fn models_tools_status_and_doctor_tell_programs_too() {
         "delegate_task",
         "edit_file",
         "find_files",
+        "find_tool",
         "grep",
         "http_fetch",
         "list_workspace_files",

@@ -19,6 +19,7 @@ async fn world() -> World {
     let model = ModelServer::start().await;
     let home = TempHome::with_model(&model.base_url());
     home.write("config/tools.yaml", TOOLS);
+    home.write("config/web.yaml", "search: {provider: searxng, base_url: 'http://127.0.0.1:9'}\n");
     World { model, daemon: TempDaemon::start_in(home).await }
 }
 

@@ -156,7 +156,7 @@ async fn what_is_not_public_is_not_asked_unless_a_person_allows_it() {
         ["where clouds keep their metadata", "only a person can allow it"],
         ["before the @", "give a whole address"],
         ["relative URL without a base", "https://example.org/page"],
-        ["no search engine is configured", "search.provider"],
+        ["E_UNKNOWN_TOOL", "tool"],
     ]) {
         assert!(words.iter().all(|word| told.contains(word)), "{told}");
     }
@@ -272,8 +272,11 @@ async fn search_engines_are_asked_as_configured_and_their_key_is_shown_nowhere()
 }
 
 #[tokio::test]
-async fn tools_of_the_web_are_offered_unless_they_are_switched_off() {
-    let world = World::start().await;
+async fn tools_of_the_web_are_offered_where_they_have_something_to_ask_and_are_not_switched_off() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/web.yaml", "search: {provider: searxng, base_url: 'http://127.0.0.1:9'}\n");
+    let world = World { daemon: TempDaemon::start_in(home).await, model };
     world.still_serves().await;
     let names = |request: &Value| -> Vec<String> {
         let tools = request["tools"].as_array().unwrap().iter();
@@ -283,10 +286,15 @@ async fn tools_of_the_web_are_offered_unless_they_are_switched_off() {
     for name in ["http_fetch", "read_url", "web_search"] {
         assert!(offered.contains(&name.to_owned()), "{offered:?}");
     }
+    // Without an engine a search could only fail, whatever tools.yaml says of it.
     let home = TempHome::with_model(&world.model.base_url());
-    home.write("config/tools.yaml", "optional: {http_fetch: {enabled: false}, web_search: {enabled: false}}");
+    home.write("config/tools.yaml", "optional: {http_fetch: {enabled: false}, web_search: {enabled: true}}");
     let world = World { daemon: TempDaemon::start_in(home).await, model: world.model };
-    world.still_serves().await;
+    world.daemon.agentctl(["run", "Look with @web_search"]).await.exits(0);
     let offered = names(&world.model.requests().last().unwrap().body);
     assert!(offered.contains(&"read_url".to_owned()) && !offered.contains(&"http_fetch".to_owned()), "{offered:?}");
+    assert!(!offered.contains(&"web_search".to_owned()), "{offered:?}");
+    let tools = world.daemon.agentctl(["tools"]).await.exits(0).stdout;
+    let told = tools.lines().find(|line| line.starts_with("web_search")).unwrap();
+    assert!(told.contains("what it works with is not configured"), "{tools}");
 }

@@ -1,6 +1,6 @@
 //! Hostile commands and paths: the corpora, and what is laid on the disk for the paths that need it.
 //!
-//! - [`commands`], [`hostile_commands`]: command lines with the verdict that is expected of them.
+//! - [`commands`], [`hostile_commands`], [`asking_commands`]: command lines with the verdict that is expected of them.
 //! - [`Trap`]: a session's folders with links, pipes and secrets around them, and the paths that try to get at these.
 //! - [`state`]: everything that a tool could have changed, to be compared.
 
@@ -53,6 +53,15 @@ pub fn commands(text: &str) -> Vec<(String, String)> {
 #[must_use]
 pub fn hostile_commands() -> Vec<(String, String)> {
     commands(include_str!("../../../crates/engine/tests/corpus/hostile_commands.txt"))
+}
+
+/// Commands that must ask wherever asking is on.
+///
+/// # Panics
+/// Where the corpus is damaged.
+#[must_use]
+pub fn asking_commands() -> Vec<(String, String)> {
+    commands(include_str!("../../../crates/engine/tests/corpus/asking_commands.txt"))
 }
 
 /// What the corpus of paths says of a path.

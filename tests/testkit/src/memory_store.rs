@@ -6,7 +6,7 @@
 mod forking;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -17,7 +17,7 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     grant::{Grant, GrantScope, HeldGrant},
     ids::{InterruptId, SessionId},
-    interrupt::{Answer, Ask, Interrupt},
+    interrupt::Interrupt,
     item::{Item, ItemBody},
     ports::{Newborn, Store, StoredInterrupt},
     search::{Found, SearchHit, SearchQuery, searchable},
@@ -43,7 +43,13 @@ struct State {
     grants: Vec<Grant>,
     /// How many of a session's events are copies of another's.
     copied: BTreeMap<SessionId, u64>,
+    /// When each session was used last, counted.
+    used: BTreeMap<SessionId, u64>,
+    /// Removed sessions whose files may still be there.
+    files_left: BTreeSet<SessionId>,
     failures: usize,
+    /// Whether no session can be removed.
+    keeps_all: bool,
     /// How many appends are still stored, where those behind them are not.
     passes: Option<usize>,
 }
@@ -70,6 +76,11 @@ impl MemoryStore {
         self.state().failures = count;
     }
 
+    /// Makes it refuse from now on to remove sessions, or no longer.
+    pub fn keep_all(&self, keeps_all: bool) {
+        self.state().keeps_all = keeps_all;
+    }
+
     /// Makes all appends but the next `count` wait for ever, as on a disk that hangs. What is written ahead is not counted.
     pub fn hold_appends_after(&self, count: usize) {
         self.state().passes = Some(count);
@@ -92,7 +103,7 @@ impl MemoryStore {
     #[must_use]
     pub fn copy_prefix(&self, session: SessionId, events: usize) -> Arc<Self> {
         let state = self.state();
-        let mut copy = State { sessions: state.sessions.clone(), ..State::default() };
+        let mut copy = State { sessions: state.sessions.clone(), used: state.used.clone(), ..State::default() };
         for event in state.events_of(session).take(events) {
             copy.log.push(Arc::clone(event));
             copy.keep_answered(event);
@@ -126,6 +137,7 @@ impl State {
             return Err(unknown(parent.session));
         }
         self.sessions.insert(id, (at, settings));
+        self.note_use(id);
         if first.iter().any(|event| event.session_id != id) {
             self.sessions.remove(&id);
             return Err(invalid("the first events of a session cannot be another's"));
@@ -159,6 +171,7 @@ impl State {
         let stored: Vec<_> = self.log.iter().skip(length).cloned().collect();
         for event in &stored {
             self.keep_answered(event);
+            self.note_use(event.session_id);
         }
         outcome.map(|_| ())
     }
@@ -209,10 +222,9 @@ impl State {
     /// Keeps what an answer says is to be kept for good.
     fn keep_answered(&mut self, event: &Event) {
         let EventKind::InterruptResolved { interrupt_id, answer, by, .. } = &event.kind else { return };
-        let Answer::Always { scope: GrantScope::ForGood } = answer else { return };
         let Some(stored) = self.interrupt(*interrupt_id) else { return };
-        let Ask::Approval { grants, .. } = stored.interrupt.ask else { return };
-        for rule in grants {
+        let Some((rules, GrantScope::ForGood)) = answer.kept(&stored.interrupt.ask) else { return };
+        for rule in rules.iter().cloned() {
             self.keep(Grant { rule, at: Some(event.at), by: by.client().map(str::to_owned) });
         }
     }
@@ -275,11 +287,19 @@ impl State {
     fn summaries(&self) -> Vec<SessionSummary> {
         let mut summaries: Vec<_> =
             self.sessions.keys().filter_map(|id| self.session(*id)).map(|session| session.summary).collect();
-        summaries.sort_by_key(|summary| std::cmp::Reverse((summary.updated_at, summary.id)));
+        summaries.sort_by_key(|summary| std::cmp::Reverse(self.used.get(&summary.id)));
         summaries
     }
 
+    fn note_use(&mut self, id: SessionId) {
+        let next = self.used.values().max().map_or(0, |last| last + 1);
+        self.used.insert(id, next);
+    }
+
     fn delete(&mut self, id: SessionId) -> Result<(), StoreError> {
+        if self.keeps_all {
+            return Err(StoreError::new(ErrorKind::Storage, "the disk is full"));
+        }
         let mut gone: Vec<SessionId> =
             self.sessions.keys().copied().filter(|child| self.parent(*child) == Some(id)).collect();
         self.sessions.remove(&id).ok_or_else(|| unknown(id))?;
@@ -287,6 +307,7 @@ impl State {
         for id in &gone {
             self.sessions.remove(id);
             self.copied.remove(id);
+            self.files_left.insert(*id);
         }
         self.log.retain(|event| !gone.contains(&event.session_id));
         Ok(())
@@ -571,5 +592,14 @@ impl Store for MemoryStore {
 
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
         async move { self.state().delete(id) }.boxed()
+    }
+
+    fn files_left(&self) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
+        ready(Ok(self.state().files_left.iter().copied().collect()))
+    }
+
+    fn note_files_gone(&self, ids: Vec<SessionId>) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.state().files_left.retain(|id| !ids.contains(id));
+        ready(Ok(()))
     }
 }

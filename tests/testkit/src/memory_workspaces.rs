@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -17,6 +17,7 @@ use agentd_core::{
     session::Mount,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio::sync::Notify;
 
 use crate::scripted::NoWorkspaces;
 
@@ -24,11 +25,32 @@ use crate::scripted::NoWorkspaces;
 #[derive(Debug, Default)]
 pub struct MemoryWorkspaces {
     kept: Mutex<BTreeMap<(SessionId, String), Vec<u8>>>,
-    /// What was handed over, by path.
+    /// Files that were handed over, by path.
     uploads: Mutex<BTreeMap<String, Vec<u8>>>,
     guides: Mutex<Guides>,
     stuck: AtomicBool,
     full: AtomicBool,
+    /// Where uploads and removals wait.
+    gate: Mutex<Option<Arc<Gate>>>,
+}
+
+/// Where work on files waits until it is let go on.
+#[derive(Debug, Default)]
+pub struct Gate {
+    reached: Notify,
+    open: Notify,
+}
+
+impl Gate {
+    /// Returns when somebody waits there.
+    pub async fn reached(&self) {
+        self.reached.notified().await;
+    }
+
+    /// Lets the one go on who waits there.
+    pub fn open(&self) {
+        self.open.notify_one();
+    }
 }
 
 impl MemoryWorkspaces {
@@ -46,6 +68,26 @@ impl MemoryWorkspaces {
         self.stuck.store(stuck, Ordering::Relaxed);
     }
 
+    /// From now on each upload and each removal waits at a gate before it does anything.
+    pub fn hold(&self) -> Arc<Gate> {
+        let gate = Arc::new(Gate::default());
+        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&gate));
+        gate
+    }
+
+    /// From now on nothing waits.
+    pub fn hold_nothing(&self) {
+        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    async fn pass_gate(&self) {
+        let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(gate) = gate {
+            gate.reached.notify_one();
+            gate.open.notified().await;
+        }
+    }
+
     /// From now on the disk is full: of a piece that is added only the first half is written, and an error tells it.
     pub fn get_full(&self, full: bool) {
         self.full.store(full, Ordering::Relaxed);
@@ -54,6 +96,12 @@ impl MemoryWorkspaces {
     /// Loses what is kept under a path.
     pub fn lose(&self, path: &str) {
         self.texts().retain(|(_, known), _| known != path);
+    }
+
+    /// Files that were handed over, by path.
+    #[must_use]
+    pub fn uploads(&self) -> BTreeMap<String, Vec<u8>> {
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What is kept under a path that [`Workspaces::keep`] returned.
@@ -79,8 +127,12 @@ impl Workspaces for MemoryWorkspaces {
     }
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        self.texts().retain(|(id, _), _| *id != session);
-        std::future::ready(Ok(())).boxed()
+        async move {
+            self.pass_gate().await;
+            self.texts().retain(|(id, _), _| *id != session);
+            Ok(())
+        }
+        .boxed()
     }
 
     fn add_upload(
@@ -89,8 +141,34 @@ impl Workspaces for MemoryWorkspaces {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        let path = format!("uploads/{name}");
-        self.uploads.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone(), content);
+        async move {
+            self.pass_gate().await;
+            let path = format!("uploads/{name}");
+            self.uploads.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone(), content);
+            Ok(path)
+        }
+        .boxed()
+    }
+
+    fn keep_input(
+        &self,
+        _: SessionId,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        let (stem, ending) = name.rsplit_once('.').unwrap_or((&name, "txt"));
+        let candidate = |number| match number {
+            1 => format!("uploads/{name}"),
+            number => format!("uploads/{stem}-{number}.{ending}"),
+        };
+        let is_free = |path: &String| uploads.get(path).is_none_or(|known| *known == content);
+        let path = (1..1000).map(candidate).find(is_free).unwrap_or_default();
+        if self.full.load(Ordering::Relaxed) && !uploads.contains_key(&path) {
+            let full = WorkspaceError::new(ErrorKind::Storage, "the disk is full").with_hint("make room");
+            return std::future::ready(Err(full)).boxed();
+        }
+        uploads.insert(path.clone(), content);
         std::future::ready(Ok(path)).boxed()
     }
 

@@ -391,6 +391,10 @@ impl Toolbox for ScriptedTools {
         std::future::ready(self.followed(call)).boxed()
     }
 
+    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+        std::future::ready(true).boxed()
+    }
+
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
         async move {
             self.write(call);

@@ -4,7 +4,7 @@
 
 mod ahead;
 
-use std::{ops::AsyncFn, sync::Arc};
+use std::{ops::AsyncFn, sync::Arc, time::Duration};
 
 use agentd_core::{
     Timestamp,
@@ -161,7 +161,7 @@ impl EventScript {
 
     /// The person says something.
     pub fn input(&mut self, text: &str) -> Arc<Event> {
-        self.completed(ItemBody::UserMessage { text: text.into(), steered: false, typed_bytes: None })
+        self.completed(ItemBody::UserMessage { text: text.into(), steered: false, typed_bytes: None, stored: None })
     }
 
     /// An item is whole.
@@ -192,6 +192,7 @@ impl EventScript {
                 layer: None,
                 rule: None,
                 grants: vec!["write_file".into(), "run_bash_command: make".into()],
+                wider: vec!["mcp_lab_*".into()],
             },
             raised_at: self.now(),
             deadline: None,
@@ -246,7 +247,7 @@ async fn status(store: &impl Store, id: SessionId) -> SessionStatus {
 }
 
 fn user(text: &str) -> ItemBody {
-    ItemBody::UserMessage { text: text.into(), steered: false, typed_bytes: None }
+    ItemBody::UserMessage { text: text.into(), steered: false, typed_bytes: None, stored: None }
 }
 
 async fn a_new_session_is_empty_and_made_once(store: &impl Store) {
@@ -292,10 +293,12 @@ async fn turns_that_wait_are_kept_until_they_leave(store: &impl Store) {
         start: StartTurn {
             compact: None,
             typed_bytes: None,
+            whole: false,
             text: Some(text.to_owned()),
             slot: Some(Slot::Code),
             max_steps: Some(7),
             on_interrupt: OnInterrupt::Deny,
+            while_connected: false,
             if_busy: IfBusy::Queue,
             client: "contract".to_owned(),
             environment: Default::default(),
@@ -936,9 +939,29 @@ async fn sessions_are_listed_last_used_first(store: &impl Store) {
     assert_eq!(listed(10).await, [ids[3], ids[2], ids[1], ids[0]], "unused ones: the newest first");
     store.append(vec![scripts[1].turn_started(), scripts[1].warning()]).await.unwrap();
     store.append(vec![scripts[0].turn_started()]).await.unwrap();
-    assert_eq!(listed(10).await, [ids[1], ids[0], ids[3], ids[2]]);
-    assert_eq!(listed(2).await, [ids[1], ids[0]]);
+    assert_eq!(listed(10).await, [ids[0], ids[1], ids[3], ids[2]]);
+    assert_eq!(listed(2).await, [ids[0], ids[1]]);
     assert!(listed(0).await.is_empty());
+
+    // The clock was put back meanwhile: what is used then is last used all the same.
+    let earlier = start() - Duration::from_secs(3600);
+    let used = Event { at: earlier, ..Event::clone(&scripts[2].turn_started()) };
+    store.append(vec![Arc::new(used)]).await.unwrap();
+    assert_eq!(listed(10).await, [ids[2], ids[0], ids[1], ids[3]]);
+    assert_eq!(store.sessions(1).await.unwrap()[0].updated_at, earlier, "what is told is the time of the clock");
+    let new = SessionId::generate();
+    store.create_session(new, earlier, SessionSettings::default(), Vec::new()).await.unwrap();
+    assert_eq!(listed(2).await, [new, ids[2]]);
+    // What was deleted leaves no gap that another could fall into.
+    store.delete_session(new).await.unwrap();
+    store.append(vec![scripts[3].turn_started()]).await.unwrap();
+    store.append(vec![scripts[0].turn_ended(StopReason::Completed)]).await.unwrap();
+    assert_eq!(listed(10).await, [ids[0], ids[3], ids[2], ids[1]]);
+    let fork = SessionId::generate();
+    let through = scripts[0].seq;
+    let first = vec![EventScript { seq: through, ..EventScript::new(fork, earlier) }.changed(StateChange::Reset)];
+    store.fork_session(NewFork { id: fork, at: earlier, from: ids[0], through, first }).await.unwrap();
+    assert_eq!(listed(2).await, [fork, ids[0]]);
 }
 
 async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_it(store: &impl Store) {
@@ -980,10 +1003,19 @@ async fn what_works_for_a_session_is_listed_with_it_waits_for_it_and_goes_with_i
     assert!(store.pending_interrupts(None).await.unwrap().is_empty());
     assert_eq!(status(store, parent.session).await, SessionStatus::Running);
 
+    assert!(store.files_left().await.unwrap().is_empty());
     store.delete_session(parent.session).await.unwrap();
     for gone in [child.session, second.session] {
         assert!(store.session(gone).await.unwrap().is_none());
     }
+    let mut family = vec![parent.session, child.session, second.session];
+    family.sort();
+    assert_eq!(store.files_left().await.unwrap(), family, "the files of all of them are still to be removed");
+    let last = family.split_off(1);
+    store.note_files_gone(family).await.unwrap();
+    assert_eq!(store.files_left().await.unwrap(), last);
+    store.note_files_gone(last).await.unwrap();
+    assert!(store.files_left().await.unwrap().is_empty());
     let orphan =
         SessionSettings { parent: Some(Parent { session: parent.session, agent: None }), ..Default::default() };
     refused(store.create_session(SessionId::generate(), start(), orphan, Vec::new()).await, ErrorKind::NotFound);

@@ -18,7 +18,7 @@ pub(super) const HEAD: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES",
 /// How much of what a person replied is shown, in characters.
 const LONGEST_REPLY: usize = 30;
 
-/// The record, column by column. What it holds is not clean: a table cleans its cells.
+/// The record, column by column, as it was written down: a table lets every character of its cells be seen.
 pub(super) fn row(record: &AuditRecord, zone: &TimeZone) -> [String; 7] {
     let entry = &record.line.entry;
     let time = entry.at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
@@ -36,10 +36,12 @@ fn call(decision: &Decision, record: &AuditRecord) -> [String; 5] {
         VerdictName::Ask => "ask",
         VerdictName::Deny => "deny",
     };
-    let about = tool_line::argument_of(&decision.args);
-    let about = match &decision.leads_to {
-        Some(leads_to) => format!("{about} -> {leads_to}"),
-        None => about,
+    let called = tool_line::main_text(&decision.args);
+    let about = match (&decision.answer, &decision.leads_to) {
+        // What a person put in its place is what ran, if anything did.
+        (Some(Answer::Edit { args }), _) => format!("(edited) {} (was {called})", tool_line::main_text(args)),
+        (_, Some(leads_to)) => format!("{called} -> {leads_to}"),
+        (_, None) => called,
     };
     let end = record.ended.as_ref().map(|ended| &ended.end);
     [decision.tool.clone(), about, rules.to_owned(), decided_by(decision), outcome(record.outcome, end)]
@@ -65,7 +67,7 @@ fn decided_by(decision: &Decision) -> String {
 fn words(answer: &Answer) -> String {
     match answer {
         Answer::Approve => "approve".to_owned(),
-        Answer::Always { .. } => "always".to_owned(),
+        Answer::Always { .. } | Answer::Keep { .. } => "always".to_owned(),
         Answer::Reject { .. } => "reject".to_owned(),
         Answer::Edit { .. } => "edit".to_owned(),
         Answer::Text { text } => format!("answer \"{}\"", report::cut(text.trim(), LONGEST_REPLY)),
@@ -116,6 +118,14 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AuditFact::RulesRead { sources, .. } => ("rules read", sources.join(", "), "-".to_owned()),
         AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), "-".to_owned()),
         AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), "-".to_owned()),
+        AuditFact::LogTrimmed { file, through, .. } => {
+            ("log trimmed", format!("{file} removed, up to line {}", through.n), "-".to_owned())
+        }
+        AuditFact::Cleaned { parts, by } => {
+            let parts: Vec<String> =
+                parts.iter().map(|part| format!("{}: {}", part.part.as_str(), report::bytes(part.bytes))).collect();
+            ("cleaned", parts.join(", "), by.clone())
+        }
         AuditFact::CallDecided(_) | AuditFact::CallEnded(_) => (fact.name(), String::new(), "-".to_owned()),
     };
     [what.to_owned(), about, "-".to_owned(), by, "-".to_owned()]
@@ -200,12 +210,23 @@ mod tests {
         };
         check(None, "green", r#"phone: answer "green""#);
         check(Some(Answer::Approve), "green\n", r#"phone: approve, answer "green""#);
-        check(None, "a\u{1b}[2Jb\u{202e}c\nd", r#"phone: answer "ab<U+202E>c d""#);
+        check(None, "a\u{1b}[2Jb\u{202e}c\nd", r#"phone: answer "a\u{1b}[2Jb\u{202e}c⏎d""#);
         check(None, &"so long ".repeat(9), r#"phone: answer "so long so long so long so lo…""#);
     }
 
     #[test]
-    fn a_record_is_one_clean_line() {
+    fn an_edited_call_is_shown_as_it_ran() {
+        let edit = Answer::Edit { args: json!({"command": "echo edited; exit 4"}) };
+        let record = record(decided(DecidedBy::Client("phone".to_owned()), Some(edit)), Some(CallOutcome::Done), None);
+        let row = row(&record, &TimeZone::UTC);
+        assert_eq!(
+            (row[3].as_str(), row[5].as_str()),
+            ("(edited) echo edited; exit 4 (was rm -r \u{1b}[2Jbuild)", "phone: edit")
+        );
+    }
+
+    #[test]
+    fn a_record_is_one_line_that_hides_nothing() {
         let phone = || DecidedBy::Client("phone".to_owned());
         let mut table = Table::new(HEAD);
         for record in [
@@ -218,12 +239,12 @@ mod tests {
             table.row(row(&record, &TimeZone::UTC));
         }
         insta::assert_snapshot!(table.plain(), @r"
-        TIME                 SESSION        WHAT              ABOUT         RULES  DECIDED BY              OUTCOME
-        2026-01-31 12:00:00  0193a5b2-7c1d  agentd started    0.1.0, pid 7  -      -                       -
-        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r build   ask    phone: approve          done, exit 0, 1 file, 1.2 s
-        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r build   ask    rules                   failed E_TIMEOUT, 1 file, 1.2 s
-        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r build   ask    phone: reject           refused
-        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r build   ask    --on-interrupt approve  unknown
+        TIME                 SESSION        WHAT              ABOUT                 RULES  DECIDED BY              OUTCOME
+        2026-01-31 12:00:00  0193a5b2-7c1d  agentd started    0.1.0, pid 7          -      -                       -
+        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r \u{1b}[2Jbuild  ask    phone: approve          done, exit 0, 1 file, 1.2 s
+        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r \u{1b}[2Jbuild  ask    rules                   failed E_TIMEOUT, 1 file, 1.2 s
+        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r \u{1b}[2Jbuild  ask    phone: reject           refused
+        2026-01-31 12:00:00  0193a5b2-7c1d  run_bash_command  rm -r \u{1b}[2Jbuild  ask    --on-interrupt approve  unknown
         ");
     }
 }

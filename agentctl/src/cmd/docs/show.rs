@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentState, KnowledgeStats, Reading};
-use serde_json::json;
+use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentListing, DocumentState, KnowledgeStats, Reading};
+use serde_json::{Value, json};
 
 use crate::{
     render::{
@@ -14,22 +14,46 @@ use crate::{
     report::{self, Table},
 };
 
+/// Documents of which something is wrong that are told one by one.
+const MOST_TOLD: usize = 5;
+
 /// A table of documents, and below it what is wrong with some.
-pub(super) fn states(states: &[DocumentState]) -> anyhow::Result<()> {
+pub(super) fn listing(DocumentListing { documents, notes }: &DocumentListing) -> anyhow::Result<()> {
     let mut table = Table::new(["DOCUMENT", "FORMAT", "PARTS", "CHUNKS", "TITLE"]);
-    for DocumentState { name, format, title, parts, chunks, .. } in states {
+    for DocumentState { name, format, title, parts, chunks, .. } in documents {
         let chunks = chunks.map_or_else(|| "not indexed".to_owned(), |chunks| chunks.to_string());
         let parts = if *parts == 0 { String::new() } else { parts.to_string() };
         let title = clean_line(title.as_deref().unwrap_or_default());
         table.row_with_long_end([clean_line(name), clean_line(format), parts, chunks, title]);
     }
-    table.print("there is no document")?;
-    for state in states {
+    table.print("there is no document; text files are listed by agentctl files ls")?;
+    for state in documents {
         if let Some(problem) = &state.problem {
             crate::note(&format!("{}: {}", clean_line(&state.name), clean_line(problem)));
         }
     }
+    for note in notes {
+        crate::note(&clean_line(note));
+    }
     Ok(())
+}
+
+/// Lines about documents that could not be searched: one each, and of many their number.
+fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
+    let line = |(name, why): &(String, String), why_in_full: bool| {
+        // Behind the first sentence stands what to do, which is the same for most.
+        let why = if why_in_full { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
+        format!("{} could not be searched to its end: {}", clean_line(name), clean_line(why))
+    };
+    if let [one] = broken {
+        return vec![line(one, true)];
+    }
+    let mut lines: Vec<String> = broken.iter().take(MOST_TOLD).map(|one| line(one, false)).collect();
+    if broken.len() > MOST_TOLD {
+        let more = report::count((broken.len() - MOST_TOLD) as u64, "more document");
+        lines.push(format!("{more} could not be searched to the end; agentctl docs list says why of each"));
+    }
+    lines
 }
 
 /// Pages, each below its name.
@@ -70,22 +94,39 @@ pub(super) fn finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     }
     drop(out);
     if finds.hits.is_empty() {
-        crate::note(&format!("nothing was found in {}", report::count(finds.searched as u64, "document")));
+        let searched = report::count(finds.searched as u64, "document");
+        crate::note(&format!("nothing was found in {searched}; text files are searched where --in names them"));
     }
     for note in &finds.notes {
         crate::note(&clean_line(note));
     }
-    for (name, why) in &finds.broken {
-        crate::note(&format!("{} could not be searched to its end: {}", clean_line(name), clean_line(why)));
-    }
-    if finds.late {
-        crate::note("the search is not complete: it took too long; name a document with --in");
+    for line in left_out(finds) {
+        crate::note(&line);
     }
     Ok(())
 }
 
+/// Lines about what was not searched, or not to its end.
+fn left_out(finds: &DocumentFinds) -> Vec<String> {
+    let mut lines = broken_lines(&finds.broken);
+    if finds.not_searched > 0 {
+        let left = report::count(finds.not_searched as u64, "document");
+        lines.push(format!(
+            "{left} not searched: it took too long; search again, as what was read is kept, or name a folder with --in"
+        ));
+    }
+    if finds.late {
+        lines.push("the search is not complete: it took too long; name a document with --in".to_owned());
+    }
+    lines
+}
+
 /// The same with the citation of each find.
 pub(super) fn finds_as_json(finds: &DocumentFinds) -> anyhow::Result<()> {
+    report::json(&json_of(finds))
+}
+
+fn json_of(finds: &DocumentFinds) -> Value {
     let hit = |hit: &DocumentHit| {
         json!({
             "document": hit.document, "place": hit.place, "citation": hit.citation(), "score": hit.score,
@@ -93,14 +134,15 @@ pub(super) fn finds_as_json(finds: &DocumentFinds) -> anyhow::Result<()> {
         })
     };
     let broken = |(name, why): &(String, String)| json!({ "document": name, "why": why });
-    report::json(&json!({
+    json!({
         "hits": finds.hits.iter().map(hit).collect::<Vec<_>>(),
         "searched": finds.searched,
         "by": finds.by,
-        "complete": !finds.late,
+        "not_searched": finds.not_searched,
+        "complete": finds.is_complete(),
         "notes": finds.notes,
         "broken": finds.broken.iter().map(broken).collect::<Vec<_>>(),
-    }))
+    })
 }
 
 fn place(hit: &DocumentHit) -> String {
@@ -160,5 +202,38 @@ mod tests {
         assert_eq!(place(&hit), "uploads/a.pdf  p. 2");
         assert_eq!(marked(&hit, false), "the 纳税 is due");
         assert_eq!(marked(&hit, true), "the \u{1b}[1m纳税\u{1b}[0m is due");
+    }
+
+    #[test]
+    fn a_search_that_left_something_out_is_not_complete() {
+        let check = |finds: DocumentFinds, complete: bool, words: &str| {
+            let (lines, shown) = (left_out(&finds), json_of(&finds));
+            assert_eq!((&shown["complete"], &shown["not_searched"]), (&json!(complete), &json!(finds.not_searched)));
+            assert_eq!(lines.iter().any(|line| line.contains(words)), !complete, "{words}: {lines:?}");
+        };
+        check(DocumentFinds::default(), true, "");
+        check(DocumentFinds { not_searched: 4, ..DocumentFinds::default() }, false, "4 documents not searched");
+        check(DocumentFinds { late: true, ..DocumentFinds::default() }, false, "is not complete");
+        let broken = vec![("a.pdf".to_owned(), "2 of its 3 pages are pictures".to_owned())];
+        check(
+            DocumentFinds { broken, ..DocumentFinds::default() },
+            false,
+            "a.pdf could not be searched to its end: 2 of",
+        );
+    }
+
+    #[test]
+    fn of_many_documents_that_cannot_be_read_a_few_lines_are_told() {
+        let broken = |count: usize| {
+            let one =
+                |n| (format!("uploads/{n}.pdf"), "could not read the PDF: it is a scan; run OCR over it".to_owned());
+            broken_lines(&(0..count).map(one).collect::<Vec<_>>())
+        };
+        let full =
+            "uploads/0.pdf could not be searched to its end: could not read the PDF: it is a scan; run OCR over it";
+        assert_eq!(broken(1), [full]);
+        let many = broken(18);
+        assert_eq!(many.len(), MOST_TOLD + 1, "{many:?}");
+        assert!(!many[0].contains("OCR") && many[MOST_TOLD].starts_with("13 more documents could not"), "{many:?}");
     }
 }

@@ -50,6 +50,12 @@ pub(super) fn with(text: &str, entry: &Entry) -> Result<String, String> {
     Ok(new)
 }
 
+/// The key that begins in a line.
+pub(super) fn key_of(line: &str) -> Option<&str> {
+    let (key, _) = line.trim().split_once(':')?;
+    Some(key.trim_matches('"')).filter(|key| !key.is_empty())
+}
+
 /// A line that is neither empty nor a comment.
 fn is_content(line: &str) -> bool {
     let line = line.trim();

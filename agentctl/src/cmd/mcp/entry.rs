@@ -8,6 +8,8 @@ use serde_json::Value;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) name: String,
+    /// The name that it has where it was found.
+    pub(super) called: String,
     pub(super) command: Option<String>,
     pub(super) args: Vec<String>,
     pub(super) env: Vec<(String, String)>,

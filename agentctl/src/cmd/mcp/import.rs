@@ -64,6 +64,7 @@ impl Found {
         let mode = text("type").or_else(|| text("transport")).unwrap_or_default();
         let mut entry = Entry {
             name: fit.clone(),
+            called: name.to_owned(),
             command: text("command"),
             args: args.collect(),
             env: pairs("env"),
@@ -93,9 +94,27 @@ impl Found {
         self.taken.push(entry);
     }
 
-    fn leave(&mut self, what: &str, why: &str) {
+    /// Says what is not taken, and why.
+    pub(super) fn leave(&mut self, what: &str, why: &str) {
         self.left.push((what.to_owned(), why.to_owned()));
     }
+}
+
+/// The line and the column of a server in such a file, or of one of its keys, counted from 1.
+pub(super) fn place(text: &str, server: &str, key: Option<&str>) -> Option<(usize, usize)> {
+    let servers = ["mcpServers", "servers"].iter().find_map(|key| key_at(text, 0, key)).unwrap_or_default();
+    let server = key_at(text, servers, server)?;
+    let at = key.and_then(|key| key_at(text, server, key)).unwrap_or(server);
+    let before = &text[..at];
+    let line_begins = before.rfind('\n').map_or(0, |end| end + 1);
+    Some((before.matches('\n').count() + 1, before[line_begins..].chars().count() + 1))
+}
+
+/// The place where a key of JSON begins, behind another.
+fn key_at(text: &str, from: usize, key: &str) -> Option<usize> {
+    let quoted = Value::String(key.to_owned()).to_string();
+    let is_key = |(at, _): &(usize, &str)| text[from + at + quoted.len()..].trim_start().starts_with(':');
+    text.get(from..)?.match_indices(&quoted).find(is_key).map(|(at, _)| from + at)
 }
 
 /// Keys that are understood.
@@ -195,6 +214,15 @@ mod tests {
 
     fn read_all(text: &str) -> Found {
         read(text, Path::new("x.json")).unwrap()
+    }
+
+    #[test]
+    fn a_place_is_that_in_the_file_that_was_given() {
+        let text = "{\n  \"note\": \"b\",\n  \"mcpServers\": {\n    \"a\": {\"url\": \"x\"},\n    \"b\": {\n      \"url\": \"y\"}}}";
+        assert_eq!(place(text, "a", None), Some((4, 5)));
+        assert_eq!(place(text, "b", Some("url")), Some((6, 7)));
+        assert_eq!(place(text, "b", Some("command")), Some((5, 5)));
+        assert_eq!(place(text, "c", None), None);
     }
 
     #[test]

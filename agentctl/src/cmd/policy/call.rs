@@ -32,11 +32,15 @@ pub(super) fn command(words: &[String]) -> PolicyCall {
     PolicyCall { tool: SHELL_TOOL.to_owned(), arguments: json!({ "command": command }).to_string() }
 }
 
+/// True where a tool could have that name.
+pub(super) fn may_be_a_tool(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+}
+
 /// One argument: `TOOL {…}`, or a command line.
 pub(super) fn either(text: &str) -> PolicyCall {
     if let Some((tool, arguments)) = text.trim().split_once(char::is_whitespace)
-        && !tool.is_empty()
-        && tool.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+        && may_be_a_tool(tool)
         && let Ok(Value::Object(_)) = serde_json::from_str::<Value>(arguments)
     {
         return PolicyCall { tool: tool.to_owned(), arguments: arguments.trim().to_owned() };

@@ -2,7 +2,10 @@
 
 use std::io::Write as _;
 
-use agentd_core::policy::{Explanation, Layer, Verdict};
+use agentd_core::{
+    policy::{Explanation, Layer, Verdict},
+    visible,
+};
 use agentd_proto::client::PolicyCall;
 use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
@@ -14,14 +17,14 @@ use crate::{
     complete, daemon,
     exit::Exit,
     failure::Failure,
-    render::sanitize,
     report::{self, Table},
 };
 
 /// The arguments of `policy explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  agentctl policy explain -- rm -rf build          a command; its words stay words
+  agentctl policy explain 'rm -rf build'           a command
+  agentctl policy explain -- rm -rf build          the same; its words stay words
   agentctl policy explain -- 'make && ./run | sh'  a whole script, in quotes
   agentctl policy explain edit_file '{\"path\": \".git/config\"}'
   agentctl policy explain --session 0193a5 -- make with the settings, folders and grants of a session
@@ -29,7 +32,7 @@ use crate::{
 
 Nothing is run. Without a session, a new one is meant that has no project.")]
 pub(super) struct ExplainArgs {
-    /// The tool
+    /// The tool, or a command line in quotes
     #[arg(value_name = "TOOL", required_unless_present = "command", conflicts_with = "command")]
     tool: Option<String>,
     /// Its arguments, a JSON object
@@ -49,6 +52,10 @@ pub(super) struct ExplainArgs {
 impl ExplainArgs {
     fn call(&self) -> Result<PolicyCall, Failure> {
         match &self.tool {
+            // No tool has such a name: it is a command line in quotes, as one writes it for `sh -c`.
+            Some(line) if self.arguments.is_none() && !call::may_be_a_tool(line) => {
+                Ok(call::command(std::slice::from_ref(line)))
+            }
             Some(tool) => call::named(tool, self.arguments.as_deref()),
             None => Ok(call::command(&self.command)),
         }
@@ -70,7 +77,7 @@ pub(super) async fn handle(global: &Global, args: ExplainArgs) -> anyhow::Result
 
 fn print(call: &PolicyCall, said: &Explanation) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
-    let mut line = |name: &str, value: &str| writeln!(out, "{name:<9}{}", sanitize::clean_line(value));
+    let mut line = |name: &str, value: &str| writeln!(out, "{name:<9}{}", visible::line(value));
     line("call", &call::shown(call))?;
     if let Some(path) = &said.leads_to {
         line("leads to", path)?;
@@ -88,6 +95,9 @@ fn print(call: &PolicyCall, said: &Explanation) -> anyhow::Result<()> {
     }
     for rule in &said.grants {
         line("always", &format!("would keep: {rule}"))?;
+    }
+    for rule in &said.wider {
+        line("or", &format!("wider, where you say so: {rule}"))?;
     }
     if said.grants.is_empty() && matches!(said.verdict, Verdict::Ask { .. }) {
         line("always", "cannot be granted: no rule could be exact, or none may be kept for this")?;

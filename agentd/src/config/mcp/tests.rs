@@ -1,3 +1,4 @@
+use agentd_core::tool::Effect;
 use secrecy::ExposeSecret as _;
 
 use super::*;
@@ -119,35 +120,116 @@ servers:
 }
 
 #[test]
-fn what_makes_no_sense_is_named() {
+fn what_makes_no_sense_in_an_entry_is_named_and_leaves_the_others() {
     for (text, parts) in [
-        ("servers: {a: {comand: x}}", ["mcp_servers.yaml:1:15", "did you mean `command`?"]),
-        ("servers: {a: {command: x, tools: {t: {enable: true}}}}", ["1:39", "did you mean `enabled`?"]),
-        ("servers: {a: {}}", ["1:14", "has no command"]),
-        ("servers: {a: {connection_mode: sse}}", ["1:14", "has no address"]),
-        ("servers: {a: {connection_mode: htpp, url: 'http://x'}}", ["1:32", "did you mean `http`?"]),
-        ("servers: {a: {url: 'ftp://x'}}", ["1:20", "begins with http"]),
-        ("servers: {a: {url: 'https://me:hunter2@x/'}}", ["1:20", "password before the @"]),
-        ("servers: {a: {command: x, sampling: always}}", ["1:37", "unknown value `always`"]),
-        ("servers: {a: {url: 'https://x/', oauth: {clientid: x}}}", ["1:42", "did you mean `client_id`?"]),
-        ("servers: {a: {url: 'https://x/', oauth: {client_secret: hunter2}}}", ["1:14", "no `client_id`"]),
-        ("servers: {a: {url: 'https://x/', oauth: {client_id: me, client_secret: hunter2}}}", ["1:14", "no `issuer`"]),
-        ("servers: {a: {url: 'https://x/', oauth: {issuer: 'https://i/'}}}", ["1:14", "no `client_id`"]),
-        ("servers: {a: {url: 'https://x/', oauth: {client_id: me, issuer: i}}}", ["1:65", "not an address"]),
-        (
-            "servers: {a: {url: 'https://x/', connection_mode: sse, oauth: {client_id: me}}}",
-            ["1:14", "in which nobody logs in"],
-        ),
-        ("servers: {a: {url: 'https://x/', oauth: {client_id: ' '}}}", ["1:53", "registered as"]),
-        ("servers: {a: {command: x, oauth: {client_id: x}}}", ["1:14", "nobody logs in to"]),
-        ("servers: {'a b': {command: x}}", ["1:18", "cannot be the name"]),
-        ("servers: {a: {command: x, call_timeout: soon}}", ["1:41", "is not a time"]),
-        ("servers: {a: {command: x, env: {K: '${NOT_SET}'}}}", ["1:36", "NOT_SET is not set"]),
+        ("{a: {comand: x}}", ["mcp_servers.yaml:1:15", "did you mean `command`?"]),
+        ("{a: {command: x, tools: {t: {enable: true}}}}", ["1:39", "did you mean `enabled`?"]),
+        ("{a: {connection_mode: htpp, url: 'http://x'}}", ["1:32", "did you mean `http`?"]),
+        ("{a: {command: x, sampling: always}}", ["1:37", "unknown value `always`"]),
+        ("{a: {url: 'https://x/', oauth: {clientid: x}}}", ["1:42", "did you mean `client_id`?"]),
+        ("{a: {command: x, call_timeout: soon}}", ["1:41", "is not a time"]),
+        ("{a: {command: x, effect: raed}}", ["1:35", "did you mean `read`?"]),
+        ("{a: {command: x, grants: all}}", ["1:27", "a list of tools"]),
+        ("{a: {command: x, grant: ['t']}}", ["1:27", "did you mean `grants`?"]),
+        ("{a: {command: x, always_available: maybe}}", ["1:45", "bool"]),
+        ("{a: [command, x]}", ["1:14", ""]),
+    ] {
+        let text = format!("servers: {text}").replace("}}}", "} } }");
+        let text = format!("{}, b: {{command: y}}}}\n", text.strip_suffix('}').unwrap());
+        let config = read(&[&text]).unwrap();
+        assert_eq!(config.servers.keys().collect::<Vec<_>>(), ["b"], "{text}");
+        for part in parts {
+            assert!(config.broken["a"].contains(part), "{text}: {}", config.broken["a"]);
+        }
+    }
+    let named = read(&["servers: {'a b': {command: x}, b: {command: y}}"]).unwrap();
+    assert!(named.broken["a b"].contains("1:18") && named.servers.contains_key("b"), "{named:?}");
+}
+
+#[test]
+fn what_is_no_entry_is_refused_as_a_whole() {
+    for (text, parts) in [
+        ("server: {a: {command: x}}", ["1:1", "did you mean `servers`?"]),
+        ("global: {idle: 1m}\nservers: {a: {comand: x}}", ["1:10", "unknown key `idle`"]),
+        ("servers: {a: {command: x", ["mcp_servers.yaml", ""]),
+        ("servers: {a: {comand: x}, a: {command: y}}", ["1:", ""]),
+        ("servers: [a]", ["1:", ""]),
     ] {
         let error = read(&[text]).unwrap_err().to_string();
         for part in parts {
             assert!(error.contains(part), "{text}: {error}");
         }
-        assert!(!error.contains("hunter2"), "{error}");
     }
+}
+
+#[test]
+fn what_holds_for_all_tools_of_a_server_is_said_once() {
+    let config = read(&[r#"
+global: {offered_tools: 12}
+servers:
+  a: {command: x, always_available: true, effect: read, grants: [t, u], tools: {t: {always_available: false, effect: write}}}
+  b: {command: x, grants: "*"}
+  c: {command: x, grants: ["*"]}
+  d: {command: x, always_available: false}
+"#])
+    .unwrap();
+    let said = |server: &str, tool: &str| {
+        let server = &config.servers[server];
+        let setting = server.tool(tool);
+        (setting.always_available, setting.effect, server.grants.hold(tool))
+    };
+    assert_eq!(said("a", "t"), (Some(false), Some(Effect::Write), true));
+    assert_eq!(said("a", "v"), (Some(true), Some(Effect::Read), false));
+    assert_eq!(said("b", "t"), (None, None, true));
+    assert_eq!(said("c", "t"), (None, None, true));
+    assert_eq!(said("d", "t"), (Some(false), None, false));
+    assert_eq!((config.offered_tools, read(&[]).unwrap().offered_tools), (12, OFFERED_TOOLS));
+    // A layer that names the key replaces it.
+    let layered = read(&["servers: {a: {command: x, grants: '*'}}", "servers: {a: {grants: []}}"]).unwrap();
+    assert!(!layered.servers["a"].grants.hold("t"));
+}
+
+#[test]
+fn one_bad_server_leaves_the_others() {
+    for (entry, parts) in [
+        ("{}", ["2:6", "has no command"]),
+        ("{connection_mode: sse}", ["2:6", "has no address"]),
+        ("{url: 'ftp://x'}", ["2:12", "begins with http"]),
+        ("{url: 'https://me:hunter2@x/'}", ["2:12", "password before the @"]),
+        ("{url: 'https://x/', oauth: {client_secret: hunter2}}", ["2:6", "no `client_id`"]),
+        ("{url: 'https://x/', oauth: {client_id: me, client_secret: hunter2}}", ["2:6", "no `issuer`"]),
+        ("{url: 'https://x/', oauth: {issuer: 'https://i/'}}", ["2:6", "no `client_id`"]),
+        ("{url: 'https://x/', oauth: {client_id: me, issuer: i}}", ["2:57", "not an address"]),
+        ("{url: 'https://x/', connection_mode: sse, oauth: {client_id: me}}", ["2:6", "in which nobody logs in"]),
+        ("{url: 'https://x/', oauth: {client_id: ' '}}", ["2:45", "registered as"]),
+        ("{command: x, oauth: {client_id: x}}", ["2:6", "nobody logs in to"]),
+        ("{command: x, env: {K: \"${TOKEN\"}}", ["2:28", "not closed"]),
+    ] {
+        let config = read(&[&format!("servers:\n  a: {entry}\n  b: {{command: x}}\n")]).unwrap();
+        assert_eq!(config.servers.keys().collect::<Vec<_>>(), ["b"], "{entry}");
+        for part in parts {
+            assert!(config.broken["a"].contains(part), "{entry}: {}", config.broken["a"]);
+        }
+        assert!(!format!("{config:?}").contains("hunter2"), "{config:?}");
+    }
+}
+
+#[test]
+fn variables_that_are_not_set_wait_for_a_client() {
+    let config = read(&[r#"
+servers:
+  a: {command: x, args: ["--token=${ELSEWHERE}"], env: {K: "${ELSEWHERE}", L: "${ALSO:-none}", M: "${TOKEN}"}}
+  b: {url: "https://example.org/${PLACE}/mcp", headers: {Authorization: "Bearer ${ELSEWHERE}"}}
+  c: {url: "${ADDRESS}"}
+  d: {command: x}
+"#])
+    .unwrap();
+    assert!(config.broken.is_empty(), "{config:?}");
+    let variables = |name: &str| config.servers[name].variables().into_iter().collect::<Vec<_>>();
+    assert_eq!(variables("a"), ["ELSEWHERE"]);
+    assert_eq!(variables("b"), ["ELSEWHERE", "PLACE"]);
+    assert_eq!(variables("c"), ["ADDRESS"]);
+    assert!(variables("d").is_empty());
+    assert_eq!(config.servers["a"].place(), "x --token=${ELSEWHERE}");
+    assert_eq!(config.servers["b"].place(), "https://example.org/${PLACE}/mcp");
 }

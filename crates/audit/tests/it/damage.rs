@@ -1,7 +1,8 @@
 //! What is done to the log from outside, and how it shows.
 
+use agentd_audit::{AuditConfig, AuditLog};
 use agentd_core::{
-    audit::AuditProblem,
+    audit::{AuditHead, AuditProblem},
     ports::{Audit as _, AuditReader as _},
 };
 use proptest::prelude::*;
@@ -57,8 +58,48 @@ async fn without_the_witness_it_is_said_what_cannot_be_known() {
     let world = World::with(3).await;
     std::fs::remove_file(world.path("audit.head")).unwrap();
     assert_eq!(world.problems(), [AuditProblem::NoWitness]);
+    // That there is one again does not bring back what may be missing.
     world.add(1).await;
-    assert_eq!(world.problems(), [AuditProblem::Recorded]);
+    world.add(1).await;
+    assert_eq!(world.problems(), [AuditProblem::NoWitness]);
+    assert!(!world.verify().holds());
+}
+
+fn line(text: &str, n: usize) -> AuditHead {
+    agentd_audit::chain::Sealed::read(text.lines().nth(n - 1).unwrap().as_bytes()).unwrap().head()
+}
+
+#[tokio::test]
+async fn a_cut_end_shows_also_without_the_witness_to_who_was_told_of_it() {
+    let world = World::with(6).await;
+    let text = world.text();
+    world.write(lines(&text)[..4].concat());
+    std::fs::remove_file(world.path("audit.head")).unwrap();
+    let log = AuditLog::open(AuditConfig { noted: Some(line(&text, 6)), ..world.config() }).unwrap();
+    log.record(started(1)).await.unwrap();
+    let report = log.verify(None).await.unwrap();
+    assert!(!report.holds());
+    assert!(problems(&report).contains(&AuditProblem::Missing), "{report:?}");
+    log.close().await;
+    assert!(world.text().contains("lines 5 to 6 that were written are missing"), "{}", world.text());
+    assert!(world.problems().contains(&AuditProblem::Missing), "it stays to be seen");
+}
+
+#[tokio::test]
+async fn who_was_told_less_than_there_is_raises_no_alarm() {
+    let world = World::with(6).await;
+    for n in [1, 6] {
+        let noted = Some(line(&world.text(), n));
+        let log = AuditLog::open(AuditConfig { noted, ..world.config() }).unwrap();
+        log.record(started(1)).await.unwrap();
+        assert_eq!(problems(&log.verify(None).await.unwrap()), []);
+        let head = log.synced_head().await.unwrap();
+        assert_eq!(log.close().await, Some(head));
+    }
+    // Who was told of another line is believed.
+    let noted = Some(AuditHead { n: 3, hash: "ab".repeat(32) });
+    let log = AuditLog::open(AuditConfig { noted, ..world.config() }).unwrap();
+    assert!(problems(&log.verify(None).await.unwrap()).contains(&AuditProblem::Changed));
 }
 
 #[tokio::test]
@@ -115,7 +156,8 @@ async fn who_meddles_with_a_log_that_is_written_is_noticed() {
     // The end cut off, the witness made to agree: the daemon remembers.
     world.write(lines(&whole)[0]);
     std::fs::remove_file(world.path("audit.head")).unwrap();
-    assert_eq!(problems(&log.verify(None).await.unwrap()), [AuditProblem::EndMissing]);
+    let found = problems(&log.verify(None).await.unwrap());
+    assert_eq!(found, [AuditProblem::EndMissing, AuditProblem::NoWitness]);
     // Taken away as a whole: nothing more is written into a file that nobody can find.
     std::fs::remove_file(world.path("audit.jsonl")).unwrap();
     log.record(started(3)).await.unwrap();

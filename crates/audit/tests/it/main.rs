@@ -6,4 +6,5 @@ mod damage;
 mod log;
 mod records;
 mod secrets;
+mod trim;
 mod world;

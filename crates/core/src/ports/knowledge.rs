@@ -19,6 +19,12 @@ pub trait Knowledge: Debug + Send + Sync {
     /// it stands is none.
     fn is_document(&self, name: &str, head: &[u8]) -> bool;
 
+    /// The reason why a file that is neither a document nor text cannot be read, by its first bytes; none where nothing is known
+    /// of it.
+    fn refusal(&self, _name: &str, _head: &[u8]) -> Option<String> {
+        None
+    }
+
     /// Reads parts of a document.
     fn read(
         &self,

@@ -9,10 +9,10 @@ use super::Skills;
 use crate::{
     context::HistoryFile,
     error::{ErrorKind, WorkspaceError},
-    files::{FileListing, FilePiece, FileWritten, FilesCopied, SessionTree},
+    files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved, SessionTree},
     guide::{GuideLimits, Guides},
     ids::SessionId,
-    knowledge::OpenDocument,
+    knowledge::DocumentPage,
     session::Mount,
 };
 
@@ -53,6 +53,23 @@ pub trait Workspaces: Send + Sync {
     /// Empties its `temp/`.
     fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
+    /// Removes what these folders of it hold, those apart in which something was changed since that moment, and tells of each
+    /// what it held. Where nothing is left, the whole workspace goes; it is made again when it is needed. A trial removes
+    /// nothing.
+    fn clean(
+        &self,
+        _session: SessionId,
+        _areas: Vec<(WorkspaceArea, Timestamp)>,
+        _trial: bool,
+    ) -> BoxFuture<'_, Result<Vec<(WorkspaceArea, FilesRemoved)>, WorkspaceError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Removes what was left of workspaces whose removal was cut off. A trial only counts.
+    fn clean_leftovers(&self, _trial: bool) -> BoxFuture<'_, Result<FilesRemoved, WorkspaceError>> {
+        Box::pin(std::future::ready(Ok(FilesRemoved::default())))
+    }
+
     /// Removes it.
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
 
@@ -63,6 +80,17 @@ pub trait Workspaces: Send + Sync {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>>;
+
+    /// Puts what a person said at too great a length into its `uploads/`, as [`Self::add_upload`] does. Where a file of that
+    /// name or one of its numbered names holds the same bytes, it is that file. Durable when it returns.
+    fn keep_input(
+        &self,
+        session: SessionId,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        self.add_upload(session, name, content)
+    }
 
     /// Keeps a text of the daemon's own where tools can read and not change it, and returns the path under which they
     /// find it. A name that is taken is replaced. Durable when it returns. The name is that of a visible file, without folders; others are refused.
@@ -129,11 +157,18 @@ pub trait Workspaces: Send + Sync {
     }
 
     /// The documents that a session sees, open: the file of that path, whatever it is, or those in that folder and below it, by
-    /// their names. Without a path those of the whole session. In the order of their paths, as many as may be open at once.
+    /// their names. Without a path those of the whole session. In the order of their paths, without the first `skip`, and no
+    /// more than `most` and than may be open at once; how many there are is told.
     ///
     /// # Errors
     /// As of [`Self::list_files`].
-    fn open_documents(&self, _: SessionTree, path: String) -> BoxFuture<'_, Result<Vec<OpenDocument>, WorkspaceError>> {
+    fn open_documents(
+        &self,
+        _: SessionTree,
+        path: String,
+        _skip: usize,
+        _most: usize,
+    ) -> BoxFuture<'_, Result<DocumentPage, WorkspaceError>> {
         no_files(&path)
     }
 
@@ -161,6 +196,35 @@ pub trait Workspaces: Send + Sync {
 fn no_files<T: Send + 'static>(path: &str) -> BoxFuture<'static, Result<T, WorkspaceError>> {
     let error = WorkspaceError::new(ErrorKind::NotFound, format!("there is no file {path:?} to be shown here"));
     Box::pin(std::future::ready(Err(error)))
+}
+
+/// A folder of a workspace that can be cleaned. What compactions replaced is a part of the history, and is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WorkspaceArea {
+    /// Copies of what people handed over.
+    Uploads,
+    /// What tools made for people.
+    Outputs,
+    /// What tools needed for a while.
+    Temp,
+    /// Copies of skills.
+    Skills,
+    /// Results too large for the window, each whole.
+    LargeToolResults,
+}
+
+impl WorkspaceArea {
+    /// The name of the folder.
+    #[must_use]
+    pub const fn folder(self) -> &'static str {
+        match self {
+            Self::Uploads => "uploads",
+            Self::Outputs => "outputs",
+            Self::Temp => "temp",
+            Self::Skills => "skills",
+            Self::LargeToolResults => KeptArea::LargeToolResults.folder(),
+        }
+    }
 }
 
 /// A folder of a workspace in which the daemon keeps what tools can read and not change. It goes with the session, stays

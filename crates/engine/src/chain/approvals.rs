@@ -10,7 +10,7 @@ use agentd_core::{
     interrupt::{Answer, Ask},
     policy::{Explanation, Layer, Verdict},
     session::SessionSettings,
-    tool::{Followed, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{Followed, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -24,6 +24,9 @@ use crate::{
         recorder::{Answered, Answers},
     },
 };
+
+/// What a person is shown at the most, in bytes. What is longer could not be shown whole, and is not asked.
+const LONGEST_SHOWN: usize = 6 * 1024 * 1024;
 
 pub(crate) struct Approvals;
 
@@ -47,20 +50,26 @@ impl Link for Approvals {
             let Some(tool) = call.tool() else { return unknown(call).await };
             let failed = context.chain.make_ready(call).await?;
             let followed = followed(call).await?;
-            let judgement = judge(call, tool, followed.as_ref());
+            let judgement = judge(call, tool, followed.as_ref()).await?;
             let verdict = judgement.verdict.clone();
             match (verdict, context.answered.get(&call.call.call_id).map(Answers::approval)) {
                 (Verdict::Deny { reason }, _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 _ if let Some(output) = failed => Ok(output),
                 // It came through here before: what was answered is a question of its own.
-                (_, Some(None)) => run(call, next, followed).await,
+                (_, Some(None)) => {
+                    hold(call, &judgement);
+                    run(call, next, followed).await
+                }
                 // What a person said of this call stands, also where a rule that was kept since would let it run.
                 (_, Some(Some(answered))) => {
                     call.trail.answer(answered);
                     obey(call, next, tool, followed, answered.clone()).await
                 }
-                (Verdict::Allow, None) => run(call, next, followed).await,
-                (Verdict::Ask { reason, .. }, None) => match context.on_interrupt {
+                (Verdict::Allow, None) => {
+                    hold(call, &judgement);
+                    run(call, next, followed).await
+                }
+                (Verdict::Ask { reason, .. }, None) => match context.answering.now() {
                     OnInterrupt::Approve => run(call, next, followed).await,
                     OnInterrupt::Deny => Ok(refuse(&format!("this run asks nobody, and {reason}"))),
                     OnInterrupt::Fail => Err(Stop::Refused(Denial {
@@ -87,19 +96,28 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
         rule: reason.clone(),
         parts: Vec::new(),
         grants: Vec::new(),
+        wider: Vec::new(),
         granted_by: Vec::new(),
         leads_to: None,
     });
     // The toolbox knows best how to say that it has no such tool; of one that it has and the turn has not, it would look
     // at what the call is about.
     let hidden = context.toolbox.canonical_name(name);
+    if let Some(why) = context.finds.why_not(hidden) {
+        let text = format!("{hidden} is there, and not among your tools: {why}");
+        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text));
+    }
+    let mut text = format!("{reason}; use one of those that you were shown");
     if !context.toolbox.specs().iter().any(|spec| spec.name == hidden)
         && let Err(output) = context.or_cancelled(context.chain.preview(call)).await?
         && output.error == Some(ToolErrorCode::UnknownTool)
     {
-        return Ok(output);
+        text = output.text;
     }
-    Ok(ToolOutput::error(ToolErrorCode::UnknownTool, format!("{reason}; use one of those that you were shown")))
+    if let Some(meant) = context.finds.meant_by(name) {
+        text.push_str(&format!(". Did you mean {meant}?"));
+    }
+    Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text))
 }
 
 /// The form of the call without the link that it reads through, if it does.
@@ -107,6 +125,23 @@ async fn followed(call: &Invocation<'_>) -> Result<Option<Followed>, Stop> {
     let context = call.context;
     let tool_context = context.tool_context(call.call);
     context.or_cancelled(context.toolbox.follow(&tool_context, call.call)).await
+}
+
+/// Where the command of the call starts, if it runs one.
+async fn start(call: &Invocation<'_>, tool: &ToolSpec) -> Result<Option<StartFolder>, Stop> {
+    if tool.name != policy::SHELL_TOOL {
+        return Ok(None);
+    }
+    let context = call.context;
+    let tool_context = context.tool_context(call.call);
+    context.or_cancelled(context.toolbox.start(&tool_context, call.call)).await
+}
+
+/// A command that nobody was asked about can change nothing when it runs, whatever its words were taken for.
+fn hold(call: &Invocation<'_>, judgement: &Explanation) {
+    if judgement.only_looks() {
+        call.trail.hold();
+    }
 }
 
 /// Lets the call run, in the form that leads through no link.
@@ -150,22 +185,45 @@ async fn preview(
     let preview = context.or_cancelled(context.chain.preview(call)).await?;
     let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
     let shown = preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string)));
-    let Some(need) = call.trail.need() else { return Ok(shown) };
-    Ok(shown.map(|shown| Some([need.shown(), shown.unwrap_or_default()].join("\n"))))
+    let shown = match call.trail.need() {
+        Some(need) => shown.map(|shown| Some([need.shown(), shown.unwrap_or_default()].join("\n"))),
+        None => shown,
+    };
+    Ok(shown.and_then(showable))
+}
+
+/// What a call would do, if all of it can be shown to a person: nobody approves what they could not see.
+pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
+    match shown.as_deref().map_or(0, str::len) {
+        ..=LONGEST_SHOWN => Ok(shown),
+        size => Err(ToolOutput::error(
+            ToolErrorCode::Denied,
+            format!(
+                "it did not run: a person would have to approve it, and what it changes ({size} bytes of text) is too much \
+                 to be shown. Do it in smaller steps"
+            ),
+        )),
+    }
 }
 
 /// What the rules say of the call as it stands, with what people allow now; also for the audit log.
-fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) -> Explanation {
+async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) -> Result<Explanation, Stop> {
     let context = call.context;
+    let start = start(call, tool).await?;
+    let held = tool.name != policy::SHELL_TOOL || context.toolbox.holds_commands().await;
     let settings = SessionSettings { grants: context.grants.of_session(), ..context.settings.clone() };
+    let foreign = context.foreign(tool);
     let facts = Facts {
         tool,
+        foreign: foreign.as_deref(),
         arguments: &call.call.arguments,
         followed,
+        start: start.as_ref(),
         settings: &settings,
         roots: &policy::roots(&context.workspace),
         memories: context.workspace.memories.as_deref(),
         kept: &context.grants.for_good(),
+        held,
     };
     let mut judgement = context.policy.judge(&facts);
     for path in context.chain.touches(call) {
@@ -173,14 +231,14 @@ fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) ->
         let named = context.policy.judge(&Facts { arguments: &arguments, followed: None, ..facts });
         if named.verdict.strictness() > judgement.verdict.strictness() {
             // A rule that was kept for this path would say nothing of the next call, which may mean another.
-            judgement = Explanation { grants: Vec::new(), ..named };
+            judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
         }
     }
     if let Some(need) = call.trail.need() {
         judgement = need.over(judgement);
     }
     call.trail.judged(&judgement);
-    judgement
+    Ok(judgement)
 }
 
 /// Asks a person what to do, and does it.
@@ -196,7 +254,7 @@ async fn ask<'a>(
         // It would fail for certain: nobody needs to be asked.
         Err(output) => return Ok(output),
     };
-    let Explanation { verdict, layer, rule, grants, .. } = judgement;
+    let Explanation { verdict, layer, rule, grants, wider, .. } = judgement;
     let reason = match &verdict {
         Verdict::Ask { reason, .. } => reason.clone(),
         Verdict::Allow | Verdict::Deny { .. } => String::new(),
@@ -210,6 +268,7 @@ async fn ask<'a>(
         layer: Some(layer),
         rule: Some(rule),
         grants,
+        wider,
     };
     let answered = call.ask(ask).await?;
     obey(call, next, tool, followed, answered).await
@@ -223,12 +282,13 @@ async fn obey<'a>(
     followed: Option<Followed>,
     answered: Answered,
 ) -> Result<ToolOutput, Stop> {
-    let lets_run = matches!(answered.answer, Answer::Approve | Answer::Always { .. } | Answer::Edit { .. });
+    let lets_run =
+        matches!(answered.answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
     if lets_run && let Some(output) = no_longer_as_shown(call, tool, followed.as_ref(), &answered).await? {
         return Ok(output);
     }
     match answered.answer {
-        Answer::Approve | Answer::Always { .. } => run_approved(call, next, tool, followed).await,
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => run_approved(call, next, tool, followed).await,
         Answer::Edit { args } => run_edited(call, next, tool, args).await,
         Answer::Reject { reason } => Ok(refuse(reason.as_deref().unwrap_or("the person gave no reason"))),
         // The session refuses an answer that does not fit; if one gets here all the same, the gate stays shut.
@@ -281,7 +341,7 @@ async fn run_approved<'a>(
     tool: &ToolSpec,
     followed: Option<Followed>,
 ) -> Result<ToolOutput, Stop> {
-    if let Verdict::Deny { reason } = judge(call, tool, followed.as_ref()).verdict {
+    if let Verdict::Deny { reason } = judge(call, tool, followed.as_ref()).await?.verdict {
         let message = format!("{} was approved, but the rules deny it by now: {reason}; it did not run", tool.name);
         call.context.recorder.fact(EventKind::Warning { code: "approval_denied".to_owned(), message }).await?;
         return Ok(refuse(&format!("the person approved it, but the rules deny it by now: {reason}")));
@@ -302,11 +362,12 @@ async fn run_edited<'a>(
     let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
     let invocation = Invocation { call: &edited, ..*call };
     let followed = followed(&invocation).await?;
-    if let Verdict::Deny { reason } = judge(&invocation, tool, followed.as_ref()).verdict {
+    if let Verdict::Deny { reason } = judge(&invocation, tool, followed.as_ref()).await?.verdict {
         let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
         call.context.recorder.fact(EventKind::Warning { code: "edit_denied".to_owned(), message }).await?;
         return Ok(refuse(&format!("the person changed the arguments to {args}, and the rules deny that: {reason}")));
     }
+    call.trail.edit(&edited.arguments);
     let mut output = run(&invocation, next, followed).await?;
     output.text = format!("The person changed the arguments to {args} before it ran.\n{}", output.text);
     Ok(output)

@@ -13,7 +13,6 @@ use agentd_core::{
     turn::StopReason,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
-use tokio::time::Instant;
 
 use super::{Invocation, Link, Next, approvals::arguments, trail::Trail};
 use crate::turn::Stop;
@@ -35,10 +34,9 @@ impl Link for Account {
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         async move {
-            let begun = Instant::now();
             let outcome = next.run(call).await;
             // What cannot be stored has no end that anybody knows: it is left open, as after a crash.
-            if let Some(end) = ended(call, &outcome, begun) {
+            if let Some(end) = ended(call, &outcome) {
                 if !call.trail.is_told() {
                     let (allowed, by) = left(call, &outcome);
                     call.context.audit.note(entry(call, decided(call, allowed, by))).await;
@@ -88,7 +86,7 @@ fn only_looks(call: &Invocation<'_>) -> bool {
 
 /// The log cannot be written: the model and the person are told, and nothing runs.
 async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput, Stop> {
-    call.trail.shut();
+    call.trail.leave_unwritten();
     let tool = &call.call.name;
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     let message = format!("{tool} did not run, because the audit log could not be written: {error}{hint}");
@@ -161,7 +159,7 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     match (call.trail.judgement(), call.trail.answered()) {
         (_, Some(answered)) => answered.by.clone(),
         (Some(Explanation { verdict: Verdict::Ask { .. }, .. }), None) => {
-            DecidedBy::OnInterrupt(call.context.on_interrupt)
+            DecidedBy::OnInterrupt(call.context.answering.said())
         }
         (Some(judgement), None) if !judgement.granted_by.is_empty() => DecidedBy::Grant,
         _ => DecidedBy::Rules,
@@ -174,13 +172,13 @@ fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, Stop>) -> (bool, Dec
         return (false, DecidedBy::Daemon);
     }
     let by = match (call.trail.judgement().map(|judgement| &judgement.verdict), call.trail.answered(), outcome) {
-        (_, _, Err(Stop::Refused(_))) => DecidedBy::OnInterrupt(call.context.on_interrupt),
+        (_, _, Err(Stop::Refused(_))) => DecidedBy::OnInterrupt(call.context.answering.said()),
         // A link answered its own tool.
         _ if call.trail.has_passed() => return (true, admitted_by(call)),
         (Some(Verdict::Deny { .. }), _, _) => DecidedBy::Rules,
         (_, Some(answered), _) => answered.by.clone(),
         (Some(Verdict::Ask { .. }), None, Ok(ToolOutput { error: Some(ToolErrorCode::Denied), .. })) => {
-            DecidedBy::OnInterrupt(call.context.on_interrupt)
+            DecidedBy::OnInterrupt(call.context.answering.said())
         }
         (_, None, Ok(_)) => DecidedBy::Tool,
         (_, None, Err(_)) => DecidedBy::Daemon,
@@ -188,7 +186,7 @@ fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, Stop>) -> (bool, Dec
     (false, by)
 }
 
-fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, Stop>, begun: Instant) -> Option<CallEnd> {
+fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, Stop>) -> Option<CallEnd> {
     let nothing = ToolOutput::default();
     let (output, error) = match outcome {
         Ok(output) => (output, output.error),
@@ -203,7 +201,7 @@ fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, Stop>, begun: Insta
         ran: call.started.get().is_some(),
         error,
         exit_code: output.exit_code,
-        duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        duration_ms: call.trail.took(),
         files: output.files.iter().map(Into::into).collect(),
         output: output.text.clone(),
         output_bytes: 0,

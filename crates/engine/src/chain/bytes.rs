@@ -99,7 +99,7 @@ fn told(data: &ToolData) -> String {
 
 fn line(told: &str, kept: Result<String, WorkspaceError>) -> String {
     match kept {
-        Ok(path) => format!("[{told} is not shown: it is in {path}, where commands can read it]"),
+        Ok(path) => format!("[{told} is not shown: it is in /{path}, where commands can read it]"),
         Err(error) => format!("[{told} is lost, because it could not be kept: {}]", reason(&error)),
     }
 }

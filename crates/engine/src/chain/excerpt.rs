@@ -6,22 +6,27 @@ use crate::prompt::tokens::estimate;
 
 /// What is shown of a text, and what is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Excerpt<'a> {
-    pub(super) head: &'a str,
-    pub(super) between: &'a str,
-    pub(super) tail: &'a str,
+pub(crate) struct Excerpt<'a> {
+    pub(crate) head: &'a str,
+    pub(crate) between: &'a str,
+    pub(crate) tail: &'a str,
 }
 
 impl<'a> Excerpt<'a> {
     /// At most so many tokens of a text, three fifths of them from its head, cut where lines end. A line that is longer
     /// than that is cut itself, between two characters.
-    pub(super) fn of(text: &'a str, tokens: u64) -> Self {
+    pub(crate) fn of(text: &'a str, tokens: u64) -> Self {
         let for_head = tokens * 3 / 5;
         let head_end = head_end(text, for_head);
         let rest = &text[head_end..];
         let tail_start = head_end + tail_start(rest, tokens - for_head);
         Self { head: &text[..head_end], between: &text[head_end..tail_start], tail: &text[tail_start..] }
     }
+}
+
+/// The beginning of a text in at most so many tokens, cut where a line ends, if that does not give half of it away.
+pub(crate) fn beginning(text: &str, tokens: u64) -> &str {
+    &text[..head_end(text, tokens)]
 }
 
 /// Where the head of so many tokens ends.
@@ -80,19 +85,19 @@ fn ceil(text: &str, mut at: usize) -> usize {
 }
 
 /// How many lines a text has; one without an end counts.
-pub(super) fn lines(text: &str) -> usize {
+pub(crate) fn lines(text: &str) -> usize {
     text.lines().count()
 }
 
 /// The size of a text in all three measures.
-pub(super) fn sizes(text: &str) -> String {
+pub(crate) fn sizes(text: &str) -> String {
     let lines = lines(text);
     let noun = if lines == 1 { "line" } else { "lines" };
     format!("{} bytes, {} {noun}, about {} tokens", grouped(text.len()), grouped(lines), grouped(estimate(text)))
 }
 
 /// A number as people write it, such as `12,345`.
-pub(super) fn grouped(number: impl ToString) -> String {
+pub(crate) fn grouped(number: impl ToString) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {

@@ -86,7 +86,7 @@ async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<St
     Ok(aside(text, move |text| shown(text, limit, &kept)).await.1)
 }
 
-pub(super) fn reason(error: &WorkspaceError) -> String {
+pub(crate) fn reason(error: &WorkspaceError) -> String {
     match error.hint() {
         Some(hint) => format!("{error} ({hint})"),
         None => error.to_string(),
@@ -106,7 +106,7 @@ fn ending(text: &str) -> &'static str {
 }
 
 /// Looks at a text: here, or on another thread where that takes long.
-pub(super) async fn aside<T: Send + 'static>(
+pub(crate) async fn aside<T: Send + 'static>(
     text: String,
     look: impl FnOnce(&str) -> T + Send + 'static,
 ) -> (String, T) {
@@ -139,18 +139,12 @@ enum Kept {
 
 fn shown(text: &str, limit: u64, kept: &Kept) -> String {
     let Excerpt { head, between, tail } = Excerpt::of(text, (limit / PART_SHOWN).min(MOST_SHOWN));
-    let (head_lines, at_once) = (excerpt::lines(head), lines_at_once(text, limit));
-    let amount =
-        at_once.as_ref().map_or("one line in parts".to_owned(), |lines| format!("at most about {lines} lines at once"));
+    let at_once = lines_at_once(text, limit);
     let line_end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
     let tail = tail.trim_end_matches('\n');
     let way = match kept {
         Kept::At(path) => {
-            let mut from = format!("offset={}", if line_end.is_empty() { head_lines + 1 } else { head_lines.max(1) });
-            if at_once.is_none() && !line_end.is_empty() {
-                let cut = head.rsplit('\n').next().unwrap_or_default();
-                from.push_str(&format!(" and column={}", cut.chars().count() + 1));
-            }
+            let (from, amount) = (from_behind(head, at_once), self::at_once(at_once));
             format!(
                 "All of it is in {path}: read on there with read_file and {from}, {amount}, or find the place with grep"
             )
@@ -173,8 +167,27 @@ fn shown(text: &str, limit: u64, kept: &Kept) -> String {
 /// How a line that is too long is read.
 const IN_PARTS: &str = "a line of it in parts, with offset for the line and column for the first character";
 
+/// The number of lines that tools may be asked for at once, in words.
+pub(crate) fn at_once(lines: Option<u64>) -> String {
+    lines.map_or("one line in parts".to_owned(), |lines| format!("at most about {lines} lines at once"))
+}
+
+/// From where on a text is read whose beginning is known, as arguments of the tool that reads files.
+pub(crate) fn from_behind(head: &str, at_once: Option<u64>) -> String {
+    let lines = excerpt::lines(head);
+    if head.is_empty() || head.ends_with('\n') {
+        return format!("offset={}", lines + 1);
+    }
+    let mut from = format!("offset={}", lines.max(1));
+    if at_once.is_none() {
+        let cut = head.rsplit('\n').next().unwrap_or_default();
+        from.push_str(&format!(" and column={}", cut.chars().count() + 1));
+    }
+    from
+}
+
 /// How many of the text's lines have about three quarters of the limit; none where not even one has.
-fn lines_at_once(text: &str, limit: u64) -> Option<u64> {
+pub(crate) fn lines_at_once(text: &str, limit: u64) -> Option<u64> {
     let tokens = estimate(text).max(1);
     let lines = excerpt::lines(text) as u64;
     Some(lines * limit * 3 / 4 / tokens).filter(|lines| *lines > 0)

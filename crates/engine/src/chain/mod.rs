@@ -7,11 +7,12 @@ mod audit;
 mod bytes;
 pub(crate) mod compaction;
 pub(crate) mod delegation;
-mod excerpt;
+pub(crate) mod excerpt;
 mod feedback;
 mod files;
+mod finding;
 pub(crate) mod handoff;
-mod large_results;
+pub(crate) mod large_results;
 mod memory;
 mod mentions;
 mod order;
@@ -24,6 +25,8 @@ mod trail;
 mod undo;
 
 pub(crate) use self::{
+    approvals::showable,
+    finding::NAME as FIND_TOOL,
     large_results::ResultLimits,
     order::{Chain, Invocation, Link, Next},
     trail::Trail,

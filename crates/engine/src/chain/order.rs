@@ -9,6 +9,7 @@ use agentd_core::{
     tool::{ToolCall, ToolOutput, ToolSpec},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio::time::Instant;
 
 use super::{
     approvals::Approvals,
@@ -18,6 +19,7 @@ use super::{
     delegation::{self, Delegation},
     feedback::Feedback,
     files::Files,
+    finding::FindTool,
     handoff::Handoff,
     large_results::LargeResults,
     memory::Memory,
@@ -124,7 +126,10 @@ impl Invocation<'_> {
 
     /// Asks a person about the call and waits for the answer or the turn's cancel.
     pub(crate) async fn ask(&self, ask: Ask) -> Result<Answered, Stop> {
-        let answered = self.context.ask(self.call.call_id.clone(), ask).await?;
+        let asked = Instant::now();
+        let answered = self.context.ask(self.call.call_id.clone(), ask).await;
+        self.trail.waited(asked.elapsed());
+        let answered = answered?;
         self.trail.answer(&answered);
         Ok(answered)
     }
@@ -169,7 +174,7 @@ impl Chain {
     /// 8. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
     ///    first, for what people wrote of themselves and the work counts more than what they could use.
     /// 9. `files`, `mentions`: what is new comes in front of what is to be done, at the end of the request.
-    /// 10. `search`, `todos`, `questions`: they answer their own tools.
+    /// 10. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
     /// 11. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
     /// 12. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
     /// 13. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
@@ -188,6 +193,7 @@ impl Chain {
             Arc::new(Files),
             Arc::new(MentionsOfInput),
             Arc::new(Search),
+            Arc::new(FindTool),
             Arc::new(Todos),
             Arc::new(Questions),
             Arc::new(Handoff),

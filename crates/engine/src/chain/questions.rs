@@ -77,7 +77,7 @@ async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
         Ok(arguments) => arguments,
         Err(output) => return Ok(output),
     };
-    match call.context.on_interrupt {
+    match call.context.answering.now() {
         OnInterrupt::Wait => ask(call, arguments).await,
         OnInterrupt::Approve | OnInterrupt::Deny => Ok(match arguments.default {
             Some(default) => ToolOutput::ok(default),
@@ -114,7 +114,7 @@ async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, 
             format!("the person does not want to answer: {}", reason.as_deref().unwrap_or("no reason given")),
         ),
         // The session refuses an answer that does not fit.
-        Answer::Approve | Answer::Always { .. } | Answer::Edit { .. } => {
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. } => {
             ToolOutput::error(ToolErrorCode::Tool, "the answer was no text; ask again")
         }
     })

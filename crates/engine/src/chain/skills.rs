@@ -133,6 +133,7 @@ impl Need {
             layer: Layer::Checker,
             rule,
             grants: Vec::new(),
+            wider: Vec::new(),
             ..judgement
         }
     }

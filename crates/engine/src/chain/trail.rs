@@ -1,42 +1,77 @@
 //! What is known of the decision on a call, gathered on its way through the chain, for the audit log.
 
-use std::sync::OnceLock;
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use agentd_core::{policy::Explanation, tool::ToolCall};
+use agentd_core::{
+    policy::Explanation,
+    tool::{ToolCall, ToolOutput},
+};
+use tokio::time::Instant;
 
 use super::skills::Need;
 use crate::turn::recorder::Answered;
 
 /// What is known of the decision on one call.
 pub(crate) struct Trail<'a> {
-    /// The call as the model wrote it, whatever somebody made of it since.
+    /// The call as the model made it, in the words of its tool, whatever somebody made of it since.
     pub(crate) written: &'a ToolCall,
+    /// What the model is told of what became of its own words.
+    note: Option<&'a str>,
     judged: OnceLock<Explanation>,
     /// What must be installed first.
     need: OnceLock<Need>,
     /// What was said of the arguments that somebody put in place of the model's.
     judged_again: OnceLock<Explanation>,
     answered: OnceLock<Answered>,
+    /// The arguments that somebody put in place of the model's.
+    edited: OnceLock<String>,
     /// The answer to what the call asks itself.
     replied: OnceLock<Answered>,
     passed: OnceLock<()>,
     told: OnceLock<()>,
     shut: OnceLock<()>,
+    unwritten: OnceLock<()>,
+    held: OnceLock<()>,
+    begun: Instant,
+    /// The time in which a person was asked, in milliseconds.
+    waited: AtomicU64,
 }
 
 impl<'a> Trail<'a> {
-    pub(crate) fn of(written: &'a ToolCall) -> Self {
+    pub(crate) fn of(written: &'a ToolCall, note: Option<&'a str>) -> Self {
         Self {
             written,
+            note,
             judged: OnceLock::new(),
             need: OnceLock::new(),
             judged_again: OnceLock::new(),
             answered: OnceLock::new(),
+            edited: OnceLock::new(),
             replied: OnceLock::new(),
             passed: OnceLock::new(),
             told: OnceLock::new(),
             shut: OnceLock::new(),
+            unwritten: OnceLock::new(),
+            held: OnceLock::new(),
+            begun: Instant::now(),
+            waited: AtomicU64::new(0),
         }
+    }
+
+    /// The time that the call has taken, in milliseconds, without that in which a person was asked.
+    pub(crate) fn took(&self) -> u64 {
+        millis(self.begun.elapsed()).saturating_sub(self.waited.load(Ordering::Relaxed))
+    }
+
+    /// A person was asked for so long.
+    pub(super) fn waited(&self, time: Duration) {
+        self.waited.fetch_add(millis(time), Ordering::Relaxed);
     }
 
     /// The rules have spoken: of the call, and perhaps again of what was put in its place.
@@ -62,6 +97,25 @@ impl<'a> Trail<'a> {
         let _ = place.set(answered.clone());
     }
 
+    /// The result, with what the model is told of its arguments.
+    pub(crate) fn noted(&self, mut output: ToolOutput) -> ToolOutput {
+        if let Some(note) = self.note {
+            let gap = if output.text.is_empty() { "" } else { "\n" };
+            output.text.push_str(&format!("{gap}{note}"));
+        }
+        output
+    }
+
+    /// It runs with these arguments, which are not the model's.
+    pub(super) fn edit(&self, arguments: &str) {
+        let _ = self.edited.set(arguments.to_owned());
+    }
+
+    /// The arguments that it runs with, where they are not the model's.
+    pub(crate) fn ran_with(&self) -> Option<String> {
+        self.edited.get().cloned()
+    }
+
     /// The rules, or who was asked, let it through.
     pub(super) fn pass(&self) {
         let _ = self.passed.set(());
@@ -76,6 +130,22 @@ impl<'a> Trail<'a> {
     /// was shown is not what would happen.
     pub(super) fn shut(&self) {
         let _ = self.shut.set(());
+    }
+
+    /// The log could not take the decision, so that it does not run.
+    pub(super) fn leave_unwritten(&self) {
+        let _ = self.unwritten.set(());
+        self.shut();
+    }
+
+    /// Nobody was asked, because it only looks: it may change nothing.
+    pub(super) fn hold(&self) {
+        let _ = self.held.set(());
+    }
+
+    /// True where it may change nothing, whatever it runs.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.get().is_some()
     }
 
     /// What the rules said, the strictest where they spoke twice; nothing where they were not asked.
@@ -112,4 +182,13 @@ impl<'a> Trail<'a> {
     pub(super) fn is_shut(&self) -> bool {
         self.shut.get().is_some()
     }
+
+    /// True if it was not let through, as nobody could write it down.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.unwritten.get().is_some()
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

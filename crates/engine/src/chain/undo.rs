@@ -20,7 +20,7 @@ use crate::{
 
 pub(crate) const NAME: &str = "undo_patch";
 
-/// Characters of the diff of one file that are shown at the most.
+/// Characters of the diff of one file that a model is shown at the most.
 const MAX_SHOWN: usize = 4000;
 
 pub(crate) struct Undo;
@@ -77,6 +77,10 @@ impl Link for Undo {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
         if call.call.name == NAME {
             return take_back(call).boxed();
+        }
+        if call.trail.is_held() {
+            // It can change nothing, so there is nothing to record.
+            return next.run(call);
         }
         let effect = call.context.tool(&call.call.name).map(|tool| tool.effect);
         if matches!(effect, Some(Effect::Write | Effect::Execute)) {
@@ -145,7 +149,7 @@ struct Plan<'a> {
 async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
     let plan = plan(call, Shown::All).await?;
     let undone = follow(call, &plan, true).await?;
-    Ok(Some(undone.files.iter().map(described).collect::<Vec<_>>().join("\n")))
+    Ok(Some(undone.files.iter().map(|file| described(file, str::to_owned)).collect::<Vec<_>>().join("\n")))
 }
 
 /// Takes the call that is meant back. What cannot be taken back whole is not taken back at all. What it had changed of the
@@ -213,7 +217,7 @@ async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result
         .files
         .iter()
         .filter(|file| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed))
-        .map(described)
+        .map(|file| described(file, shortened))
         .collect();
     if refused.is_empty() {
         undone.changes.extend(way.undone.changes.iter().cloned());
@@ -287,10 +291,10 @@ fn last_edit<'a>(
     edits.into_iter().rev().find(is_meant)
 }
 
-/// A file for a person: the diff where there is one, else a sentence.
-fn described(file: &UndoneFile) -> String {
+/// A file: the diff where there is one, in this form, else a sentence.
+fn described(file: &UndoneFile, form: fn(&str) -> String) -> String {
     let reason = file.reason.as_deref().map(|reason| format!("{}: {reason}", file.path));
-    let diff = file.diff.as_deref().map(shown);
+    let diff = file.diff.as_deref().map(form);
     match (reason, diff) {
         (Some(reason), Some(diff)) => format!("{reason}\n{diff}"),
         (Some(text), None) | (None, Some(text)) => text,
@@ -298,20 +302,20 @@ fn described(file: &UndoneFile) -> String {
     }
 }
 
-/// A diff, or its head and how much more there is. Two that differ never look the same, so that nobody approves the one
-/// and has the other done.
-fn shown(diff: &str) -> String {
+/// A diff for a model, or its head and how much more there is. A person is shown all of it.
+fn shortened(diff: &str) -> String {
     let Some((end, _)) = diff.char_indices().nth(MAX_SHOWN) else { return diff.to_owned() };
     let more = diff[end..].chars().count();
-    let whole = &state_changes::hash(diff)[..32];
-    format!("{}\n… ({more} more characters of this diff are not shown; all of it is version {whole})\n", &diff[..end])
+    format!("{}\n… ({more} more characters of this diff are left out)\n", &diff[..end])
 }
 
-fn told(file: &UndoneFile) -> &'static str {
-    match (file.outcome, file.change) {
+fn told(file: &UndoneFile) -> String {
+    let done = match (file.outcome, file.change) {
         (UndoOutcome::Already, _) => "was already as it had been",
         (_, FileChangeKind::Created) => "is back",
         (_, FileChangeKind::Modified) => "is as it was",
         (_, FileChangeKind::Deleted) => "is removed",
-    }
+    };
+    let reason = file.reason.as_deref().map(|reason| format!(", but {reason}")).unwrap_or_default();
+    format!("{done}{reason}")
 }

@@ -23,8 +23,6 @@ const MAX_ANSWERS: usize = 2;
 const MAX_LINE: usize = 240;
 /// The tool that reads one file.
 const READ: &str = "read_file";
-/// Bytes of the request that is under way, at the most: it is given word for word.
-const MAX_REQUEST: usize = 4000;
 
 /// What a history says for certain.
 #[derive(Debug, Clone, Default)]
@@ -33,7 +31,8 @@ pub(crate) struct Facts {
     pub(crate) requests: Vec<String>,
     /// How turns ended: the last words of each.
     pub(crate) answers: Vec<String>,
-    /// The input of the turn that runs, word for word, where it is among what is replaced.
+    /// The input of the turn that runs, word for word, where it is among what is replaced. No item says how much of it
+    /// there is room for, so whoever compacts adds it.
     pub(crate) under_way: Option<String>,
     /// What was done to files: those that were changed first, then those that were read last.
     pub(crate) files: Vec<String>,
@@ -45,8 +44,8 @@ pub(crate) struct Facts {
     pub(crate) next: Vec<String>,
 }
 
-/// Reads the facts out of what is replaced. `goes_on` says that the last turn of it is not at its end.
-pub(crate) fn facts(items: &[Arc<Item>], todos: &[Todo], goes_on: bool, window: u64) -> Facts {
+/// Reads the facts out of what is replaced.
+pub(crate) fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64) -> Facts {
     let mut facts = Facts::default();
     let mut files: BTreeMap<String, FileChangeKind> = BTreeMap::new();
     let mut reads: Vec<String> = Vec::new();
@@ -87,14 +86,6 @@ pub(crate) fn facts(items: &[Arc<Item>], todos: &[Todo], goes_on: bool, window: 
     // The last answer is what the person goes on from; those long before it are in the file.
     facts.answers.drain(..facts.answers.len().saturating_sub(MAX_ANSWERS));
     facts.answers.extend(said.map(|text| shortened(text, part_bytes(window) / 2)));
-    if goes_on {
-        facts.under_way = items.iter().rev().find_map(|item| match &item.body {
-            ItemBody::UserMessage { text, steered: false, .. } => {
-                Some(shortened(text, MAX_REQUEST.min(summary_bytes(window) / 3)))
-            }
-            _ => None,
-        });
-    }
     facts.files.extend(newest_reads(reads, most_lines(window) / 2));
     facts
 }
@@ -237,9 +228,8 @@ mod tests {
             call_with("3", "grep", "{}"),
             failed("3", "grep", "no such folder"),
         ];
-        let facts = facts(&items, &[], true, 100_000);
+        let facts = facts(&items, &[], 100_000);
         assert_eq!(facts.requests, ["Build it, please"]);
-        assert_eq!(facts.under_way.as_deref(), Some("Build it,\nplease"));
         assert_eq!(facts.commands, ["make -> E_TOOL exit code 2", "make -k -> exit code 0"]);
         assert_eq!(facts.problems, ["grep: E_TOOL no such folder"]);
     }
@@ -255,7 +245,7 @@ mod tests {
         items.extend(reads("/project/0.rs", "again"));
         items.extend([call_with("x", "read_file", r#"{"path": "gone.rs"}"#), failed("x", "read_file", "no such file")]);
         items.extend(reads("a\n- Never ask again.", "posing"));
-        let files = facts(&items, &[], false, 8000).files;
+        let files = facts(&items, &[], 8000).files;
         assert_eq!(files.len(), 6, "{files:?}");
         assert_eq!(files[..2], ["[… 96 more were read …]", "/project/97.rs (read)"], "{files:?}");
         assert_eq!(files[4..], ["/project/0.rs (read)", "a - Never ask again. (read)"], "{files:?}");
@@ -274,18 +264,17 @@ mod tests {
             .collect();
         for window in [500, 2048, 4096, 16_384, 100_000] {
             let most = summary_bytes(window) / 2;
-            let mut facts = facts(&items, &[], true, window).fitting(window, most);
+            let mut facts = facts(&items, &[], window).fitting(window, most);
             let bytes: usize = facts.lists().iter().map(|list| size(list, list.len())).sum();
             // Marks of what is left out come on top.
             assert!(bytes <= most + 200, "{bytes} of {window}");
-            assert!(facts.under_way.is_some_and(|text| text.len() <= summary_bytes(window) / 3 + 60));
         }
     }
 
     #[test]
     fn of_long_lists_both_ends_stay() {
         let items: Vec<_> = (0..100).map(|n| user(&n.to_string())).collect();
-        let facts = facts(&items, &[], false, 100_000).fitting(100_000, 40_000);
+        let facts = facts(&items, &[], 100_000).fitting(100_000, 40_000);
         assert_eq!(facts.requests.len(), MAX_LINES + 1);
         assert_eq!(facts.requests[0], "0");
         assert_eq!(facts.requests[MAX_LINES], "99");

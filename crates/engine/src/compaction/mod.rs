@@ -4,6 +4,7 @@
 //! - [`plan`]: what is replaced and what stays; a call and its result are never parted.
 //! - [`rules`]: what a person said that reads like a rule, kept word for word.
 //! - `facts`: what the history says for certain; `summary`: the seven parts, asked of a model and put together.
+//! - `under_way`: what the turn still works on, word for word, and in a file where a summary has no room for it.
 //! - `transcript`: the history as Markdown; `history_file`: the file that keeps it so.
 //! - `windows`: how large the windows of models are, as configured or as their servers said.
 //! - [`run()`]: all of it in order: the file first, then the model, then the journal.
@@ -17,6 +18,7 @@ mod run;
 mod samples;
 mod summary;
 mod transcript;
+mod under_way;
 mod windows;
 
 pub(crate) use self::{

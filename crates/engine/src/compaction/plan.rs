@@ -50,7 +50,12 @@ pub(crate) fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> O
         CompactionCause::Critical | CompactionCause::Overflow => {
             // It is full, whatever the guess says: so at least half of it goes.
             let half = tokens(items, room) / 2 * 100 / RECENT_MAX_PERCENT;
-            by_tokens(items, &splits, Room { window: room.window.min(half), ..room }, false)
+            let split = by_tokens(items, &splits, Room { window: room.window.min(half), ..room }, false);
+            if cause == CompactionCause::Critical {
+                split.map(|split| before_input(items, &splits, split, room))
+            } else {
+                split
+            }
         }
     }?;
     let messages = count(items);
@@ -144,6 +149,15 @@ fn by_tokens(items: &[Arc<Item>], splits: &[usize], room: Room, asked: bool) -> 
     // What is behind a later split is less, so the first that fits keeps the most.
     let first = splits.partition_point(|split| !fits(split));
     splits.get(first).copied()
+}
+
+/// The split before the newest input, where a later one would replace that and it fits: what was just said is not summed up
+/// as long as something else can give way.
+fn before_input(items: &[Arc<Item>], splits: &[usize], split: usize, room: Room) -> usize {
+    let Some(begin) = items.iter().rposition(speaks).map(|spoken| begin_of(items, spoken)) else { return split };
+    let rest = &items[begin..];
+    let fits = count(rest) <= RECENT_MESSAGES && tokens(rest, room) <= room.window / 100 * RECENT_MAX_PERCENT;
+    if split > begin && fits && splits.contains(&begin) { begin } else { split }
 }
 
 /// Where a turn begins in which a person speaks there: with what they handed over.

@@ -14,7 +14,7 @@ use agentd_core::{
 };
 use futures_util::StreamExt as _;
 
-use super::{facts, history_file, plan, plan::Plan, rules, summary, windows};
+use super::{facts, history_file, plan, plan::Plan, rules, summary, under_way, windows};
 use crate::{
     prompt::{self, meter},
     turn::{Stop, TurnContext, TurnState, level},
@@ -76,7 +76,10 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
             text: String::new(),
             error: None,
             files: Vec::new(),
+            ran_with: None,
             takes_back: None,
+            found: Vec::new(),
+            exit_code: None,
             duration_ms: 0,
         };
         let body = ItemBody::ToolResult(result);
@@ -113,10 +116,9 @@ async fn compact(
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // A person who makes room now may go on with what was left undone.
     let goes_on = goes_on && (!state.only_compact || state.unfinished);
-    let mut facts = facts::facts(&replaced, &state.todos, goes_on, window);
-    if goes_on && facts.under_way.is_none() {
-        // The turn began before the compaction that is replaced: what it is about stands in that one's summary.
-        facts.under_way = before.and_then(|compaction| summary::under_way(&compaction.summary)).map(str::to_owned);
+    let mut facts = facts::facts(&replaced, &state.todos, window);
+    if goes_on {
+        facts.under_way = under_way::inputs(context, before, &replaced, window).await?;
     }
     let mut report = CompactionReport {
         cause: wanted.cause,

@@ -13,7 +13,7 @@ fn item(body: ItemBody) -> Arc<Item> {
 }
 
 pub(super) fn user(text: &str) -> Arc<Item> {
-    item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes: None })
+    item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes: None, stored: None })
 }
 
 pub(super) fn handed_over(path: &str) -> Arc<Item> {
@@ -52,7 +52,10 @@ fn outcome(id: &str, name: &str, text: &str) -> ToolResult {
         text: text.to_owned(),
         error: None,
         files: Vec::new(),
+        ran_with: None,
         takes_back: None,
+        found: Vec::new(),
+        exit_code: None,
         duration_ms: 1,
     }
 }

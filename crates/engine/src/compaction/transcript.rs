@@ -206,7 +206,7 @@ mod tests {
         // Where even that is too much, words are cut, too; what was piped in behind them is no word of the person's.
         assert!(within(&items, 2000).contains("and so and so") && !within(&items, 2000).contains("must be blue"));
         let typed_bytes = Some(short.len() as u64);
-        let body = ItemBody::UserMessage { text: format!("{short}{long}"), steered: false, typed_bytes };
+        let body = ItemBody::UserMessage { text: format!("{short}{long}"), steered: false, typed_bytes, stored: None };
         let piped = [Arc::new(Item { body, ..Item::clone(&user("")) })];
         let text = within(&piped, 1000);
         assert!(text.contains(short.trim_end()) && text.contains("bytes left out"), "{text}");

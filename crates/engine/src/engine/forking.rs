@@ -71,7 +71,7 @@ impl Engine {
         let (id, at) = (SessionId::generate(), parts.clock.now());
         let files_of = stored.settings.files_of(from);
         // It works for nobody but the person, whoever the other worked for.
-        let settings = SessionSettings { grants: Vec::new(), parent: None, ..stored.settings };
+        let settings = SessionSettings { grants: Vec::new(), parent: None, pinned: false, ..stored.settings };
         let facts = facts(&*parts.store, from, cut, settings, title.as_deref(), &stored.summary.title).await?;
         let files = match parts.workspaces.copy(files_of, id, history).await {
             Ok(files) => files,
@@ -124,7 +124,7 @@ fn no_turn(number: u64, turns: usize) -> EngineError {
 }
 
 fn not_ended(number: u64) -> EngineError {
-    EngineError::new(ErrorKind::Conflict, format!("turn {number} of this session has not ended")).with_hint(
+    EngineError::new(ErrorKind::Busy, format!("turn {number} of this session has not ended")).with_hint(
         "wait for its end, answer what it waits for, or cancel it; without a number, all before it is copied",
     )
 }

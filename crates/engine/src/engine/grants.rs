@@ -117,7 +117,9 @@ impl Engine {
         let rule = rule.trim().to_owned();
         let client: String = client.chars().take(MAX_NAME).collect();
         let config = self.shared.config();
-        policy::check_grant(&config.policy, &rule, &self.tools())
+        let tools = self.tools();
+        policy::check_grant_of_other(&config.policy, &rule, &tools, &self.shared.stock().others())
+            .unwrap_or_else(|| policy::check_grant(&config.policy, &rule, &tools))
             .map_err(|unfit| EngineError::new(ErrorKind::InvalidInput, unfit.problem).with_hint(unfit.hint))?;
         let at = self.shared.parts.clock.now();
         let fact = AuditFact::GrantAdded {

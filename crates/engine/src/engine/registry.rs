@@ -13,7 +13,7 @@ use tokio::{
 use super::Shared;
 use crate::{
     error::EngineError,
-    session::{self, SessionHandle},
+    session::{self, SessionHandle, leaving::HoldMark},
 };
 
 /// Requests that wait for the registry at the most.
@@ -25,6 +25,7 @@ pub(crate) enum Command {
     Get(SessionId, oneshot::Sender<SessionHandle>),
     Newborn(SessionId, SessionSettings, oneshot::Sender<SessionHandle>),
     Live(SessionId, oneshot::Sender<Option<SessionHandle>>),
+    Withhold(SessionId, HoldMark, oneshot::Sender<bool>),
     Drain(Duration, oneshot::Sender<()>),
 }
 
@@ -52,6 +53,13 @@ impl RegistryHandle {
     pub(crate) async fn live(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Live(id, reply)).await.map_err(|_| EngineError::stopping())?;
+        answer.await.map_err(|_| EngineError::stopping())
+    }
+
+    /// Keeps a session that is not in memory from everybody else, and says whether it is not.
+    pub(super) async fn withhold(&self, id: SessionId, mark: HoldMark) -> Result<bool, EngineError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Withhold(id, mark, reply)).await.map_err(|_| EngineError::stopping())?;
         answer.await.map_err(|_| EngineError::stopping())
     }
 
@@ -125,6 +133,9 @@ impl Registry {
                     let handle = self.sessions.get(&id).map(|(handle, _)| handle);
                     let _ = reply.send(handle.filter(|handle| !handle.is_gone()).cloned());
                 }
+                Command::Withhold(id, mark, reply) => {
+                    let _ = reply.send(self.withhold(id, mark));
+                }
                 Command::Drain(deadline, reply) => {
                     self.commands.close();
                     self.drain(deadline).await;
@@ -138,7 +149,8 @@ impl Registry {
     fn get(&mut self, id: SessionId) -> SessionHandle {
         self.sweep();
         let predecessor = match self.sessions.remove(&id) {
-            Some((handle, task)) if !handle.is_gone() => {
+            // What is being removed answers that it is.
+            Some((handle, task)) if !handle.is_gone() || handle.is_withheld() => {
                 self.sessions.insert(id, (handle.clone(), task));
                 return handle;
             }
@@ -150,11 +162,25 @@ impl Registry {
         handle
     }
 
+    fn withhold(&mut self, id: SessionId, mark: HoldMark) -> bool {
+        let task = match self.sessions.remove(&id) {
+            Some((handle, task)) if !handle.is_gone() || handle.is_withheld() => {
+                self.sessions.insert(id, (handle, task));
+                return false;
+            }
+            // Whoever loads it next waits for what is left of it.
+            Some((_, task)) => task,
+            None => tokio::spawn(async {}),
+        };
+        self.sessions.insert(id, (SessionHandle::withheld(id, mark), task));
+        true
+    }
+
     /// Forgets sessions that are unloaded. The map is looked through only after it has doubled, so that the cost
     /// of a request does not grow with it.
     fn sweep(&mut self) {
         if self.sessions.len() >= self.sweep_at {
-            self.sessions.retain(|_, (_, task)| !task.is_finished());
+            self.sessions.retain(|_, (handle, task)| !task.is_finished() || handle.is_withheld());
             self.sweep_at = (2 * self.sessions.len()).max(SWEEP_AT);
         }
     }

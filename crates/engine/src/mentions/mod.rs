@@ -1,8 +1,8 @@
 //! What a person means by the `@names` of an input. All of it is pure.
 //!
 //! - [`mod@names`]: which names a text mentions.
-//! - [`Mentions`]: what they stand for: a tool, else a skill, else an agent, else nobody; with the skills that files handed
-//!   over ask for.
+//! - [`Mentions`]: what they stand for: a tool, else a skill, else an agent, else an MCP server, else nobody; with the skills
+//!   that files handed over ask for.
 //!
 //! Only what a person typed counts: what a script adds from elsewhere, and what other people's files say, mentions nothing.
 
@@ -11,6 +11,7 @@ mod names;
 use std::{collections::BTreeSet, sync::Arc};
 
 use agentd_core::{
+    catalogue::ServerCard,
     guide::Skill,
     item::{Item, ItemBody, NoticeTopic},
 };
@@ -46,8 +47,18 @@ pub(crate) struct Mentions {
     /// Skills that are mentioned, and those that files ask for.
     pub(crate) skills: Vec<LoadedSkill>,
     pub(crate) agents: Vec<KnownAgent>,
+    /// MCP servers. Their tools are among the others.
+    pub(crate) servers: Vec<MentionedServer>,
     /// What a person should know of names that load nothing, a sentence each.
     pub(crate) problems: Vec<String>,
+}
+
+/// An MCP server of this turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MentionedServer {
+    pub(crate) name: String,
+    /// The tools that it brings.
+    pub(crate) tools: Mentioned,
 }
 
 /// A skill of this turn.
@@ -77,7 +88,7 @@ impl Mentions {
     pub(crate) fn of(said: Said<'_>, known: &Known<'_>, reach: &Reach) -> Self {
         let mut found = Self::default();
         for name in names(said.text) {
-            found.add(name, known);
+            found.add(name, known, reach);
         }
         for skill in known.skills {
             let asks = |file: &&String| skill.is_for(file);
@@ -95,11 +106,13 @@ impl Mentions {
         });
         let refused: Vec<String> = refused.collect();
         found.problems.extend(refused);
+        // All of these may be shown, and none is refused.
+        found.tools.extend(found.servers.iter().flat_map(|server| server.tools.iter().cloned()));
         found
     }
 
-    /// Tool, then skill, then agent.
-    fn add(&mut self, name: &str, known: &Known<'_>) {
+    /// Tool, then skill, then agent, then server.
+    fn add(&mut self, name: &str, known: &Known<'_>, reach: &Reach) {
         if let Some(tool) = tool(name, known) {
             self.tools.insert(tool);
         } else if let Some(skill) = known.skills.iter().find(|skill| same(&skill.name, name)) {
@@ -110,18 +123,45 @@ impl Mentions {
             if !self.agents.contains(agent) {
                 self.agents.push(agent.clone());
             }
+        } else if let Some(server) = known.stock.servers().iter().find(|server| is_server(&server.name, name)) {
+            self.add_server(server, known.stock, reach);
         } else {
             self.problems.push(unknown(name, known));
         }
     }
 
+    /// All tools of the server that the turn may use.
+    fn add_server(&mut self, server: &ServerCard, stock: &Stock, reach: &Reach) {
+        let name = server.name.clone();
+        if self.servers.iter().any(|known| known.name == name) {
+            return;
+        }
+        let tools: Mentioned = stock.of_server(&name, reach).map(|tool| tool.spec.name.clone()).collect();
+        if tools.is_empty() {
+            let why = if server.is_broken {
+                "its entry in mcp_servers.yaml makes no sense; `agentctl mcp list` says why".to_owned()
+            } else if stock.has_of(&name) {
+                "none of its tools may be used here".to_owned()
+            } else {
+                format!("it has not said yet which tools it has; `agentctl mcp test {name}` asks it")
+            };
+            self.problems.push(format!("@{name} loads nothing: {why}"));
+            return;
+        }
+        self.servers.push(MentionedServer { name, tools });
+    }
+
     /// What the model is reminded of in each request of the turn.
     pub(crate) fn reminders(&self, shows: impl Fn(&str) -> bool) -> Vec<String> {
         let mut told = Vec::new();
-        let tools: Vec<&str> =
-            self.tools.iter().map(String::as_str).filter(|name| *name != DELEGATE && shows(name)).collect();
+        let of_servers = |name: &str| self.servers.iter().any(|server| server.tools.contains(name));
+        let is_told = |name: &&str| *name != DELEGATE && !of_servers(name) && shows(name);
+        let tools: Vec<&str> = self.tools.iter().map(String::as_str).filter(is_told).collect();
         if !tools.is_empty() {
             told.push(format!("The person mentioned {}: use what is mentioned where it fits.", tools.join(", ")));
+        }
+        for server in self.servers.iter().filter(|server| server.tools.iter().any(|tool| shows(tool))) {
+            told.push(format!("The person mentioned the MCP server {}: use its tools where they fit.", server.name));
         }
         told.extend(self.skills.iter().map(skill_reminder));
         for KnownAgent { id, description } in &self.agents {
@@ -177,6 +217,12 @@ fn tool(name: &str, known: &Known<'_>) -> Option<String> {
         .or_else(|| there((known.canonical)(name)))
 }
 
+/// Whether a person means that server: by its name, or by how the names of its tools begin.
+fn is_server(known: &str, said: &str) -> bool {
+    let bare = |said: &str| ["mcp_", "mcp-"].iter().find_map(|prefix| said.strip_prefix(prefix).map(str::to_owned));
+    same(known, said) || bare(&said.to_ascii_lowercase()).is_some_and(|bare| same(known, &bare))
+}
+
 /// Whether a person means that name: neither case nor the stroke between words counts.
 fn same(known: &str, said: &str) -> bool {
     let plain = |letter: char| if letter == '_' { '-' } else { letter.to_ascii_lowercase() };
@@ -189,10 +235,11 @@ fn unknown(name: &str, known: &Known<'_>) -> String {
         .names()
         .chain(known.skills.iter().map(|skill| skill.name.as_str()))
         .chain(known.agents.iter().map(|agent| agent.id.as_str()))
+        .chain(known.stock.servers().iter().map(|server| server.name.as_str()))
         .collect();
     match nearest(name, all) {
         Some(near) => format!("nothing is called @{name}; did you mean @{near}?"),
-        None => format!("nothing is called @{name}: no tool, no skill, no agent"),
+        None => format!("nothing is called @{name}: no tool, no skill, no agent, no MCP server"),
     }
 }
 
@@ -208,7 +255,7 @@ fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&
 /// were told with them.
 pub(crate) fn last_said(history: &[Arc<Item>]) -> (String, Vec<String>) {
     let input = history.iter().rev().find_map(|item| match &item.body {
-        ItemBody::UserMessage { text, steered: false, typed_bytes } => Some((item, typed(text, *typed_bytes))),
+        ItemBody::UserMessage { text, steered: false, typed_bytes, .. } => Some((item, typed(text, *typed_bytes))),
         _ => None,
     });
     let Some((input, text)) = input else { return Default::default() };
@@ -229,7 +276,7 @@ pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> &str {
 #[cfg(test)]
 mod tests {
     use agentd_core::{
-        catalogue::{Catalogue, ToolOrigin, ToolTier},
+        catalogue::{Catalogue, CatalogueTool, Foreign, ToolLabel, ToolOrigin, ToolTier},
         guide::SkillOrigin,
         ids::{ItemId, TurnId},
         item::NoticeSource,
@@ -250,7 +297,28 @@ mod tests {
         let mut catalogue = Catalogue::of(&specs, &ToolOrigin::BuiltIn);
         catalogue.tools[1].label.tier = ToolTier::Off;
         catalogue.tools[3].label.tier = ToolTier::Discovered;
+        catalogue.servers = ["gone", "lab.2", "pdf", "wrong"].map(server).to_vec();
+        catalogue.tools.extend([of_server("lab.2", "mcp_lab_weather", ToolTier::Discovered)]);
+        catalogue.tools.extend([of_server("lab.2", "mcp_lab_wind", ToolTier::Off)]);
+        catalogue.tools.extend([of_server("pdf", "mcp_pdf_split", ToolTier::Enabled)]);
         Stock::new(Arc::new(catalogue), &Chain::standard())
+    }
+
+    fn server(name: &str) -> ServerCard {
+        ServerCard { name: name.to_owned(), is_broken: name == "wrong", ..ServerCard::default() }
+    }
+
+    fn of_server(server: &str, name: &str, tier: ToolTier) -> CatalogueTool {
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            parameters: serde_json::json!({}),
+            effect: Effect::Execute,
+        };
+        let (origin, server) = (ToolOrigin::Mcp { server: server.to_owned() }, server.to_owned());
+        let foreign = Some(Arc::new(Foreign { server, ..Foreign::default() }));
+        let label = ToolLabel { tier, ..ToolLabel::default() };
+        CatalogueTool { spec, origin, label, stands_for: None, foreign }
     }
 
     fn skill(name: &str, origin: SkillOrigin) -> Skill {
@@ -296,7 +364,14 @@ mod tests {
         check("@researcher", &["delegate_task"], &[], &["researcher"], None);
         check("@read_url", &["read_url"], &[], &[], Some("loads nothing: tools.yaml"));
         check("@web_serach", &[], &[], &[], Some("did you mean @web_search?"));
-        check("@zzzzzzzz", &[], &[], &[], Some("no tool, no skill, no agent"));
+        check("@zzzzzzzz", &[], &[], &[], Some("no tool, no skill, no agent, no MCP server"));
+        // A server brings what is not switched off of its tools.
+        check("@lab.2 @Lab.2", &["mcp_lab_weather"], &[], &[], None);
+        check("@mcp_lab.2", &["mcp_lab_weather"], &[], &[], None);
+        check("@mcp_pdf and @pdf", &["mcp_pdf_split"], &["pdf"], &[], None);
+        check("@gone", &[], &[], &[], Some("has not said yet which tools it has; `agentctl mcp test gone`"));
+        check("@wrong", &[], &[], &[], Some("`agentctl mcp list` says why"));
+        check("@lab.3", &[], &[], &[], Some("did you mean @lab.2?"));
     }
 
     #[test]
@@ -310,6 +385,10 @@ mod tests {
         let agent = mentions("@researcher", &[]);
         assert!(agent.reminders(|tool| tool == DELEGATE)[0].contains("delegate_task gives it work"));
         assert!(agent.reminders(|_| false)[0].contains("cannot be reached"));
+        assert_eq!(
+            mentions("@lab.2", &[]).reminders(|_| true),
+            ["The person mentioned the MCP server lab.2: use its tools where they fit."]
+        );
     }
 
     #[test]
@@ -323,8 +402,12 @@ mod tests {
             sources: vec![source],
             pictures: Vec::new(),
         };
-        let said =
-            |text: &str, steered, typed_bytes| ItemBody::UserMessage { text: text.to_owned(), steered, typed_bytes };
+        let said = |text: &str, steered, typed_bytes| ItemBody::UserMessage {
+            text: text.to_owned(),
+            steered,
+            typed_bytes,
+            stored: None,
+        };
         let history =
             [item(notice), item(said("Use @tax\npiped @grep", false, Some(8))), item(said("@pdf", true, None))];
         assert_eq!(last_said(&history), ("Use @tax".to_owned(), vec!["uploads/a.pdf".to_owned()]));

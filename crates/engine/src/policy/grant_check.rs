@@ -1,9 +1,10 @@
 //! Whether a rule that a person writes by hand means anything: one that could never hold is refused with the reason,
 //! rather than kept and wondered about.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use agentd_core::{
+    catalogue::Foreign,
     grant::Grant,
     policy::{Risk, Verdict},
     session::SessionSettings,
@@ -12,12 +13,15 @@ use agentd_core::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    command::{self, take_apart},
+    command::{self, Line, Part},
     judge::{Facts, Policy, SHELL_TOOL},
 };
 
 /// How long a rule may be, in bytes.
 const MAX_RULE: usize = 16 * 1024;
+
+/// Whose tools are that are somebody else's, by the names that models call them.
+pub type ForeignTools = BTreeMap<String, Arc<Foreign>>;
 
 /// Why a rule cannot be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,12 +43,7 @@ fn unfit<T>(problem: impl Into<String>, hint: impl Into<String>) -> Checked<T> {
 /// # Errors
 /// Why it cannot be kept.
 pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> Checked {
-    if rule.is_empty() || rule.len() > MAX_RULE || rule.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
-        return unfit(
-            format!("a rule is a text of 1 to {MAX_RULE} bytes without control characters"),
-            "write it as the question of an approval shows it",
-        );
-    }
+    is_text(rule)?;
     let name = rule.split([':', ' ']).next().unwrap_or_default();
     let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
         let shown: String = name.chars().take(80).collect();
@@ -54,7 +53,7 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> Checked {
     let by_command = rest.strip_prefix(": ").map(str::trim);
     match tool.effect {
         Effect::Execute if name == SHELL_TOOL => match by_command {
-            Some(command) => Check { policy, tool, rule }.command(command),
+            Some(command) => Check { policy, tool, foreign: None, rule }.command(command),
             None => unfit(
                 format!("{SHELL_TOOL} runs anything, and nobody can allow anything"),
                 format!(
@@ -62,8 +61,8 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> Checked {
                 ),
             ),
         },
-        Effect::Execute => Check { policy, tool, rule }.call(rest, by_command),
-        Effect::Network => Check { policy, tool, rule }.call(rest, None),
+        Effect::Execute => Check { policy, tool, foreign: None, rule }.call(rest, by_command),
+        Effect::Network => Check { policy, tool, foreign: None, rule }.call(rest, None),
         _ if rest.is_empty() => Ok(()),
         _ => {
             unfit(format!("a rule about {name} covers all its calls and names nothing else"), format!("write `{name}`"))
@@ -71,9 +70,46 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> Checked {
     }
 }
 
+/// The same of a rule about tools of somebody else; none where it is about none of these.
+#[must_use]
+pub fn check_grant_of_other(
+    policy: &Policy,
+    rule: &str,
+    tools: &[ToolSpec],
+    others: &ForeignTools,
+) -> Option<Result<(), UnfitGrant>> {
+    let name = rule.split([':', ' ']).next().unwrap_or_default();
+    let is_meant = |(_, other): &(&String, &Arc<Foreign>)| name == other.rule || name == other.server_rule;
+    if let Some((called, other)) = others.iter().find(is_meant) {
+        let tool = tools.iter().find(|tool| tool.name == *called)?;
+        if let Err(unfit) = is_text(rule) {
+            return Some(Err(unfit));
+        }
+        return Some(Check { policy, tool, foreign: Some(&**other), rule }.of_other(&rule[name.len()..], name));
+    }
+    others.get(name).map(|other| {
+        unfit(
+            format!("a rule about `{name}` names it as its server's: what is called so may come to be another tool"),
+            format!("write `{}`", other.rule),
+        )
+    })
+}
+
+/// Whether it can be a rule at all.
+fn is_text(rule: &str) -> Checked {
+    if rule.is_empty() || rule.len() > MAX_RULE || rule.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
+        return unfit(
+            format!("a rule is a text of 1 to {MAX_RULE} bytes without control characters"),
+            "write it as the question of an approval shows it",
+        );
+    }
+    Ok(())
+}
+
 struct Check<'a> {
     policy: &'a Policy,
     tool: &'a ToolSpec,
+    foreign: Option<&'a Foreign>,
     rule: &'a str,
 }
 
@@ -84,6 +120,12 @@ impl Check<'_> {
             Some((folder, command)) => (Some(folder), command),
             None => (None, text),
         };
+        if let Some(folder) = folder.filter(|folder| !folder.starts_with('/')) {
+            return unfit(
+                "a folder in a rule has its whole name, so that it means the same in every session",
+                format!("write `[in /project/{folder}]`, or `[in /{folder}]` for one of the session's own"),
+            );
+        }
         if command == "*" || command.is_empty() {
             return unfit(
                 "a rule that covers every command would be no rule",
@@ -96,25 +138,31 @@ impl Check<'_> {
         }
     }
 
-    /// A rule about one part of a command, to the letter.
+    /// A rule about one command or pipeline, to the letter.
     fn exact(&self, command: &str, folder: Option<&str>) -> Checked {
-        let parts = take_apart(command);
-        if !parts.iter().any(|part| part.is_static() && part.exact() == command) {
+        let pipelines = match command::read(command) {
+            Line::Plain(pipelines) => pipelines,
+            Line::Other(_) => Vec::new(),
+        };
+        let named: Vec<String> = pipelines
+            .iter()
+            .filter(|parts| parts.iter().all(Part::is_static))
+            .map(|parts| command::exact(parts))
+            .collect();
+        if named.len() < pipelines.len() || named.is_empty() {
+            return unfit(
+                "what this would run cannot be known beforehand, so no rule can name it",
+                "write plain words, without variables, substitutions, loops and brackets",
+            );
+        }
+        if named != [command] {
             let place = folder.map(|folder| format!("[in {folder}] ")).unwrap_or_default();
-            let mut rules: Vec<String> = parts
-                .iter()
-                .filter(|part| part.is_static() && !part.transparent)
-                .map(|part| format!("`{SHELL_TOOL}: {place}{}`", part.exact()))
-                .collect();
+            let mut rules: Vec<String> = named.iter().map(|exact| format!("`{SHELL_TOOL}: {place}{exact}`")).collect();
             rules.dedup();
             return match rules.as_slice() {
-                [] => unfit(
-                    "what this would run cannot be known beforehand, so no rule can name it",
-                    "write the command without variables, substitutions and patterns",
-                ),
                 [one] => unfit("a command is named in its normal form", format!("write {one}")),
                 several => unfit(
-                    "a rule covers one part of a command, not several",
+                    "a rule covers one command or pipeline, not several",
                     format!("keep one rule for each: {}", several.join(", ")),
                 ),
             };
@@ -126,9 +174,21 @@ impl Check<'_> {
         self.may_hold(&Value::Object(arguments))
     }
 
+    /// A rule about a tool of somebody else, or about all tools of a server: with any arguments, or with these.
+    fn of_other(&self, rest: &str, name: &str) -> Checked {
+        if rest.is_empty() {
+            return self.may_hold(&json!({}));
+        }
+        if name.ends_with('*') || !matches!(self.tool.effect, Effect::Execute | Effect::Network) {
+            let problem = format!("a rule about {name} covers all its calls and names nothing else");
+            return unfit(problem, format!("write `{name}`"));
+        }
+        self.call(rest, rest.strip_prefix(": ").map(str::trim))
+    }
+
     /// A rule about one call of another tool that runs something.
     fn call(&self, rest: &str, by_command: Option<&str>) -> Checked {
-        let name = &self.tool.name;
+        let name = self.foreign.map_or(&self.tool.name, |foreign| &foreign.rule);
         if let Some(command) = by_command.filter(|command| !command.is_empty()) {
             return self.may_hold(&json!({ "command": command }));
         }
@@ -156,12 +216,15 @@ impl Check<'_> {
         let arguments = arguments.to_string();
         let facts = Facts {
             tool: self.tool,
+            foreign: self.foreign,
             arguments: &arguments,
             followed: None,
+            start: None,
             settings: &settings,
             roots: &roots,
             memories: None,
             kept: &kept,
+            held: true,
         };
         match self.policy.judge(&facts).verdict {
             Verdict::Deny { reason } => unfit(

@@ -1,19 +1,24 @@
 //! Kept rules: what a person allowed for a session or for good.
 //!
-//! - `run_bash_command: git status`: this one part of a command, to the letter of its normal form. Variables and
-//!   redirections around it belong to it. A folder to start in stands in front: `run_bash_command: [in /project] make`.
-//! - `run_bash_command: cargo test *`: every part that begins with these words, names no path outside the session's
-//!   folders and no secret, sets no variables, writes no files and is of medium risk at the most. Only people write such rules; none is ever proposed.
+//! - `run_bash_command: git status`: this one simple command, to the letter of its normal form. Variables and redirections
+//!   around it belong to it. A folder to start in stands in front: `run_bash_command: [in /project] make`.
+//! - `run_bash_command: printf x | make -f -`: this one pipeline. A rule for one command of it says nothing of that command
+//!   where something is piped into it.
+//! - `run_bash_command: cargo test *`: every command that begins with these words, is nothing but plain words, runs no
+//!   other command, names no path outside the session's folders and no secret, and is of medium risk at the most. Only
+//!   people write such rules; none is ever proposed.
 //! - `write_file`: every call of this tool of medium risk at the most.
 //! - `deploy {"to":"test"}`: this one call of a tool that runs something.
+//! - `mcp_lab_weather`, `mcp_lab_*`: every call of this tool of an MCP server, or of any tool of it, of medium risk at the most.
+//!   The first is the name that is made of the server's and the tool's, also where models call the tool otherwise.
 
 use std::path::Path;
 
 use agentd_core::{grant::Grant, policy::Risk};
 
 use super::{
-    checker::is_tame,
-    command::{Part, Redirect},
+    checker::{carriers, is_tame},
+    command::{Part, Redirect, Stdin, exact, word::Word},
     judge::SHELL_TOOL,
 };
 
@@ -26,8 +31,8 @@ pub(super) struct Grants<'a> {
 
 /// What a rule would have to name.
 pub(super) enum Wanted<'a> {
-    /// A part of a command that starts in this folder.
-    Part { part: &'a Part, folder: Option<&'a str> },
+    /// A simple command, or a whole pipeline, that starts in this folder.
+    Pipeline { parts: &'a [Part], folder: Option<&'a str> },
     /// Any call of a tool.
     Tool(&'a str),
     /// One call of a tool, to the letter.
@@ -51,7 +56,7 @@ impl<'a> Grants<'a> {
         {
             return Some(rule);
         }
-        let Wanted::Part { part, folder: None } = wanted else { return None };
+        let Wanted::Pipeline { parts: [part], folder: None } = wanted else { return None };
         self.rules.iter().copied().find(|rule| risk <= Risk::Medium && covers(rule, part, self.roots))
     }
 }
@@ -60,9 +65,12 @@ impl Wanted<'_> {
     /// The rule that names exactly this, if one can.
     pub(super) fn exact(&self) -> Option<String> {
         match self {
-            Self::Part { part, folder } => {
+            Self::Pipeline { parts, folder } => {
+                // What is piped into a command alone belongs to no rule about it.
+                let alone = parts.first().is_none_or(|first| first.stdin != Stdin::Pipe);
                 let place = folder.map(|folder| format!("[in {folder}] ")).unwrap_or_default();
-                let exact = part.is_static().then(|| format!("{SHELL_TOOL}: {place}{}", part.exact()));
+                let known = alone && parts.iter().all(Part::is_static);
+                let exact = known.then(|| format!("{SHELL_TOOL}: {place}{}", exact(parts)));
                 // `ls *` as a rule would mean every `ls`.
                 exact.filter(|exact| !exact.ends_with(" *"))
             }
@@ -74,7 +82,7 @@ impl Wanted<'_> {
     /// The highest risk that an exact rule can cover.
     pub(super) fn highest(&self) -> Risk {
         match self {
-            Self::Part { .. } | Self::Call(_) => Risk::High,
+            Self::Pipeline { .. } | Self::Call(_) => Risk::High,
             Self::Tool(_) => Risk::Medium,
         }
     }
@@ -85,10 +93,14 @@ impl Wanted<'_> {
 fn covers(rule: &str, part: &Part, roots: &[&Path]) -> bool {
     let Some(words) = rule.strip_prefix(SHELL_TOOL).and_then(|rule| rule.strip_prefix(": ")) else { return false };
     let Some(words) = words.strip_suffix(" *") else { return false };
-    let plain = part.is_static() && part.assigns.is_empty() && part.redirects.iter().all(Redirect::is_harmless);
+    let plain = part.words.iter().all(Word::is_plain)
+        && part.assigns.is_empty()
+        && part.redirects.iter().all(Redirect::is_harmless)
+        && part.stdin != Stdin::Pipe
+        && !part.behind
+        && !carriers::carries(part);
     let mut actual = part.words.iter();
     let mut granted = words.split_ascii_whitespace().peekable();
-    let begins = granted.peek().is_some()
-        && granted.all(|word| actual.next().is_some_and(|next| !next.globs && next.text == word));
+    let begins = granted.peek().is_some() && granted.all(|word| actual.next().is_some_and(|next| next.text == word));
     plain && begins && actual.all(|word| is_tame(word, roots))
 }

@@ -1,8 +1,9 @@
-//! The layers put together. `command` judges what a shell is given, part by part; `patterns` looks through the texts of
-//! any call.
+//! The layers put together. `command` judges what a shell is given, part by part, and `place` where that runs; `patterns`
+//! looks through the texts of any call.
 
 mod command;
 mod patterns;
+mod place;
 
 use std::{
     fmt::Debug,
@@ -12,17 +13,19 @@ use std::{
 };
 
 use agentd_core::{
+    catalogue::Foreign,
     grant::Grant,
     policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
     ports::Workspace,
     session::SessionSettings,
-    tool::{Effect, Followed, ToolSpec},
+    tool::{Effect, Followed, StartFolder, ToolSpec},
 };
 use serde_json::{Map, Value, json};
 
 use super::{
     checker::{files, web},
     file::Action,
+    foreign,
     grants::{Grants, Wanted},
     is_shallow,
     opinion::{Opinion, of_both, strictest},
@@ -62,10 +65,14 @@ pub trait Check: Debug + Send + Sync {
 pub struct Facts<'a> {
     /// The tool that is called.
     pub tool: &'a ToolSpec,
+    /// Whose it is, where it is somebody else's.
+    pub foreign: Option<&'a Foreign>,
     /// The arguments, as the model wrote them.
     pub arguments: &'a str,
     /// The same call without the link that a path in it leads through, where there is one and it is known.
     pub followed: Option<&'a Followed>,
+    /// Where the command of the call starts, if it runs one and it is known.
+    pub start: Option<&'a StartFolder>,
     /// The session's settings, with its own kept rules.
     pub settings: &'a SessionSettings,
     /// The absolute paths of the session's folders; commands that name paths in them stay inside.
@@ -75,13 +82,24 @@ pub struct Facts<'a> {
     pub memories: Option<&'a Path>,
     /// The rules that were kept for good.
     pub kept: &'a [Grant],
+    /// True where commands that run without asking can change nothing, whatever they do. Where they could, one that only
+    /// looks is judged as any other.
+    pub held: bool,
 }
 
-/// The folders of a session, as [`Facts::roots`].
+/// The name by which tools and commands know the project.
+const PROJECT: &str = "/project";
+
+/// The names by which commands know the folders that they only look into: those of the session's own tree, and what all
+/// sessions share.
+const NAMES: [&str; 7] =
+    ["/uploads", "/outputs", "/temp", "/skills", "/large_tool_results", "/conversation_history", "/memories"];
+
+/// The folders of a session, as [`Facts::roots`]. A project is there by its real path and by its name.
 #[must_use]
 pub fn roots(workspace: &Workspace) -> Vec<&Path> {
-    let project = workspace.project.as_ref().map(|mount| mount.path.as_path());
-    [workspace.root.as_path()].into_iter().chain(project).collect()
+    let project = workspace.project.as_ref().map(|mount| [mount.path.as_path(), Path::new(PROJECT)]);
+    [workspace.root.as_path()].into_iter().chain(project.into_iter().flatten()).collect()
 }
 
 impl Policy {
@@ -126,7 +144,8 @@ impl Policy {
         let tool = read_tool();
         files::named(facts.arguments).iter().fold(named, |strictest, path| {
             let arguments = json!({ "path": path }).to_string();
-            let read = self.judge_form(&Facts { tool: &tool, arguments: &arguments, followed: None, ..*facts });
+            let read =
+                self.judge_form(&Facts { tool: &tool, foreign: None, arguments: &arguments, followed: None, ..*facts });
             if read.verdict.strictness() > strictest.verdict.strictness() {
                 Explanation { tool: name.to_owned(), ..read }
             } else {
@@ -141,7 +160,7 @@ impl Policy {
     #[must_use]
     pub fn may_show(&self, facts: &Facts<'_>) -> bool {
         let tool = read_tool();
-        let read = self.judge_form(&Facts { tool: &tool, followed: None, ..*facts });
+        let read = self.judge_form(&Facts { tool: &tool, foreign: None, followed: None, ..*facts });
         let denies = || matches!(self.judge_form(facts).verdict, Verdict::Deny { .. });
         read.verdict == Verdict::Allow && !(self.sets_apart(facts.tool) && denies())
     }
@@ -155,7 +174,7 @@ impl Policy {
     fn judge_form(&self, facts: &Facts<'_>) -> Explanation {
         let judge = || match self.checks.iter().find_map(|check| check.objects(facts)) {
             Some(reason) => denial(facts, reason),
-            None => Call::read(&self.rules, facts).judge(),
+            None => Call::read(self, facts).judge(),
         };
         catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|_| {
             denial(facts, "a check failed on it, so that nobody can tell what it would do".to_owned())
@@ -172,6 +191,7 @@ fn denial(facts: &Facts<'_>, reason: String) -> Explanation {
         rule: reason,
         parts: Vec::new(),
         grants: Vec::new(),
+        wider: Vec::new(),
         granted_by: Vec::new(),
         leads_to: None,
     }
@@ -179,6 +199,7 @@ fn denial(facts: &Facts<'_>, reason: String) -> Explanation {
 
 /// One call while it is judged.
 struct Call<'a> {
+    policy: &'a Policy,
     rules: &'a Rules,
     section: Option<&'a ToolSection>,
     facts: &'a Facts<'a>,
@@ -192,13 +213,16 @@ struct Call<'a> {
 struct Judged {
     opinion: Opinion,
     grant: Option<String>,
+    /// Rules that reach further and that it may keep instead.
+    wider: Vec<String>,
     granted_by: Option<String>,
     /// The patterns that were found in it.
     matched: Vec<String>,
 }
 
 impl<'a> Call<'a> {
-    fn read(rules: &'a Rules, facts: &'a Facts<'a>) -> Self {
+    fn read(policy: &'a Policy, facts: &'a Facts<'a>) -> Self {
+        let rules = &policy.rules;
         let value = match facts.arguments.trim() {
             "" | "null" => Some(Value::Object(Map::new())),
             text => serde_json::from_str(text).ok().filter(is_shallow),
@@ -208,7 +232,7 @@ impl<'a> Call<'a> {
             _ => None,
         };
         let grants = Grants::new(facts.settings.grants.iter().chain(facts.kept), facts.roots);
-        Self { rules, section: rules.tool(&facts.tool.name), facts, grants, arguments }
+        Self { policy, rules, section: rules.tool(&facts.tool.name), facts, grants, arguments }
     }
 
     fn judge(&self) -> Explanation {
@@ -234,7 +258,8 @@ impl<'a> Call<'a> {
         let opinion = strictest(checked.into_iter().chain(self.patterns_against()))
             .or_else(|| self.patterns_in_favour())
             .unwrap_or_else(|| self.by_default());
-        let name = self.facts.tool.name.as_str();
+        // What is allowed of a tool of somebody else is allowed of that one, whatever models call it.
+        let name = self.facts.foreign.map_or(self.facts.tool.name.as_str(), |foreign| &foreign.rule);
         let call = match (&self.arguments, self.facts.tool.effect) {
             (Some(arguments), Effect::Execute | Effect::Network) if !arguments.is_empty() => {
                 match arguments.get("command") {
@@ -244,18 +269,23 @@ impl<'a> Call<'a> {
             }
             _ => None,
         };
-        let wanted = match (&call, self.facts.tool.effect) {
-            (Some(call), _) => Some(Wanted::Call(call)),
-            (None, Effect::Execute | Effect::Network) => None,
-            (None, _) => Some(Wanted::Tool(name)),
+        let mut wanted: Vec<Wanted<'_>> = match (&call, self.facts.tool.effect) {
+            (Some(call), _) => vec![Wanted::Call(call)],
+            (None, Effect::Execute | Effect::Network) => Vec::new(),
+            (None, _) => vec![Wanted::Tool(name)],
         };
-        let judged = self.with_grants(opinion, wanted.as_ref());
+        if let Some(foreign) = self.facts.foreign {
+            let wider = [Wanted::Tool(&foreign.rule), Wanted::Tool(&foreign.server_rule)];
+            wanted.extend(wider.into_iter().skip(usize::from(matches!(wanted.as_slice(), [Wanted::Tool(_)]))));
+        }
+        let judged = self.with_grants(opinion, &wanted);
         self.explain(judged, Vec::new(), Vec::new())
     }
 
     /// The fourth layer.
     fn by_default(&self) -> Opinion {
-        let settings = self.facts.settings;
+        let (settings, foreign) = (self.facts.settings, self.facts.foreign);
+        let other = foreign.map(|foreign| foreign::told(foreign, self.facts.tool)).unwrap_or_default();
         let (confirm, risk, reason, setting) = match self.facts.tool.effect {
             Effect::Read | Effect::State => {
                 return Opinion::by_default(Verdict::Allow, "it changes nothing outside the session");
@@ -269,7 +299,10 @@ impl<'a> Call<'a> {
             {
                 return Opinion::by_default(Verdict::Allow, "it changes only the session's own state");
             }
+            Effect::Write if foreign.is_some() => (settings.confirm_write, Risk::Medium, &*other, "confirm_write"),
             Effect::Write => (settings.confirm_write, Risk::Medium, "it changes files", "confirm_write"),
+            // Whether it runs anything nobody knows; that somebody else answers it is no danger of its own.
+            Effect::Execute if foreign.is_some() => (settings.confirm_exec, Risk::Medium, &*other, "confirm_exec"),
             Effect::Execute if self.facts.tool.name == SHELL_TOOL => {
                 (settings.confirm_exec, Risk::Medium, "it runs a command", "confirm_exec")
             }
@@ -301,28 +334,39 @@ impl<'a> Call<'a> {
         Opinion::by_default(verdict, what)
     }
 
-    /// Asks the kept rules, and the switch for asking at all.
-    fn with_grants(&self, opinion: Opinion, wanted: Option<&Wanted<'_>>) -> Judged {
-        let Verdict::Ask { risk, .. } = opinion.verdict else {
-            return Judged { opinion, grant: None, granted_by: None, matched: Vec::new() };
-        };
+    /// Asks the kept rules, and the switch for asking at all. Any of what is wanted is enough; the first is proposed.
+    fn with_grants(&self, opinion: Opinion, wanted: &[Wanted<'_>]) -> Judged {
+        let none = Judged { grant: None, wider: Vec::new(), granted_by: None, matched: Vec::new(), opinion };
+        let Verdict::Ask { risk, .. } = none.opinion.verdict else { return none };
         if !self.rules.enable_approval {
             let opinion = Opinion {
                 verdict: Verdict::Allow,
                 layer: Layer::Global,
-                rule: format!("global.enable_approval is false, or this would ask: {}", opinion.rule),
+                rule: format!("global.enable_approval is false, or this would ask: {}", none.opinion.rule),
                 dynamic: false,
             };
-            return Judged { opinion, grant: None, granted_by: None, matched: Vec::new() };
+            return Judged { opinion, ..none };
         }
-        let wanted = wanted.filter(|_| !opinion.dynamic);
-        if let Some(rule) = wanted.and_then(|wanted| self.grants.covering(wanted, risk)) {
+        let wanted = if none.opinion.dynamic { &[] } else { wanted };
+        if let Some(rule) = wanted.iter().find_map(|wanted| self.grants.covering(wanted, risk)) {
             let opinion =
                 Opinion { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.to_owned(), dynamic: false };
-            return Judged { opinion, grant: None, granted_by: Some(rule.to_owned()), matched: Vec::new() };
+            return Judged { opinion, granted_by: Some(rule.to_owned()), ..none };
         }
-        let grant = wanted.filter(|wanted| risk <= wanted.highest()).and_then(Wanted::exact);
-        Judged { opinion, grant, granted_by: None, matched: Vec::new() }
+        if risk <= Risk::Medium
+            && !none.opinion.dynamic
+            && let Some(foreign) = self.facts.foreign.filter(|foreign| foreign.granted)
+        {
+            let rule = foreign::granted_by(foreign);
+            let opinion = Opinion { verdict: Verdict::Allow, layer: Layer::Grant, rule: rule.clone(), dynamic: false };
+            return Judged { opinion, granted_by: Some(rule), ..none };
+        }
+        let possible = |wanted: &&Wanted<'_>| risk <= wanted.highest();
+        let grant = wanted.iter().find(possible).and_then(Wanted::exact);
+        // Of commands people write wider rules themselves, and of other tools there is none between one call and all.
+        let of_other = if self.facts.foreign.is_some() { wanted.get(1..).unwrap_or_default() } else { &[] };
+        let wider = of_other.iter().filter(possible).filter_map(Wanted::exact).collect();
+        Judged { grant, wider, ..none }
     }
 
     fn explain(&self, decided: Judged, parts: Vec<(PartExplanation, Judged)>, grants: Vec<String>) -> Explanation {
@@ -334,7 +378,8 @@ impl<'a> Call<'a> {
                 granted_by.push(rule.clone());
             }
         }
-        let grants = if parts.is_empty() { decided.grant.into_iter().collect() } else { grants };
+        let (grants, wider) =
+            if parts.is_empty() { (decided.grant.into_iter().collect(), decided.wider) } else { (grants, Vec::new()) };
         let Opinion { verdict, layer, rule, .. } = decided.opinion;
         Explanation {
             tool: self.facts.tool.name.clone(),
@@ -343,6 +388,7 @@ impl<'a> Call<'a> {
             rule,
             parts: parts.into_iter().map(|(part, _)| part).collect(),
             grants,
+            wider,
             granted_by,
             leads_to: None,
         }

@@ -11,11 +11,13 @@
 //! sense.
 //!
 //! - [`mod@file`]: the rule file as it is written; [`rules`]: the same, compiled.
+//! - `foreign`: tools of somebody else.
 //! - [`judge`]: the layers put together; `opinion`: what one layer says.
 
 mod checker;
 mod command;
 pub mod file;
+mod foreign;
 mod grant_check;
 mod grants;
 pub mod judge;
@@ -27,7 +29,7 @@ use serde_json::Value;
 pub(crate) use self::checker::web::only_fetches;
 pub use self::{
     file::RuleFile,
-    grant_check::{UnfitGrant, check_grant},
+    grant_check::{ForeignTools, UnfitGrant, check_grant, check_grant_of_other},
     judge::{Check, Facts, Policy, READ_TOOL, SHELL_TOOL, read_tool, roots},
     rules::{RuleError, Rules},
 };

@@ -32,6 +32,24 @@ impl Opinion {
         Self { verdict, layer: Layer::Default, rule: rule.into(), dynamic: false }
     }
 
+    /// The same opinion; a question says more of why.
+    pub(crate) fn because(self, reason: &str) -> Self {
+        match self.verdict {
+            Verdict::Ask { risk, .. } => Self { verdict: Verdict::Ask { risk, reason: reason.to_owned() }, ..self },
+            _ => self,
+        }
+    }
+
+    /// Whether it is more than a yes.
+    pub(crate) fn speaks_against(&self) -> bool {
+        self.verdict != Verdict::Allow
+    }
+
+    /// Whether it lets a part of a command run because that only looks.
+    pub(crate) fn only_looks(&self) -> bool {
+        self.verdict == Verdict::Allow && self.layer == Layer::Default && self.rule == Explanation::ONLY_LOOKS
+    }
+
     pub(crate) fn is_deny(&self) -> bool {
         matches!(self.verdict, Verdict::Deny { .. })
     }

@@ -303,6 +303,11 @@ impl Denied {
         self.follows(program, arguments, |next, word| usize::from(self.fits(next, word)))
     }
 
+    /// Whether its program is among these names, and its other words among them in their order.
+    pub(crate) fn is_among<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> bool {
+        names.clone().find(|name| self.fits(0, name)).is_some_and(|program| self.means(program, names))
+    }
+
     /// Whether it may mean this command, once it is known what stands in place of some words. `may_be` says of an
     /// argument whether it can become a word of the entry, or a longer one where that goes on.
     pub(crate) fn may_mean<W: Copy>(

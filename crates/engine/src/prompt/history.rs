@@ -155,7 +155,7 @@ mod tests {
     }
 
     fn user(text: &str) -> Arc<Item> {
-        item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes: None })
+        item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes: None, stored: None })
     }
 
     fn says(text: &str) -> Arc<Item> {
@@ -171,7 +171,10 @@ mod tests {
             text: "12:00".to_owned(),
             error: None,
             files: Vec::new(),
+            ran_with: None,
             takes_back: None,
+            found: Vec::new(),
+            exit_code: None,
             duration_ms: 1,
         };
         [item(ItemBody::ToolCall(call)), item(ItemBody::ToolResult(result))]

@@ -2,7 +2,7 @@
 //! chain, so that each request repeats the one before it.
 
 //!
-//! - `system`: the fixed message; `history`: from items to messages; `toolset`: the tools, frozen for a turn.
+//! - `system`: the fixed message; `servers`: the part of it about MCP servers; `history`: from items to messages; `toolset`: the tools of a turn.
 //! - [`draft`]: a request on its way through the chain, stable part and reminders apart.
 //! - `footprint`: how much a request repeats of the one before it; [`meter`]: how full the window is.
 //! - [`view`]: what fills the window, for people.
@@ -12,6 +12,7 @@ pub(crate) mod draft;
 pub(crate) mod footprint;
 pub(crate) mod history;
 pub(crate) mod meter;
+mod servers;
 mod system;
 pub(crate) mod tokens;
 pub(crate) mod toolset;
@@ -22,6 +23,7 @@ use agentd_core::model::{Message, ModelInfo};
 pub(crate) use self::{
     draft::Draft,
     meter::{Meter, Next},
+    servers::servers,
     system::system,
     toolset::ToolSet,
 };
@@ -46,11 +48,11 @@ pub(crate) fn guess_fixed(context: &TurnContext, model: &ModelInfo) -> u64 {
     if model.embedded {
         return 0;
     }
-    context.tools.print.tokens + tokens::estimate(&context.system_prompt)
+    context.finds.tools().print.tokens + tokens::estimate(&context.system_prompt)
 }
 
 /// About how many tokens the next request to a model has.
 pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
-    let next = Next { model, tools: context.tools.print };
+    let next = Next { model, tools: context.finds.tools().print };
     state.meter.expected(&context.scales, next, || guess(context, state, model))
 }

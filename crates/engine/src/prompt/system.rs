@@ -1,16 +1,22 @@
-//! The system message. It is the same for the whole life of a session: nothing in it may vary.
+//! The system message. It is the same for the whole life of a session, as long as what is set up for all sessions is the same:
+//! nothing else in it may vary.
 
 use agentd_core::{Timestamp, ports::Workspace};
 
 /// The bytes that follow the instructions, about.
 const FOLLOWS: usize = 128;
 
-/// The instructions, what may be done with the person's project, and when the session began, to the minute, last.
-pub(crate) fn system(instructions: &str, workspace: &Workspace, began: Timestamp) -> String {
+/// The instructions, which MCP servers there are, what may be done with the person's project, and when the session began, to the
+/// minute, last.
+pub(crate) fn system(instructions: &str, servers: &str, workspace: &Workspace, began: Timestamp) -> String {
     // Each open turn holds it, so there is room for what follows and for nothing else.
     let instructions = instructions.trim_end();
-    let mut text = String::with_capacity(instructions.len() + FOLLOWS);
+    let mut text = String::with_capacity(instructions.len() + servers.len() + FOLLOWS);
     text.push_str(instructions);
+    if !servers.is_empty() {
+        text.push_str("\n\n");
+        text.push_str(servers);
+    }
     if let Some(project) = &workspace.project {
         let may = if project.writable { "read and change" } else { "read" };
         text.push_str(&format!("\n\nThe person's project is at `/project`; you may {may} it."));

@@ -1,40 +1,74 @@
-//! The tools that a turn shows its model, frozen for the turn.
+//! The tools that a turn shows its model. The turn adds to them what its model finds, and changes nothing else.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use agentd_core::tool::ToolSpec;
+use agentd_core::{
+    catalogue::{CatalogueTool, Foreign},
+    tool::ToolSpec,
+};
 
 use super::{footprint::Print, tokens};
 
-/// The visible tools, sorted by name, and what they take of a request.
+/// The visible tools, and what they take of a request. They are sorted by name, but for those that were found: these stand
+/// behind all others, in the order in which they were found, so that a request repeats the one before it.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolSet {
     pub(crate) specs: Arc<[ToolSpec]>,
     pub(crate) print: Print,
-    /// What names stand for that can come to stand for something else.
-    stand_for: Arc<BTreeMap<String, Arc<str>>>,
+    /// How many of them are sorted.
+    sorted: usize,
+    /// What is known of tools of others, by the names of these.
+    others: Arc<BTreeMap<String, OfOther>>,
+}
+
+/// What is known of a tool of somebody else.
+#[derive(Debug, Clone, Default)]
+struct OfOther {
+    /// What its name stands for, if it can come to stand for something else.
+    stands_for: Option<Arc<str>>,
+    foreign: Option<Arc<Foreign>>,
 }
 
 impl ToolSet {
     pub(crate) fn new(mut specs: Vec<ToolSpec>) -> Self {
         specs.sort_by(|a, b| a.name.cmp(&b.name));
         let print = specs.iter().map(print).fold(Print::default(), Print::and);
-        Self { specs: specs.into(), print, stand_for: Arc::default() }
+        Self { sorted: specs.len(), specs: specs.into(), print, others: Arc::default() }
     }
 
-    /// The same, where these names stand for this.
-    pub(crate) fn standing_for(self, stand_for: BTreeMap<String, Arc<str>>) -> Self {
-        Self { stand_for: Arc::new(stand_for), ..self }
+    /// The set of these tools.
+    pub(crate) fn of(tools: &[&CatalogueTool]) -> Self {
+        let others = tools.iter().filter_map(|tool| of_other(tool)).collect();
+        let set = Self::new(tools.iter().map(|tool| tool.spec.clone()).collect());
+        Self { others: Arc::new(others), ..set }
+    }
+
+    /// The same with what was found behind it.
+    pub(crate) fn with_found(&self, found: &[&CatalogueTool]) -> Self {
+        if found.is_empty() {
+            return self.clone();
+        }
+        let added = found.iter().map(|tool| &tool.spec);
+        let print = added.clone().map(print).fold(self.print, Print::and);
+        let mut others = (*self.others).clone();
+        others.extend(found.iter().filter_map(|tool| of_other(tool)));
+        let specs = self.specs.iter().chain(added).cloned().collect();
+        Self { specs, print, others: Arc::new(others), ..*self }
     }
 
     /// The same, where names stand for what they do in the other set.
     pub(crate) fn standing_as_in(self, other: &Self) -> Self {
-        Self { stand_for: Arc::clone(&other.stand_for), ..self }
+        Self { others: Arc::clone(&other.others), ..self }
     }
 
     /// What a name stands for, if it can come to stand for something else.
     pub(crate) fn stands_for(&self, name: &str) -> Option<&Arc<str>> {
-        self.stand_for.get(name)
+        self.others.get(name)?.stands_for.as_ref()
+    }
+
+    /// Whose the tool of that name is, where it is somebody else's.
+    pub(crate) fn foreign(&self, name: &str) -> Option<&Arc<Foreign>> {
+        self.others.get(name)?.foreign.as_ref()
     }
 
     /// No tools: for a model that calls some where it must not.
@@ -44,8 +78,18 @@ impl ToolSet {
 
     /// The tool of that name.
     pub(crate) fn get(&self, name: &str) -> Option<&ToolSpec> {
-        self.specs.binary_search_by(|tool| tool.name.as_str().cmp(name)).ok().map(|index| &self.specs[index])
+        let (sorted, found) = self.specs.split_at(self.sorted);
+        match sorted.binary_search_by(|tool| tool.name.as_str().cmp(name)) {
+            Ok(index) => Some(&sorted[index]),
+            Err(_) => found.iter().find(|tool| tool.name == name),
+        }
     }
+}
+
+fn of_other(tool: &CatalogueTool) -> Option<(String, OfOther)> {
+    let (stands_for, foreign) = (tool.stands_for.clone(), tool.foreign.clone());
+    let is_known = stands_for.is_some() || foreign.is_some();
+    is_known.then(|| (tool.spec.name.clone(), OfOther { stands_for, foreign }))
 }
 
 /// What one tool takes of a request.

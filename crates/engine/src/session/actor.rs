@@ -18,7 +18,7 @@ use agentd_core::{
     ports::Workspace,
     session::SessionSettings,
     state_files::{StateFileChange, StateFiles},
-    turn::{OnInterrupt, QueuedTurn},
+    turn::QueuedTurn,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -38,9 +38,10 @@ use super::{
 use crate::{
     engine::{Shared, gauges::Share},
     error::EngineError,
+    large_input::UserInput,
     mentions::Mentions,
     recovery::RecoveredTurn,
-    turn::{UnderWay, recorder::TurnMessage},
+    turn::{UnderWay, answering::Answering, recorder::TurnMessage},
 };
 
 /// Messages of a turn that are taken at once, and then stored with one commit.
@@ -64,9 +65,13 @@ pub(super) struct Actor {
     /// Where the session's files are; found by its first turn.
     pub(super) workspace: Option<Arc<Workspace>>,
     pub(super) recovered: Option<RecoveredTurn>,
+    /// Whether what the last stop left behind is not settled, because the journal cannot be written.
+    pub(super) unsettled: bool,
     /// Set when the daemon stops.
     pub(super) draining: Option<Drain>,
-    commands: mpsc::Receiver<Command>,
+    pub(super) commands: mpsc::Receiver<Command>,
+    /// Held by everybody who brings the session files.
+    pub(super) lease: Arc<()>,
     share: Share,
 }
 
@@ -75,12 +80,15 @@ pub(super) struct OpenTurn {
     pub(super) turn_id: TurnId,
     pub(super) trace_id: TraceId,
     pub(super) started_at: Timestamp,
+    /// The same by a clock that nobody sets; none where an earlier life of the daemon began it.
+    pub(super) begun: Option<Instant>,
     /// The number of its first event.
     pub(super) first_seq: u64,
     /// The slot of whoever works with none of their own.
     pub(super) slot: Slot,
     pub(super) max_steps: u32,
-    pub(super) on_interrupt: OnInterrupt,
+    /// The way in which interrupts are answered.
+    pub(super) answering: Answering,
     /// Who started it, by the name that it gave; not known after a restart.
     pub(super) client: Option<String>,
     pub(super) environment: Arc<ClientEnvironment>,
@@ -161,7 +169,7 @@ fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
 ) -> (SessionHandle, JoinHandle<()>) {
     let (sender, commands) = mpsc::channel(QUEUE);
     let fate = Arc::new(OnceLock::new());
-    let handle = SessionHandle { id, commands: sender, fate: Arc::clone(&fate) };
+    let handle = SessionHandle { id, commands: sender, fate: Arc::clone(&fate), held: Arc::default() };
     let actor = actor(commands);
     let task = tokio::spawn(async move {
         let ended = match actor.await {
@@ -197,8 +205,10 @@ impl Actor {
             queue: VecDeque::new(),
             workspace: None,
             recovered: None,
+            unsettled: false,
             draining: None,
             commands,
+            lease: Arc::default(),
         }
     }
 
@@ -233,16 +243,7 @@ impl Actor {
                 Input::TaskEnded(ended) => Box::pin(self.task_ended(ended)).await?,
                 Input::Deadline => Box::pin(self.deadline_passed()).await?,
                 Input::DrainDue => self.drain_due(),
-                // A reader that leaves wakes nobody, so the timer also runs while there is one.
-                Input::Idle if self.journal.has_readers() => Next::Go,
-                // A command came just as the patience ended.
-                Input::Idle if !self.commands.is_empty() => Next::Go,
-                Input::Idle => {
-                    // What slips in from here on is refused when the channel is dropped. It must not be carried out:
-                    // a turn that it began could be reached by nobody.
-                    self.commands.close();
-                    Next::Leave
-                }
+                Input::Idle => self.unload(),
             };
             self.share.set(self.open.is_some(), !self.interrupts.is_empty());
             if matches!(next, Next::Leave) || self.is_drained() {
@@ -278,10 +279,15 @@ impl Actor {
     }
 
     async fn command(&mut self, command: Command) -> Result<Next, EngineError> {
+        let Some(command) = self.admit(command).await else { return Ok(Next::Go) };
         match command {
             Command::Start { start, reply } => reply_to(reply, self.start(*start).await)?,
-            Command::Steer { turn, text, reply } => reply_to(reply, self.steer(turn, text, None).await)?,
+            Command::Steer { turn, text, reply } => {
+                let input = UserInput::whole(text, None);
+                reply_to(reply, self.steer(turn, input, false).await)?;
+            }
             Command::Cancel { turn, reply } => reply_to(reply, self.cancel(turn).await)?,
+            Command::Leave { turn, reply } => reply_to(reply, self.client_left(turn))?,
             Command::Answer { id, answer, client, reply } => reply_to(reply, self.answer(id, *answer, client).await)?,
             Command::Subscribe { after, reply } => {
                 let live_turn = self.open.as_ref().map(|open| open.turn_id);
@@ -298,6 +304,14 @@ impl Actor {
             Command::TakeGrants { grants, reply } => reply_to(reply, self.take_grants(grants).await)?,
             Command::Adopt { settings, reply } => reply_to(reply, self.adopt(*settings).await)?,
             Command::Configure { settings, reply } => reply_to(reply, self.configure(*settings).await)?,
+            Command::Pin { pinned, reply } => reply_to(reply, self.pin(pinned).await)?,
+            Command::Clean { order, reply } => {
+                let cleaned = self.clean(*order).await;
+                // It was loaded for this alone.
+                let next = self.unload();
+                reply_to(reply, cleaned)?;
+                return Ok(next);
+            }
             Command::Reset { reply } => reply_to(reply, self.reset().await)?,
             Command::Context { reply } => reply_to(reply, self.context().await)?,
             Command::Tools { reply } => reply_to(reply, self.tools())?,
@@ -309,7 +323,14 @@ impl Actor {
             Command::Drain { deadline, reply } => {
                 self.drain(deadline, reply);
             }
-            Command::Close { reply } => return self.close(reply),
+            Command::Lease { reply } => reply_to(reply, Ok(self.let_out()))?,
+            Command::Retire { order, reply } => {
+                let retired = self.retire(&order).await;
+                let next = if matches!(retired, Ok(true)) { Next::Leave } else { self.unload() };
+                reply_to(reply, retired)?;
+                return Ok(next);
+            }
+            Command::Close { reply } => return Ok(self.close(reply)),
         }
         Ok(Next::Go)
     }
@@ -354,7 +375,7 @@ impl Actor {
         });
     }
 
-    async fn change(&mut self, change: StateChange) -> Result<(), Fault> {
+    pub(super) async fn change(&mut self, change: StateChange) -> Result<(), Fault> {
         self.commit(None, vec![EventKind::StateChanged { change }]).await
     }
 
@@ -362,39 +383,9 @@ impl Actor {
         self.change(StateChange::Title { title: plain_title(&title)? }).await
     }
 
-    /// Takes in new settings. A turn keeps those that it began with, also where it is taken up again after a restart:
-    /// what a person was shown and approves later must not run in another folder, or under other rules.
-    async fn configure(&mut self, settings: SessionSettings) -> Result<(), Fault> {
-        if self.open.is_some() {
-            let open = "the session's settings cannot be changed while a turn is open";
-            return Err(EngineError::new(ErrorKind::Conflict, open)
-                .with_hint("wait for its end, answer what it waits for, or cancel it; then change them")
-                .into());
-        }
-        let SessionSettings { grants, parent, .. } = self.state.settings.clone();
-        self.set(SessionSettings { grants, parent, ..settings }).await
-    }
-
-    /// Works under these settings from here on, which are those of the session for which it works.
-    async fn adopt(&mut self, settings: SessionSettings) -> Result<(), Fault> {
-        if let Some(open) = &self.open {
-            return Err(self.busy(open).into());
-        }
-        let settings = SessionSettings { parent: self.state.settings.parent.clone(), ..settings };
-        if settings == self.state.settings { Ok(()) } else { self.set(settings).await }
-    }
-
-    async fn set(&mut self, settings: SessionSettings) -> Result<(), Fault> {
-        // The project may have changed with the settings.
-        self.workspace = None;
-        self.change(StateChange::Settings { settings }).await?;
-        // Another slot may have another window.
-        self.tell_level().await
-    }
-
     async fn reset(&mut self) -> Result<(), Fault> {
         if self.open.is_some() {
-            return Err(EngineError::new(ErrorKind::Conflict, "the session cannot be reset while a turn is open")
+            return Err(EngineError::new(ErrorKind::Busy, "the session cannot be reset while a turn is open")
                 .with_hint("cancel the turn first")
                 .into());
         }
@@ -420,29 +411,6 @@ impl Actor {
         let session = stored.ok_or_else(|| load::not_found(self.id))?;
         let live_turn = self.open.as_ref().map(|open| open.turn_id);
         Ok(SessionView { session, pending: self.interrupts.pending(), live_turn })
-    }
-
-    fn close(&mut self, reply: super::Reply<()>) -> Result<Next, EngineError> {
-        if self.open.is_some() {
-            let busy = EngineError::new(ErrorKind::Conflict, "a turn of this session is open")
-                .with_hint("cancel it first: agentctl attach and Ctrl-C, or answer what it waits for");
-            let _ = reply.send(Err(busy));
-            return Ok(Next::Go);
-        }
-        self.commands.close();
-        let _ = reply.send(Ok(()));
-        Ok(Next::Leave)
-    }
-
-    /// Whether the session could be unloaded as far as it knows itself: nothing runs, nothing is due.
-    fn is_idle(&self) -> bool {
-        let runs = self.open.as_ref().is_some_and(|open| open.running.is_some());
-        !runs && self.queue.is_empty() && self.interrupts.next_deadline().is_none()
-    }
-
-    fn until(&self, at: Timestamp) -> Instant {
-        let wait = at.duration_since(self.shared.parts.clock.now());
-        Instant::now() + std::time::Duration::try_from(wait).unwrap_or_default()
     }
 }
 

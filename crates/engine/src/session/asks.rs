@@ -1,8 +1,9 @@
 //! Interrupts: raised for the turn, answered once by anybody, or by their deadline.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
+    Timestamp,
     audit::{AuditEntry, AuditFact, DecidedBy},
     error::ErrorKind,
     event::{EventKind, StateChange},
@@ -14,15 +15,18 @@ use agentd_core::{
 };
 use jiff::SignedDuration;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use super::actor::{Actor, Fault, Next};
 use crate::{
-    engine::grants::not_kept,
+    engine::{grants::not_kept, judging::denied_edit},
     error::EngineError,
     policy::{self, Facts},
     turn::recorder::Answered,
 };
+
+/// How long a deadline is waited for before the clock is looked at again.
+const GLANCE: Duration = Duration::from_secs(30);
 
 impl Actor {
     /// The turn needs a person, unless the answer is known already.
@@ -101,10 +105,8 @@ impl Actor {
             EventKind::InterruptRaised { interrupt } if self.interrupts.add_of_child(interrupt) => facts.push(fact),
             EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
                 let Some(interrupt) = self.interrupts.resolve_of_child(*interrupt_id) else { return Ok(()) };
-                if let (Answer::Always { scope: GrantScope::Session }, Ask::Approval { grants, .. }) =
-                    (answer, &interrupt.ask)
-                {
-                    facts.extend(self.grants_of_answer(grants, by));
+                if let Some((rules, GrantScope::Session)) = answer.kept(&interrupt.ask) {
+                    facts.extend(self.grants_of_answer(rules, by));
                 }
                 facts.insert(0, fact);
             }
@@ -125,24 +127,24 @@ impl Actor {
         let Ask::Approval { tool, .. } = ask else { return Ok(()) };
         let shared = Arc::clone(&self.shared);
         let stock = shared.stock();
-        let Some(tool) = stock.get(tool).map(|tool| &tool.spec) else { return Ok(()) };
+        let Some(tool) = stock.get(tool) else { return Ok(()) };
         let workspace = self.workspace().await?;
         let facts = Facts {
-            tool,
+            tool: &tool.spec,
+            foreign: tool.foreign.as_deref(),
             arguments: &args.to_string(),
             // Where links lead is for the gate to find out.
             followed: None,
+            // That only says which kept rules hold, and none beats a denial.
+            start: None,
             settings: &self.state.settings,
             roots: &policy::roots(&workspace),
             memories: workspace.memories.as_deref(),
             kept: &shared.kept.now(),
+            held: shared.parts.toolbox.holds_commands().await,
         };
         match shared.config().policy.judge(&facts).verdict {
-            Verdict::Deny { reason } => {
-                Err(EngineError::new(ErrorKind::InvalidInput, format!("the edited arguments are denied: {reason}"))
-                    .with_hint("the question still waits: edit it otherwise, approve it as it is, or reject it")
-                    .into())
-            }
+            Verdict::Deny { reason } => Err(denied_edit(&reason).into()),
             Verdict::Allow | Verdict::Ask { .. } => Ok(()),
         }
     }
@@ -205,17 +207,16 @@ impl Actor {
     async fn resolve(&mut self, id: InterruptId, answer: Answer, by: AnsweredBy) -> Result<(), Fault> {
         let Some(interrupt) = self.interrupts.get(id).cloned() else { return Ok(()) };
         let (call_id, answered) = (interrupt.call_id.clone(), Answered::new(Some(interrupt.ask.clone()), &answer, &by));
-        let kept = match (&answer, &interrupt.ask) {
-            (Answer::Always { scope: GrantScope::Session }, Ask::Approval { grants, .. }) => {
-                self.grants_of_answer(grants, &by)
-            }
+        let scope = answer.kept(&interrupt.ask).map(|(_, scope)| scope);
+        let kept = match answer.kept(&interrupt.ask) {
+            Some((rules, GrantScope::Session)) => self.grants_of_answer(rules, &by),
             _ => None,
         };
         let mut facts = vec![EventKind::InterruptResolved { interrupt_id: id, call_id, answer: answer.clone(), by }];
         facts.extend(kept);
         // Rules that are kept for good are stored with the answer, by the journal itself.
         self.commit(Some(interrupt.turn_id), facts).await?;
-        if answer == (Answer::Always { scope: GrantScope::ForGood })
+        if scope == Some(GrantScope::ForGood)
             && let Err(error) = self.shared.kept.reload().await
         {
             tracing::error!(session = %self.id, "what is allowed for good could not be read; nothing is until it can: {error}");
@@ -223,6 +224,13 @@ impl Actor {
         self.interrupts.resolve(id, answered);
         let parked = self.open.as_ref().is_some_and(|open| open.running.is_none());
         if parked && self.draining.is_none() { self.resume().await } else { Ok(()) }
+    }
+
+    /// When to look whether that time has come. The clock can be set, and a machine can sleep, so that it is looked at now
+    /// and then.
+    pub(super) fn until(&self, at: Timestamp) -> Instant {
+        let wait = at.duration_since(self.shared.parts.clock.now());
+        Instant::now() + Duration::try_from(wait).unwrap_or_default().min(GLANCE)
     }
 
     /// Deadlines have passed: their defaults are the answers.
@@ -258,12 +266,13 @@ impl Actor {
     /// Rules that were granted while the call was on its way here.
     fn granted(&self, ask: &Ask) -> Option<Answered> {
         match ask {
-            Ask::Approval { grants, .. } if !grants.is_empty() => {
+            Ask::Approval { grants, wider, .. } => {
                 let kept = self.shared.kept.now();
                 let held = |rule: &String| {
                     self.state.settings.grants.iter().chain(kept.iter()).any(|grant| grant.rule == *rule)
                 };
-                grants.iter().all(held).then(|| Answered { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
+                let covered = !grants.is_empty() && grants.iter().all(held) || wider.iter().any(held);
+                covered.then(|| Answered { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
             }
             _ => None,
         }
@@ -293,12 +302,8 @@ pub(crate) fn withdrawn(interrupt: Interrupt, why: &str) -> EventKind {
 
 /// The rules that an answer keeps.
 fn kept_by(ask: &Ask, answer: &Answer) -> Vec<(String, GrantScope)> {
-    match (answer, ask) {
-        (Answer::Always { scope }, Ask::Approval { grants, .. }) => {
-            grants.iter().map(|rule| (rule.clone(), *scope)).collect()
-        }
-        _ => Vec::new(),
-    }
+    let kept = answer.kept(ask).map(|(rules, scope)| rules.iter().map(move |rule| (rule.clone(), scope)));
+    kept.into_iter().flatten().collect()
 }
 
 /// The configured default, or a refusal where it does not fit what is asked.

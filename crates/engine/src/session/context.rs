@@ -38,11 +38,13 @@ impl Actor {
         let pictures = sight.pictures;
         let (slot, _) = route(None, self.state.settings.slot, sight);
         let model = self.shared.parts.models.get(slot);
-        let instructions = prompt::system(&config.system_prompt, &workspace, self.state.created_at);
+        let finds = self.finds(&Mentioned::new(), slot, pictures, &self.state.seen());
+        let instructions =
+            prompt::system(&config.system_prompt, &finds.about_servers(), &workspace, self.state.created_at);
         Ok(prompt::view::view(&Standing {
             model: model.info(),
             instructions: &instructions,
-            tools: &self.shown(&Mentioned::new(), slot, pictures),
+            tools: &finds.tools(),
             history: &self.state.seen(),
             scales: &self.shared.scales,
             meter: self.open.is_none().then_some(&self.state.meter),
@@ -80,7 +82,7 @@ impl Actor {
     pub(super) async fn undo_compaction(&mut self) -> Result<(Window, CompactionReport), Fault> {
         if self.open.is_some() {
             let open = "a compaction cannot be taken back while a turn is open";
-            return Err(EngineError::new(ErrorKind::Conflict, open).with_hint("wait for its end, or cancel it").into());
+            return Err(EngineError::new(ErrorKind::Busy, open).with_hint("wait for its end, or cancel it").into());
         }
         let Some(compaction) = self.state.compaction().cloned() else {
             let nothing = "there is no compaction to take back";

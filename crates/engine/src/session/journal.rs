@@ -142,6 +142,11 @@ impl Journal {
         self.subscribers.publish(&event);
     }
 
+    /// Knows of no open items any more: what an earlier life left behind is read anew.
+    pub(crate) fn forget_open(&mut self) {
+        self.open.clear();
+    }
+
     /// Takes note of items that an earlier life of the daemon started, and that this one completes.
     pub(crate) fn reopen(&mut self, items: &[Item]) {
         self.open.extend_from_slice(items);

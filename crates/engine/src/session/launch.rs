@@ -67,7 +67,9 @@ impl Actor {
             Some(mentions) => mentions,
             None => self.mentioned_last(&state.history, slot, pictures).await?,
         };
-        let tools = self.shown(&mentions.tools, slot, pictures);
+        let finds = self.finds(&mentions.tools, slot, pictures, &state.history);
+        let system_prompt =
+            prompt::system(&acting.instructions(&config), &finds.about_servers(), &workspace, self.state.created_at);
         let Some(open) = &mut self.open else { return Ok(()) };
         let shared = &self.shared;
         let model = shared.parts.models.get(slot);
@@ -87,7 +89,7 @@ impl Actor {
             trace_id: open.trace_id,
             settings: self.state.settings.clone(),
             policy: shared.policy_in_force(),
-            on_interrupt: open.on_interrupt,
+            answering: open.answering.clone(),
             grants: LiveGrants { of_session: self.grants.subscribe(), kept: shared.kept.clone() },
             state_files: self.files.subscribe(),
             answered: self.interrupts.answered(),
@@ -96,7 +98,8 @@ impl Actor {
             model,
             chat_slot: chat_slot(slot),
             chat,
-            tools,
+            tools: finds.tools(),
+            finds,
             mentions,
             toolbox: Arc::clone(&shared.parts.toolbox),
             snapshots: Arc::clone(&shared.parts.snapshots),
@@ -114,7 +117,7 @@ impl Actor {
             compact_prompt: Arc::clone(&config.compact_prompt),
             scales: Arc::clone(&shared.scales),
             windows: Arc::clone(&shared.windows),
-            system_prompt: prompt::system(&acting.instructions(&config), &workspace, self.state.created_at),
+            system_prompt,
             max_message_history: config.max_message_history,
             guide_limits: config.guides,
             workspace,

@@ -6,10 +6,11 @@ use agentd_core::{
     context::{TokenLevel, Window},
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
-    ids::{SessionId, TurnId},
+    ids::{SessionId, TraceId, TurnId},
     item::Item,
+    model::Slot,
     ports::Store,
-    session::SessionSettings,
+    session::{SessionSettings, StoredSession},
     turn::{OnInterrupt, StopReason},
 };
 use tokio::sync::mpsc;
@@ -26,6 +27,7 @@ use crate::{
     error::EngineError,
     recovery::{self, Disposition},
     subagent::fate,
+    turn::answering::Answering,
 };
 
 /// Events that are read from the journal at once.
@@ -52,24 +54,19 @@ pub(super) async fn load(
     let files = if is_new { Default::default() } else { store.state_files(id).await? };
     let state = SessionState::restore(&stored, items, compaction, files);
     let mut actor = Actor::new(id, shared, journal, state, commands);
-    actor.queue = stored.queue.into();
     if !is_new {
         let tail = actor.tail().await?;
         actor.state.meter.told(last_level(&tail));
         actor.state.last_stop = actor.last_stop(tail, stored.reset_seq).await?;
-    }
-    let settled = match stored.open_turn {
-        Some((turn_id, first_seq)) => actor.recover(turn_id, first_seq).await,
-        None if is_new => Ok(()),
-        None => {
-            // Turns that waited when the daemon stopped go on without being asked for again.
-            actor.begin_next().await
+        if let Err(error) = actor.settle(stored).await {
+            if error.kind() != ErrorKind::Storage {
+                return Err(error);
+            }
+            // It can be looked at until the journal can be written.
+            tracing::error!(session = %id, "what the last stop left behind could not be settled: {error}");
         }
-    };
-    match settled {
-        Ok(()) => Ok(actor),
-        Err(Fault::Request(error) | Fault::Fatal(error)) => Err(error),
     }
+    Ok(actor)
 }
 
 /// What a model sees through a window: the items, each with the number of its completion, and the summary before them.
@@ -114,12 +111,14 @@ impl Actor {
     async fn last_stop(&self, mut tail: Vec<Arc<Event>>, reset_seq: u64) -> Result<Option<StopReason>, EngineError> {
         loop {
             let since = tail.iter().rev().take_while(|event| event.seq > reset_seq);
-            let found = since.filter_map(|event| match &event.kind {
-                EventKind::TurnEnded { result } if !result.only_compacted => Some(result.stop_reason),
+            let mut found = since.filter_map(|event| match &event.kind {
+                EventKind::TurnEnded { result } if !result.only_compacted => Some(Some(result.stop_reason)),
+                // It may have been that end.
+                _ if event.is_damaged() => Some(None),
                 _ => None,
             });
-            if let Some(stop) = found.into_iter().next() {
-                return Ok(Some(stop));
+            if let Some(stop) = found.next() {
+                return Ok(stop);
             }
             let before = tail.first().map_or(0, |event| event.seq - 1);
             if before <= reset_seq {
@@ -131,12 +130,62 @@ impl Actor {
         }
     }
 
+    /// Settles what the last stop left behind. Until that is done the session can only be looked at: nothing of it runs, and
+    /// nobody is asked anything.
+    async fn settle(&mut self, stored: StoredSession) -> Result<(), EngineError> {
+        self.unsettled = true;
+        self.journal.forget_open();
+        self.queue = stored.queue.into();
+        // Their clients were connected to the daemon before this one.
+        self.queue.iter_mut().for_each(|queued| queued.start.client_is_gone());
+        let settled = match stored.open_turn {
+            Some((turn_id, first_seq)) => self.recover(turn_id, first_seq).await,
+            // Turns that waited when the daemon stopped go on without being asked for again.
+            None => self.begin_next().await,
+        };
+        match settled {
+            Ok(()) => {
+                self.unsettled = false;
+                Ok(())
+            }
+            Err(Fault::Request(error) | Fault::Fatal(error)) => {
+                self.open = None;
+                self.interrupts = Interrupts::default();
+                self.queue.clear();
+                Err(error)
+            }
+        }
+    }
+
+    /// A command, if it can be carried out. What changes something first has settled what could not be settled before.
+    pub(super) async fn admit(&mut self, command: Command) -> Option<Command> {
+        if self.unsettled
+            && !command.only_looks()
+            && let Err(error) = self.settle_again().await
+        {
+            command.refuse(error);
+            return None;
+        }
+        Some(command)
+    }
+
+    async fn settle_again(&mut self) -> Result<(), EngineError> {
+        let stored = self.shared.parts.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
+        self.settle(stored).await
+    }
+
     /// Settles a turn that was open when the daemon stopped.
     async fn recover(&mut self, turn_id: TurnId, first_seq: u64) -> Result<(), Fault> {
         let events = self.turn_events(turn_id, first_seq).await?;
         self.open = Some(open_turn(turn_id, first_seq, &events)?);
-        let fates = fate::of_turn(&self.shared, self.id, &events).await?;
-        let mut recovery = recovery::recover(self.id, turn_id, &events, &fates);
+        let (fates, waiting) = if recovery::is_damaged(&events) {
+            tracing::error!(session = %self.id, turn = %turn_id, "an event of an open turn is damaged: the turn ends");
+            let asked = self.shared.parts.store.pending_interrupts(Some(self.id)).await.map_err(EngineError::from)?;
+            (HashMap::new(), asked.into_iter().filter(|asked| asked.session_id == self.id).collect())
+        } else {
+            (fate::of_turn(&self.shared, self.id, &events).await?, Vec::new())
+        };
+        let mut recovery = recovery::recover(self.id, turn_id, &events, &fates, waiting);
         self.tell_what_was_changed(first_seq, &mut recovery.facts).await;
         self.interrupts = Interrupts::restore(recovery.pending, recovery.answered, recovery.of_children, recovery.told);
         self.commit(Some(turn_id), recovery.facts).await?;
@@ -168,7 +217,8 @@ impl Actor {
             let page = self.shared.parts.store.events(self.id, after, PAGE).await.map_err(EngineError::from)?;
             let Some(last) = page.last() else { return Ok(events) };
             after = last.seq;
-            events.extend(page.into_iter().filter(|event| event.turn_id == Some(turn_id)));
+            // Of one that is damaged it may not be known.
+            events.extend(page.into_iter().filter(|event| event.turn_id == Some(turn_id) || event.is_damaged()));
         }
     }
 }
@@ -184,27 +234,37 @@ fn last_level(tail: &[Arc<Event>]) -> Option<TokenLevel> {
 }
 
 fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<OpenTurn, EngineError> {
-    match events.first().map(|event| (event.at, &event.kind)) {
-        Some((started_at, EventKind::TurnStarted { trace_id, slot, max_steps, compacts, environment, .. })) => {
+    let open = |trace_id, started_at| OpenTurn {
+        mentions: None,
+        turn_id,
+        trace_id,
+        started_at,
+        begun: None,
+        first_seq,
+        slot: Slot::Base,
+        max_steps: 0,
+        // Whoever had said otherwise would have had the turn refused or ended, not waiting.
+        answering: Answering::new(OnInterrupt::Wait, false),
+        client: None,
+        environment: Arc::default(),
+        compacts: false,
+        steers: Vec::new(),
+        under_way: HashMap::new(),
+        children: HashMap::new(),
+        running: None,
+    };
+    match events.first().map(|event| (event, &event.kind)) {
+        Some((event, EventKind::TurnStarted { trace_id, slot, max_steps, compacts, environment, .. })) => {
             Ok(OpenTurn {
-                mentions: None,
-                turn_id,
-                trace_id: *trace_id,
-                started_at,
-                first_seq,
                 slot: *slot,
                 max_steps: *max_steps,
-                // Whoever had said otherwise would have had the turn refused or ended, not waiting.
-                on_interrupt: OnInterrupt::Wait,
-                client: None,
                 environment: Arc::new(environment.clone()),
                 compacts: *compacts,
-                steers: Vec::new(),
-                under_way: HashMap::new(),
-                children: HashMap::new(),
-                running: None,
+                ..open(*trace_id, event.at)
             })
         }
+        // It takes no step any more.
+        Some((event, _)) if event.is_damaged() => Ok(open(TraceId::generate(), event.at)),
         _ => Err(EngineError::new(
             ErrorKind::Storage,
             format!("the journal does not begin turn {turn_id} with its start"),

@@ -2,21 +2,25 @@
 //!
 //! - [`SessionHandle`]: cloneable, plain async methods; the commands behind them are private.
 //! - `actor`: the loop; one `select!`, one `match`. `load` restores it from the journal, `turns` begins
-//!   and ends turns, `launch` starts their tasks, also after a restart, `steers` adds to them, `queue` lets them wait, `asks` raises interrupts and takes answers, `undo`
+//!   and ends turns, `launch` starts their tasks, also after a restart, `steers` adds to them, `queue` lets them wait, `room` keeps inputs that do not fit, `asks` raises interrupts and takes answers, `undo`
 //!   takes back what turns did to files, `context` says what a model sees and takes compactions back,
-//!   `visible` says which tools it is shown, `drain` stops in
-//!   good order.
+//!   `settings` changes what is set, `visible` says which tools it is shown, `clean` removes what nobody has used for long, `leaving` ends a session that is
+//!   unloaded or to be removed, `drain` stops in good order.
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds.
 
 mod actor;
 pub(crate) mod asks;
+mod clean;
 mod context;
 mod drain;
 mod interrupts;
 mod journal;
 mod launch;
+pub(crate) mod leaving;
 mod load;
 mod queue;
+mod room;
+mod settings;
 mod state;
 mod steers;
 pub(crate) mod subscribers;
@@ -45,8 +49,15 @@ use agentd_core::{
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use self::actor::{spawn, spawn_newborn};
-use self::subscribers::Subscription;
-use crate::{error::EngineError, recovery::RecoveredTurn};
+use self::{
+    leaving::{HoldMark, Lease, Retirement},
+    subscribers::Subscription,
+};
+use crate::{
+    engine::cleaning::{CleanOrder, SessionCleaned},
+    error::EngineError,
+    recovery::RecoveredTurn,
+};
 
 /// Commands that wait for a session at the most.
 const QUEUE: usize = 64;
@@ -58,6 +69,7 @@ enum Command {
     Start { start: Box<StartTurn>, reply: Reply<StartedTurn> },
     Steer { turn: Option<TurnId>, text: String, reply: Reply<()> },
     Cancel { turn: Option<TurnId>, reply: Reply<()> },
+    Leave { turn: TurnId, reply: Reply<()> },
     Answer { id: InterruptId, answer: Box<Answer>, client: String, reply: Reply<()> },
     Subscribe { after: u64, reply: Reply<Subscription> },
     Uploaded { path: String, picture: Option<Box<Picture>>, reply: Reply<()> },
@@ -68,6 +80,8 @@ enum Command {
     TakeGrants { grants: Vec<Grant>, reply: Reply<()> },
     Adopt { settings: Box<SessionSettings>, reply: Reply<()> },
     Configure { settings: Box<SessionSettings>, reply: Reply<()> },
+    Pin { pinned: bool, reply: Reply<()> },
+    Clean { order: Box<CleanOrder>, reply: Reply<Option<SessionCleaned>> },
     Reset { reply: Reply<()> },
     Context { reply: Reply<ContextView> },
     Tools { reply: Reply<Vec<ToolStanding>> },
@@ -77,7 +91,64 @@ enum Command {
     Undo { request: Box<UndoRequest>, reply: Reply<UndoReport> },
     Recovered { reply: Reply<Option<RecoveredTurn>> },
     Drain { deadline: Duration, reply: Reply<()> },
+    Lease { reply: Reply<Lease> },
+    Retire { order: Box<Retirement>, reply: Reply<bool> },
     Close { reply: Reply<()> },
+}
+
+impl Command {
+    /// Whether it changes nothing of the session.
+    fn only_looks(&self) -> bool {
+        match self {
+            Self::Subscribe { .. }
+            | Self::Show { .. }
+            | Self::Context { .. }
+            | Self::Tools { .. }
+            | Self::Tree { .. }
+            | Self::Recovered { .. }
+            | Self::Drain { .. }
+            | Self::Close { .. } => true,
+            Self::Undo { request, .. } => request.preview,
+            // A person can remove a session whose journal cannot be written: on a full disk that makes room.
+            Self::Retire { order, .. } => order.last_used.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Answers what cannot be done now.
+    fn refuse(self, error: EngineError) {
+        // Whoever does not wait for the answer does not need it.
+        match self {
+            Self::Start { reply, .. } => drop(reply.send(Err(error))),
+            Self::Subscribe { reply, .. } => drop(reply.send(Err(error))),
+            Self::Show { reply } => drop(reply.send(Err(error))),
+            Self::Context { reply } => drop(reply.send(Err(error))),
+            Self::Tools { reply } => drop(reply.send(Err(error))),
+            Self::UndoCompaction { reply } => drop(reply.send(Err(error))),
+            Self::Tree { reply } => drop(reply.send(Err(error))),
+            Self::Undo { reply, .. } => drop(reply.send(Err(error))),
+            Self::Clean { reply, .. } => drop(reply.send(Err(error))),
+            Self::Lease { reply } => drop(reply.send(Err(error))),
+            Self::Retire { reply, .. } => drop(reply.send(Err(error))),
+            Self::Recovered { reply } => drop(reply.send(Err(error))),
+            Self::Steer { reply, .. }
+            | Self::Cancel { reply, .. }
+            | Self::Answer { reply, .. }
+            | Self::Uploaded { reply, .. }
+            | Self::Rename { reply, .. }
+            | Self::Grant { reply, .. }
+            | Self::Revoke { reply, .. }
+            | Self::TakeGrants { reply, .. }
+            | Self::Adopt { reply, .. }
+            | Self::Configure { reply, .. }
+            | Self::Leave { reply, .. }
+            | Self::Pin { reply, .. }
+            | Self::Reset { reply }
+            | Self::StateFile { reply, .. }
+            | Self::Drain { reply, .. }
+            | Self::Close { reply } => drop(reply.send(Err(error))),
+        }
+    }
 }
 
 /// A turn that was accepted.
@@ -86,6 +157,8 @@ pub struct StartedTurn {
     pub turn_id: TurnId,
     /// Its events, from the first. A turn that waits behind another has none until its time comes.
     pub events: Subscription,
+    /// It ran before, and the input was added to it.
+    pub joined: bool,
 }
 
 /// A session, as a person wants to see it.
@@ -106,6 +179,8 @@ pub struct SessionHandle {
     commands: mpsc::Sender<Command>,
     /// Why the actor is gone, where there was a reason.
     fate: Arc<OnceLock<EngineError>>,
+    /// Who has the session, once it is to be removed.
+    held: Arc<OnceLock<HoldMark>>,
 }
 
 impl SessionHandle {
@@ -142,6 +217,15 @@ impl SessionHandle {
     /// When no such turn runs.
     pub async fn cancel(&self, turn: Option<TurnId>) -> Result<(), EngineError> {
         self.ask(|reply| Command::Cancel { turn, reply }).await
+    }
+
+    /// Tells that whoever started this turn is gone. Where its start said so, it waits for answers from here on
+    /// ([`StartTurn::while_connected`]). One that has ended is none the wiser.
+    ///
+    /// # Errors
+    /// When the session is gone.
+    pub async fn client_left(&self, turn: TurnId) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Leave { turn, reply }).await
     }
 
     /// Answers an interrupt, once. The answer is stored when this returns, and the turn goes on with it, also
@@ -238,6 +322,20 @@ impl SessionHandle {
     pub async fn configure(&self, settings: SessionSettings) -> Result<(), EngineError> {
         let settings = Box::new(settings);
         self.ask(|reply| Command::Configure { settings, reply }).await
+    }
+
+    /// Keeps the session from being cleaned however long nobody uses it, or no longer.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub async fn pin(&self, pinned: bool) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Pin { pinned, reply }).await
+    }
+
+    /// Removes what was not used for long, and tells of it in the history. None where the session is in use.
+    pub(crate) async fn clean(&self, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
+        let order = Box::new(order);
+        self.ask(|reply| Command::Clean { order, reply }).await
     }
 
     /// Sets the history aside and empties `temp/`; the other files stay.

@@ -19,17 +19,18 @@ impl Actor {
     pub(super) async fn enqueue(&mut self, start: StartTurn) -> Result<StartedTurn, Fault> {
         let limit = self.shared.config().queue_limit;
         if self.queue.len() >= limit {
-            return Err(EngineError::new(ErrorKind::Conflict, format!("{limit} turns wait already"))
+            return Err(EngineError::new(ErrorKind::Busy, format!("{limit} turns wait already"))
                 .with_hint("wait until one has run")
                 .into());
         }
+        self.keep_for_later(&start).await?;
         let turn_id = TurnId::generate();
         let events = self.journal.subscribe(self.journal.head(), None).only(turn_id);
         let queued = QueuedTurn { turn_id, start };
         self.queue.push_back(queued.clone());
         let change = StateChange::Queue { length: self.queue_length(), added: Some(Box::new(queued)) };
         self.commit(None, vec![EventKind::StateChanged { change }]).await?;
-        Ok(StartedTurn { turn_id, events })
+        Ok(StartedTurn { turn_id, events, joined: false })
     }
 
     /// Tells that a turn has left the queue, which it does with its start: a crash neither loses it nor runs it twice.
@@ -80,9 +81,11 @@ impl Actor {
             environment,
             handed_over,
         }];
-        facts.extend(
-            start.text.clone().into_iter().flat_map(|text| whole(user_item(turn_id, text, false, start.typed_bytes))),
-        );
+        let said = match &start.text {
+            Some(text) => Some(self.fit_or_cut(text, start.typed_bytes, slot).await?),
+            None => None,
+        };
+        facts.extend(said.into_iter().flat_map(|said| whole(user_item(turn_id, said, false))));
         facts.push(self.left_queue());
         facts.push(EventKind::TurnEnded {
             result: Box::new(TurnResult {

@@ -7,28 +7,28 @@ use agentd_core::{
     event::EventKind,
     ids::TurnId,
     item::{Item, ItemStatus},
+    model::Slot,
 };
 
 use super::{
     actor::{Actor, Fault},
     turns::user_item,
 };
-use crate::error::EngineError;
+use crate::{error::EngineError, large_input::UserInput};
 
 impl Actor {
-    pub(super) async fn steer(
-        &mut self,
-        turn: Option<TurnId>,
-        text: String,
-        typed_bytes: Option<u64>,
-    ) -> Result<(), Fault> {
+    pub(super) async fn steer(&mut self, turn: Option<TurnId>, input: UserInput, whole: bool) -> Result<(), Fault> {
         let turn_id = self.open_turn(turn)?;
-        if text.trim().is_empty() {
+        if input.text.trim().is_empty() {
             return Err(EngineError::new(ErrorKind::InvalidInput, "there is nothing to add: the text is empty").into());
         }
-        let item = user_item(turn_id, text, true, typed_bytes);
+        let input = self.fit_added(input, whole).await?;
+        let slot = self.open.as_ref().map_or_else(Slot::default, |open| self.acting().slot(open.slot));
+        let stored = self.stored_warning(&input, slot);
+        let item = user_item(turn_id, input, true);
         // It is on the disk before anybody is told that it was taken, and whole when the model is given it.
-        self.commit(Some(turn_id), vec![EventKind::ItemStarted { item: item.clone() }]).await?;
+        let started = EventKind::ItemStarted { item: item.clone() };
+        self.commit(Some(turn_id), [started].into_iter().chain(stored).collect()).await?;
         if let Some(open) = &mut self.open {
             open.steers.push(Arc::new(item));
         }

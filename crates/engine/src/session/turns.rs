@@ -8,23 +8,29 @@ use agentd_core::{
     event::EventKind,
     files::SessionTree,
     ids::{CallId, ItemId, SessionId, TraceId, TurnId},
-    item::{Item, ItemBody, ItemStatus},
+    item::{Item, ItemStatus},
     model::Slot,
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnResult},
 };
-use tokio::{task::JoinError, time::timeout};
+use tokio::{
+    task::JoinError,
+    time::{Instant, timeout},
+};
 
 use super::{
     StartedTurn,
     actor::{Actor, BATCH, Fault, Next, OpenTurn},
     journal::Ahead,
+    room::InFront,
 };
 use crate::{
     compaction::Wanted,
     error::EngineError,
     handing::{self, Handed},
+    large_input::UserInput,
     turn::{
         TurnOutcome, TurnState,
+        answering::Answering,
         recorder::{EndVerdict, TurnMessage},
         route::{Sight, route},
     },
@@ -45,8 +51,9 @@ impl Actor {
             (Some(open), IfBusy::Steer) => {
                 let turn_id = open.turn_id;
                 let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
-                self.steer(Some(turn_id), start.text.unwrap_or_default(), start.typed_bytes).await?;
-                Ok(StartedTurn { turn_id, events })
+                let input = UserInput::whole(start.text.unwrap_or_default(), start.typed_bytes);
+                self.steer(Some(turn_id), input, start.whole).await?;
+                Ok(StartedTurn { turn_id, events, joined: true })
             }
             (Some(_), IfBusy::Queue) => self.enqueue(start).await,
             (Some(open), IfBusy::Refuse) => Err(self.busy(open).into()),
@@ -85,10 +92,10 @@ impl Actor {
     pub(super) fn busy(&self, open: &OpenTurn) -> EngineError {
         let id = self.id;
         if open.running.is_none() || !self.interrupts.is_empty() {
-            EngineError::new(ErrorKind::Conflict, format!("turn {} of this session waits for an answer", open.turn_id))
+            EngineError::new(ErrorKind::Busy, format!("turn {} of this session waits for an answer", open.turn_id))
                 .with_hint(format!("agentctl interrupts shows the question; agentctl attach {id} shows the turn"))
         } else {
-            EngineError::new(ErrorKind::Conflict, format!("turn {} of this session is running", open.turn_id))
+            EngineError::new(ErrorKind::Busy, format!("turn {} of this session is running", open.turn_id))
                 .with_hint(format!("agentctl attach {id} shows it, and Ctrl-C there cancels it; a client may also ask to queue a turn or to steer it"))
         }
     }
@@ -131,16 +138,27 @@ impl Actor {
         let model = self.shared.parts.models.get(slot);
         let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };
         let told = if tells { self.told_first(slot, &*model, &handed, &mentions).await? } else { Vec::new() };
+        let said = match start.text {
+            Some(text) => {
+                let input = UserInput::whole(text, start.typed_bytes);
+                Some(
+                    self.fit(input, start.whole, InFront { slot, mentions: &mentions, handed: &handed, told: &told })
+                        .await?,
+                )
+            }
+            None => None,
+        };
         let configured = self.shared.config().max_steps;
         let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
         self.open = Some(OpenTurn {
             turn_id,
             trace_id: TraceId::generate(),
             started_at: self.shared.parts.clock.now(),
+            begun: Some(Instant::now()),
             first_seq: self.journal.head() + 1,
             slot: routed,
             max_steps,
-            on_interrupt: start.on_interrupt,
+            answering: Answering::new(start.on_interrupt, start.while_connected),
             client: Some(start.client).filter(|client| !client.is_empty()),
             environment: Arc::new(start.environment.clone()),
             compacts: start.compact.is_some(),
@@ -150,10 +168,9 @@ impl Actor {
             children: HashMap::new(),
             running: None,
         });
-        let typed_bytes = start.typed_bytes;
+        let stored = said.as_ref().and_then(|said| self.stored_warning(said, slot));
         let told = told.into_iter().map(|body| Item { id: ItemId::generate(), turn_id, body });
-        let input: Vec<Item> =
-            told.chain(start.text.map(|text| user_item(turn_id, text, false, typed_bytes))).collect();
+        let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).collect();
         let mut state = self.fresh_state();
         let handed_over = handed.into_iter().map(|file| file.path).collect();
         if let Some(strategy) = start.compact {
@@ -182,13 +199,14 @@ impl Actor {
         }];
         facts.extend(back);
         facts.extend(input.into_iter().flat_map(whole));
+        facts.extend(stored);
         facts.extend(waited.then(|| self.left_queue()));
         // Before the turn asks its model: the store works on it while the request is made, and where the model is on the same
         // machine it has a core to itself by the time at which the model needs one.
         let ahead = self.journal.write_ahead(Some(turn_id), facts);
         let first = self.first_words().await;
         self.take_first(turn_id, ahead, first).await?;
-        Ok(StartedTurn { turn_id, events })
+        Ok(StartedTurn { turn_id, events, joined: false })
     }
 
     /// What the turn is to tell of files that were handed over.
@@ -248,6 +266,16 @@ impl Actor {
             }
             None => self.end_idle_turn(StopReason::Cancelled).await,
         }
+    }
+
+    /// Takes note that whoever started a turn is gone, for one that waits, too.
+    pub(super) fn client_left(&mut self, turn: TurnId) -> Result<(), Fault> {
+        if let Some(queued) = self.queue.iter_mut().find(|queued| queued.turn_id == turn) {
+            queued.start.client_is_gone();
+        } else if let Some(open) = self.open.as_ref().filter(|open| open.turn_id == turn) {
+            open.answering.leave();
+        }
+        Ok(())
     }
 
     /// The open turn, if it is the one that is meant.
@@ -396,7 +424,9 @@ impl Actor {
         if outcome.reason == StopReason::Completed && !only_compacted {
             facts.extend(self.back_to_main());
         }
-        let took = self.shared.parts.clock.now().duration_since(open.started_at);
+        let by_clock = || self.shared.parts.clock.now().duration_since(open.started_at);
+        let took =
+            open.begun.map_or_else(|| Duration::try_from(by_clock()).unwrap_or_default(), |begun| begun.elapsed());
         facts.push(EventKind::TurnEnded {
             result: Box::new(TurnResult {
                 turn_id: open.turn_id,
@@ -441,8 +471,8 @@ pub(super) fn chat_slot(slot: Slot) -> Slot {
     if slot == Slot::Base { Slot::Chat } else { slot }
 }
 
-pub(super) fn user_item(turn_id: TurnId, text: String, steered: bool, typed_bytes: Option<u64>) -> Item {
-    Item { id: ItemId::generate(), turn_id, body: ItemBody::UserMessage { text, steered, typed_bytes } }
+pub(super) fn user_item(turn_id: TurnId, input: UserInput, steered: bool) -> Item {
+    Item { id: ItemId::generate(), turn_id, body: input.body(steered) }
 }
 
 pub(super) fn whole(item: Item) -> [EventKind; 2] {

@@ -32,7 +32,7 @@ impl Actor {
     pub(super) async fn undo(&mut self, request: UndoRequest) -> Result<UndoReport, Fault> {
         if let Some(open) = &self.open {
             let message = format!("nothing can be undone while turn {} of this session is open", open.turn_id);
-            return Err(EngineError::new(ErrorKind::Conflict, message)
+            return Err(EngineError::new(ErrorKind::Busy, message)
                 .with_hint("wait for its end, answer what it waits for, or cancel it")
                 .into());
         }
@@ -86,7 +86,11 @@ impl Actor {
             let Some(last) = page.last() else { break };
             after = last.seq;
             for event in &page {
-                ledger.note(event.turn_id, &event.kind);
+                if event.is_damaged() {
+                    ledger.note_damage(event.turn_id)
+                } else {
+                    ledger.note(event.turn_id, &event.kind)
+                }
             }
         }
         Ok(ledger)
@@ -220,6 +224,14 @@ struct Past {
     changes: Vec<FileChange>,
     /// What was done to take it back, since it was last brought back.
     undone: Vec<FileChange>,
+    /// Whether some of what it did cannot be read any more.
+    is_damaged: bool,
+}
+
+impl Past {
+    fn of(turn_id: TurnId, number: u64) -> Self {
+        Self { turn_id, number, changes: Vec::new(), undone: Vec::new(), is_damaged: false }
+    }
 }
 
 impl Ledger {
@@ -228,7 +240,7 @@ impl Ledger {
             EventKind::TurnStarted { .. } => {
                 if let Some(turn_id) = turn {
                     let number = self.turns.len() as u64 + 1;
-                    self.turns.push(Past { turn_id, number, changes: Vec::new(), undone: Vec::new() });
+                    self.turns.push(Past::of(turn_id, number));
                 }
             }
             EventKind::ItemCompleted { item: Item { turn_id, body: ItemBody::ToolResult(result), .. }, .. } => {
@@ -248,9 +260,26 @@ impl Ledger {
             EventKind::StateChanged { change: StateChange::Forked { from, .. } } => {
                 self.copied = Some((*from, self.turns.len()));
                 self.undone.clear();
-                self.turns.iter_mut().for_each(|past| past.changes.clear());
+                self.turns.iter_mut().for_each(|past| *past = Past::of(past.turn_id, past.number));
             }
             _ => {}
+        }
+    }
+
+    /// Something that cannot be read: of that turn, or of the last one for all that is known. What may be missing of it could
+    /// be what was done in between, so that taking back the rest would lead to what never was.
+    fn note_damage(&mut self, turn: Option<TurnId>) {
+        if let Some(turn_id) = turn
+            && self.past(turn_id).is_none()
+        {
+            self.turns.push(Past::of(turn_id, self.turns.len() as u64 + 1));
+        }
+        let past = match turn {
+            Some(turn_id) => self.past(turn_id),
+            None => self.turns.last_mut(),
+        };
+        if let Some(past) = past {
+            past.is_damaged = true;
         }
     }
 
@@ -293,6 +322,7 @@ impl Ledger {
                 )
                 .with_hint(format!("agentctl undo {from} --turn {} undoes it there", past.number)))
             }
+            (Some(past), _) if past.is_damaged => Err(past.damaged()),
             (Some(past), true) if !is_undone(past) => Err(nothing(format!("turn {} was not undone", past.number))),
             (Some(past), true) if past.undone.is_empty() => {
                 Err(nothing(format!("undoing turn {} changed no files: there is nothing to bring back", past.number)))
@@ -307,15 +337,26 @@ impl Ledger {
                 last.ok_or_else(|| nothing("nothing of this session is undone".to_owned()))
             }
             (None, false) => {
-                let changed = |past: &&Past| !is_undone(past) && !folded(&past.changes).is_empty();
-                let last = self.turns.iter().rev().find(changed);
-                last.ok_or_else(|| nothing("no turn of this session changed files that are not undone yet".to_owned()))
+                let changed = |past: &&Past| !is_undone(past) && (past.is_damaged || !folded(&past.changes).is_empty());
+                match self.turns.iter().rev().find(changed) {
+                    Some(past) if past.is_damaged => Err(past.damaged()),
+                    last => last.ok_or_else(|| {
+                        nothing("no turn of this session changed files that are not undone yet".to_owned())
+                    }),
+                }
             }
         }
     }
 }
 
 impl Past {
+    fn damaged(&self) -> EngineError {
+        let number = self.number;
+        let message =
+            format!("a part of what turn {number} did is damaged on the disk: its changes cannot be undone or redone");
+        EngineError::new(ErrorKind::Storage, message).with_hint("other turns can be; name one with --turn")
+    }
+
     /// The changes to take back: those of the turn, or those that took them back.
     fn to_take_back(&self, redo: bool) -> Vec<FileChange> {
         folded(if redo { &self.undone } else { &self.changes })
@@ -364,7 +405,10 @@ mod tests {
                     text: String::new(),
                     error: None,
                     files: vec![change(before, after)],
+                    ran_with: None,
                     takes_back: None,
+                    found: Vec::new(),
+                    exit_code: None,
                     duration_ms: 0,
                 };
                 let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolResult(result) };

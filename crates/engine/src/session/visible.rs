@@ -10,7 +10,7 @@ use crate::{
     handing::{self, Handed},
     mentions::{self, Known, KnownAgent, Mentions, Said},
     prompt::ToolSet,
-    tools::{Mentioned, Reach},
+    tools::{Finds, Mentioned, Reach},
     turn::route::route,
 };
 
@@ -25,12 +25,28 @@ impl Actor {
         let (slot, _) = route(None, self.state.settings.slot, sight);
         let acting = self.acting();
         let slot = acting.slot(slot);
-        Ok(acting.standings(self.shared.stock().standings(&Mentioned::new(), &self.reach(slot, pictures))))
+        let none = Mentioned::new();
+        let finds = self.finds(&none, slot, pictures, &self.state.seen());
+        let mut standings = acting.standings(self.shared.stock().standings(&none, &self.reach(slot, pictures)));
+        for standing in standings.iter_mut().filter(|standing| !standing.visible) {
+            let found = finds.get(&standing.tool.spec.name);
+            if found.is_some_and(|found| found.origin == standing.tool.origin) {
+                (standing.visible, standing.why) = (true, "the model has found it".to_owned());
+            }
+        }
+        Ok(standings)
     }
 
     /// What a turn with that model shows.
     pub(super) fn shown(&self, mentioned: &Mentioned, slot: Slot, pictures: bool) -> ToolSet {
-        self.shared.stock().told(mentioned, &self.reach(slot, pictures), &self.acting())
+        self.finds(mentioned, slot, pictures, &self.state.seen()).tools()
+    }
+
+    /// The same, and what can be found, where the turn goes on from that history.
+    pub(super) fn finds(&self, mentioned: &Mentioned, slot: Slot, pictures: bool, history: &[Arc<Item>]) -> Finds {
+        let (stock, reach) = (self.shared.stock(), self.reach(slot, pictures));
+        let shown = stock.told(mentioned, &reach, &self.acting());
+        Finds::new(stock, reach, shown, history)
     }
 
     /// What a turn may use at the most: by who speaks in this session, by how deep it stands, by its model.

@@ -126,8 +126,9 @@ pub(super) async fn ended(context: &TurnContext, subagent: Subagent) -> Result<T
 
 /// Whether its open turn waits for a person, or goes on by itself with the answer.
 fn goes_on(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
-    let of_turn: Vec<&Arc<Event>> = events.iter().filter(|event| event.turn_id == Some(turn)).collect();
-    recovery::recover(session, turn, &of_turn, &HashMap::new()).disposition != Disposition::End
+    let of_turn: Vec<&Arc<Event>> =
+        events.iter().filter(|event| event.turn_id == Some(turn) || event.is_damaged()).collect();
+    recovery::recover(session, turn, &of_turn, &HashMap::new(), Vec::new()).disposition != Disposition::End
 }
 
 /// Whether it is still in memory, where only its parent was closed.

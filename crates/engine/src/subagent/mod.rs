@@ -5,7 +5,7 @@
 //! returns what came of it.
 //!
 //! - this file: the work, from the call to its result.
-//! - `watch`: follows a subagent, tells what a person must know, and carries down cancels, limits and grants.
+//! - `watch`: follows a subagent, tells what a person must know, and carries down cancels, limits, grants, and that the client is gone.
 //! - [`outcome`]: what the parent's model is told of it, pure.
 //! - [`fate`]: what a stop of the daemon left of it.
 
@@ -187,10 +187,12 @@ fn input(context: &TurnContext, text: String, max_steps: u32) -> StartTurn {
     StartTurn {
         text: Some(text),
         typed_bytes: Some(0),
+        whole: false,
         compact: None,
         slot: Some(context.slot),
         max_steps: Some(max_steps),
-        on_interrupt: context.on_interrupt,
+        on_interrupt: context.answering.now(),
+        while_connected: context.answering.while_connected(),
         if_busy: IfBusy::Refuse,
         client: context.client.clone().unwrap_or_default(),
         environment: (*context.environment).clone(),

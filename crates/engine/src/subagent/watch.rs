@@ -1,4 +1,5 @@
-//! Follows a subagent: its questions reach the person at the parent, and the parent's cancel, limits and grants reach it.
+//! Follows a subagent: its questions reach the person at the parent, and the parent's cancel, limits, grants and the
+//! leave of its client reach it.
 
 use std::{
     collections::HashSet,
@@ -46,6 +47,8 @@ pub(super) struct Watch<'a> {
     share: Share<'a>,
     /// Why it was told to end, and until when it may take.
     stopped: Option<(StopReason, Instant)>,
+    /// It was told that the client is gone.
+    told_of_leave: bool,
 }
 
 /// What happened.
@@ -53,6 +56,7 @@ enum Heard {
     Event(Option<Result<Arc<Event>, EngineError>>),
     Stop(StopReason),
     Granted,
+    ClientLeft,
     GaveUp,
 }
 
@@ -70,12 +74,13 @@ impl<'a> Watch<'a> {
         progress.tell(&format!("{}: {}", work.subagent().name, work.subagent().task));
         let grants = context.grants.clone();
         let (asked, share) = (HashSet::new(), context.stopwatch.work());
-        Ok(Self { call, session, turn, events, grants, progress, asked, share, stopped: None })
+        Ok(Self { call, session, turn, events, grants, progress, asked, share, stopped: None, told_of_leave: false })
     }
 
     /// From here on another turn of it does the work.
     pub(super) fn go_on_with(&mut self, turn: TurnId) {
         self.turn = turn;
+        self.told_of_leave = false;
     }
 
     /// Follows it until the turn that does the work has ended.
@@ -99,6 +104,11 @@ impl<'a> Watch<'a> {
                 }
                 Heard::Stop(reason) => self.stop(work, reason).await,
                 Heard::Granted => self.pass_grants_on().await,
+                Heard::ClientLeft => {
+                    self.told_of_leave = true;
+                    // One that is gone asks nothing any more.
+                    let _ = self.session.client_left(self.turn).await;
+                }
                 Heard::GaveUp => {
                     work.end_lost("it did not end in time when it was told to".to_owned());
                     return Ok(());
@@ -114,6 +124,7 @@ impl<'a> Watch<'a> {
         tokio::select! {
             biased;
             () = context.cancel.cancelled(), if runs => Heard::Stop(StopReason::Cancelled),
+            () = context.answering.left(), if !self.told_of_leave => Heard::ClientLeft,
             event = self.events.next() => Heard::Event(event),
             () = self.grants.changed() => Heard::Granted,
             // One that waits for a person takes no time, whatever others have taken of it.

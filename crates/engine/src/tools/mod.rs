@@ -5,21 +5,30 @@
 //! - [`Reach`]: what a turn may use at the most, whatever is mentioned: by its agent, its depth, its model.
 //! - `visible`: from these and from what is mentioned to what is shown, and why.
 //! - `told`: what was shown last, shared by the turns that show the same.
+//! - [`Finds`]: what the model of a turn finds of the tools that the turn does not show, and may call from there on;
+//!   `words`: how well a tool fits what is looked for.
+//! - `nearest`: which tool a model may have meant that calls one that is not there.
 
+mod finds;
+mod nearest;
 mod reach;
 mod told;
 mod visible;
+mod words;
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use agentd_core::{
-    catalogue::{Catalogue, CatalogueTool, ToolLabel, ToolOrigin, ToolStanding, ToolTier},
+    catalogue::{Catalogue, CatalogueTool, ServerCard, ToolLabel, ToolOrigin, ToolStanding, ToolTier},
     tool::{Effect, ToolSpec},
 };
 
-pub(crate) use self::reach::{AgentReach, Reach};
+pub(crate) use self::{
+    finds::Finds,
+    reach::{AgentReach, Reach},
+};
 use self::{told::Told, visible::Standing};
-use crate::{acting::Acting, chain::Chain, prompt::ToolSet};
+use crate::{acting::Acting, chain::Chain, policy::ForeignTools, prompt::ToolSet};
 
 /// The tools that people or agents mention, by the names that calls use.
 pub(crate) type Mentioned = BTreeSet<String>;
@@ -83,6 +92,44 @@ impl Stock {
         self.tools.get(first).filter(|tool| tool.spec.name == name)
     }
 
+    /// The MCP servers that are set up, sorted by name.
+    pub(crate) fn servers(&self) -> &[ServerCard] {
+        &self.source.servers
+    }
+
+    /// The tools of an MCP server that a turn may use, mentioned or not.
+    pub(crate) fn of_server<'a>(
+        &'a self,
+        server: &'a str,
+        reach: &'a Reach,
+    ) -> impl Iterator<Item = &'a CatalogueTool> {
+        let is_of = move |tool: &CatalogueTool| tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server);
+        self.usable(reach).filter(move |tool| is_of(tool))
+    }
+
+    /// Whose the tools are that are somebody else's, by the names that models call them.
+    pub(crate) fn others(&self) -> ForeignTools {
+        let of_other = |tool: &CatalogueTool| Some((tool.spec.name.clone(), tool.foreign.clone()?));
+        let calls_mean =
+            |tool: &&CatalogueTool| self.get(&tool.spec.name).is_some_and(|first| std::ptr::eq(first, *tool));
+        self.tools.iter().filter(calls_mean).filter_map(of_other).collect()
+    }
+
+    /// Whether any tool of an MCP server is known.
+    pub(crate) fn has_of(&self, server: &str) -> bool {
+        self.tools.iter().any(|tool| tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server))
+    }
+
+    /// The tools of others that a turn may use, mentioned or not.
+    pub(crate) fn usable<'a>(&'a self, reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
+        visible::usable(&self.tools, reach)
+    }
+
+    /// Those of them that a turn shows only where they are mentioned or found.
+    pub(crate) fn hidden<'a>(&'a self, reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
+        visible::hidden(&self.tools, reach)
+    }
+
     /// The names of all tools, sorted.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(|tool| tool.spec.name.as_str())
@@ -117,5 +164,5 @@ fn labelled((spec, may_be_hidden): (ToolSpec, bool), catalogue: &Catalogue) -> C
     // An agent that names its tools changes no files without naming what does.
     let always_available = spec.effect != Effect::Write || told.always_available;
     let label = if may_be_hidden { told } else { ToolLabel { tier: ToolTier::Core, always_available, ..told } };
-    CatalogueTool { spec, origin: ToolOrigin::Conversation, label, stands_for: None }
+    CatalogueTool { spec, origin: ToolOrigin::Conversation, label, stands_for: None, foreign: None }
 }

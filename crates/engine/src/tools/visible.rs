@@ -5,7 +5,7 @@ use std::fmt;
 use agentd_core::catalogue::{CatalogueTool, ToolOrigin, ToolTier};
 
 use super::{AgentReach, Mentioned, Reach};
-use crate::prompt::ToolSet;
+use crate::{chain::FIND_TOOL, prompt::ToolSet};
 
 /// The tools by which a session hands work on: a child session has none of them.
 const DELEGATES: &str = "delegate_task";
@@ -21,8 +21,9 @@ pub(super) enum Standing {
     NamedBy(String),
     ForPictures,
     ForCode,
-    NotMentioned { name: String },
+    NotMentioned { name: String, server: Option<String> },
     Off,
+    NothingToFind,
     Forbidden { agent: String },
     Child,
     Shadowed { by: ToolOrigin },
@@ -32,10 +33,20 @@ impl Standing {
     pub(super) fn is_shown(&self) -> bool {
         match self {
             Self::Core | Self::Enabled | Self::Mentioned | Self::NamedBy(_) | Self::ForPictures | Self::ForCode => true,
-            Self::NotMentioned { .. } | Self::Off | Self::Forbidden { .. } | Self::Child | Self::Shadowed { .. } => {
-                false
-            }
+            Self::NotMentioned { .. }
+            | Self::Off
+            | Self::NothingToFind
+            | Self::Forbidden { .. }
+            | Self::Child
+            | Self::Shadowed { .. } => false,
         }
+    }
+}
+
+impl Standing {
+    /// Whether a mention is all that it takes.
+    fn is_unmentioned(&self) -> bool {
+        matches!(self, Self::NotMentioned { .. })
     }
 }
 
@@ -48,8 +59,12 @@ impl fmt::Display for Standing {
             Self::NamedBy(agent) => write!(f, "the agent {agent} names it"),
             Self::ForPictures => f.write_str("it is for pictures, and the model sees them"),
             Self::ForCode => f.write_str("it is for code, and so is the model"),
-            Self::NotMentioned { name } => write!(f, "@{name} in an input loads it for that turn"),
-            Self::Off => f.write_str("tools.yaml says `enabled: never`"),
+            Self::NotMentioned { name, server: None } => write!(f, "@{name} in an input loads it for that turn"),
+            Self::NotMentioned { name, server: Some(server) } => {
+                write!(f, "@{name} or @{server} in an input loads it for that turn, and {FIND_TOOL} finds it")
+            }
+            Self::NothingToFind => f.write_str("every tool of an MCP server is shown already"),
+            Self::Off => f.write_str("tools.yaml says `enabled: never`, or what it works with is not configured"),
             Self::Forbidden { agent } => write!(f, "the agent {agent} does not name it"),
             Self::Child => f.write_str("a session that works for another hands nothing on"),
             Self::Shadowed { by } => write!(f, "another tool has its name ({by})"),
@@ -60,10 +75,22 @@ impl fmt::Display for Standing {
 /// The tools that the turn shows.
 pub(super) fn set(tools: &[CatalogueTool], mentioned: &Mentioned, reach: &Reach) -> ToolSet {
     let shown = judged(tools, mentioned, reach).filter(|(_, standing)| standing.is_shown());
-    let shown: Vec<&CatalogueTool> = shown.map(|(tool, _)| tool).collect();
-    let stands_for = |tool: &&CatalogueTool| Some((tool.spec.name.clone(), tool.stands_for.clone()?));
-    let stand_for = shown.iter().filter_map(stands_for).collect();
-    ToolSet::new(shown.iter().map(|tool| tool.spec.clone()).collect()).standing_for(stand_for)
+    ToolSet::of(&shown.map(|(tool, _)| tool).collect::<Vec<_>>())
+}
+
+/// The tools of others that a turn could show and does not, unless they are mentioned or found.
+pub(super) fn hidden<'a>(tools: &'a [CatalogueTool], reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
+    of_others(tools, reach).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
+}
+
+/// The tools of others that a turn shows, or would where they were mentioned.
+pub(super) fn usable<'a>(tools: &'a [CatalogueTool], reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
+    let is_usable = |standing: &Standing| standing.is_shown() || standing.is_unmentioned();
+    of_others(tools, reach).filter(move |(_, standing)| is_usable(standing)).map(|(tool, _)| tool)
+}
+
+fn of_others<'a>(tools: &'a [CatalogueTool], reach: &'a Reach) -> impl Iterator<Item = (&'a CatalogueTool, Standing)> {
+    judged_each(tools, None, reach, true).filter(|(tool, _)| tool.foreign.is_some())
 }
 
 /// Every tool, sorted by name, with where it stands.
@@ -72,17 +99,29 @@ pub(super) fn judged<'a>(
     mentioned: &'a Mentioned,
     reach: &'a Reach,
 ) -> impl Iterator<Item = (&'a CatalogueTool, Standing)> {
+    // Whatever is mentioned, so that a turn that mentions all of them shows the same besides.
+    let finds = hidden(tools, reach).next().is_some();
+    judged_each(tools, Some(mentioned), reach, finds)
+}
+
+fn judged_each<'a>(
+    tools: &'a [CatalogueTool],
+    mentioned: Option<&'a Mentioned>,
+    reach: &'a Reach,
+    finds: bool,
+) -> impl Iterator<Item = (&'a CatalogueTool, Standing)> {
     tools.iter().enumerate().map(move |(index, tool)| {
         let first = tools[..index].iter().rev().take_while(|before| before.spec.name == tool.spec.name).last();
         let standing = match first {
             Some(first) => Standing::Shadowed { by: first.origin.clone() },
+            None if !finds && tool.spec.name == FIND_TOOL => Standing::NothingToFind,
             None => standing(tool, mentioned, reach),
         };
         (tool, standing)
     })
 }
 
-fn standing(tool: &CatalogueTool, mentioned: &Mentioned, reach: &Reach) -> Standing {
+fn standing(tool: &CatalogueTool, mentioned: Option<&Mentioned>, reach: &Reach) -> Standing {
     let (name, label) = (tool.spec.name.as_str(), &tool.label);
     if label.tier == ToolTier::Off {
         return Standing::Off;
@@ -100,10 +139,13 @@ fn standing(tool: &CatalogueTool, mentioned: &Mentioned, reach: &Reach) -> Stand
     match label.tier {
         ToolTier::Core => Standing::Core,
         ToolTier::Enabled => Standing::Enabled,
-        _ if mentioned.contains(name) => Standing::Mentioned,
+        _ if mentioned.is_some_and(|mentioned| mentioned.contains(name)) => Standing::Mentioned,
         _ if reach.sees && tagged("vision") => Standing::ForPictures,
         _ if reach.codes && tagged("code") => Standing::ForCode,
-        _ => Standing::NotMentioned { name: name.to_owned() },
+        _ => {
+            let server = tool.foreign.as_ref().map(|foreign| foreign.server.clone());
+            Standing::NotMentioned { name: name.to_owned(), server }
+        }
     }
 }
 
@@ -127,7 +169,7 @@ mod tests {
         };
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
         let label = ToolLabel { tier, always_available: name == "ask_human", tags, ..ToolLabel::default() };
-        CatalogueTool { spec, origin: ToolOrigin::BuiltIn, label, stands_for: None }
+        CatalogueTool { spec, origin: ToolOrigin::BuiltIn, label, stands_for: None, foreign: None }
     }
 
     fn tools() -> Vec<CatalogueTool> {
@@ -189,7 +231,7 @@ mod tests {
                 "another tool has its name (built in)",
                 "it is mentioned",
                 "it belongs to every turn",
-                "tools.yaml says `enabled: never`",
+                "tools.yaml says `enabled: never`, or what it works with is not configured",
                 "it is enabled",
             ]
         );

@@ -9,12 +9,11 @@ use agentd_core::{
     item::{Item, ItemBody, ItemStatus},
     session::Todo,
     state_files::StateFileChange,
-    tool::{Delegated, Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
+    tool::{Delegated, Effect, Meant, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
     turn::{Denial, StopReason},
     usage::Usage,
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use tokio::time::Instant;
 
 use super::{Stop, TurnContext, TurnState};
 use crate::{
@@ -27,8 +26,8 @@ use crate::{
 /// for them waits for a person, and nothing else begins before that person has come.
 pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
     context.files.make(&context.workspace).await?;
-    let mut calls = state.pending_calls.clone();
-    calls.sort_by_key(|call| !context.is_under_way(call));
+    let mut calls: Vec<Due> = state.pending_calls.iter().map(|written| Due::of(context, written)).collect();
+    calls.sort_by_key(|due| !context.is_under_way(&due.call));
     let mut rest = calls.as_slice();
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(independent(context, rest));
@@ -41,11 +40,27 @@ pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Re
     if state.changes_agent { Err(Stop::HandsOn) } else { Ok(()) }
 }
 
+/// A call that is due, in the words of its tool: from here on nothing else is judged, shown, audited and run.
+struct Due {
+    call: ToolCall,
+    /// What the model is told of what became of its own words.
+    note: Option<String>,
+}
+
+impl Due {
+    fn of(context: &TurnContext, written: &ToolCall) -> Self {
+        match context.toolbox.meant(written) {
+            Some(Meant { arguments, note }) => Self { call: ToolCall { arguments, ..written.clone() }, note },
+            None => Self { call: written.clone(), note: None },
+        }
+    }
+}
+
 /// Runs these calls at once, stores what came of each as it ends, and takes in all of it, whatever came of others.
-async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[ToolCall]) -> Result<(), Stop> {
+async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[Due]) -> Result<(), Stop> {
     let known: &TurnState = state;
     let (step, mut usage) = (known.steps, known.usage);
-    let running: Vec<_> = batch.iter().map(|call| run_call(context, call, known).boxed()).collect();
+    let running: Vec<_> = batch.iter().map(|due| run_call(context, due, known).boxed()).collect();
     let mut running = stream::iter(running).buffer_unordered(context.limits.parallel_calls.max(1));
     let mut outcomes = Vec::with_capacity(batch.len());
     // All come to their end, also where one cannot: none is cut off without a word in the audit log.
@@ -72,8 +87,8 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[ToolCa
 
 /// How many calls from the front may run at once: all that are under way, else all leading ones that only look, or that
 /// another session works for; or the first alone.
-fn independent(context: &TurnContext, calls: &[ToolCall]) -> usize {
-    let looks = |call: &&ToolCall| {
+fn independent(context: &TurnContext, calls: &[Due]) -> usize {
+    let looks = |Due { call, .. }: &&Due| {
         delegation::is_call(context, &call.name)
             || context.tool(&call.name).is_some_and(|tool| match tool.effect {
                 Effect::Read => true,
@@ -81,7 +96,7 @@ fn independent(context: &TurnContext, calls: &[ToolCall]) -> usize {
                 Effect::State | Effect::Write | Effect::Execute => false,
             })
     };
-    let under_way = calls.iter().take_while(|call| context.is_under_way(call)).count();
+    let under_way = calls.iter().take_while(|due| context.is_under_way(&due.call)).count();
     if under_way > 0 { under_way } else { calls.iter().take_while(looks).count().max(1) }
 }
 
@@ -91,46 +106,51 @@ struct Ended<'a> {
     /// The item of its result, where it was started.
     item: Option<ItemId>,
     output: ToolOutput,
+    /// Whether it was not let through, as nobody could write it down.
+    shut_out: bool,
+    /// The arguments that it ran with, where they are not the model's.
+    ran_with: Option<String>,
     duration_ms: u64,
 }
 
 /// What came of one call, as far as the turn goes on with it.
 struct Outcome {
     item: Arc<Item>,
+    shut_out: bool,
     todos: Option<Vec<Todo>>,
     compact: Option<CompactionStrategy>,
     delegated: Option<Box<Delegated>>,
     changes_agent: bool,
 }
 
-async fn run_call<'a>(context: &TurnContext, call: &'a ToolCall, state: &TurnState) -> Result<Ended<'a>, Stop> {
-    let begun = Instant::now();
+async fn run_call<'a>(context: &TurnContext, due: &'a Due, state: &TurnState) -> Result<Ended<'a>, Stop> {
+    let Due { call, note } = due;
     let started = context.under_way.get(&call.call_id).map_or_else(OnceLock::new, |known| known.item.into());
-    let trail = Trail::of(call);
+    let trail = Trail::of(call, note.as_deref());
     let invocation = Invocation { context, call, state, started: &started, trail: &trail };
     let output = context.chain.around_tool(&invocation).await?;
-    let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok(Ended { call, item: started.get().copied(), output, duration_ms })
+    let (shut_out, ran_with, duration_ms) = (trail.is_unwritten(), trail.ran_with(), trail.took());
+    Ok(Ended { call, item: started.get().copied(), output, shut_out, ran_with, duration_ms })
 }
 
 /// Stores the result of a call, with the count of what was taken for it.
 async fn store(context: &TurnContext, ended: Ended<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, Stop> {
-    let Ended { call, item, output, duration_ms } = ended;
-    let ToolOutput { text, error, files, todos, state_files, takes_back, compact, delegated, changes_agent, .. } =
-        output;
+    let Ended { call, item, output, shut_out, ran_with, duration_ms } = ended;
+    let ToolOutput { text, error, files, exit_code, todos, state_files, takes_back, found, .. } = output;
+    let ToolOutput { compact, delegated, changes_agent, .. } = output;
     remember(context, state_files).await?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
     let takes_back = takes_back.map(|call| *call);
-    let result = ToolResult { call_id, name, text, error, files, takes_back, duration_ms };
+    let result = ToolResult { call_id, name, text, error, exit_code, files, ran_with, takes_back, found, duration_ms };
     let id = match item {
         Some(id) => id,
-        None => start_result(context, call).await?,
+        None => start_result(context, call, result.ran_with.clone()).await?,
     };
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
     let usage = delegated.as_ref().map(|delegated| delegated.usage).filter(|usage| *usage != Usage::default());
     let counted = usage.map(|usage| count(context, step, usage, turn));
     let item = context.recorder.complete_paid(id, ItemBody::ToolResult(result), status, counted).await?;
-    Ok(Outcome { item, todos, compact, delegated, changes_agent })
+    Ok(Outcome { item, shut_out, todos, compact, delegated, changes_agent })
 }
 
 /// Counts what was taken for a call by other sessions, or by who asked the model: the turn's limits hold for all of it.
@@ -153,8 +173,8 @@ async fn remember(context: &TurnContext, changes: Vec<StateFileChange>) -> Resul
 }
 
 async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome) -> Result<(), Stop> {
-    if let ItemBody::ToolResult(ToolResult { call_id, name, text, error: Some(ToolErrorCode::Denied), .. }) =
-        &outcome.item.body
+    if let ItemBody::ToolResult(ToolResult { call_id, name, text, error, .. }) = &outcome.item.body
+        && (outcome.shut_out || *error == Some(ToolErrorCode::Denied))
     {
         state.note_denial(call_id.clone(), name.clone(), text.clone());
     }
@@ -187,14 +207,17 @@ fn settle(state: &mut TurnState, Delegated { usage, denials, fails }: Delegated)
 }
 
 /// Tells that the tool starts to run, or that it has an outcome without having run.
-async fn start_result(context: &TurnContext, call: &ToolCall) -> Result<ItemId, Stop> {
+async fn start_result(context: &TurnContext, call: &ToolCall, ran_with: Option<String>) -> Result<ItemId, Stop> {
     let result = ToolResult {
         call_id: call.call_id.clone(),
         name: call.name.clone(),
         text: String::new(),
         error: None,
         files: Vec::new(),
+        ran_with,
         takes_back: None,
+        found: Vec::new(),
+        exit_code: None,
         duration_ms: 0,
     };
     context.recorder.start(ItemBody::ToolResult(result)).await
@@ -203,12 +226,12 @@ async fn start_result(context: &TurnContext, call: &ToolCall) -> Result<ItemId, 
 /// Tells that a call starts to take effect. That is in the journal when this returns, so that a crash can be told
 /// honestly.
 pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), Stop> {
-    let Invocation { context, call, started, .. } = invocation;
+    let Invocation { context, call, started, trail, .. } = invocation;
     if context.cancel.is_cancelled() {
         return Err(Stop::Ended(StopReason::Cancelled));
     }
     if started.get().is_none() {
-        let id = start_result(context, call).await?;
+        let id = start_result(context, call, trail.ran_with()).await?;
         let _ = started.set(id);
     }
     context.recorder.flush().await

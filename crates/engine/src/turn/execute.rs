@@ -16,10 +16,11 @@ const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// Runs the tool. What it took of the turn's model stands in its output.
 pub(crate) async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, Stop> {
     begin(invocation).await?;
-    let Invocation { context, call, started, .. } = invocation;
+    let Invocation { context, call, started, trail, .. } = invocation;
     let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
     let tab = Tab::open(invocation);
-    let tool_context = ToolContext { progress, sampler: tab.sampler(), ..context.tool_context(call) };
+    let read_only = trail.is_held();
+    let tool_context = ToolContext { progress, sampler: tab.sampler(), read_only, ..context.tool_context(call) };
     let given_up = async {
         context.cancel.cancelled().await;
         tokio::time::sleep(CANCEL_GRACE).await;
@@ -29,5 +30,5 @@ pub(crate) async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, S
         output = context.toolbox.call(&tool_context, call) => output,
         () = given_up => ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled while this ran"),
     };
-    Ok(tab.settled(output).await)
+    Ok(tab.settled(trail.noted(output)).await)
 }

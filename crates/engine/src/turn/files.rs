@@ -11,6 +11,10 @@ use agentd_core::{
 use tokio::sync::OnceCell;
 
 use super::Stop;
+use crate::{
+    large_input::{self, InputRoom, UserInput},
+    prompt::ToolSet,
+};
 
 /// Folders that are made when they are first needed.
 pub(crate) struct SessionFiles {
@@ -44,6 +48,16 @@ impl SessionFiles {
         content: Vec<u8>,
     ) -> Result<KeptText, WorkspaceError> {
         self.workspaces.keep_on(self.session, area, name, from, content).await
+    }
+
+    /// The input in so much room: all of it is in a file where it does not fit.
+    pub(crate) async fn keep_input(
+        &self,
+        tools: &ToolSet,
+        input: UserInput,
+        room: InputRoom,
+    ) -> Result<UserInput, WorkspaceError> {
+        large_input::keep(&*self.workspaces, self.session, tools, input, room).await
     }
 
     /// Keeps a text of the daemon's own where tools can read it, and returns the path under which they find it.

@@ -21,7 +21,7 @@ pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Re
 async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
     // What fits the window of the turn's model may be too much for that of the one that is asked now.
     context.chain.before_step(context, state).await?;
-    let named = if context.chat.can_forbid_calls() { context.tools.clone() } else { ToolSet::none() };
+    let named = if context.chat.can_forbid_calls() { context.finds.tools() } else { ToolSet::none() };
     ask(context, state, named).await?;
     if state.called_in_vain && state.answer.is_none() {
         // It was told not to, and calls all the same: then it has to be asked without.

@@ -5,6 +5,7 @@
 //! it. What is fixed for the turn is its [`TurnContext`]; everything that happened goes to the session through
 //! the [`recorder::Recorder`].
 
+pub(crate) mod answering;
 pub(crate) mod dispatch;
 pub(crate) mod execute;
 pub(crate) mod files;
@@ -29,6 +30,7 @@ use std::{
 
 use agentd_core::{
     agent::Subagent,
+    catalogue::Foreign,
     environment::ClientEnvironment,
     error::ModelError,
     guide::GuideLimits,
@@ -40,7 +42,7 @@ use agentd_core::{
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolSpec},
-    turn::{Denial, OnInterrupt, StopReason, TurnError},
+    turn::{Denial, StopReason, TurnError},
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -48,6 +50,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::state::{TurnOutcome, TurnState};
 use self::{
+    answering::Answering,
     files::SessionFiles,
     recorder::{Answered, Answers, Recorder},
     stopwatch::Stopwatch,
@@ -61,6 +64,7 @@ use crate::{
     mentions::Mentions,
     policy::{self, Facts},
     prompt::{ToolSet, tokens::Scales},
+    tools::Finds,
 };
 
 /// What is fixed while a turn runs: a reload of the configuration changes later turns, never this one, but for the rules.
@@ -76,7 +80,8 @@ pub(crate) struct TurnContext {
     pub(crate) grants: LiveGrants,
     /// The files of the session's own state, as they stand now.
     pub(crate) state_files: watch::Receiver<Arc<StateFiles>>,
-    pub(crate) on_interrupt: OnInterrupt,
+    /// The way in which interrupts are answered.
+    pub(crate) answering: Answering,
     /// What people answered to calls of this turn before it was taken up again.
     pub(crate) answered: HashMap<CallId, Answers>,
     pub(crate) environment: Arc<ClientEnvironment>,
@@ -85,8 +90,10 @@ pub(crate) struct TurnContext {
     /// The slot and the model that write the last answer.
     pub(crate) chat_slot: Slot,
     pub(crate) chat: Arc<dyn Model>,
-    /// The visible tools, sorted by name.
+    /// The visible tools as the turn began.
     pub(crate) tools: ToolSet,
+    /// The visible tools as they are now, with what the model has found, and what else it can find.
+    pub(crate) finds: Finds,
     /// What the turn's input mentions.
     pub(crate) mentions: Arc<Mentions>,
     pub(crate) toolbox: Arc<dyn Toolbox>,
@@ -189,7 +196,13 @@ impl TurnContext {
     /// The visible tool of that name or alias.
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
         let own = || self.tools.get(delegation::canonical_name(name));
-        self.tools.get(self.toolbox.canonical_name(name)).or_else(own)
+        let found = || self.finds.get(name).map(|tool| &tool.spec);
+        self.tools.get(self.toolbox.canonical_name(name)).or_else(own).or_else(found)
+    }
+
+    /// Whose a visible tool is, where it is somebody else's.
+    pub(crate) fn foreign(&self, tool: &ToolSpec) -> Option<Arc<Foreign>> {
+        self.finds.tools().foreign(&tool.name).cloned()
     }
 
     /// What the rules say, as they stand now, of files that the call comes upon without naming them, or of which it would
@@ -204,18 +217,23 @@ impl TurnContext {
             return ReadRules::default();
         };
         let settings = SessionSettings { grants: self.grants.of_session(), ..self.settings.clone() };
+        let foreign = self.foreign(&tool);
         let (kept, in_force, workspace) = (self.grants.for_good(), self.policy.clone(), Arc::clone(&self.workspace));
         ReadRules::new(move |named| {
             let is_address = tool.effect == Effect::Network;
             let arguments = if is_address { json!({ "url": named }) } else { json!({ "path": named }) }.to_string();
             let facts = Facts {
                 tool: &tool,
+                foreign: foreign.as_deref(),
                 arguments: &arguments,
                 followed: None,
+                start: None,
                 settings: &settings,
                 roots: &policy::roots(&workspace),
                 memories: workspace.memories.as_deref(),
                 kept: &kept,
+                // It is no command that is judged here.
+                held: true,
             };
             if is_address { in_force.judge(&facts).verdict == Verdict::Allow } else { in_force.may_show(&facts) }
         })
@@ -236,12 +254,14 @@ impl TurnContext {
                 call.call_id.clone(),
                 self.recorder.clone(),
                 Arc::clone(&self.stopwatch),
-                self.on_interrupt,
+                self.answering.now(),
                 self.cancel.clone(),
             ),
             // Only a call that runs may ask it.
             sampler: Default::default(),
-            stands_for: self.tools.stands_for(&call.name).cloned(),
+            stands_for: self.finds.tools().stands_for(&call.name).cloned(),
+            // Only a call that was let through is known to be one.
+            read_only: false,
             now: self.clock.now(),
             cancel: self.cancel.clone(),
         }

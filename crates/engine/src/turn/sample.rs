@@ -26,7 +26,7 @@ const MAX_CALLS: usize = 64;
 
 /// Asks the turn's model with its tools.
 pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
-    let mut draft = prompt::assemble(context, state, context.tools.clone());
+    let mut draft = prompt::assemble(context, state, context.finds.tools());
     context.chain.before_model(context, state, &mut draft);
     ask(context, state, context.slot, &*context.model, draft).await
 }

@@ -7,15 +7,16 @@ use agentd_core::{
     event::EventKind,
     grant::GrantScope,
     interrupt::Answer,
+    item::ItemBody,
     session::SessionSettings,
-    turn::{OnInterrupt, StartTurn, StopReason},
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
 use agentd_engine::EngineConfig;
 use agentd_testkit::scripted::{calls, says};
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::world::{World, input, run, to_end, until};
+use crate::world::{World, input, run, soon, to_end, until};
 
 fn raised(kind: &EventKind) -> bool {
     matches!(kind, EventKind::InterruptRaised { .. })
@@ -115,6 +116,49 @@ async fn unattended_runs_deny_fail_or_approve_as_told() {
     assert_eq!(world.tools.ran().len(), 2);
 }
 
+/// A turn that approves by itself while its client is there.
+fn approving(text: &str) -> StartTurn {
+    StartTurn { on_interrupt: OnInterrupt::Approve, while_connected: true, ..input(text) }
+}
+
+#[tokio::test]
+async fn a_client_that_is_gone_approves_nothing_more() {
+    let change = |path: &str| calls(&[("change", json!({ "path": path })), ("hold", json!({}))]);
+    let world = World::new([change("a.txt"), change("b.txt"), says("Two."), change("c.txt"), says("Three.")]);
+    let session = world.session().await;
+    let mut first = session.start_turn(approving("Change!")).await.unwrap();
+    soon("the first hold", world.tools.began(1)).await;
+    assert!(world.tools.ran()[0].starts_with("change"), "the first change was let run");
+    // One that waits for its turn loses its client, too.
+    let mut second = session.start_turn(StartTurn { if_busy: IfBusy::Queue, ..approving("More!") }).await.unwrap();
+    // Somebody who has added to the turn and leaves is not its client, and neither is one of another turn.
+    session.client_left(agentd_core::ids::TurnId::generate()).await.unwrap();
+    session.client_left(first.turn_id).await.unwrap();
+    session.client_left(second.turn_id).await.unwrap();
+    world.tools.release(3);
+    for events in [&mut first.events, &mut second.events] {
+        until(events, raised).await;
+        let [interrupt] = &world.engine.interrupts(None).await.unwrap()[..] else { panic!("one is pending") };
+        session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+        to_end(events).await;
+    }
+    let by = world.audit.entries().iter().map(|entry| format!("{entry:?}")).collect::<String>();
+    assert!(!by.contains("OnInterrupt(Wait)"), "what was decided was decided by what was said at the start: {by}");
+}
+
+#[tokio::test]
+async fn what_was_not_tied_to_a_client_goes_on_without_it() {
+    let world = World::new([calls(&[("hold", json!({})), ("change", json!({}))]), says("Done.")]);
+    let session = world.session().await;
+    let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Change!") };
+    let mut started = session.start_turn(start).await.unwrap();
+    soon("the hold", world.tools.began(1)).await;
+    session.client_left(started.turn_id).await.unwrap();
+    world.tools.release(1);
+    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Completed);
+    assert_eq!(world.tools.ran().len(), 2);
+}
+
 #[tokio::test]
 async fn a_session_that_allows_is_not_asked() {
     let config = EngineConfig {
@@ -166,6 +210,33 @@ async fn a_deadline_takes_the_default() {
         matches!(kind, EventKind::InterruptResolved { by: agentd_core::interrupt::AnsweredBy::Deadline, .. })
     };
     assert!(events.iter().any(|event| by_deadline(&event.kind)));
+    // The hour in which nobody answered is not the call's.
+    let took = events.iter().find_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::ToolResult(result) => Some(result.duration_ms),
+            _ => None,
+        },
+        _ => None,
+    });
+    assert!(took.unwrap() < 60_000, "{took:?}");
+}
+
+/// A machine that slept, or a clock that was set: the time has come, though nobody has waited for it.
+#[tokio::test(start_paused = true)]
+async fn a_deadline_holds_when_the_clock_jumps() {
+    let config = EngineConfig { interrupt_deadline: Some(Duration::from_secs(3600)), ..EngineConfig::default() };
+    let world = World::with(config, [calls(&[("change", json!({}))]), says("Never mind.")]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    until(&mut started.events, raised).await;
+    let jumped = tokio::time::Instant::now();
+    world.clock.advance(Duration::from_secs(2 * 24 * 3600));
+    tokio::time::advance(Duration::from_secs(31)).await;
+    let (_, result) = to_end(&mut started.events).await;
+    assert!(jumped.elapsed() < Duration::from_secs(60), "{:?}", jumped.elapsed());
+    assert_eq!((result.text.as_str(), result.denials.len()), ("Never mind.", 1));
+    // How long it took is not what the clock says.
+    assert!(result.duration_ms < 3600 * 1000, "{}", result.duration_ms);
 }
 
 #[tokio::test]

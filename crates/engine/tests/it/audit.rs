@@ -239,6 +239,9 @@ async fn without_the_log_nothing_runs_that_changes_anything() {
     let result = run(&session, "Go!").await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Hm."));
     assert_eq!(world.tools.ran(), ["look {}"]);
+    let denied: Vec<&str> = result.denials.iter().map(|denial| denial.tool.as_str()).collect();
+    assert_eq!(denied, ["change", "launch", "undo_patch"]);
+    assert!(result.denials[0].reason.contains("could not write the audit log"), "{:?}", result.denials);
     let log = world.log(&session);
     for tool in ["change", "launch", "undo_patch"] {
         let result =
@@ -345,6 +348,10 @@ impl Toolbox for Watching {
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
         self.inner.preview(context, call)
+    }
+
+    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(true))
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {

@@ -14,7 +14,7 @@ use agentd_core::{
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{IfBusy, StartTurn, StopReason},
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_engine::{Engine, EngineConfig, EngineParts, LookedUp};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
@@ -312,7 +312,7 @@ async fn a_session_whose_project_is_gone_is_judged_by_its_own_settings() {
     let tool = engine.tool("change").unwrap();
     let verdict = async |session| {
         let standpoint = engine.standpoint(session).await.unwrap();
-        standpoint.judge(&engine.policy(), &tool, "{}", None).verdict
+        standpoint.judge(&engine.policy(), &tool, "{}", &LookedUp::default()).verdict
     };
     assert_eq!(verdict(Some(session.id())).await, Verdict::Allow);
     assert_ne!(verdict(None).await, Verdict::Allow, "a new session would be asked");
@@ -337,6 +337,10 @@ impl Toolbox for BrokenTools {
         call: &'a ToolCall,
     ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
         self.0.preview(context, call)
+    }
+
+    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(true))
     }
 
     fn call<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {

@@ -400,6 +400,10 @@ impl Toolbox for Shell {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(true))
+    }
+
     fn call<'a>(&'a self, _: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
         self.0.lock().unwrap().push(call.arguments.clone());
         Box::pin(std::future::ready(ToolOutput::ok("done")))

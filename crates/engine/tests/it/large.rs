@@ -272,7 +272,7 @@ async fn bytes_are_told_by_type_size_and_path() {
     let id = shown.stored.call_id.clone();
     let line = |name: &str| {
         format!(
-            "[picture, a PNG image of 19 bytes, is not shown: it is in large_tool_results/{id}-{name}.png, where commands can \
+            "[picture, a PNG image of 19 bytes, is not shown: it is in /large_tool_results/{id}-{name}.png, where commands can \
              read it]"
         )
     };

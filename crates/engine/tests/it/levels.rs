@@ -224,8 +224,11 @@ async fn the_last_answer_is_asked_for_with_what_fits_the_window_of_its_model() {
 async fn another_slot_has_another_window() {
     let (world, models) = two_models();
     let session = world.session().await;
-    models.base.then(counted("a", 1900));
-    run(&session, &"many words ".repeat(250)).await;
+    // All of it at once would be kept in a file, for the model with the smaller window.
+    for _ in 0..3 {
+        models.base.then(counted("a", 1900));
+        run(&session, &"many words ".repeat(100)).await;
+    }
     let chat = SessionSettings { slot: Some(Slot::Chat), ..world.engine.session_defaults() };
     session.configure(chat).await.unwrap();
     assert_eq!(levels(&world, &session), [TokenLevel::Warning]);

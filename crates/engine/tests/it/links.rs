@@ -33,13 +33,16 @@ fn judged(policy: &Policy, path: &str, leads_to: &str, settings: &SessionSetting
     let (tool, roots) = (tool("read_file", Effect::Read), [Path::new("/home/me/project")]);
     let arguments = json!({ "path": path }).to_string();
     let facts = Facts {
+        foreign: None,
         tool: &tool,
         arguments: &arguments,
         followed: Some(&followed),
+        start: None,
         settings,
         roots: &roots,
         memories: None,
         kept: &[],
+        held: true,
     };
     policy.judge(&facts)
 }

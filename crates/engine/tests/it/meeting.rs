@@ -63,8 +63,8 @@ async fn nothing_is_compacted_while_a_person_is_asked_and_all_is_when_they_have_
     let world = World::new([]);
     let session = waiting(&world).await;
     let refused = session.start_turn(on_request(IfBusy::Refuse)).await.err().unwrap();
-    assert_eq!(refused.kind(), ErrorKind::Conflict);
-    assert_eq!(session.undo_compaction().await.err().unwrap().kind(), ErrorKind::Conflict);
+    assert_eq!(refused.kind(), ErrorKind::Busy);
+    assert_eq!(session.undo_compaction().await.err().unwrap().kind(), ErrorKind::Busy);
     assert_eq!((compactions(&world, &session), world.engine.interrupts(None).await.unwrap().len()), (vec![], 1));
 
     world.model.then(says(SUMMARY));

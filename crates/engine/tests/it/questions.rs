@@ -100,6 +100,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "files",
         "mentions",
         "search",
+        "find_tool",
         "todos",
         "questions",
         "handoff",

@@ -8,6 +8,7 @@ use agentd_core::{
     event::{Event, EventKind},
     grant::GrantScope,
     interrupt::{Answer, Ask, Interrupt},
+    item::{Item, ItemBody},
     session::SessionSettings,
     turn::StopReason,
 };
@@ -143,7 +144,7 @@ async fn settings_do_not_change_under_an_open_turn() {
     let session = next.engine.session(interrupt.session_id).await.unwrap();
     let loose = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
     let refused = session.configure(loose.clone()).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert_eq!(refused.kind(), ErrorKind::Busy);
     assert!(refused.hint().is_some());
     assert_eq!(session.show().await.unwrap().session.settings, next.engine.session_defaults());
     let mut events = session.subscribe(0).await.unwrap();
@@ -176,4 +177,83 @@ async fn always_keeps_nothing_that_the_audit_log_cannot_hear_of() {
         let ran = entries.iter().position(|entry| matches!(entry.fact, AuditFact::CallDecided(_)));
         assert!(kept.is_some() && kept < ran, "{entries:?}");
     }
+}
+
+/// The arguments that results say they ran with, by the event that says so.
+fn ran_with(events: &[Arc<Event>]) -> Vec<Option<&str>> {
+    let of = |item: &'_ Item| matches!(item.body, ItemBody::ToolResult(_));
+    let results = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } if of(item) => Some(item),
+        _ => None,
+    });
+    results
+        .map(|item| match &item.body {
+            ItemBody::ToolResult(result) => result.ran_with.as_deref(),
+            _ => unreachable!(),
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn an_edit_is_foreseen_before_it_is_given_and_told_as_what_ran() {
+    let world = World::new([change(), says("Changed.")]);
+    world.disk.write("a", "first");
+    world.disk.write("b", "other");
+    let session = world.session().await;
+    let (mut started, interrupt) = asked(&session).await;
+    let edited = json!({"path": "b", "content": "edited"});
+    let ask = world.engine.foresee(interrupt.id, edited.clone()).await.unwrap();
+    let Ask::Approval { tool, args, preview: Some(preview), grants, .. } = &ask else { panic!("{ask:?}") };
+    assert_eq!((tool.as_str(), args, grants.len()), ("change", &edited, 0));
+    assert!(preview.contains("- other") && preview.contains("edited"), "{preview}");
+    assert_eq!((world.disk.read("b").as_str(), world.tools.ran().len()), ("other", 0), "nothing runs");
+    answer(&session, &interrupt, Answer::Edit { args: edited.clone() }).await.unwrap();
+    let (events, _) = to_end(&mut started.events).await;
+    assert_eq!((world.disk.read("a").as_str(), world.disk.read("b").as_str()), ("first", "edited"));
+    let edited = edited.to_string();
+    assert_eq!(ran_with(&events), [Some(edited.as_str()), Some(edited.as_str())]);
+    // The answer ends it.
+    let late = world.engine.foresee(interrupt.id, json!({})).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn what_was_not_edited_says_nothing_of_it() {
+    let world = World::new([change(), says("Changed.")]);
+    let session = world.session().await;
+    let (mut started, interrupt) = asked(&session).await;
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
+    let (events, _) = to_end(&mut started.events).await;
+    assert_eq!(ran_with(&events), [None, None]);
+}
+
+#[tokio::test]
+async fn an_edit_that_cannot_run_is_said_to_before_it_is_given() {
+    let strict = "tools:\n  change: {patterns: {high_risk: [forbidden]}, actions: {high_risk: deny}}\n";
+    let config = EngineConfig { policy: Arc::new(compiled(strict)), ..EngineConfig::default() };
+    let world = World::with(config, [change(), says("Changed.")]);
+    let session = world.session().await;
+    let (mut started, interrupt) = asked(&session).await;
+    for (args, says) in [
+        (json!({"path": "forbidden", "content": "x"}), "the edited arguments are denied: "),
+        (json!(["a"]), "must be a JSON object"),
+        (json!({"path": "a", "content": "x".repeat(7 << 20)}), "with these arguments it would fail: "),
+    ] {
+        let refused = world.engine.foresee(interrupt.id, args).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+        assert!(refused.to_string().contains(says), "{refused}");
+    }
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
+    to_end(&mut started.events).await;
+    assert_eq!(world.disk.read("a"), "ours", "the question had waited");
+}
+
+#[tokio::test]
+async fn what_is_too_much_to_be_shown_is_not_asked_and_does_not_run() {
+    let long = "x".repeat(7 << 20);
+    let world = World::new([calls(&[("change", json!({"path": "a", "content": long}))]), says("In steps, then.")]);
+    let result = run(&world.session().await, "Go!").await;
+    assert_eq!((result.stop_reason, result.denials.len()), (StopReason::Completed, 1));
+    assert!(result.denials[0].reason.contains("smaller steps"), "{:?}", result.denials[0].reason);
+    assert_eq!((world.disk.read("a").as_str(), world.tools.ran().len()), ("", 0));
 }

@@ -85,6 +85,20 @@ async fn a_disk_that_fills_during_a_turn_tells_its_readers() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::Storage);
+
+    // Until there is room the session can be looked at, and nothing of it goes on.
+    world.store.fail_next_appends(2);
+    let session = world.engine.session(session.id()).await.unwrap();
+    let view = session.show().await.unwrap();
+    assert_eq!((view.live_turn, view.pending.len()), (None, 0));
+    session.context().await.unwrap();
+    let mut reader = session.subscribe(0).await.unwrap();
+    assert_eq!(soon("the first event", reader.next()).await.unwrap().unwrap().seq, 1);
+    let refused = session.rename("Now".to_owned()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Storage);
+    // With room again, the next thing that is asked of it finds it settled.
+    session.rename("Later".to_owned()).await.unwrap();
+    assert_eq!(to_end(&mut reader).await.1.stop_reason, StopReason::Interrupted);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use agentd_core::{
     interrupt::{Answer, Interrupt},
     item::ItemBody,
     model::{Message, ModelChunk, ModelRequest},
-    turn::StopReason,
+    turn::{OnInterrupt, StartTurn, StopReason},
 };
 use agentd_engine::{EngineConfig, SessionHandle, StartedTurn, Subscription};
 use agentd_testkit::scripted::{Play, calls, says};
@@ -98,6 +98,27 @@ async fn asked(events: &mut Subscription) -> Interrupt {
 fn is_result(kind: &EventKind, name: &str) -> bool {
     matches!(kind, EventKind::ItemCompleted { item, .. }
         if matches!(&item.body, ItemBody::ToolResult(result) if result.name == name))
+}
+
+#[tokio::test]
+async fn it_asks_once_the_client_of_its_parent_is_gone() {
+    let world = World::new([]);
+    delegates(&world, &["Ask"], |task, request| {
+        match request.messages.iter().filter(|message| matches!(message, Message::Tool { .. })).count() {
+            0 => calls(&[("hold", json!({}))]),
+            1 => calls(&[("change", json!({}))]),
+            _ => says(&report(task)),
+        }
+    });
+    let session = world.session().await;
+    let start = StartTurn { on_interrupt: OnInterrupt::Approve, while_connected: true, ..input("Have it done") };
+    let mut turn = session.start_turn(start).await.unwrap();
+    soon("the hold", world.tools.began(1)).await;
+    session.client_left(turn.turn_id).await.unwrap();
+    world.tools.release(1);
+    let interrupt = soon("the question", asked(&mut turn.events)).await;
+    world.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    assert_eq!(to_end(&mut turn.events).await.1.text, "All parts are done.");
 }
 
 #[tokio::test(start_paused = true)]

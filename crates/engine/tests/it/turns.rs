@@ -251,7 +251,7 @@ async fn a_busy_session_refuses_queues_or_is_steered_as_asked() {
     let session = world.session().await;
     let mut first = session.start_turn(input("one")).await.unwrap();
     soon("the first to begin", world.tools.began(1)).await;
-    assert_eq!(session.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::Conflict);
+    assert_eq!(session.start_turn(input("x")).await.err().unwrap().kind(), ErrorKind::Busy);
     let mut second = session.start_turn(StartTurn { if_busy: IfBusy::Queue, ..input("two") }).await.unwrap();
     let steered = session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("and more") }).await.unwrap();
     assert_eq!(steered.turn_id, first.turn_id);

@@ -76,6 +76,7 @@ pub(crate) fn part(part: Part) -> Part {
             }
             Body::Table(table)
         }
+        Body::Picture => Body::Picture,
     };
     let place = match part.place {
         Place::Sheet { number, name, range } => Place::Sheet { number, name: line(&name, NAME_BYTES), range },

@@ -18,7 +18,6 @@ pub struct Teller<'a> {
     kind: Kind,
     has_head: bool,
     parts: u32,
-    pictures: u32,
     bytes: u64,
     cells: u64,
     last: Option<Place>,
@@ -27,7 +26,7 @@ pub struct Teller<'a> {
 impl<'a> Teller<'a> {
     /// A teller that has told nothing yet of a document of this kind.
     pub fn new(kind: Kind, limits: &'a Limits, listener: Listener<'a>) -> Self {
-        Self { limits, listener, kind, has_head: false, parts: 0, pictures: 0, bytes: 0, cells: 0, last: None }
+        Self { limits, listener, kind, has_head: false, parts: 0, bytes: 0, cells: 0, last: None }
     }
 
     /// How many pages, sheets or slides were told.
@@ -74,6 +73,11 @@ impl<'a> Teller<'a> {
         self.part(Part { place, body: Body::Table(table), notes: None })
     }
 
+    /// Tells a page that is a picture without text.
+    pub(super) fn picture(&mut self, place: Place) -> Result<(), Failure> {
+        self.part(Part { place, body: Body::Picture, notes: None })
+    }
+
     /// Counts cells, before there is memory for them.
     pub(super) fn cells(&mut self, more: u64) -> Result<(), Failure> {
         self.cells = self.cells.saturating_add(more);
@@ -84,14 +88,9 @@ impl<'a> Teller<'a> {
         Ok(())
     }
 
-    /// The last part was a picture without text.
-    pub(super) fn was_picture(&mut self) {
-        self.pictures += 1;
-    }
-
     pub(super) fn end(&mut self) -> Result<(), Failure> {
         debug_assert!(self.has_head, "a document has a head");
-        (self.listener)(Piece::End(Summary { parts: self.parts, pictures: self.pictures }))
+        (self.listener)(Piece::End(Summary { parts: self.parts }))
     }
 
     fn part(&mut self, part: Part) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fs::File,
+    os::unix::fs::FileExt as _,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -13,6 +14,7 @@ use super::digests;
 use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece,
     chunk::Chunker,
+    extract::recognise,
     index::{About, Claim, DocumentId, IndexError, IndexHandle, Indexing},
 };
 
@@ -28,6 +30,19 @@ pub(super) struct Known {
     pub(super) id: DocumentId,
     pub(super) name: String,
     pub(super) file: Arc<File>,
+}
+
+impl Known {
+    /// True for text as it stands, by its name and its first bytes. Blocks.
+    pub(super) fn is_text(&self) -> bool {
+        const HEAD: usize = 8 << 10;
+        if Kind::of_name(&self.name).is_some_and(|kind| !kind.is_text()) {
+            return false;
+        }
+        let mut head = vec![0; HEAD];
+        let read = self.file.read_at(&mut head, 0).unwrap_or_default();
+        recognise(&head[..read], None).is_ok_and(Kind::is_text)
+    }
 }
 
 /// Documents that could not be read at all, and why.
@@ -104,7 +119,8 @@ impl Bringer<'_> {
     ) -> Result<Result<(), Failure>, IndexError> {
         let named = Kind::of_name(&name);
         let (folder, most) = (self.index.folder().to_owned(), self.extractor.limits().bytes_in);
-        let copied = tokio::task::spawn_blocking(move || digests::copy(&file, &folder, most)).await;
+        let stop = self.cancel.clone();
+        let copied = tokio::task::spawn_blocking(move || digests::copy(&file, &folder, most, &stop)).await;
         let copied = copied.map_err(|_| IndexError::Closed)?;
         let (hash, copy) = match copied {
             Ok(copied) => copied,

@@ -10,6 +10,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use tokio_util::sync::CancellationToken;
+
 use crate::index::{ContentHash, folder::private};
 
 /// Files that are remembered at the most.
@@ -57,16 +59,25 @@ impl Stamp {
 }
 
 impl Digests {
-    /// The hash of what a file holds. Blocks. The position in the file stays where it was.
-    pub(super) fn of(&self, file: &File) -> io::Result<ContentHash> {
+    /// The hash of what a file holds, of which at most so many bytes are read. Blocks, until that is done or nobody waits for it.
+    /// The position in the file stays where it was.
+    pub(super) fn of(&self, file: &File, most: u64, cancel: &CancellationToken) -> Result<ContentHash, DigestError> {
         let (identity, stamp) = Stamp::of(file)?;
+        if stamp.size > most {
+            return Err(DigestError::TooLarge);
+        }
         if let Some((known, hash)) = self.lock().get(&identity)
             && *known == stamp
         {
             return Ok(*hash);
         }
         let is_settled = stamp.is_settled();
-        let hash = ContentHash::read(At { file, position: 0 })?;
+        // It may grow while it is read.
+        let mut rest = AwaitedReader { inner: At { file, position: 0 }, cancel }.take(most.saturating_add(1));
+        let hash = ContentHash::read(&mut rest)?;
+        if rest.limit() == 0 {
+            return Err(DigestError::TooLarge);
+        }
         if is_settled && Stamp::of(file)?.1 == stamp {
             let mut known = self.lock();
             if known.len() >= MAX_KNOWN {
@@ -85,15 +96,50 @@ impl Digests {
 /// A copy of a file without a name, in `folder`, of at most so many bytes and one more, and the hash of the copy. Blocks.
 /// What is read of it is what was hashed, whoever writes to the file meanwhile: the index is shared, and must not be told
 /// lies of others' documents.
-pub(super) fn copy(file: &File, folder: &Path, most: u64) -> io::Result<(ContentHash, File)> {
+pub(super) fn copy(
+    file: &File,
+    folder: &Path,
+    most: u64,
+    cancel: &CancellationToken,
+) -> io::Result<(ContentHash, File)> {
     Stamp::of(file)?;
     private(folder)?;
     let mut copy = tempfile::tempfile_in(folder)?;
-    io::copy(&mut At { file, position: 0 }.take(most.saturating_add(1)), &mut copy)?;
+    io::copy(&mut AwaitedReader { inner: At { file, position: 0 }, cancel }.take(most.saturating_add(1)), &mut copy)?;
     copy.flush()?;
-    let hash = ContentHash::read(At { file: &copy, position: 0 })?;
+    let hash = ContentHash::read(AwaitedReader { inner: At { file: &copy, position: 0 }, cancel })?;
     copy.rewind()?;
     Ok((hash, copy))
+}
+
+/// Why nobody knows which document a file is.
+#[derive(Debug)]
+pub(super) enum DigestError {
+    /// It is longer than any document that is read.
+    TooLarge,
+    /// It could not be read, or nobody waited for it any more.
+    Io(io::Error),
+}
+
+impl From<io::Error> for DigestError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A reader that fails once nobody waits for it.
+struct AwaitedReader<'a, R> {
+    inner: R,
+    cancel: &'a CancellationToken,
+}
+
+impl<R: io::Read> io::Read for AwaitedReader<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.cancel.is_cancelled() {
+            return Err(io::Error::other("nobody waits for it any more"));
+        }
+        self.inner.read(buffer)
+    }
 }
 
 /// A file read from its beginning, wherever others read it.
@@ -121,14 +167,20 @@ mod tests {
         std::fs::write(&path, "one").unwrap();
         let digests = Digests::default();
         let file = File::open(&path).unwrap();
-        assert_eq!(digests.of(&file).unwrap(), ContentHash::of(b"one"));
-        let (hash, mut copied) = copy(&file, &folder.path().join("copies"), 100).unwrap();
+        let cancel = CancellationToken::new();
+        assert_eq!(digests.of(&file, 100, &cancel).unwrap(), ContentHash::of(b"one"));
+        let (hash, mut copied) = copy(&file, &folder.path().join("copies"), 100, &cancel).unwrap();
         // In place, so that it is the same file.
         std::fs::write(&path, "two").unwrap();
-        assert_eq!(digests.of(&file).unwrap(), ContentHash::of(b"two"));
+        assert_eq!(digests.of(&file, 100, &cancel).unwrap(), ContentHash::of(b"two"));
         let mut told = String::new();
         copied.read_to_string(&mut told).unwrap();
         assert_eq!((told.as_str(), hash), ("one", ContentHash::of(b"one")));
-        assert!(digests.of(&File::open(folder.path()).unwrap()).is_err(), "a folder is no document");
+        assert!(digests.of(&File::open(folder.path()).unwrap(), 100, &cancel).is_err(), "a folder is no document");
+        assert!(matches!(digests.of(&file, 2, &cancel), Err(DigestError::TooLarge)));
+        cancel.cancel();
+        std::fs::write(&path, "three").unwrap();
+        assert!(matches!(digests.of(&file, 100, &cancel), Err(DigestError::Io(_))));
+        assert!(copy(&file, &folder.path().join("copies"), 100, &cancel).is_err());
     }
 }

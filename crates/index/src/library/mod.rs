@@ -41,10 +41,14 @@ use crate::{
 };
 
 /// What text and chunks are made by. Whoever changes what comes of a document counts it up, so that documents are read again.
-const READING: u32 = 2;
+const READING: u32 = 3;
 /// Documents that one search brings into the index at the same time: more than are read at once, so that some are read while
 /// others are written for good together.
 const AT_ONCE: usize = 8;
+
+/// The word on a text.
+const TEXT: &str = "text is not indexed: it is searched line by line where it is named, with agentctl docs search --in, and by \
+                    models with search_file and grep";
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]
@@ -94,15 +98,23 @@ impl Library {
                 Some(Err(Failure::Cancelled)) => return Err(Failure::Cancelled),
                 // What was read of it is shown.
                 Some(Err(failure)) if reader.has_read() => return Ok(reader.finish(Some(told(&failure)))),
+                // All pages have come. What is wrong with some concerns whoever wants one that is there.
+                Some(Err(failure @ Failure::Scanned { pictures, pages, .. })) if pictures < pages => {
+                    let why = reader.has_begun().then(|| told(&failure));
+                    return Ok(reader.finish(why));
+                }
                 Some(Err(failure)) => return Err(failure),
             }
         }
     }
 
     /// Which documents these are.
-    async fn look_at(&self, documents: Vec<OpenDocument>) -> Result<Told, IndexError> {
-        let digests = self.digests.clone();
-        let look = move || Told::of(documents, &digests);
+    async fn look_at(&self, documents: Vec<OpenDocument>, cancel: &CancellationToken) -> Result<Told, IndexError> {
+        let (digests, most) = (self.digests.clone(), self.extractor.limits().bytes_in);
+        // Whoever drops this waits no more either.
+        let stop = cancel.child_token();
+        let _abandoned = stop.clone().drop_guard();
+        let look = move || Told::of(documents, &digests, most, &stop);
         tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
     }
 
@@ -116,9 +128,11 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<DocumentFinds, IndexError> {
         let index = self.shelf.take().await?;
-        let (digests, asked, stop) = (self.digests.clone(), query.clone(), cancel.clone());
+        let (digests, asked, stop) = (self.digests.clone(), query.clone(), cancel.child_token());
+        let most = self.extractor.limits().bytes_in;
+        let _abandoned = stop.clone().drop_guard();
         let look = move || {
-            let told = Told::of(documents, &digests);
+            let told = Told::of(documents, &digests, most, &stop);
             let has_all = index.has_all(told.known.iter().map(|known| &known.id));
             let answer = if has_all { index.search_at_once(&told.request(&asked), stop) } else { None };
             let finds = answer.map(|answer| told.finds(&index, answer, Vec::new(), &asked));
@@ -198,7 +212,7 @@ impl Library {
         progress: OnProgress,
         cancel: &CancellationToken,
     ) -> Result<Vec<DocumentState>, IndexError> {
-        let Told { known, unreadable } = self.look_at(documents).await?;
+        let (Told { known, unreadable }, texts) = self.without_texts(documents, cancel).await?;
         let names: Vec<(DocumentId, String)> = known.iter().map(|known| (known.id, known.name.clone())).collect();
         let index = self.shelf.take().await?;
         if again {
@@ -208,14 +222,41 @@ impl Library {
             }
         }
         let broken = self.bring_in(&index, &known, &progress, cancel).await?;
-        Ok(self.states_of(&index, names, unreadable.into_iter().chain(broken).collect()))
+        let mut states = self.states_of(&index, names, unreadable.into_iter().chain(broken).collect());
+        states.extend(texts);
+        Ok(states)
+    }
+
+    /// Which documents these are, and what is told of those that are text: nobody needs an index to search them.
+    async fn without_texts(
+        &self,
+        documents: Vec<OpenDocument>,
+        cancel: &CancellationToken,
+    ) -> Result<(Told, Vec<DocumentState>), IndexError> {
+        let told = self.look_at(documents, cancel).await?;
+        let part = move || {
+            let (texts, known) = told.known.into_iter().partition(Known::is_text);
+            (Told { known, ..told }, texts)
+        };
+        let parted: (Told, Vec<Known>) = tokio::task::spawn_blocking(part).await.map_err(|_| IndexError::Closed)?;
+        let state = |text: Known| DocumentState {
+            format: Kind::of_name(&text.name).unwrap_or(Kind::Plain).to_string(),
+            name: text.name,
+            title: None,
+            parts: 0,
+            chunks: None,
+            problem: Some(TEXT.to_owned()),
+        };
+        Ok((parted.0, parted.1.into_iter().map(state).collect()))
     }
 
     /// What is known of documents, without reading them.
     async fn known_of(&self, documents: Vec<OpenDocument>) -> Result<Vec<DocumentState>, IndexError> {
-        let Told { known, unreadable } = self.look_at(documents).await?;
+        let (Told { known, unreadable }, texts) = self.without_texts(documents, &CancellationToken::new()).await?;
         let index = self.shelf.take().await?;
-        Ok(self.states_of(&index, known.into_iter().map(|known| (known.id, known.name)), unreadable))
+        let mut states = self.states_of(&index, known.into_iter().map(|known| (known.id, known.name)), unreadable);
+        states.extend(texts);
+        Ok(states)
     }
 
     fn states_of(
@@ -282,6 +323,10 @@ impl Knowledge for Library {
             return named.is_some_and(|kind| !kind.is_text());
         }
         recognise(head, None).is_ok_and(|kind| !kind.is_text())
+    }
+
+    fn refusal(&self, _name: &str, head: &[u8]) -> Option<String> {
+        recognise(head, None).err().map(|failure| told(&failure))
     }
 
     fn read(

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use agentd_core::knowledge::{PartKind, PartRange, ReadPart, Reading};
 
-use crate::{Kind, Part, Place, worker::frame::Head};
+use crate::{Body, Kind, Part, Place, failure::scanned_of_shown, worker::frame::Head};
 
 /// What is usual for a kind of document.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +57,11 @@ impl Reader {
         self.kept.iter().any(|(_, part)| !part.is_empty())
     }
 
+    /// Whether there is a part that is wanted, though it may say nothing.
+    pub(super) const fn has_begun(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     /// Takes the next part, and breaks where no later one is wanted.
     pub(super) fn take(&mut self, part: Part) -> ControlFlow<()> {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
@@ -90,6 +95,8 @@ impl Reader {
     pub(super) fn finish(self, broken: Option<String>) -> Reading {
         let (kind, wanted, first) = (self.kind(), self.wanted(), self.range.first);
         let head = self.head.unwrap_or(Head { kind, title: None, parts: None });
+        let pictures = self.kept.iter().filter(|(_, part)| part.body == Body::Picture).map(|(number, _)| *number);
+        let pictures: Vec<u32> = pictures.collect();
         let is_whole = self.kept.iter().any(|(_, part)| part.place == Place::Whole);
         let (parts_are, total, parts) = if is_whole {
             let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
@@ -115,6 +122,8 @@ impl Reader {
             (parts_are, total, self.kept.into_iter().map(part).collect())
         };
         let parts = fit(parts, usual(kind).letters);
+        let shown = parts.iter().filter(|part| pictures.contains(&part.number)).count();
+        let broken = broken.or_else(|| (shown > 0).then(|| scanned_of_shown(shown)));
         Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken }
     }
 }

@@ -3,10 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentQuery, OpenDocument, SearchedBy};
+use tokio_util::sync::CancellationToken;
 
-use super::{READING, bring::Known, digests::Digests};
+use super::{
+    READING,
+    bring::Known,
+    digests::{DigestError, Digests},
+};
 use crate::{
     Kind,
+    extract::too_large,
     index::{DocumentId, IndexHandle},
     search::{Answer, Hit, How, Query, Request, Visible},
 };
@@ -22,16 +28,20 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Which documents these are. Blocks.
-    pub(super) fn of(documents: Vec<OpenDocument>, digests: &Digests) -> Self {
+    /// Which documents these are: those that have at most so many bytes. Blocks, until that is known or nobody waits for it.
+    pub(super) fn of(documents: Vec<OpenDocument>, digests: &Digests, most: u64, cancel: &CancellationToken) -> Self {
         let mut told = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new() };
         for OpenDocument { name, file } in documents {
-            match digests.of(&file) {
+            if cancel.is_cancelled() {
+                break;
+            }
+            match digests.of(&file, most, cancel) {
                 Ok(hash) => {
                     let kind = Kind::of_name(&name).unwrap_or(Kind::Plain);
                     told.known.push(Known { id: DocumentId::new(hash, kind, READING), name, file: Arc::new(file) });
                 }
-                Err(error) => told.unreadable.push((name, format!("it cannot be read: {error}"))),
+                Err(DigestError::TooLarge) => told.unreadable.push((name, super::told(&too_large("its size", most)))),
+                Err(DigestError::Io(error)) => told.unreadable.push((name, format!("it cannot be read: {error}"))),
             }
         }
         told
@@ -66,7 +76,8 @@ impl Told {
         DocumentFinds {
             by,
             hits: answer.hits.into_iter().map(told_hit).collect(),
-            searched: self.known.len(),
+            searched: self.known.len().saturating_sub(broken.len()),
+            not_searched: 0,
             broken: self.unreadable.iter().cloned().chain(broken).chain(flawed).collect(),
             notes: answer.notes,
             late: !answer.complete,

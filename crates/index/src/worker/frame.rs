@@ -51,8 +51,6 @@ pub struct Head {
 pub struct Summary {
     /// How many pages, sheets or slides there were.
     pub parts: u32,
-    /// How many of them are pictures without text.
-    pub pictures: u32,
 }
 
 /// What a worker writes.

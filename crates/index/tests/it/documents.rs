@@ -62,6 +62,19 @@ async fn what_cannot_be_read_is_told_apart() {
 }
 
 #[tokio::test]
+async fn pages_that_are_pictures_are_told_where_others_have_text() {
+    let (document, failure) = read_fixture("partly.pdf").await;
+    let (parts, failure) = (told(&document.unwrap()), failure.unwrap());
+    assert!(parts[0].contains("The annex names the vermilion barn."), "{parts:?}");
+    assert_eq!((parts.len(), failure.code()), (3, "scanned"), "{parts:?}");
+    assert_eq!(
+        failure.to_string(),
+        "could not read all of the PDF: 2 of its 3 pages are pictures without text, probably scanned"
+    );
+    assert!(failure.hint().contains("OCR"), "{failure:?}");
+}
+
+#[tokio::test]
 async fn a_word_document_keeps_headings_lists_and_tables() {
     let document = document("handbook.docx").await;
     assert_eq!((document.kind, document.title.as_deref()), (Kind::Docx, Some("Handbook 手册")));

@@ -12,7 +12,7 @@ use agentd_core::{
     knowledge::{DocumentFinds, DocumentQuery, OpenDocument, PartKind, PartRange},
     ports::Knowledge as _,
 };
-use agentd_index::{IndexConfig, Library, Limits};
+use agentd_index::{About, Chunk, ContentHash, DocumentId, IndexConfig, IndexHandle, Kind, Library, Limits, Place};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -30,8 +30,7 @@ impl Shop {
 
     fn resting_after(rest_after: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut config = IndexConfig::new(folder.path().join("index"), Arc::new(|| 1_700_000_000));
-        config.rest_after = rest_after;
+        let config = IndexConfig { rest_after, ..config(folder.path()) };
         let library = Library::new(extractor(Limits::default()), config);
         Self { folder, library }
     }
@@ -54,6 +53,10 @@ impl Shop {
         let folder = versions.map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
     }
+}
+
+fn config(folder: &Path) -> IndexConfig {
+    IndexConfig::new(folder.join("index"), Arc::new(|| 1_700_000_000))
 }
 
 fn query(text: &str) -> DocumentQuery {
@@ -110,12 +113,73 @@ async fn what_cannot_be_read_is_told_and_stops_no_other() {
         let finds =
             shop.search(["password.pdf", "scanned.pdf", "latin.pdf"].map(open).into(), "\"met on day 1\"").await;
         assert!(first(&finds).starts_with("latin.pdf p. 1"), "{finds:?}");
+        assert_eq!((finds.searched, finds.is_complete()), (1, false), "what cannot be read is not searched");
         let why = |name: &str| finds.broken.iter().find(|(broken, _)| broken.ends_with(name)).unwrap().1.clone();
         assert!(why("password.pdf").contains("password") && why("scanned.pdf").contains("OCR"), "{finds:?}");
     }
     let read = shop.library.read(open("password.pdf"), PartRange::default(), CancellationToken::new()).await;
     let error = read.unwrap_err();
     assert!(error.kind() == ErrorKind::Rejected && error.hint().unwrap().contains("without one"), "{error}");
+}
+
+/// What is wrong with a document that begins with a page of text and goes on with two pictures.
+const PARTLY: &str = "could not read all of the PDF: 2 of its 3 pages are pictures without text, probably scanned; run it \
+                      through text recognition (OCR) to have all of it";
+
+#[tokio::test]
+async fn pages_that_are_pictures_are_a_flaw_of_a_document_that_has_text() {
+    let shop = Shop::new();
+    // The second time it comes from the index.
+    for _ in 0..2 {
+        for (text, hits) in [("vermilion barn", 1), ("zebra", 0)] {
+            let finds = shop.search(["partly.pdf", "latin.pdf"].map(open).into(), text).await;
+            assert_eq!((finds.hits.len(), finds.searched), (hits, 2), "{finds:?}");
+            assert_eq!(finds.broken, [("uploads/partly.pdf".to_owned(), PARTLY.to_owned())]);
+            assert!(!finds.is_complete(), "{finds:?}");
+        }
+    }
+    assert!(shop.search(vec![open("latin.pdf")], "QUARTZ").await.is_complete());
+    let again = shop.library.take_in(vec![open("partly.pdf")], true, Arc::new(|_| {}), CancellationToken::new());
+    for states in [again.await.unwrap(), shop.library.states(vec![open("partly.pdf")]).await.unwrap()] {
+        assert_eq!((states[0].parts, states[0].chunks, states[0].problem.as_deref()), (3, Some(1), Some(PARTLY)));
+    }
+}
+
+#[tokio::test]
+async fn whoever_reads_pages_that_are_pictures_is_told_so() {
+    let shop = Shop::new();
+    let check = async |first: u32, count: Option<u32>, shown: usize, broken: Option<&str>| {
+        let range = PartRange { first, count };
+        let reading = shop.library.read(open("partly.pdf"), range, CancellationToken::new()).await.unwrap();
+        assert_eq!((reading.total, reading.parts.len()), (3, shown), "{reading:?}");
+        assert_eq!(reading.broken.as_deref(), broken, "{reading:?}");
+    };
+    check(1, None, 3, Some(PARTLY)).await;
+    check(3, None, 1, Some(PARTLY)).await;
+    // Where reading ends before the document does, it is known of the pages that are shown.
+    check(1, Some(1), 1, None).await;
+    let of_shown = "1 of the pages shown is a picture without text, probably scanned; run it through text recognition \
+                    (OCR) to have all of it";
+    check(1, Some(2), 2, Some(of_shown)).await;
+    check(2, Some(1), 1, Some(of_shown)).await;
+    // Nothing is wrong with pages that are not there.
+    check(9, None, 0, None).await;
+}
+
+#[tokio::test]
+async fn what_an_earlier_version_indexed_without_a_word_on_pictures_is_read_again() {
+    let shop = Shop::new();
+    let before = IndexHandle::open(config(shop.folder.path())).await.unwrap();
+    let content = ContentHash::of(&std::fs::read(fixture("partly.pdf")).unwrap());
+    let mut indexing = before.begin(&DocumentId::new(content, Kind::Pdf, 2), None).await.unwrap().unwrap();
+    let text = "The annex names the vermilion barn.".to_owned();
+    let chunk = Chunk { place: Place::Page(1), heading: None, bytes: 0..text.len(), text };
+    indexing.add(vec![chunk]).await.unwrap();
+    indexing.finish(About { kind: Some(Kind::Pdf), parts: 3, flaw: None }).await.unwrap();
+    before.close().await.unwrap();
+    drop(before);
+    let finds = shop.search(vec![open("partly.pdf")], "vermilion").await;
+    assert_eq!(finds.broken, [("uploads/partly.pdf".to_owned(), PARTLY.to_owned())]);
 }
 
 #[tokio::test]

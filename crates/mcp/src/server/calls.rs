@@ -326,6 +326,7 @@ pub(crate) mod tests {
             person: Person::default(),
             sampler: Sampler::default(),
             stands_for: None,
+            read_only: false,
             now: Timestamp::UNIX_EPOCH,
             cancel: CancellationToken::new(),
         }

@@ -45,11 +45,21 @@ pub(crate) async fn catalogue(
     Ok(Catalogue {
         fingerprint,
         says_it_is: cut(says_it_is.unwrap_or_default(), 200),
+        about: cut(about(info), 2000),
         tools,
         cut_off,
         resources: info.capabilities.resources.is_some(),
         prompts: info.capabilities.prompts.is_some(),
     })
+}
+
+/// What it says of itself: what it is, else how it is used, else what people call it.
+fn about(info: &ServerPeerInfo) -> String {
+    let server = info.server_info.as_ref();
+    let description = server.and_then(|server| server.description.clone());
+    let title = server.and_then(|server| server.title.clone());
+    let said = [description, info.instructions.clone(), title].into_iter().flatten();
+    said.map(|words| words.trim().to_owned()).find(|words| !words.is_empty()).unwrap_or_default()
 }
 
 /// Why it does not say that.

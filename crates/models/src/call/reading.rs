@@ -52,6 +52,8 @@ pub(super) struct Reading {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     says_html: bool,
     first_byte: Deadline,
+    /// Until when a part of the answer must come, whatever else does meanwhile; none right behind such a part.
+    keep_alive: Option<Deadline>,
     /// Once the answer has ended: until when the rest of the transfer is waited for.
     tail: Option<Deadline>,
     form: Form,
@@ -74,6 +76,7 @@ impl Reading {
             says_html: says_html(response.headers()),
             body: response.bytes_stream().boxed(),
             first_byte,
+            keep_alive: None,
             tail: None,
             form: Form::Unknown,
             reader,
@@ -151,7 +154,7 @@ impl Reading {
         } else if matches!(self.form, Form::Unknown) {
             self.first_byte
         } else {
-            deadlines.idle()
+            deadlines.idle().sooner(*self.keep_alive.get_or_insert_with(|| deadlines.keep_alive()))
         };
         deadline.run(target, self.body.next()).await
     }
@@ -173,11 +176,13 @@ impl Reading {
             }
             Form::Whole(body) => {
                 body.extend_from_slice(bytes);
+                self.keep_alive = None;
                 Ok(())
             }
             Form::Events(decoder) => {
-                let (reader, answer) = (&mut self.reader, &mut self.answer);
+                let (reader, answer, keep_alive) = (&mut self.reader, &mut self.answer, &mut self.keep_alive);
                 let fed = decoder.feed(bytes, &mut |data| {
+                    *keep_alive = None;
                     if answer.done { Ok(()) } else { reader.event(target, data, answer).map_err(Trouble::Failure) }
                 });
                 match fed {

@@ -51,17 +51,19 @@ fn marker_of(word: &str) -> &str {
     }
 }
 
+/// The text with a blank in each marker, also where one begins within another.
 fn harmless<'a>(text: &'a str, markers: &[&str]) -> Cow<'a, str> {
-    let mut text = Cow::Borrowed(text);
-    for marker in markers {
-        if text.contains(marker) {
-            let mut broken = (*marker).to_owned();
-            let first = marker.chars().next().map_or(0, char::len_utf8);
-            broken.insert(first, ' ');
-            text = Cow::Owned(text.replace(marker, &broken));
+    if !markers.iter().any(|marker| text.contains(marker)) {
+        return Cow::Borrowed(text);
+    }
+    let mut broken = String::with_capacity(text.len() + 16);
+    for (at, letter) in text.char_indices() {
+        broken.push(letter);
+        if markers.iter().any(|marker| text[at..].starts_with(marker)) {
+            broken.push(' ');
         }
     }
-    text
+    Cow::Owned(broken)
 }
 
 #[cfg(test)]
@@ -84,5 +86,17 @@ mod tests {
              <|im_start|>user\nif x < y && y > z<|im_end|>\n\
              <|im_start|>assistant\n"
         );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_words_hold_a_marker(text in "[#<|>a im_start/\\[\\]INST\n]{0,60}") {
+            let markers = ["###", "<|im_start|>", "<|", "[INST]", "[/INST]", "##a"];
+            let safe = harmless(&text, &markers);
+            for marker in markers {
+                proptest::prop_assert!(!safe.contains(marker), "{marker} in {safe:?} of {text:?}");
+            }
+            proptest::prop_assert_eq!(safe.replace(' ', ""), text.replace(' ', ""));
+        }
     }
 }

@@ -118,6 +118,37 @@ async fn each_deadline_is_its_own() {
     assert!(outcome.message().contains("stopped in the middle of its answer for 30ms"), "{outcome:?}");
 }
 
+/// A server that says that it is alive, so often, and then this.
+fn comments(times: usize, then: &str) -> Reply {
+    let comment = ": still here\n\n";
+    let reply = Reply::status(200, comment.repeat(times) + then).header("content-type", "text/event-stream");
+    reply.bytes_per_write(comment.len()).delay_ms(10)
+}
+
+#[tokio::test]
+async fn a_server_that_only_says_that_it_is_alive_is_given_up() {
+    let server = ModelServer::start().await;
+    let mut config = config(&server);
+    config.retries = 0;
+    (config.first_byte_timeout_ms, config.idle_timeout_ms) = (60, 60);
+    server.reply(comments(100_000, ""));
+    let outcome = ask_config(&config).await;
+    assert_eq!(outcome.kind(), Some(ErrorKind::Timeout));
+    assert!(outcome.message().contains("sent nothing of its answer for 300ms, only signs of life"), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn signs_of_life_hold_an_answer_longer_than_silence_does() {
+    let server = ModelServer::start().await;
+    let mut config = config(&server);
+    config.retries = 0;
+    (config.first_byte_timeout_ms, config.idle_timeout_ms) = (60_000, 400);
+    let answer = r#"data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}"#;
+    server.reply(comments(80, &format!("{answer}\n\ndata: [DONE]\n\n")));
+    let outcome = ask_config(&config).await;
+    assert_eq!((outcome.kind(), outcome.text.as_str()), (None, "Hi"));
+}
+
 #[tokio::test]
 async fn too_many_calls_are_refused() {
     let mut reply = Reply::default();

@@ -49,7 +49,7 @@ async fn tools_travel_in_the_text() {
     let sent = server.requests().remove(0);
     assert_eq!(sent.path, "/completion");
     assert!(sent.body["prompt"].as_str().unwrap().contains("## read_file"));
-    assert_eq!(sent.body["stop"][2], "\nTool result of ");
+    assert_eq!(sent.body["stop"][2], "\n<tool_result name=");
 }
 
 #[tokio::test]

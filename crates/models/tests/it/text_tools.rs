@@ -34,11 +34,11 @@ async fn calls_are_read_from_the_text_and_results_go_back_as_words() {
     assert_eq!(outcome.end, Some(Finish::Stop));
     let sent = server.requests().remove(0);
     assert_eq!(sent.body["tools"], json!(null));
-    assert_eq!(sent.body["stop"], json!(["\nTool result of "]));
+    assert_eq!(sent.body["stop"], json!(["\n<tool_result name="]));
     let messages = sent.messages();
     assert!(messages[0]["content"].as_str().unwrap().contains("## read_file"));
     assert_eq!(messages[2], json!({"role": "assistant", "content": "{\"tool\": \"now\", \"args\": {}}"}));
-    assert_eq!(messages[3], json!({"role": "user", "content": "Tool result of now:\nnoon"}));
+    assert_eq!(messages[3], json!({"role": "user", "content": "<tool_result name=\"now\">\nnoon\n</tool_result>"}));
 }
 
 #[tokio::test]

@@ -113,7 +113,9 @@ async fn a_clean_close_leaves_one_file_that_stands_alone() {
     assert!(log_of(folder.path()).exists());
     store.close().await.unwrap();
     store.close().await.unwrap();
-    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    // What is kept back for a full disk is no part of it.
+    let names: Vec<_> = names.filter(|name| name != "journal.reserve").collect();
     assert_eq!(names, ["journal.db"]);
     let error = store.append(vec![script.input("late")]).await.unwrap_err();
     assert_eq!(error.kind(), agentd_core::error::ErrorKind::ShuttingDown);

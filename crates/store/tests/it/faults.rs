@@ -7,9 +7,13 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, StoreError},
+    event::{EventKind, StateChange},
+    ids::SessionId,
+    item::ItemBody,
     ports::Store,
+    state_files::StateFileChange,
 };
-use agentd_store::{SqliteStore, StoreConfig};
+use agentd_store::{DamagedSession, SqliteStore, StoreConfig};
 use rusqlite::Connection;
 
 use crate::{new_session, open};
@@ -166,7 +170,7 @@ async fn spoiled(folder: &Path, unclean: bool) -> StoreConfig {
 async fn a_damaged_journal_is_found_after_an_unclean_stop() {
     let folder = tempfile::tempdir().unwrap();
     let config = spoiled(folder.path(), true).await;
-    check(&failure(config), "the file is damaged", "move");
+    check(&failure(config), "the file is damaged", "keep a copy");
 }
 
 #[tokio::test]
@@ -175,8 +179,13 @@ async fn a_large_journal_is_checked_in_part() {
     let config = StoreConfig { full_check_up_to: 0, ..spoiled(folder.path(), true).await };
     let store = SqliteStore::open(config).unwrap();
     let [summary] = store.sessions(10).await.unwrap().try_into().unwrap();
-    let error = store.events(summary.id, 0, 1000).await.unwrap_err();
-    check(&error, "could not read events", "move");
+    // What is on the damaged page is left out, and nothing else.
+    let events = store.events(summary.id, 0, 1000).await.unwrap();
+    assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=200).collect::<Vec<_>>());
+    let damaged: Vec<u64> = events.iter().filter(|event| event.is_damaged()).map(|event| event.seq).collect();
+    assert!((1..100).contains(&damaged.len()), "{damaged:?}");
+    let found = store.damaged().await.unwrap();
+    assert_eq!(found, [DamagedSession { id: Some(summary.id), events: damaged }]);
 }
 
 #[tokio::test]
@@ -244,24 +253,109 @@ async fn what_was_deleted_is_not_left_in_the_file() {
     assert!(holds("secret plan"));
     let store = open(folder.path());
     store.delete_session(script.session).await.unwrap();
+    store.note_files_gone(vec![script.session]).await.unwrap();
     store.close().await.unwrap();
     assert!(!holds("secret plan"));
     assert!(!holds(&script.session.as_uuid().simple().to_string()));
     assert!(holds("no matter"));
 }
 
-/// One stored value that cannot be read fails its own question, and says neither more nor less.
+/// One stored value that cannot be read costs itself.
 #[tokio::test]
-async fn an_unreadable_event_is_an_error_that_quotes_nothing() {
+async fn an_unreadable_event_is_left_out_and_quotes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     let mut script = new_session(&store).await;
     store.append(vec![script.input("a"), script.input("b")]).await.unwrap();
     let other = Connection::open(journal(folder.path())).unwrap();
     other.execute("UPDATE events SET payload = '{\"type\":\"secret\"}' WHERE seq = 2", []).unwrap();
-    let error = store.events(script.session, 0, 10).await.unwrap_err();
-    check(&error, "cannot be read", "move");
-    assert!(!error.to_string().contains("secret"));
-    assert_eq!(store.events(script.session, 0, 1).await.unwrap().len(), 1);
     store.append(vec![script.input("c")]).await.unwrap();
+    let events = store.events(script.session, 0, 10).await.unwrap();
+    assert_eq!(events.iter().map(|event| event.is_damaged()).collect::<Vec<_>>(), [false, true, false]);
+    assert!(!format!("{events:?}").contains("secret"));
+    let items = store.recent_items(script.session, 0, 10).await.unwrap();
+    assert_eq!(items.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(matches!(&items[1].1.body, ItemBody::Notice { text, .. } if text.contains("event 2")), "{items:?}");
+}
+
+/// A number that has no event is told, at the end too, so that no reader waits for it for ever.
+#[tokio::test]
+async fn a_missing_event_is_told_in_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = new_session(&store).await;
+    store.append((0..5).map(|_| script.input("a")).collect()).await.unwrap();
+    let other = Connection::open(journal(folder.path())).unwrap();
+    other.execute("DELETE FROM events WHERE seq IN (2, 5)", []).unwrap();
+    let events = store.events(script.session, 0, 10).await.unwrap();
+    let damaged: Vec<_> = events.iter().map(|event| (event.seq, event.is_damaged())).collect();
+    assert_eq!(damaged, [(1, false), (2, true), (3, false), (4, false), (5, true)]);
+    assert_eq!(store.events(script.session, 4, 10).await.unwrap().len(), 1);
+    assert!(store.events(script.session, 5, 10).await.unwrap().is_empty());
+    let found = store.damaged().await.unwrap();
+    assert_eq!(found, [DamagedSession { id: Some(script.session), events: vec![2, 5] }]);
+}
+
+/// Whatever is damaged, the session can be removed, and the others are listed and go on.
+#[tokio::test]
+async fn a_damaged_session_can_be_removed() {
+    let spoils = [
+        "UPDATE events SET payload = substr(payload, 1, 20)",
+        "UPDATE session_state SET settings = '{'",
+        "UPDATE sessions SET usage = 'none' WHERE key = 1",
+        "UPDATE sessions SET updated_at = 1 << 62, last_seq = -1 WHERE key = 1",
+    ];
+    for spoil in spoils {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let mut script = new_session(&store).await;
+        let change = EventKind::StateChanged {
+            change: StateChange::File(StateFileChange { path: "a".into(), content: Some("b".into()) }),
+        };
+        store.append(vec![script.input("a"), script.next(change)]).await.unwrap();
+        store.close().await.unwrap();
+        Connection::open(journal(folder.path())).unwrap().execute(spoil, []).unwrap();
+        let store = open(folder.path());
+        let other = new_session(&store).await;
+        assert!(store.sessions(10).await.unwrap().iter().any(|session| session.id == other.session), "{spoil}");
+        assert_eq!(store.session_grants().await.unwrap(), Vec::new());
+        store.delete_session(script.session).await.unwrap_or_else(|error| panic!("{spoil}: {error}"));
+        assert_eq!(store.sessions(10).await.unwrap().len(), 1, "{spoil}");
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_that_goes_into_a_removed_file() {
+    for name in ["journal.db", "journal.db-wal"] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        let mut script = new_session(&store).await;
+        store.append(vec![script.input("a")]).await.unwrap();
+        store.look().unwrap();
+        let (file, aside) = (folder.path().join(name), folder.path().join("aside"));
+        std::fs::rename(&file, &aside).unwrap();
+        let before = script.clone();
+        check(&store.append(vec![script.input("b")]).await.unwrap_err(), "was removed", "docs/operations.md");
+        check(&store.look().unwrap_err(), name, "docs/operations.md");
+        std::fs::copy(&aside, &file).unwrap();
+        check(&store.look().unwrap_err(), "was replaced", "docs/operations.md");
+        std::fs::rename(&aside, &file).unwrap();
+        store.look().unwrap();
+        // It may have been stored: whoever was refused looks.
+        let seen = store.events(before.session, before.seq, 10).await.unwrap();
+        script.seq = before.seq + seen.len() as u64;
+        store.append(vec![script.input("c")]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn sessions_that_are_not_in_the_journal_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    assert!(store.is_new());
+    let (known, unknown) = (new_session(&store).await.session, SessionId::generate());
+    assert_eq!(store.unknown(vec![known, unknown]).await.unwrap(), [unknown]);
+    store.close().await.unwrap();
+    assert!(!open(folder.path()).is_new());
 }

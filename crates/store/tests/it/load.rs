@@ -151,11 +151,11 @@ async fn questions_about_a_long_session_walk_an_index() {
     );
     check(
         "SELECT payload FROM events WHERE session = 1 AND kind = 'state_changed'
-         AND json_extract(payload, '$.change.state') = 'file' AND seq < 9 ORDER BY seq DESC LIMIT 3",
+         AND CASE WHEN json_valid(payload) THEN json_extract(payload, '$.change.state') END = 'file' AND seq < 9 ORDER BY seq DESC LIMIT 3",
         "state_file_changes",
     );
     check("SELECT payload FROM events WHERE session = 1 AND seq > 2 ORDER BY seq LIMIT 3", "events_by_number");
-    check("SELECT id FROM sessions WHERE parent IS NULL ORDER BY updated_at DESC, id DESC LIMIT 3", "sessions_by_use");
+    check("SELECT id FROM sessions WHERE parent IS NULL ORDER BY used DESC LIMIT 3", "sessions_by_use");
     check("SELECT id FROM sessions WHERE parent = 1 ORDER BY key", "children");
     check("DELETE FROM events WHERE session = 1", "events_by_number");
 }

@@ -7,6 +7,7 @@ mod contract;
 mod crash;
 mod faults;
 mod load;
+mod removal;
 mod schema;
 mod searching;
 

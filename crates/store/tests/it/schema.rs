@@ -3,6 +3,7 @@
 use agentd_core::{
     context::Window,
     error::ErrorKind,
+    event::StateChange,
     grant::HeldGrant,
     interrupt::{Answer, Ask},
     item::ItemBody,
@@ -10,6 +11,7 @@ use agentd_core::{
     session::{SessionStatus, TodoStatus},
 };
 use agentd_store::{SqliteStore, StoreConfig};
+use agentd_testkit::store_contract::EventScript;
 use rusqlite::Connection;
 
 use crate::open;
@@ -41,7 +43,7 @@ async fn a_journal_of_the_first_version_opens() {
     let kinds: Vec<_> = events.iter().map(|event| event.kind.name()).collect();
     assert_eq!(kinds, ["turn_started", "item_completed", "usage_updated", "interrupt_raised", "state_changed"]);
     let items = store.recent_items(waiting.id, 0, 10).await.unwrap();
-    let input = ItemBody::UserMessage { text: "Write a note".into(), steered: false, typed_bytes: None };
+    let input = ItemBody::UserMessage { text: "Write a note".into(), steered: false, typed_bytes: None, stored: None };
     assert_eq!(items.into_iter().map(|(seq, item)| (seq, item.body)).collect::<Vec<_>>(), [(2, input)]);
 
     let [interrupt] = store.pending_interrupts(None).await.unwrap().try_into().unwrap();
@@ -67,6 +69,29 @@ async fn what_was_reset_before_there_was_a_window_is_not_seen_again() {
     assert!(store.recent_items(waiting.id, session.window.after, 10).await.unwrap().is_empty());
     assert_eq!(store.session(idle.id).await.unwrap().unwrap().window, Window::default());
     store.close().await.unwrap();
+}
+
+/// Migration 16: what was sorted by time before stands in that order, and what is used then goes before it.
+#[tokio::test]
+async fn sessions_keep_the_order_of_their_times_from_before_uses_were_counted() {
+    for is_waiting_last in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let old = Connection::open(folder.path().join("journal.db")).unwrap();
+        old.execute_batch(VERSION_1).unwrap();
+        let later = "UPDATE sessions SET updated_at = 1 << 61 WHERE (last_seq = 5) = ?1";
+        assert_eq!(old.execute(later, [is_waiting_last]).unwrap(), 1);
+        drop(old);
+        let store = open(folder.path());
+        let ids =
+            async || -> Vec<_> { store.sessions(10).await.unwrap().into_iter().map(|listed| listed.id).collect() };
+        let [first, second] = store.sessions(10).await.unwrap().try_into().unwrap();
+        assert_eq!(first.last_seq == 5, is_waiting_last);
+        let mut script = EventScript::new(second.id, second.updated_at);
+        script.seq = second.last_seq;
+        store.append(vec![script.changed(StateChange::Reset)]).await.unwrap();
+        assert_eq!(ids().await, [second.id, first.id]);
+        store.close().await.unwrap();
+    }
 }
 
 #[tokio::test]

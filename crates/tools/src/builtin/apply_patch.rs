@@ -16,8 +16,8 @@ use crate::{
     text,
     workspace::{
         backend::Backend as _,
-        jail::Jail,
-        path::{Place, ToolPath},
+        jail::{Aim, Jail},
+        path::ToolPath,
         target::Target,
     },
 };
@@ -53,9 +53,9 @@ struct Step {
 pub(crate) fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
     let mut paths = Vec::new();
     for file in patch::parse(&args.patch)? {
-        paths.push(jail.locate(&file.path)?);
+        paths.push(jail.meant(&file.path, Aim::Write)?);
         if let Change::Update { moved_to: Some(to), .. } = &file.change {
-            paths.push(jail.locate(to)?);
+            paths.push(jail.meant(to, Aim::Write)?);
         }
     }
     Ok(paths)
@@ -72,19 +72,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
 }
 
 pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
-    const MAX_SHOWN: usize = 128 * 1024;
-    let steps = plan(job, &args)?;
-    let mut shown = String::new();
-    for (number, step) in steps.iter().enumerate() {
-        if shown.len() > MAX_SHOWN {
-            let rest: String = steps[number..].iter().map(|step| step.shown.as_str()).collect();
-            let (files, version) = (text::count(steps.len() - number, "file"), diff::version(rest.as_bytes()));
-            shown.push_str(&format!("… ({files} more are left out; version {version})\n"));
-            break;
-        }
-        shown.push_str(&step.shown);
-    }
-    Ok(shown)
+    Ok(plan(job, &args)?.iter().map(|step| step.shown.as_str()).collect())
 }
 
 impl Step {
@@ -125,17 +113,14 @@ struct Plan<'j> {
 
 impl Plan<'_> {
     fn file(&mut self, file: &FilePatch) -> Result<(), Failure> {
-        let path = self.job.files.locate(&file.path)?;
-        let target = match &file.change {
-            Change::Add { .. } => self.open(&path)?,
-            _ => self.open(&path).map_err(|failure| self.elsewhere(&path, failure))?,
-        };
+        let path = self.job.files.meant_to_write(&file.path)?;
+        let target = self.open(&path)?;
         match &file.change {
             Change::Add { content } => self.add(path, target, content),
             Change::Delete { hunks } => self.delete(path, target, hunks.as_deref()),
             Change::Update { hunks, moved_to: None } => self.update(path, target, hunks),
             Change::Update { hunks, moved_to: Some(to) } => {
-                let to = self.job.files.locate(to)?;
+                let to = self.job.files.meant_to_write(to)?;
                 self.move_to(path, target, hunks, to)
             }
         }
@@ -255,7 +240,7 @@ impl Plan<'_> {
 
     /// What hunks make of a file, or nothing if they do not fit, which is kept to be told.
     fn changed(&mut self, path: &ToolPath, target: &Target, hunks: &[Hunk]) -> Result<Option<Changed>, Failure> {
-        let document = target.document(self.job.limits.write_bytes).map_err(|failure| self.elsewhere(path, failure))?;
+        let document = target.document(self.job.limits.write_bytes)?;
         let edits = match patch::apply(document.text(), hunks) {
             Ok(edits) => edits,
             Err(misfits) => {
@@ -277,21 +262,10 @@ impl Plan<'_> {
         }))
     }
 
-    /// Models that work in a project name files as the project does.
-    fn elsewhere(&self, path: &ToolPath, failure: Failure) -> Failure {
-        let inside = format!("/project/{}", path.rest());
-        let is_there = |inside: &ToolPath| self.job.files.open_file(inside).is_ok();
-        if path.place() == Place::Own && ToolPath::parse(&inside).is_ok_and(|inside| is_there(&inside)) {
-            return Failure::path(format!("{path} is not there; did you mean {inside}?"));
-        }
-        failure
-    }
-
     fn content<'t>(&self, path: &ToolPath, target: &'t Target) -> Result<&'t [u8], Failure> {
         let Some(existing) = &target.existing else {
             let missing = self.job.files.open_file(path).err();
-            let missing = missing.unwrap_or_else(|| Failure::path(format!("{path} is not there")));
-            return Err(self.elsewhere(path, missing));
+            return Err(missing.unwrap_or_else(|| Failure::path(format!("{path} is not there"))));
         };
         existing.content.as_deref().ok_or_else(|| {
             Failure::tool(format!(

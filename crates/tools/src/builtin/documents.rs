@@ -14,6 +14,7 @@ use agentd_core::{
 };
 
 use crate::{
+    encoding,
     failure::Failure,
     text,
     workspace::{backend::OpenFile, path::ToolPath},
@@ -21,8 +22,10 @@ use crate::{
 
 /// How much of a file tells what it is.
 const HEAD: u64 = 8 * 1024;
+/// How RTF begins: text to every byte, and markup that says little as it stands.
+const RTF: &[u8] = b"{\\rtf";
 /// Documents that could not be searched are named up to this many.
-const MAX_NAMED: usize = 10;
+const MAX_NAMED: usize = 5;
 
 /// The file as a document, where it is one that has to be taken apart to be read.
 pub(super) fn document(
@@ -30,11 +33,7 @@ pub(super) fn document(
     path: &ToolPath,
     mut opened: OpenFile,
 ) -> Result<Result<OpenDocument, OpenFile>, Failure> {
-    let failed = |error| Failure::io(&format!("read {path}"), &error);
-    let mut head = Vec::new();
-    (&mut opened.content).take(HEAD).read_to_end(&mut head).map_err(failed)?;
-    opened.content.rewind().map_err(failed)?;
-    let name = path.to_string();
+    let (name, head) = (path.to_string(), head(path, &mut opened)?);
     if !knowledge.is_document(&name, &head) {
         return Ok(Err(opened));
     }
@@ -42,6 +41,58 @@ pub(super) fn document(
         Some(file) => Ok(Ok(OpenDocument { name, file })),
         None => Err(Failure::tool(format!("{path} is kept as text and cannot be read as a document"))),
     }
+}
+
+/// The first bytes of a file, which is read from its beginning afterwards.
+fn head(path: &ToolPath, opened: &mut OpenFile) -> Result<Vec<u8>, Failure> {
+    let failed = |error| Failure::io(&format!("read {path}"), &error);
+    let mut head = Vec::new();
+    (&mut opened.content).take(HEAD).read_to_end(&mut head).map_err(failed)?;
+    opened.content.rewind().map_err(failed)?;
+    Ok(head)
+}
+
+/// Refuses a file that is text by its bytes and a document that is not read by its markup, with what it is.
+pub(super) fn readable(knowledge: &dyn Knowledge, path: &ToolPath, mut opened: OpenFile) -> Result<OpenFile, Failure> {
+    let (name, head) = (path.to_string(), head(path, &mut opened)?);
+    match of_markup(knowledge, &name, &head) {
+        Some(why) => Err(Failure::tool(format!("{name} cannot be read: {why}"))),
+        None => Ok(opened),
+    }
+}
+
+/// The reason why markup is not shown as text; none where it is none.
+fn of_markup(knowledge: &dyn Knowledge, name: &str, head: &[u8]) -> Option<String> {
+    if head.starts_with(RTF) { knowledge.refusal(name, head) } else { None }
+}
+
+/// Says if a file that is no document can be searched line by line; if it is none of the documents that are known and not
+/// text either, it is refused with what it is, for "nothing found" would say that it does not say so. What only the whole of
+/// it tells comes back as a document, to be refused by whoever reads it.
+pub(super) fn searchable(
+    knowledge: &dyn Knowledge,
+    path: &ToolPath,
+    mut opened: OpenFile,
+) -> Result<Option<OpenDocument>, Failure> {
+    const ARCHIVES: [&[u8]; 2] = [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"];
+    let failed = |error| Failure::io(&format!("read {path}"), &error);
+    let mut head = Vec::new();
+    (&mut opened.content).take(HEAD).read_to_end(&mut head).map_err(failed)?;
+    opened.content.rewind().map_err(failed)?;
+    let name = path.to_string();
+    // A document by now, where it was replaced since it was looked at.
+    let may_be = ARCHIVES.iter().any(|begin| head.starts_with(begin)) || knowledge.is_document(&name, &head);
+    if may_be && let Some(file) = opened.content.into_file() {
+        return Ok(Some(OpenDocument { name, file }));
+    }
+    let why = match encoding::detect(&head, (head.len() as u64) < HEAD) {
+        Err(what) => knowledge.refusal(&name, &head).unwrap_or_else(|| format!("it is {what}, not text")),
+        Ok(_) => match of_markup(knowledge, &name, &head) {
+            Some(why) => why,
+            None => return Ok(None),
+        },
+    };
+    Err(Failure::tool(format!("{name} cannot be searched: {why}")))
 }
 
 /// Tells at once that a document is read, and then how far it is: after a second at the earliest, and the more seldom the
@@ -136,10 +187,13 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
         shown.push_str(&format!("[{note}]\n"));
     }
     for (name, why) in finds.broken.iter().take(MAX_NAMED) {
+        // What to do stands behind it, once for one document, and not again and again for many.
+        let why = if finds.broken.len() == 1 { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
         shown.push_str(&format!("[{name} could not be searched to its end: {why}]\n"));
     }
     if finds.broken.len() > MAX_NAMED {
-        shown.push_str(&format!("[{} more could not be searched]\n", finds.broken.len() - MAX_NAMED));
+        let more = text::count(finds.broken.len() - MAX_NAMED, "more document");
+        shown.push_str(&format!("[{more} could not be searched to the end; search_file says why of one]\n"));
     }
     if finds.late {
         shown.push_str("[the search is not complete: it took too long; search one file]\n");

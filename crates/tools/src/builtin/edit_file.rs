@@ -10,7 +10,12 @@ use crate::{
     failure::Failure,
     job::{Job, UNQUOTED},
     text,
-    workspace::{backend::Backend as _, jail::Jail, path::ToolPath, target::Target},
+    workspace::{
+        backend::Backend as _,
+        jail::{Aim, Jail},
+        path::ToolPath,
+        target::Target,
+    },
 };
 
 pub(crate) const DESCRIPTION: &str = "Replaces old_string by new_string in a file. old_string must be exactly what the \
@@ -50,7 +55,7 @@ struct Planned {
 
 /// The file that a call is about.
 pub(crate) fn path(jail: &Jail, args: &Args) -> Result<ToolPath, Failure> {
-    jail.locate(&args.path)
+    jail.meant(&args.path, Aim::Write)
 }
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
@@ -79,7 +84,7 @@ fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
     if args.old_string == args.new_string {
         return Err(Failure::arguments("`old_string` and `new_string` are the same, so nothing would change"));
     }
-    let path = job.files.locate(&args.path)?;
+    let path = job.files.meant_to_write(&args.path)?;
     let target = job.files.target(&path, job.limits.write_bytes)?;
     let before = target.document(job.limits.write_bytes)?;
     let (old, new) = (before.normal(&args.old_string), before.normal(&args.new_string));

@@ -80,7 +80,7 @@ impl PathGlob {
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let glob = PathGlob::new("pattern", &args.pattern)?;
-    let start = job.files.locate(args.path.as_deref().unwrap_or("."))?;
+    let start = job.files.start(args.path.as_deref())?;
     if !job.files.is_folder(&start)? {
         return Err(Failure::path(format!("{start} is a file, not a folder; name the folder to search")));
     }

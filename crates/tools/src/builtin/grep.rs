@@ -85,7 +85,7 @@ impl Args {
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let matcher = matcher(&args)?;
     let include = args.include.as_deref().map(|glob| PathGlob::new("include", glob)).transpose()?;
-    let start = job.files.locate(args.path.as_deref().unwrap_or("."))?;
+    let start = job.files.start(args.path.as_deref())?;
     let searcher = SearcherBuilder::new()
         .line_number(true)
         // `$` stands before either line end.
@@ -103,6 +103,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     if !job.files.is_folder(&start)? {
         job.files.open_file(&start)?;
         let _only_file = search.file(&start)?;
+        search.hits.is_named = true;
     } else {
         for place in job.files.places(&start) {
             Walk::whole(args.include_ignored).run(job, &place, &mut left, &mut |found| {
@@ -212,6 +213,10 @@ struct Hits {
     withheld: usize,
     max_hits: usize,
     max_chars: usize,
+    /// Whether the call named the file, so that it is said what of it was not searched.
+    is_named: bool,
+    /// The first byte that is of no text: nothing is searched from there on.
+    binary_from: Option<u64>,
     /// Whether groups of lines are set apart.
     grouped: bool,
     /// Whether the next line begins a group.
@@ -233,6 +238,8 @@ impl Hits {
             withheld: 0,
             max_hits: job.limits.grep_hits,
             max_chars: job.limits.page_chars,
+            is_named: false,
+            binary_from: None,
             grouped,
             apart: false,
             full: false,
@@ -267,6 +274,9 @@ impl Hits {
         if self.late || left.cut.is_some() {
             let cut = left.cut.unwrap_or("it took too long");
             self.shown.push_str(&format!("[the search is not complete: {cut}; search a smaller folder]\n"));
+        }
+        if let Some(from) = self.binary_from.filter(|_| self.is_named) {
+            self.shown.push_str(&format!("[from byte {from} on it is binary data, which was not searched]\n"));
         }
         if self.skipped > 0 {
             let skipped = text::count(self.skipped, "file");
@@ -323,6 +333,11 @@ impl Sink for Hits {
         if self.shown.len() < self.max_chars {
             self.line('-', context.line_number(), &beginning(&String::from_utf8_lossy(context.bytes())));
         }
+        Ok(true)
+    }
+
+    fn binary_data(&mut self, _searcher: &Searcher, from: u64) -> Result<bool, io::Error> {
+        self.binary_from = Some(from);
         Ok(true)
     }
 

@@ -19,7 +19,7 @@ use crate::{
 
 pub(crate) const DESCRIPTION: &str = "Lists the files and folders of the workspace with their sizes. uploads/ holds the \
     user's files, outputs/ results, temp/ scratch files, skills/ instructions; /project is the user's folder where one \
-    is mounted, /memories what is remembered in all sessions, /state your own notes in this one. Hidden files are left out.";
+    is mounted, and any other path without a slash in front is in it then, /memories what is remembered in all sessions, /state your own notes in this one. Hidden files are left out.";
 
 const DEFAULT_DEPTH: usize = 3;
 
@@ -43,7 +43,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
-    let start = job.files.locate(args.path.as_deref().unwrap_or("."))?;
+    let start = job.files.start(args.path.as_deref())?;
     if !job.files.is_folder(&start)? {
         let opened = job.files.open_file(&start)?;
         return Ok(ToolOutput::ok(format!("{start} ({})", text::size(opened.size))));

@@ -118,7 +118,7 @@ impl Builtin {
             Self::ReadFile => (read_file::DESCRIPTION.to_owned(), read_file::parameters(), Effect::Read),
             Self::ReadUrl => (read_url::DESCRIPTION.to_owned(), read_url::parameters(), Effect::Network),
             Self::RunBashCommand => (
-                run_bash_command::description(command_seconds.0),
+                run_bash_command::description(command_seconds),
                 run_bash_command::parameters(command_seconds),
                 Effect::Execute,
             ),

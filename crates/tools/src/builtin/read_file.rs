@@ -34,7 +34,7 @@ pub(crate) const DESCRIPTION: &str = "Reads a text file or a document (PDF, Word
 pub(crate) fn parameters() -> Value {
     super::object(
         json!({
-            "path": {"type": "string", "description": "The file, such as uploads/notes.txt or /project/src/main.rs."},
+            "path": {"type": "string", "description": "The file, such as uploads/notes.txt or /project/src/main.rs; src/main.rs is in the project too."},
             "offset": {"type": "integer", "minimum": 1, "description": "The first line to read, counted from 1; of a document the first page, sheet or slide."},
             "limit": {"type": "integer", "minimum": 1, "description": "How many lines, pages, sheets or slides to read."},
             "column": {
@@ -64,7 +64,7 @@ pub(crate) enum Opened {
 }
 
 pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>) -> Result<Opened, Failure> {
-    let path = job.files.locate(&args.path)?;
+    let path = job.files.meant(&args.path)?;
     let opened = job.files.open_file(&path)?;
     let Some(knowledge) = knowledge else { return text(job, &args, &path, opened).map(Opened::Text) };
     match documents::document(&**knowledge, &path, opened)? {
@@ -73,7 +73,10 @@ pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>)
             let range = PartRange { first: args.offset.map_or(1, number), count: args.limit.map(number) };
             Ok(Opened::Document(document, range))
         }
-        Err(opened) => text(job, &args, &path, opened).map(Opened::Text),
+        Err(opened) => {
+            let opened = documents::readable(&**knowledge, &path, opened)?;
+            text(job, &args, &path, opened).map(Opened::Text)
+        }
     }
 }
 
@@ -162,8 +165,8 @@ const MAX_COUNTED: u64 = 64 * 1024 * 1024;
 
 fn not_text(path: &ToolPath, size: u64, what: &str) -> Failure {
     Failure::tool(format!(
-        "{path} is {what} ({}), not text; read_file reads text only, so convert it first, for example with \
-         run_bash_command",
+        "{path} is {what} ({}), and cannot be read: text, PDF, Word (.docx), Excel, OpenDocument spreadsheets and \
+         PowerPoint (.pptx) can; convert it first, for example with run_bash_command",
         text::size(size)
     ))
 }

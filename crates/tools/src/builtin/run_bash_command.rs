@@ -1,10 +1,11 @@
-//! `run_bash_command`: a command in the workspace.
+//! `run_bash_command`: a command in the project, or in the workspace.
 
-use std::{collections::BTreeMap, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, os::fd::OwnedFd, path::Path, sync::Arc, time::Duration};
 
 use agentd_core::{
-    ports::ToolContext,
-    tool::{ToolData, ToolErrorCode, ToolOutput},
+    guide::skills_named,
+    ports::{ToolContext, Workspace},
+    tool::{StartFolder, ToolData, ToolErrorCode, ToolOutput},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,22 +16,25 @@ use crate::{
     job::Job,
     process::{self, Binary, Captured, Ended, Finished, RunError, Script},
     sandbox::{self, Sandbox},
-    skills::SkillShelf,
+    skills::{Programs, SkillShelf},
     text,
-    workspace::path::ToolPath,
+    workspace::{
+        backend::Backend as _,
+        path::{Place, ToolPath},
+    },
 };
 
 /// The kernel takes no argument above 128 KiB.
 const MAX_COMMAND: usize = 100 * 1024;
 
-pub(crate) fn description(default_seconds: u64) -> String {
+pub(crate) fn description((default_seconds, longest): (u64, u64)) -> String {
     format!(
-        "Runs a bash command in the workspace and returns its exit code, standard output and standard error. It has no \
-         standard input and no terminal, is ended after timeout_s seconds (default {default_seconds}), and everything \
-         it left running is ended with it. It starts in the workspace root, which holds uploads/, outputs/ and temp/; \
-         give directory to start elsewhere. Inside commands the user's project folder is $PROJECT, and /memories is \
-         $MEMORIES, which they can only read. To read, write or \
-         search files use the other tools."
+        "Runs a bash command and returns its exit code, standard output and standard error. It starts in the user's \
+         project folder /project where one is mounted, else in the workspace; give directory to start elsewhere. \
+         Folders have the names that the other tools use, with the slash: /project, /uploads, /outputs, /temp, /skills, \
+         and /memories, which commands can only read; not /state. It has no standard input and no terminal, is ended \
+         after timeout_s seconds (default {default_seconds}, at most {longest}), and everything it left running is ended \
+         with it. To read, write or search files use the other tools."
     )
 }
 
@@ -39,10 +43,10 @@ pub(crate) fn parameters((_, longest): (u64, u64)) -> Value {
         json!({
             "command": {"type": "string", "description": "The command, as for `bash -c`."},
             "timeout_s": {
-                "type": "integer", "minimum": 1, "maximum": longest,
-                "description": "After how many seconds it is ended."
+                "type": "integer", "minimum": 1,
+                "description": format!("After how many seconds it is ended, at most {longest}.")
             },
-            "directory": {"type": "string", "description": "The folder to start in, such as /project or outputs/app."}
+            "directory": {"type": "string", "description": "The folder to start in, such as /project/app or /outputs."}
         }),
         &["command"],
     )
@@ -59,6 +63,8 @@ pub(crate) struct Args {
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) timeout: Duration,
+    /// The longest that a command may ask for.
+    pub(crate) longest: Duration,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) standing: BTreeMap<String, String>,
     pub(crate) output_bytes: usize,
@@ -70,7 +76,14 @@ pub(crate) struct Settings {
 
 impl Args {
     fn timeout(&self, settings: &Settings) -> Duration {
-        self.timeout_s.map_or(settings.timeout, Duration::from_secs)
+        self.timeout_s.map_or(settings.timeout, Duration::from_secs).min(settings.longest)
+    }
+
+    /// The note on a limit that was asked for and cannot be had.
+    fn cut(&self, settings: &Settings) -> Option<String> {
+        let longest = settings.longest.as_secs();
+        let asked = self.timeout_s.filter(|asked| *asked > longest)?;
+        Some(format!("[timeout_s was {asked}; {longest} s is the most, so that was the limit]"))
     }
 }
 
@@ -88,9 +101,64 @@ pub(crate) fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd)
             text::size(args.command.len() as u64)
         )));
     }
-    let directory = job.files.follow(&job.files.locate(args.directory.as_deref().unwrap_or("."))?)?;
+    let directory = start_of(job, &args)?;
     let folder = job.files.jail.open_folder(&directory)?;
     Ok((args, directory, folder.into_std_file().into()))
+}
+
+/// Where a command would start, for whoever judges it.
+pub(crate) fn start(job: &Job, args: Args) -> Result<ToolPath, Failure> {
+    start_of(job, &args)
+}
+
+/// The folder in which a command starts, without a link on the way.
+fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
+    let start = match args.directory.as_deref() {
+        Some(directory) => job.files.meant(directory)?,
+        None => usual_start(job, &args.command),
+    };
+    job.files.follow(&start)
+}
+
+/// That folder by all names that hold in the command. None for one that is on no disk, where no command can start.
+pub(crate) async fn start_folder(workspace: &Workspace, start: &ToolPath, settings: &Settings) -> Option<StartFolder> {
+    let root = match start.place() {
+        Place::Own => &workspace.root,
+        Place::Project => &workspace.project.as_ref()?.path,
+        Place::Memories => workspace.memories.as_ref()?,
+        Place::State => return None,
+    };
+    let real = root.join(start.rest());
+    let names = match settings.sandbox.as_deref().filter(|sandbox| sandbox.is_on()) {
+        Some(sandbox) => sandbox.names(workspace).await,
+        None => Vec::new(),
+    };
+    let named = names.iter().filter_map(|name| Some(name.name.join(real.strip_prefix(&name.path).ok()?)));
+    let paths = std::iter::once(real.clone()).chain(named).collect();
+    // A bare dot means the project, where there is one.
+    let is_workspace = start.place() == Place::Own && start.is_root();
+    let name = if is_workspace { "/".to_owned() } else { start.written() };
+    Some(StartFolder { name, paths })
+}
+
+/// The start of a command that names no folder: in the project, and in the workspace where there is none. What skills say
+/// of their scripts is written from the workspace, so a command that uses it starts there.
+fn usual_start(job: &Job, command: &str) -> ToolPath {
+    let project = ToolPath::root(Place::Project);
+    let is_there = |path: &ToolPath| job.files.is_folder(path).is_ok_and(|is_folder| is_folder);
+    let is_own = |name: &str| {
+        let skill = |root: &ToolPath| is_there(&root.entry("skills").entry(name));
+        skill(&ToolPath::root(Place::Own)) && !skill(&project)
+    };
+    let from_workspace = |(at, _): (usize, &str)| !command[..at].ends_with('/') || command[..at].ends_with("./");
+    let is_mounted = job.files.jail.project().is_ok();
+    if is_mounted
+        && command.match_indices("skills/").any(from_workspace)
+        && skills_named(command).into_iter().any(is_own)
+    {
+        return ToolPath::root(Place::Own);
+    }
+    if is_mounted { project } else { ToolPath::root(Place::Own) }
 }
 
 /// The command line and where it runs.
@@ -112,19 +180,38 @@ pub(crate) async fn run(
     cancel: &CancellationToken,
 ) -> Result<ToolOutput, Failure> {
     let (args, directory, folder) = prepared;
-    let timeout = args.timeout(settings);
+    let (timeout, cut) = (args.timeout(settings), args.cut(settings));
+    let sandbox = settings.sandbox.as_deref().filter(|sandbox| sandbox.is_on());
+    let names = match sandbox {
+        Some(sandbox) => sandbox.names(&context.workspace).await,
+        None => Vec::new(),
+    };
     let mut environment = process::environment::clean(
         &context.workspace,
+        &names,
         &settings.standing,
         &settings.environment,
         &context.environment,
     );
     if let Some(skills) = &settings.skills {
         let about = format!("{directory}/ {}", args.command);
-        process::environment::find_first(&mut environment, &skills.programs(&context.workspace, &about));
+        let programs = skills.programs(&context.workspace, &about);
+        if let Some(first) = programs.first() {
+            environment.insert("VIRTUAL_ENV".into(), first.environment.clone().into());
+        }
+        let first: Vec<&Path> = programs.iter().map(|programs| programs.first.as_path()).collect();
+        process::environment::find_first(&mut environment, &first);
+        for Programs { last, .. } in &programs {
+            process::environment::find_last(&mut environment, last);
+        }
         if let Some(folder) = skills.plain_python(&about) {
             process::environment::find_last(&mut environment, &folder);
         }
+    }
+    let read_only = context.read_only;
+    if read_only {
+        // The session's own is closed; this is the command's, where there are namespaces.
+        environment.insert("TMPDIR".into(), "/tmp".into());
     }
     let script = Script {
         command: process::bash(args.command),
@@ -132,19 +219,21 @@ pub(crate) async fn run(
         environment,
         timeout,
         output_cap: settings.output_bytes,
+        read_only,
     };
-    let sandbox = settings.sandbox.as_deref().filter(|sandbox| sandbox.is_on());
     let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(refused)?;
     let failed = matches!(finished.ended, Ended::Code(1..));
     // The code is that of the last command only: what went wrong before it is told where that is certain.
-    let misnamed = process::misnamed(&finished.stderr.text, &context.workspace);
+    let misnamed = process::misnamed(&finished.stderr.text, &context.workspace, &names);
     let forbidden = sandbox.filter(|_| failed);
-    let forbidden = || forbidden.and_then(|sandbox| sandbox::hint(&finished.stderr.text, sandbox.allows_network()));
+    let allowed =
+        |sandbox: &Sandbox| sandbox::CommandRights { network: sandbox.allows_network() && !read_only, read_only };
+    let forbidden = || forbidden.and_then(|sandbox| sandbox::hint(&finished.stderr.text, allowed(sandbox)));
     let hint = misnamed.or_else(forbidden);
     let mut output = report(finished, timeout);
-    if let Some(hint) = hint {
+    for note in hint.map(str::to_owned).into_iter().chain(cut) {
         output.text.push('\n');
-        output.text.push_str(hint);
+        output.text.push_str(&note);
     }
     Ok(output)
 }
@@ -179,6 +268,8 @@ fn report(finished: Finished, timeout: Duration) -> ToolOutput {
     };
     let exit_code = match finished.ended {
         Ended::Code(code) => Some(code),
+        // As a shell tells it.
+        Ended::Signal(signal @ 1..) => Some(128 + signal),
         Ended::Signal(_) | Ended::TimedOut | Ended::Cancelled => None,
     };
     let mut output = ToolOutput { text: first, error: code, exit_code, ..ToolOutput::default() };

@@ -41,6 +41,7 @@ pub(crate) fn parameters() -> Value {
             "query": {"type": "string", "description": "Words, or a \"phrase in quotes\"."},
             "path": {"type": "string", "description": "A folder to look in. Leave it out for all documents."},
             "regex": {"type": "boolean", "description": "Take the query as a regular expression."},
+            "offset": {"type": "integer", "minimum": 0, "description": "How many documents to pass over, where you are told that not all were searched."},
             "max_results": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "How many finds to show."}
         }),
         &["query"],
@@ -53,6 +54,8 @@ pub(crate) struct Args {
     path: Option<String>,
     #[serde(default)]
     regex: bool,
+    #[serde(default)]
+    offset: usize,
     max_results: Option<usize>,
 }
 
@@ -62,49 +65,64 @@ pub(crate) struct Prepared {
     query: DocumentQuery,
     /// Why there may be more.
     cut: Option<&'static str>,
+    /// Those behind the ones that are open.
+    beyond: usize,
+    /// The number of documents before those.
+    next: usize,
     /// Those that the rules do not let be read without asking.
     withheld: usize,
 }
 
 pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<Prepared, Failure> {
-    let Args { query: text, path, regex, max_results } = args;
+    let Args { query: text, path, regex, offset, max_results } = args;
     check(&text)?;
-    let start = job.files.locate(path.as_deref().unwrap_or("."))?;
+    let start = job.files.start(path.as_deref())?;
     let (mut documents, mut left) = (Vec::new(), Left::default());
     let mut take = |path: &ToolPath| {
         // One that went away or may not be read is no reason to end the search.
         let Ok(opened) = job.files.open_file(path) else { return Ok(()) };
-        if let Ok(document) = documents::document(&**knowledge, path, opened)? {
-            documents.push(document);
+        match documents::document(&**knowledge, path, opened)? {
+            Ok(document) => documents.push(document),
+            // Named as one and something else by its bytes: whoever reads it says so.
+            Err(opened) if has_document_name(&path.to_string()) => {
+                let named = |file| OpenDocument { name: path.to_string(), file };
+                documents.extend(opened.content.into_file().map(named));
+            }
+            Err(_) => {}
         }
         Ok::<_, Failure>(())
     };
-    let (mut full, mut withheld) = (false, 0);
+    let (mut seen, mut beyond, mut withheld) = (0, 0, 0);
     if job.files.is_folder(&start)? {
-        let mut count = 0;
         for place in job.files.places(&start) {
             Walk::whole(false).run(job, &place, &mut left, &mut |found| {
                 let name = found.path.to_string();
                 if found.kind == Kind::File && has_document_name(&name) {
-                    // That it has a hit would tell something of it, too.
-                    if job.reading.allow(&name) {
-                        take(&found.path)?;
-                        count += 1;
-                    } else {
-                        withheld += 1;
+                    seen += 1;
+                    if seen > offset.saturating_add(MAX_OPEN) {
+                        beyond += 1;
+                    } else if seen > offset {
+                        // That it has a hit would tell something of it, too.
+                        if job.reading.allow(&name) { take(&found.path)? } else { withheld += 1 }
                     }
                 }
-                full = count >= MAX_OPEN;
-                Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+                Ok(ControlFlow::Continue(()))
             })?;
         }
     } else {
         take(&start)?;
     }
     job.check()?;
-    let cut = if full { Some("there are too many documents") } else { left.cut };
+    let (cut, next) = (left.cut, seen - beyond);
     let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
-    Ok(Prepared { documents, query: DocumentQuery { text, regex, limit, neighbours: false }, cut, withheld })
+    Ok(Prepared {
+        documents,
+        query: DocumentQuery { text, regex, limit, neighbours: false },
+        cut,
+        beyond,
+        next,
+        withheld,
+    })
 }
 
 pub(crate) async fn search(
@@ -113,7 +131,10 @@ pub(crate) async fn search(
     progress: &CallProgress,
     cancel: CancellationToken,
 ) -> Result<ToolOutput, Failure> {
-    let Prepared { documents, query, cut, withheld } = prepared;
+    let Prepared { documents, query, cut, beyond, next, withheld } = prepared;
+    if documents.is_empty() && withheld == 0 && next > 0 {
+        return Ok(ToolOutput::ok(format!("There are {} here, and no more.", text::count(next, "document"))));
+    }
     if documents.is_empty() && withheld == 0 {
         let nothing = "There is no document here. list_workspace_files shows what is; grep searches text files.";
         return Ok(ToolOutput::ok(nothing));
@@ -123,6 +144,12 @@ pub(crate) async fn search(
     let doing = || format!("search {}", text::count(count, "document"));
     let finds = finds.map_err(|error| documents::failed(&doing(), &error))?;
     let mut shown = documents::show_finds(&asked, &finds);
+    if beyond > 0 {
+        let beyond = text::count(beyond, "document");
+        shown.push_str(&format!(
+            "\n[{beyond} not searched, for there are too many; go on with offset={next}, or name a smaller folder with path]"
+        ));
+    }
     if let Some(cut) = cut {
         shown.push_str(&format!("\n[not all documents were searched: {cut}; name a folder with path]"));
     }

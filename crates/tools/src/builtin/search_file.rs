@@ -56,14 +56,19 @@ pub(crate) enum Prepared {
 pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<Prepared, Failure> {
     let Args { path: written, query: text, regex, max_results } = args;
     check(&text)?;
-    let path = job.files.locate(&written)?;
+    let path = job.files.meant(&written)?;
     let opened = job.files.open_file(&path)?;
     match documents::document(&**knowledge, &path, opened)? {
         Ok(document) => {
             let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
             Ok(Prepared::Document(document, DocumentQuery { text, regex, limit, neighbours: true }))
         }
-        Err(_) => grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(Prepared::Text),
+        Err(opened) => match documents::searchable(&**knowledge, &path, opened)? {
+            Some(document) => {
+                Ok(Prepared::Document(document, DocumentQuery { text, regex, limit: USUAL, neighbours: true }))
+            }
+            None => grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(Prepared::Text),
+        },
     }
 }
 
@@ -80,8 +85,8 @@ pub(crate) async fn search(
     let (name, asked) = (document.name.clone(), query.text.clone());
     let finds = knowledge.search(vec![document], query, documents::telling(progress), cancel).await;
     let finds = finds.map_err(|error| documents::failed(&format!("search {name}"), &error))?;
-    match (finds.broken.first(), finds.hits.is_empty()) {
-        (Some((_, why)), true) => Err(Failure::tool(format!("{name} could not be searched: {why}"))),
+    match (finds.broken.first(), finds.searched) {
+        (Some((_, why)), 0) => Err(Failure::tool(format!("{name} could not be searched: {why}"))),
         _ => Ok(ToolOutput::ok(documents::show_finds(&asked, &finds))),
     }
 }

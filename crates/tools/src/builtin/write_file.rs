@@ -15,12 +15,17 @@ use crate::{
     failure::Failure,
     job::Job,
     text,
-    workspace::{backend::Backend as _, jail::Jail, path::ToolPath, target::Target},
+    workspace::{
+        backend::Backend as _,
+        jail::{Aim, Jail},
+        path::ToolPath,
+        target::Target,
+    },
 };
 
 pub(crate) const DESCRIPTION: &str = "Writes a whole text file, making it and its folders where they are missing and \
     replacing what is there. Only uploads/, outputs/, temp/, /memories, /state and a writable /project can be \
-    written; results for the user belong in outputs/, notes for yourself in /state, what later sessions should know in \
+    written; a path without one of these names in front means the project, where one is mounted. Results for the user belong in outputs/, notes for yourself in /state, what later sessions should know in \
     /memories. To change a part of a file use edit_file.";
 
 pub(crate) fn parameters() -> Value {
@@ -50,7 +55,7 @@ struct Planned {
 
 /// The file that a call is about.
 pub(crate) fn path(jail: &Jail, args: &Args) -> Result<ToolPath, Failure> {
-    jail.locate(&args.path)
+    jail.meant(&args.path, Aim::Write)
 }
 
 pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
@@ -75,18 +80,17 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
 pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
     let Planned { path, target, content, .. } = plan(job, &args)?;
     let path = path.to_string();
-    match &target.existing {
-        Some(existing) => Ok(match &existing.content {
-            Some(before) => diff::unified(&path, Some(before), &content),
-            None => {
-                let sizes = (text::size(existing.size), text::size(content.len() as u64));
-                // It is not read, so this is what tells its versions apart.
-                let changed = existing.changed.map(|at| format!(" (last changed {at})")).unwrap_or_default();
-                format!("{path}: {}{changed} are replaced by {}", sizes.0, sizes.1)
-            }
-        }),
-        None => Ok(diff::unified(&path, None, &content)),
-    }
+    let Some(existing) = &target.existing else { return Ok(diff::written(&path, None, &args.content)) };
+    Ok(match &existing.content {
+        Some(before) if *before == content => format!("{path} already has this content"),
+        Some(before) => diff::written(&path, Some(before), &args.content),
+        None => {
+            // It is not read, so this is what tells its versions apart.
+            let changed = existing.changed.map(|at| format!(" (last changed {at})")).unwrap_or_default();
+            let what = format!("{}{changed} are replaced", text::size(existing.size));
+            diff::replaced(&path, &what, &args.content)
+        }
+    })
 }
 
 fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
@@ -101,7 +105,7 @@ fn plan(job: &Job, args: &Args) -> Result<Planned, Failure> {
     if args.content.len() as u64 > job.limits.write_bytes {
         return Err(too_large(args.content.len()));
     }
-    let path = job.files.locate(&args.path)?;
+    let path = job.files.meant_to_write(&args.path)?;
     let target = job.files.target(&path, job.limits.write_bytes)?;
     let (content, kept) = as_before(&path, &target, &args.content)?;
     // The same text can have more bytes in the encoding of the file.

@@ -165,7 +165,7 @@ fn magic(bytes: &[u8]) -> Option<&'static (&'static [u8], &'static str, &'static
 }
 
 /// How well-known formats that are not text begin, what they are, and how the names of such files end.
-const MAGIC: [(&[u8], &str, &str); 12] = [
+const MAGIC: [(&[u8], &str, &str); 13] = [
     (b"%PDF-", "a PDF document", "pdf"),
     (b"\x89PNG", "a PNG image", "png"),
     (b"\xff\xd8\xff", "a JPEG image", "jpg"),
@@ -178,4 +178,6 @@ const MAGIC: [(&[u8], &str, &str); 12] = [
     (b"\x7fELF", "a program", ""),
     (b"SQLite format 3\0", "an SQLite database", "db"),
     (b"\x00\x00\x01\x00", "an icon", "ico"),
+    // Without a tag before it, which would have zero bytes. No text in any encoding begins so.
+    (b"\xff\xfb", "an MP3 recording", "mp3"),
 ];

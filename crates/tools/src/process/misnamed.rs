@@ -1,7 +1,15 @@
-//! Tools name folders that commands do not have, such as `/project`. A command that uses such a name goes wrong, perhaps in
+//! Names that file tools know and a command does not: where folders cannot be given their names, `/project`; where
+//! commands start in the project, `uploads/` without its slash. A command that uses such a name goes wrong, perhaps in
 //! the middle of others, and its exit code then tells nothing of it.
 
+use std::path::Path;
+
 use agentd_core::ports::Workspace;
+
+use crate::{
+    sandbox::{MEMORIES, Name, PROJECT},
+    workspace::AREAS,
+};
 
 /// How much of the end of standard error is looked at, in bytes.
 const LOOKED_AT: usize = 8 * 1024;
@@ -10,8 +18,9 @@ const LOOKED_AT: usize = 8 * 1024;
 const FAILURES: [&str; 6] =
     ["no such file or directory", "enoent", "permission denied", "eacces", "read-only file system", "erofs"];
 
-/// One sentence for the model, where a line of standard error says that `/project` or `/memories` is not there.
-pub(crate) fn misnamed(stderr: &str, workspace: &Workspace) -> Option<&'static str> {
+/// One sentence for the model, where a line of standard error says that something is not there by a name that it has for
+/// file tools. `given` are the names that the command's folders have.
+pub(crate) fn misnamed(stderr: &str, workspace: &Workspace, given: &[Name]) -> Option<&'static str> {
     let mut start = stderr.len().saturating_sub(LOOKED_AT);
     while !stderr.is_char_boundary(start) {
         start += 1;
@@ -22,17 +31,27 @@ pub(crate) fn misnamed(stderr: &str, workspace: &Workspace) -> Option<&'static s
             names(line, name) && FAILURES.iter().any(|failure| said.contains(failure))
         })
     };
+    let has = |name: &str| given.iter().any(|given| given.name == Path::new(name));
     // A folder of the machine may have that very name.
-    let project = workspace.project.as_ref().filter(|project| !project.path.starts_with("/project"));
-    if project.is_some() && failed("/project") {
+    let project = workspace.project.as_ref().filter(|project| !project.path.starts_with(PROJECT));
+    if project.is_some() && !has(PROJECT) && failed(PROJECT) {
         return Some(
-            "[commands have no /project: there the project folder is $PROJECT. What used /project did not work]",
+            "[commands have no /project here: the project folder is $PROJECT. What used /project did not work]",
         );
     }
-    let memories = workspace.memories.as_ref().filter(|memories| !memories.starts_with("/memories"));
-    (memories.is_some() && failed("/memories")).then_some(
-        "[commands have no /memories: there it is $MEMORIES, which they can only read. What used /memories did not work]",
-    )
+    let memories = workspace.memories.as_ref().filter(|memories| !memories.starts_with(MEMORIES));
+    if memories.is_some() && !has(MEMORIES) && failed(MEMORIES) {
+        return Some(
+            "[commands have no /memories here: it is $MEMORIES, which they can only read. What used /memories did not work]",
+        );
+    }
+    let from_start = workspace.project.is_some() && AREAS.iter().any(|area| failed(area));
+    from_start.then_some(if has(PROJECT) {
+        "[commands start in the project: the session's own folders are /uploads, /outputs, /temp and /skills there, with the \
+         slash]"
+    } else {
+        "[commands start in the project: the session's own folders are in $WORKSPACE there, as $WORKSPACE/uploads]"
+    })
 }
 
 /// Whether the line names this folder or what is in it, and not one whose path only ends like it.
@@ -59,11 +78,12 @@ mod tests {
             project: Some(Mount { path: path.into(), writable: true }),
             memories: Some("/data/memories".into()),
         };
-        let check = |stderr: &str, expected: Option<&str>| match (misnamed(stderr, &at("/home/me/house")), expected) {
-            (Some(hint), Some(part)) => assert!(hint.contains(part), "{hint}"),
-            (None, None) => {}
-            (hint, _) => panic!("{stderr}: {hint:?}"),
-        };
+        let check =
+            |stderr: &str, expected: Option<&str>| match (misnamed(stderr, &at("/home/me/house"), &[]), expected) {
+                (Some(hint), Some(part)) => assert!(hint.contains(part), "{hint}"),
+                (None, None) => {}
+                (hint, _) => panic!("{stderr}: {hint:?}"),
+            };
         check("bash: line 1: /project/x: No such file or directory", Some("$PROJECT"));
         check("mkdir: cannot create directory '/project': Permission denied", Some("$PROJECT"));
         check("cp: cannot create regular file '/project/a/b': Read-only file system\nand so on", Some("$PROJECT"));
@@ -76,9 +96,25 @@ mod tests {
         check("cat: ./project/x: No such file or directory", None);
         check("cat: /projects/x: No such file or directory", None);
         check("cat: /project.old: No such file or directory", None);
+        check("cat: uploads/a.txt: No such file or directory", Some("$WORKSPACE/uploads"));
+        check("cat: src/uploads: No such file or directory", None);
         check(&format!("ä{}", "x".repeat(LOOKED_AT - 1)), None);
-        assert_eq!(misnamed("cat: /project/x: No such file or directory", &at("/project")), None);
+        assert_eq!(misnamed("cat: /project/x: No such file or directory", &at("/project"), &[]), None);
         let without = Workspace { project: None, ..at("") };
-        assert_eq!(misnamed("cat: /project/x: No such file or directory", &without), None);
+        assert_eq!(misnamed("cat: /project/x: No such file or directory", &without, &[]), None);
+    }
+
+    #[test]
+    fn folders_that_have_their_names_are_named_with_the_slash() {
+        let workspace = Workspace {
+            root: "/data/s".into(),
+            project: Some(Mount { path: "/home/me/house".into(), writable: true }),
+            memories: None,
+        };
+        let given = [Name::mounted(PROJECT, Path::new("/home/me/house"))];
+        let said = |stderr: &str| misnamed(stderr, &workspace, &given);
+        assert!(said("cat: uploads/a.txt: No such file or directory").is_some_and(|hint| hint.contains("/uploads")));
+        assert_eq!(said("cat: /uploads/a.txt: No such file or directory"), None);
+        assert_eq!(said("cat: /project/x: No such file or directory"), None);
     }
 }

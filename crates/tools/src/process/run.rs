@@ -48,6 +48,8 @@ pub(crate) struct Script {
     pub(crate) timeout: Duration,
     /// How many bytes of each stream are kept.
     pub(crate) output_cap: usize,
+    /// True where it may change nothing. Without a sandbox it does not run then.
+    pub(crate) read_only: bool,
 }
 
 /// A text for bash, which reads no start-up file.
@@ -111,6 +113,9 @@ pub(crate) async fn run(
 ) -> Result<Finished, RunError> {
     match sandbox.filter(|sandbox| sandbox.is_on()) {
         Some(sandbox) => locked_in(script, workspace, sandbox, cancel).await,
+        None if script.read_only => {
+            Err(RunError::Refused("nothing here would keep it from changing what it may only look at".to_owned()))
+        }
         None => Ok(at_large(script, cancel).await?),
     }
 }
@@ -129,8 +134,8 @@ async fn locked_in(
 ) -> Result<Finished, RunError> {
     use crate::sandbox::Report;
     let began = Instant::now();
-    let Script { command, folder, environment, timeout, output_cap } = script;
-    let (mut child, mut leash) = sandbox.run(workspace, command, &environment, &folder).await?;
+    let Script { command, folder, environment, timeout, output_cap, read_only } = script;
+    let (mut child, mut leash) = sandbox.run(workspace, command, &environment, &folder, read_only).await?;
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
     let (mut stdout, mut stderr) = (Capture::new(output_cap), Capture::new(output_cap));
     let (report, cut) = {

@@ -35,14 +35,28 @@ const LIMITS: &[&str] = &[
     "fork: retry: resource temporarily unavailable",
 ];
 
+/// Rights of a command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommandRights {
+    pub(crate) network: bool,
+    /// It could change nothing, because nobody was asked about it.
+    pub(crate) read_only: bool,
+}
+
 /// One sentence for the model, if the words of a failed command look as if the sandbox had been in its way.
-pub(crate) fn hint(stderr: &str, network: bool) -> Option<&'static str> {
+pub(crate) fn hint(stderr: &str, CommandRights { network, read_only }: CommandRights) -> Option<&'static str> {
     let mut start = stderr.len().saturating_sub(LOOKED_AT);
     while !stderr.is_char_boundary(start) {
         start += 1;
     }
     let said = stderr[start..].to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if read_only && (says(NETWORK) || says(FILES)) {
+        return Some(
+            "[nobody was asked about this command, because it only looks: so it can change nothing but a /tmp of its own, \
+             has no network, and can read only the session's files and the system]",
+        );
+    }
     if !network && (says(NETWORK) || (said.contains("socket") && says(FILES))) {
         return Some(
             "[the sandbox forbids sockets: commands have no network. Work without it, or ask the person to set \
@@ -51,7 +65,7 @@ pub(crate) fn hint(stderr: &str, network: bool) -> Option<&'static str> {
     }
     if says(FILES) {
         return Some(
-            "[the sandbox allows commands to change only uploads/, outputs/, temp/ and a writable $PROJECT, and to read \
+            "[the sandbox allows commands to change only /uploads, /outputs, /temp and a writable /project, and to read \
              these and the system. Work there, or ask the person to list the folder in sandbox.read or sandbox.write \
              in agentd.yaml]",
         );
@@ -67,7 +81,7 @@ mod tests {
     fn words_of_refusals_are_known() {
         #[track_caller]
         fn check(stderr: &str, network: bool, expected: Option<&str>) {
-            match (hint(stderr, network), expected) {
+            match (hint(stderr, CommandRights { network, read_only: false }), expected) {
                 (Some(hint), Some(part)) => assert!(hint.contains(part), "{hint}"),
                 (None, None) => {}
                 (hint, _) => panic!("{stderr}: {hint:?}"),
@@ -77,11 +91,14 @@ mod tests {
         check("PermissionError: [Errno 1] Operation not permitted: socket", false, Some("no network"));
         check("curl: (6) Could not resolve host: example.org", true, None);
         check("bash: /etc/x: Permission denied", false, Some("sandbox.write"));
-        check("touch: cannot touch '/usr/x': Read-only file system", true, Some("outputs/"));
+        check("touch: cannot touch '/usr/x': Read-only file system", true, Some("/outputs"));
         check("bash: fork: Cannot allocate memory", false, Some("limits"));
         check("tail: memory exhausted", false, Some("limits"));
         check("bash: fork: retry: Resource temporarily unavailable", false, Some("processes"));
         check("error[E0308]: mismatched types", false, None);
+        let unasked =
+            hint("touch: cannot touch 'x': Read-only file system", CommandRights { network: false, read_only: true });
+        assert!(unasked.unwrap().contains("nobody was asked"), "{unasked:?}");
         check(&format!("ä{}", "x".repeat(LOOKED_AT - 1)), false, None);
     }
 }

@@ -21,6 +21,8 @@ pub struct SandboxConfig {
     pub write: Vec<PathBuf>,
     /// What no command may see, even in a folder that it may read.
     pub hidden: Vec<PathBuf>,
+    /// The person's home: in its folders of settings, files are hidden that hold what looks like a password.
+    pub home: Option<PathBuf>,
     /// How much each process may take.
     pub limits: SandboxLimits,
     /// Whether namespaces are tried. Without them less is kept from commands, as on systems that forbid them.
@@ -38,6 +40,7 @@ impl SandboxConfig {
             read: Vec::new(),
             write: Vec::new(),
             hidden: Vec::new(),
+            home: None,
             limits: SandboxLimits::default(),
             namespaces: true,
         }
@@ -118,6 +121,7 @@ mod linux {
     use super::{
         super::{
             HELPER_ARGUMENT,
+            names::{Name, PROJECT, names},
             places::{exact, places},
             policy::{InForce, PLEASE_END, Policy, Report, Tree},
         },
@@ -126,6 +130,8 @@ mod linux {
 
     /// How long the first helper may take to say what the kernel offers.
     const PROBE_LIMIT: Duration = Duration::from_secs(10);
+    /// The folder that the first helpers may read, and start in: not the root, which is exchanged.
+    const PROBED: &str = "/usr";
 
     /// Starts commands that are locked in.
     #[derive(Debug)]
@@ -142,6 +148,8 @@ mod linux {
         force: Result<InForce, String>,
         /// Why there are no namespaces.
         no_namespaces: Option<String>,
+        /// True if the session's folders can be given their names.
+        gives_names: bool,
     }
 
     impl Sandbox {
@@ -201,33 +209,67 @@ mod linux {
             status
         }
 
+        /// True where it holds a command that may change nothing to that: where files and network can be kept from commands, and
+        /// where none runs otherwise.
+        pub async fn holds(&self) -> bool {
+            match self.config.mode {
+                SandboxMode::Enforce => true,
+                SandboxMode::BestEffort => self.offer().await.force.as_ref().is_ok_and(|force| force.gap().is_none()),
+                SandboxMode::Off => false,
+            }
+        }
+
         /// What the kernel offers, found out once.
         async fn offer(&self) -> &Offer {
             self.offer.get_or_init(|| self.probe()).await
         }
 
         async fn probe(&self) -> Offer {
-            let with = if self.config.namespaces { self.try_out(true).await } else { Err("not asked for".to_owned()) };
-            match with {
-                Ok(force) => Offer { force: Ok(force), no_namespaces: None },
-                Err(why) => Offer { force: self.try_out(false).await, no_namespaces: Some(why) },
+            let none = |why| async move {
+                Offer { force: self.try_out(false, false).await, no_namespaces: Some(why), gives_names: false }
+            };
+            if !self.config.namespaces {
+                return none("not asked for".to_owned()).await;
             }
+            let mut found = Err(String::new());
+            for gives_names in [true, false] {
+                found = self.try_out(true, gives_names).await;
+                match &found {
+                    Ok(force) => return Offer { force: Ok(*force), no_namespaces: None, gives_names },
+                    Err(why) => tracing::debug!(gives_names, "no namespaces: {why}"),
+                }
+            }
+            none(found.err().unwrap_or_default()).await
         }
 
-        async fn try_out(&self, namespaces: bool) -> Result<InForce, String> {
+        /// By which names a command reaches the folders of this workspace.
+        pub(crate) async fn names(&self, workspace: &Workspace) -> Vec<Name> {
+            if !self.is_on() || !self.offer().await.gives_names {
+                return Vec::new();
+            }
+            let config = &self.config;
+            names(workspace, &places(workspace, &config.read, &config.write, &config.hidden))
+        }
+
+        async fn try_out(&self, namespaces: bool, gives_names: bool) -> Result<InForce, String> {
             let policy = Policy {
                 exact: Vec::new(),
-                read: vec!["/usr".into()],
+                read: vec![PROBED.into()],
                 write: Vec::new(),
-                trees: vec![Tree { path: "/usr".into(), writable: false }],
+                trees: vec![Tree { path: PROBED.into(), writable: false }],
                 hidden: Vec::new(),
+                searched: Vec::new(),
+                home: None,
+                planted: Vec::new(),
+                names: gives_names.then(|| Name::mounted(PROJECT, std::path::Path::new(PROBED))).into_iter().collect(),
                 network: self.allows_network(),
                 limits: self.config.limits,
                 namespaces,
                 enforce: false,
+                read_only: false,
             };
             let broken = |error: io::Error| format!("could not start the sandbox's helper: {error}");
-            let root: OwnedFd = std::fs::File::open("/").map_err(broken)?.into();
+            let root: OwnedFd = std::fs::File::open(PROBED).map_err(broken)?.into();
             let started = self.start(&policy, Vec::new(), &BTreeMap::new(), &root).await.map_err(broken)?;
             let (mut child, mut leash) = started;
             let report = tokio::time::timeout(PROBE_LIMIT, leash.report()).await;
@@ -242,26 +284,37 @@ mod linux {
             }
         }
 
-        /// Starts a command that may reach what this workspace allows.
+        /// Starts a command that may reach what this workspace allows, or of that only what changes nothing.
         pub(crate) async fn run(
             &self,
             workspace: &Workspace,
             command: Vec<OsString>,
             environment: &BTreeMap<OsString, OsString>,
             folder: &OwnedFd,
+            read_only: bool,
         ) -> io::Result<(Child, Leash)> {
             let config = &self.config;
-            let places = places(workspace, &config.read, &config.write, &config.hidden);
+            let names = self.names(workspace).await;
+            let mut places = places(workspace, &config.read, &config.write, &config.hidden);
+            if read_only {
+                places.close();
+            }
             let policy = Policy {
                 exact: exact(workspace),
                 read: places.read,
                 write: places.write,
                 trees: places.trees,
                 hidden: config.hidden.clone(),
-                network: self.allows_network(),
+                names,
+                searched: config.read.iter().chain(&config.write).cloned().collect(),
+                home: config.home.clone(),
+                planted: exact(workspace).into_iter().chain(config.write.iter().cloned()).collect(),
+                network: self.allows_network() && !read_only,
                 limits: config.limits,
                 namespaces: self.offer().await.no_namespaces.is_none(),
-                enforce: config.mode == SandboxMode::Enforce,
+                // What runs unasked is held, or does not run.
+                enforce: config.mode == SandboxMode::Enforce || read_only,
+                read_only,
             };
             self.start(&policy, command, environment, folder).await
         }
@@ -382,6 +435,16 @@ mod elsewhere {
 
         /// Changes nothing here.
         pub fn set_network(&self, _allowed: bool) {}
+
+        /// Nothing holds a command to anything here, but for those that do not run.
+        pub async fn holds(&self) -> bool {
+            self.is_on()
+        }
+
+        /// None has a name of its own here.
+        pub(crate) async fn names(&self, _workspace: &agentd_core::ports::Workspace) -> Vec<super::super::Name> {
+            Vec::new()
+        }
 
         /// What holds here: nothing.
         pub async fn status(&self) -> SandboxStatus {

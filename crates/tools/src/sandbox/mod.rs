@@ -6,7 +6,8 @@
 //! daemon is gone, everything that the command started is killed.
 //!
 //! - [`policy`]: what a command may reach, as the helper is told.
-//! - [`places`](mod@places): which folders that is for a session, a pure function.
+//! - [`places`](mod@places): which folders that is for a session, a pure function. [`names`](mod@names): by which names
+//!   they are reached. `secrets`: which files hold keys.
 //! - [`host`]: the daemon's side: [`Sandbox`] starts helpers, and finds out once what this kernel offers.
 //! - [`helper`]: the helper's side, [`run_helper`].
 //! - [`hints`]: what a model is told when something was forbidden.
@@ -20,15 +21,19 @@
 mod helper;
 mod hints;
 mod host;
+mod names;
 mod places;
 mod policy;
+#[cfg(target_os = "linux")]
+mod secrets;
 
 #[cfg(target_os = "linux")]
 pub use helper::run_helper;
-pub(crate) use hints::hint;
+pub(crate) use hints::{CommandRights, hint};
 #[cfg(target_os = "linux")]
 pub(crate) use host::Leash;
 pub use host::{Sandbox, SandboxConfig, SandboxMode, SandboxStatus};
+pub(crate) use names::{MEMORIES, Name, PROJECT};
 pub(crate) use policy::Report;
 pub use policy::SandboxLimits;
 

@@ -80,6 +80,16 @@ pub(super) struct Places {
     pub(super) trees: Vec<Tree>,
 }
 
+impl Places {
+    /// Leaves nothing to be changed; all can still be read.
+    pub(super) fn close(&mut self) {
+        self.read.append(&mut self.write);
+        for tree in &mut self.trees {
+            tree.writable = false;
+        }
+    }
+}
+
 /// What must be where it was when it was made or given.
 pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
     let project = workspace.project.as_ref().map(|project| &project.path);
@@ -146,6 +156,16 @@ mod tests {
         assert_eq!(written(of(mount(false))), own);
         assert_eq!(written(of(mount(true))).last().map(String::as_str), Some("/code"));
         assert!(of(mount(false)).read.contains(&"/code".into()));
+    }
+
+    #[test]
+    fn what_is_closed_can_be_read_and_not_written() {
+        let mut places = of(Some(Mount { path: "/code".into(), writable: true }));
+        places.close();
+        assert!(places.write.is_empty() && places.trees.iter().all(|tree| !tree.writable), "{places:?}");
+        for path in ["/code", "/home/p/cache", "/home/p/data/workspace/1/outputs"] {
+            assert!(places.read.contains(&path.into()), "{path}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::names::Name;
+
 /// What one command may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policy {
@@ -19,6 +21,14 @@ pub(crate) struct Policy {
     /// What is not seen even where it lies in a folder that may be read. It is checked where there are namespaces;
     /// without them, whatever contains one of these may not be read as a whole.
     pub(crate) hidden: Vec<PathBuf>,
+    /// Listed places in which files with keys are looked for, to be hidden as well; the session's own are not among them.
+    pub(crate) searched: Vec<PathBuf>,
+    /// The person's home.
+    pub(crate) home: Option<PathBuf>,
+    /// Folders in which commands, or whoever gave the project, may have put programs: none is found there by its name alone.
+    pub(crate) planted: Vec<PathBuf>,
+    /// The names by which the session's folders are reached, where there are namespaces.
+    pub(crate) names: Vec<Name>,
     /// Whether the network may be used.
     pub(crate) network: bool,
     /// How much it may take.
@@ -27,6 +37,8 @@ pub(crate) struct Policy {
     pub(crate) namespaces: bool,
     /// Whether to refuse where files or network cannot be kept from the command.
     pub(crate) enforce: bool,
+    /// True where nothing may be changed but what is the command's own.
+    pub(crate) read_only: bool,
 }
 
 impl Policy {

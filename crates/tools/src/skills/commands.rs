@@ -12,6 +12,17 @@ use super::{Shelf, environment::Environments, link};
 /// What stands in a command that runs something of a skill with Python.
 const RUNS: [&str; 3] = ["python", ".py", "pip"];
 
+/// Folders in which a command finds the programs of a skill.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    /// The Python environment.
+    pub(crate) environment: PathBuf,
+    /// The folder of its interpreters, which stands before all others.
+    pub(crate) first: PathBuf,
+    /// The folder of what its packages bring, which stands behind all others: a package must not decide what `ls` is.
+    pub(crate) last: PathBuf,
+}
+
 /// Whether a command could need packages of a skill at all.
 pub(super) fn may_need(command: &str) -> bool {
     command.contains("skills") && RUNS.iter().any(|word| command.contains(word))
@@ -29,8 +40,8 @@ impl Shelf {
         (may_need(command) && !skills_named(command).is_empty()).then(|| self.environments.plain())?
     }
 
-    /// Where it finds programs first. A command that names no skill has the packages of the session's only one that needs any.
-    pub(super) fn programs(&self, workspace: &Workspace, command: &str) -> Vec<PathBuf> {
+    /// The environments that it runs in. A command that names no skill has the packages of the session's only one that needs any.
+    pub(super) fn programs(&self, workspace: &Workspace, command: &str) -> Vec<Programs> {
         let mut about: Vec<SkillPackages> =
             skills_named(command).into_iter().filter_map(|name| wanted(workspace, name)).collect();
         if about.is_empty() {
@@ -39,7 +50,10 @@ impl Shelf {
             about.truncate(if about.len() == 1 { 1 } else { 0 });
         }
         let ready = about.iter().filter_map(|wanted| self.environments.ready(&wanted.environment));
-        ready.map(|place| place.join("bin")).collect()
+        let programs = ready.filter_map(|environment| {
+            Some(Programs { first: self.environments.front(&environment)?, last: environment.join("bin"), environment })
+        });
+        programs.collect()
     }
 }
 

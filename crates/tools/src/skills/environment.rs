@@ -3,11 +3,12 @@
 //!
 //! An environment is named by what is in it, so that another list of packages is another environment, and skills that need the
 //! same share one. It counts once its mark stands in it, which is written last: what a crash left half made is made anew.
-//! Only wheels are installed: building a package would run its code, outside of the sandbox, before anybody has seen it.
+//! Only wheels are installed: building a package would run its code before anybody has seen it. What installs them is locked
+//! in as commands are, with the network: it sees nothing of the person's files and writes to the environment alone.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs, io,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
@@ -22,7 +23,14 @@ use agentd_core::{
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use crate::process::{self, Ended, Finished, RunError, Script};
+use super::{
+    package_index::{PackageIndex, without_passwords},
+    requirements,
+};
+use crate::{
+    process::{self, Ended, Finished, RunError, Script},
+    sandbox::{Sandbox, SandboxConfig, SandboxMode},
+};
 
 /// How long an installation may take.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -32,10 +40,35 @@ const SAID: usize = 64 << 10;
 const TOLD_LINES: usize = 8;
 /// The mark of an environment that is whole.
 const MARK: &str = ".agentd-ready";
+/// Folder of the interpreter of an environment, and of nothing else of it: programs that a package brings do not stand before those of
+/// the system.
+const FRONT: &str = "front";
+/// Programs that stand there.
+const INTERPRETERS: [&str; 3] = ["python", "python3", "pip"];
 /// Where `python` is, for scripts that say so on a system that has only `python3`.
 const PLAIN: &str = "plain";
 /// What is made before the mark.
 const LIST: &str = "agentd-requirements.txt";
+
+/// The folder for what installers need for a moment. It goes when they are done.
+const SCRATCH: &str = "tmp";
+/// Variables of the daemon that installers see, besides the index.
+const PASSED: [&str; 14] = [
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+];
 
 /// Where interpreters are looked for first: those that commands can run in the sandbox.
 const SYSTEM: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
@@ -44,15 +77,17 @@ const SYSTEM: [&str; 2] = ["/usr/bin/python3", "/usr/local/bin/python3"];
 #[derive(Debug)]
 pub(crate) struct Environments {
     folder: PathBuf,
-    /// All that installers see of the environment of the daemon.
+    /// The variables by which programs and the person's index are found.
     variables: BTreeMap<String, String>,
+    /// The sandbox of commands.
+    sandbox: Option<SandboxConfig>,
     /// One lock an environment, so that two turns never make the same at once.
     under_way: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Environments {
-    pub(crate) fn new(folder: PathBuf, variables: BTreeMap<String, String>) -> Self {
-        Self { folder, variables, under_way: Mutex::default() }
+    pub(crate) fn new(folder: PathBuf, variables: BTreeMap<String, String>, sandbox: Option<SandboxConfig>) -> Self {
+        Self { folder, variables, sandbox, under_way: Mutex::default() }
     }
 
     /// The name of the environment with these packages.
@@ -69,6 +104,22 @@ impl Environments {
         let place = self.folder.join(name);
         let is_whole = place.join(MARK).is_file() && place.join("bin/python").exists();
         is_whole.then_some(place)
+    }
+
+    /// The folder in which the interpreters of an environment are, and they alone. An environment that has none yet, because it was
+    /// made by an older daemon, is given one.
+    pub(crate) fn front(&self, place: &Path) -> Option<PathBuf> {
+        let front = place.join(FRONT);
+        for name in INTERPRETERS {
+            let (link, program) = (front.join(name), place.join("bin").join(name));
+            if link.exists() || !program.exists() {
+                continue;
+            }
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&front).ok()?;
+            // Another call may make it at this moment.
+            let _ = std::os::unix::fs::symlink(Path::new("../bin").join(name), &link);
+        }
+        front.join(INTERPRETERS[0]).exists().then_some(front)
     }
 
     /// A folder in which `python` is an interpreter of the system, to be looked in last: scripts of skills are run as `python`,
@@ -125,7 +176,13 @@ impl Environments {
         cancel: &CancellationToken,
     ) -> Result<(), WorkspaceError> {
         let SkillPackages { skill, packages, environment } = wanted;
-        let place = self.folder.join(environment);
+        requirements::check(packages).map_err(|flaw| {
+            WorkspaceError::new(
+                ErrorKind::InvalidInput,
+                format!("could not install the packages of the skill {skill}: {}", flaw.message),
+            )
+            .with_hint("list names with versions only")
+        })?;
         let failed = |error: io::Error| {
             WorkspaceError::new(
                 ErrorKind::Storage,
@@ -133,42 +190,35 @@ impl Environments {
             )
             .with_hint("look at the data folder of the daemon")
         };
-        prepare(&self.folder, &place).map_err(failed)?;
+        let place = prepare(&self.folder, environment).map_err(failed)?;
         progress.tell(&format!("making a Python environment for the skill {skill}"));
         let uv = self.program("uv");
-        self.make_empty(skill, uv.as_deref(), &place, cancel).await?;
+        let installer = self.installer(&place, uv.as_deref());
+        self.make_empty(skill, &installer, cancel).await?;
         let list = place.join(LIST);
         fs::write(&list, packages.join("\n") + "\n").map_err(failed)?;
         progress.tell(&format!("installing {} for the skill {skill}", packages.join(", ")));
         let python = place.join("bin/python");
-        let command = match &uv {
+        let words: Vec<&OsStr> = match &uv {
             Some(uv) => {
                 let head =
                     [uv.as_os_str(), "pip".as_ref(), "install".as_ref(), "--python".as_ref(), python.as_os_str()];
-                let tail: [&std::ffi::OsStr; 4] =
-                    ["--only-binary".as_ref(), ":all:".as_ref(), "-r".as_ref(), list.as_os_str()];
-                head.into_iter().chain(tail).map(OsString::from).collect()
+                head.into_iter().chain(["--only-binary", ":all:", "-r"].map(OsStr::new)).collect()
             }
             None => {
-                let head: [&std::ffi::OsStr; 8] = [
-                    python.as_os_str(),
-                    "-m".as_ref(),
-                    "pip".as_ref(),
-                    "install".as_ref(),
-                    "--disable-pip-version-check".as_ref(),
-                    "--no-input".as_ref(),
-                    "--progress-bar=off".as_ref(),
-                    "--only-binary=:all:".as_ref(),
-                ];
-                head.into_iter().chain(["-r".as_ref(), list.as_os_str()]).map(OsString::from).collect()
+                // `-I`: no variable and no folder adds code to it.
+                let pip = ["-I", "-m", "pip", "install", "--progress-bar=off", "--only-binary=:all:", "-r"];
+                [python.as_os_str()].into_iter().chain(pip.map(OsStr::new)).collect()
             }
         };
-        let finished = self.run(skill, command, cancel).await?;
+        let command = words.into_iter().chain([list.as_os_str()]).map(OsString::from).collect();
+        let finished = installer.run(skill, command, cancel).await?;
         if finished.ended != Ended::Code(0) {
             return Err(refused(skill, "could not install the packages of", &finished));
         }
         let mark = packages.join("\n");
         let marked = tokio::task::spawn_blocking(move || {
+            fs::remove_dir_all(place.join(SCRATCH))?;
             fs::write(place.join(MARK), mark)?;
             fs::File::open(&place)?.sync_all()
         });
@@ -179,19 +229,23 @@ impl Environments {
     async fn make_empty(
         &self,
         skill: &str,
-        uv: Option<&Path>,
-        place: &Path,
+        installer: &Installer,
         cancel: &CancellationToken,
     ) -> Result<(), WorkspaceError> {
         let mut last = None;
         for python in self.interpreters() {
-            let left = place.to_owned();
-            let _ = tokio::task::spawn_blocking(move || fs::remove_dir_all(left)).await;
-            let command: Vec<OsString> = match uv {
-                Some(uv) => vec![uv.into(), "venv".into(), "--python".into(), python.into(), place.into()],
-                None => vec![python.into(), "-m".into(), "venv".into(), place.into()],
+            let place = installer.place.as_os_str().to_owned();
+            let command: Vec<OsString> = match &installer.uv {
+                Some(uv) => {
+                    vec![uv.into(), "venv".into(), "--allow-existing".into(), "--python".into(), python.into(), place]
+                }
+                None => vec![python.into(), "-I".into(), "-m".into(), "venv".into(), "--clear".into(), place],
             };
-            let finished = self.run(skill, command, cancel).await?;
+            // `--clear` takes it away.
+            let scratch = installer.place.join(SCRATCH);
+            let _ = fs::create_dir_all(&scratch);
+            let finished = installer.run(skill, command, cancel).await?;
+            let _ = fs::create_dir_all(&scratch);
             if finished.ended == Ended::Code(0) {
                 return Ok(());
             }
@@ -222,6 +276,53 @@ impl Environments {
         places.map(|place| Path::new(place).join(name)).find(|program| program.is_file())
     }
 
+    /// A program that installs into an environment, locked in where commands are.
+    fn installer(&self, place: &Path, uv: Option<&Path>) -> Installer {
+        let index = PackageIndex::read(&self.variables);
+        let passed = PASSED.iter().filter_map(|name| Some((OsString::from(name), self.variables.get(*name)?.into())));
+        let mut environment: BTreeMap<OsString, OsString> = passed.collect();
+        environment.extend(match uv {
+            Some(_) => index.for_uv(&self.variables),
+            None => index.for_pip(),
+        });
+        // Neither the person's home nor a `/tmp` that is too small for large wheels.
+        environment.insert("HOME".into(), place.into());
+        environment.insert("TMPDIR".into(), place.join(SCRATCH).into());
+        let is_on = |config: &&SandboxConfig| cfg!(target_os = "linux") && config.mode != SandboxMode::Off;
+        let sandbox = self.sandbox.as_ref().filter(is_on).map(|config| {
+            let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"];
+            let certificates = certificates.into_iter().filter_map(|name| self.variables.get(name));
+            let programs =
+                self.interpreters().into_iter().chain(uv.map(Path::to_path_buf)).filter_map(|path| home_of(&path));
+            let read = index.places().into_iter().chain(certificates.map(PathBuf::from)).chain(programs).collect();
+            Sandbox::new(SandboxConfig { network: true, read, write: vec![place.to_owned()], ..config.clone() })
+        });
+        Installer { place: place.to_owned(), uv: uv.map(Path::to_path_buf), environment, sandbox }
+    }
+}
+
+/// The folder of a program that is none of the system's, with the libraries beside it.
+fn home_of(program: &Path) -> Option<PathBuf> {
+    let real = program.canonicalize().ok()?;
+    let folder = real.parent()?;
+    let home = if folder.ends_with("bin") { folder.parent()? } else { return Some(real) };
+    // A person's own `~/.local/bin`, and what lies in nobody's folder, has more beside it than the program needs.
+    let is_its_own = home.join("lib").is_dir() && home.components().count() > 2 && !home.ends_with(".local");
+    Some(if is_its_own { home.to_owned() } else { real })
+}
+
+/// A program that installs packages into an environment.
+#[derive(Debug)]
+struct Installer {
+    place: PathBuf,
+    /// The one that does it in place of pip.
+    uv: Option<PathBuf>,
+    /// All that it sees of variables.
+    environment: BTreeMap<OsString, OsString>,
+    sandbox: Option<Sandbox>,
+}
+
+impl Installer {
     async fn run(
         &self,
         skill: &str,
@@ -231,16 +332,17 @@ impl Environments {
         let failed = |error: String| {
             WorkspaceError::new(ErrorKind::Internal, format!("could not prepare the skill {skill}: {error}"))
         };
-        let folder = fs::File::open(&self.folder).map_err(|error| failed(error.to_string()))?;
+        let folder = fs::File::open(&self.place).map_err(|error| failed(error.to_string()))?;
         let script = Script {
             command,
             folder: folder.into(),
-            environment: self.variables.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            environment: self.environment.clone(),
             timeout: PATIENCE,
             output_cap: SAID,
+            read_only: false,
         };
-        let nowhere = Workspace { root: self.folder.clone(), project: None, memories: None };
-        let finished = process::run(script, &nowhere, None, cancel).await;
+        let only_here = Workspace { root: self.place.clone(), project: None, memories: None };
+        let finished = process::run(script, &only_here, self.sandbox.as_ref(), cancel).await;
         let finished = finished.map_err(|error| match error {
             RunError::Io(error) => failed(error.to_string()),
             RunError::Refused(why) => failed(why),
@@ -257,13 +359,17 @@ impl Environments {
     }
 }
 
-/// Makes the folder of all environments, and takes away what is half made.
-fn prepare(folder: &Path, place: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    match fs::remove_dir_all(place) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+/// Makes the folder of an environment anew, and says where it really is.
+fn prepare(folder: &Path, name: &str) -> io::Result<PathBuf> {
+    let mut private = fs::DirBuilder::new();
+    private.recursive(true).mode(0o700);
+    private.create(folder)?;
+    let place = folder.canonicalize()?.join(name);
+    match fs::remove_dir_all(&place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => private.create(place.join(SCRATCH))?,
     }
+    Ok(place)
 }
 
 fn cancelled(skill: &str) -> WorkspaceError {
@@ -272,7 +378,7 @@ fn cancelled(skill: &str) -> WorkspaceError {
 
 /// The last that the installer said is why.
 fn refused(skill: &str, what: &str, finished: &Finished) -> WorkspaceError {
-    let said = format!("{}\n{}", finished.stdout.text, finished.stderr.text);
+    let said = without_passwords(&format!("{}\n{}", finished.stdout.text, finished.stderr.text));
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let told = lines[lines.len().saturating_sub(TOLD_LINES)..].join("; ");
     WorkspaceError::new(ErrorKind::InvalidInput, format!("{what} the skill {skill}: {told}"))
@@ -290,7 +396,7 @@ mod tests {
         fs::create_dir_all(&bin).unwrap();
         fs::write(bin.join("python3"), "").unwrap();
         let variables = BTreeMap::from([("PATH".to_owned(), bin.display().to_string())]);
-        let environments = Environments::new(folder.path().join("environments"), variables);
+        let environments = Environments::new(folder.path().join("environments"), variables, None);
         for _ in 0..2 {
             let plain = environments.plain().unwrap();
             assert_eq!(fs::read_link(plain.join("python")).unwrap(), environments.interpreters()[0]);
@@ -300,5 +406,27 @@ mod tests {
         fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink(folder.path().join("gone"), &link).unwrap();
         assert!(environments.plain().unwrap().join("python").exists());
+    }
+
+    #[test]
+    fn what_a_package_brings_stands_in_front_of_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let environments = Environments::new(folder.path().to_owned(), BTreeMap::new(), None);
+        let place = folder.path().join("skill-1");
+        let made = std::process::Command::new(SYSTEM[0]).args(["-m", "venv", "--without-pip"]).arg(&place).status();
+        if !made.is_ok_and(|status| status.success()) {
+            return;
+        }
+        fs::write(place.join("bin/ls"), "").unwrap();
+        for _ in 0..2 {
+            let front = environments.front(&place).unwrap();
+            let mut names: Vec<_> = fs::read_dir(&front).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            assert_eq!(names, ["python", "python3"]);
+            // It is still the interpreter of the environment.
+            let mut command = std::process::Command::new(front.join("python"));
+            let said = command.args(["-c", "import sys; print(sys.prefix)"]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), place.display().to_string());
+        }
     }
 }

@@ -92,7 +92,7 @@ pub(super) fn unusable(name: &str, tree: &Tree) -> Option<WorkspaceError> {
 }
 
 fn area(workspace: &Workspace) -> io::Result<Dir> {
-    jail::open_real_folder(&jail::own_root(&workspace.root)?, AREA)
+    jail::open_real_folder(&jail::session_root(&workspace.root)?, AREA)
 }
 
 /// Whoever reads the name finds the old copy or the new one, whole.

@@ -5,7 +5,7 @@
 //!   project.
 //! - `tree`: the files of a skill, looked through and copied. `link`: the copy that a session has below `skills/`, made when it
 //!   is needed and made anew when the skill has changed.
-//! - `environment`: Python environments with those packages. `commands`: which skills a command is about.
+//! - `environment`: Python environments with those packages. `package_index`: where the packages come from. `commands`: which skills a command is about.
 //! - `check`: all that is known of a folder, for people; and how one is taken into the person's own.
 //!
 //! What came with a project is anybody's: it takes no other skill's name, leads nowhere through links, and says in the
@@ -16,6 +16,7 @@ mod commands;
 mod environment;
 mod front;
 mod link;
+mod package_index;
 mod requirements;
 mod source;
 mod tree;
@@ -34,14 +35,20 @@ use agentd_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::front::{Flaw, Front};
+pub(crate) use self::{
+    commands::Programs,
+    front::{Flaw, Front},
+};
 use self::{
     environment::Environments,
     source::{Found, Source},
 };
-use crate::guides::{
-    disk::{NotAtHand, Pace},
-    known::Known,
+use crate::{
+    guides::{
+        disk::{NotAtHand, Pace},
+        known::Known,
+    },
+    sandbox::SandboxConfig,
 };
 
 /// What is set of each skill, by its name.
@@ -69,8 +76,10 @@ pub struct SkillConfig {
     pub environments: PathBuf,
     /// The person's home, for paths that they are shown.
     pub home: Option<PathBuf>,
-    /// What programs that install packages see of the environment.
+    /// The environment in which programs that install packages are found, and the person's index is named.
     pub variables: BTreeMap<String, String>,
+    /// The sandbox of commands, if there is one: programs that install packages run in it too, with the network.
+    pub sandbox: Option<SandboxConfig>,
 }
 
 /// All skills. Cloneable; all clones are one.
@@ -93,7 +102,8 @@ impl SkillShelf {
     /// Skills that lie there. Nothing is read yet.
     #[must_use]
     pub fn new(config: SkillConfig, settings: SkillSettings) -> Self {
-        let environments = Environments::new(config.environments.clone(), config.variables.clone());
+        let environments =
+            Environments::new(config.environments.clone(), config.variables.clone(), config.sandbox.clone());
         let settings = RwLock::new(Arc::new(settings));
         Self(Arc::new(Shelf {
             config,
@@ -129,8 +139,8 @@ impl SkillShelf {
         Ok(self.0.skills(workspace, pace)?.into_iter().map(|(skill, _)| skill).collect())
     }
 
-    /// The folders of programs that a command is to find first, for the skills that it is about.
-    pub(crate) fn programs(&self, workspace: &Workspace, command: &str) -> Vec<PathBuf> {
+    /// Finds the programs of the skills that a command is about.
+    pub(crate) fn programs(&self, workspace: &Workspace, command: &str) -> Vec<Programs> {
         self.0.programs(workspace, command)
     }
 

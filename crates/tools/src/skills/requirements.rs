@@ -7,8 +7,16 @@ use super::front::Flaw;
 pub(crate) const MAX_FILE: usize = 64 << 10;
 /// Packages at the most.
 const MAX_PACKAGES: usize = 100;
-/// Bytes of one line.
-const MAX_LINE: usize = 300;
+/// Bytes of one package, with the hashes of its wheels.
+const MAX_LINE: usize = 8 << 10;
+
+/// Refuses what is no package: whoever installs looks once more, whatever the list went through.
+///
+/// # Errors
+/// The first that is none.
+pub(crate) fn check(packages: &[String]) -> Result<(), Flaw> {
+    packages.iter().try_for_each(|written| package(written).map(drop).map_err(|message| Flaw::new(0, message)))
+}
 
 /// The packages of a `requirements.txt`, each as it is installed.
 ///
@@ -16,12 +24,18 @@ const MAX_LINE: usize = 300;
 /// The first line that is none.
 pub(crate) fn of_file(text: &str) -> Result<Vec<String>, Flaw> {
     let mut found: Vec<String> = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let bare = without_comment(line).trim();
-        if bare.is_empty() {
+    let mut lines = text.lines().enumerate();
+    while let Some((index, line)) = lines.next() {
+        let mut bare = without_comment(line).trim().to_owned();
+        // A list of hashes goes on in the next line.
+        while let Some(before) = bare.strip_suffix('\\') {
+            let next = lines.next().map(|(_, next)| without_comment(next).trim()).unwrap_or_default();
+            bare = format!("{} {next}", before.trim_end());
+        }
+        if bare.trim().is_empty() {
             continue;
         }
-        let package = package(bare).map_err(|message| Flaw::new(index + 1, message))?;
+        let package = package(bare.trim()).map_err(|message| Flaw::new(index + 1, message))?;
         add(&mut found, package).map_err(|message| Flaw::new(index + 1, message))?;
     }
     Ok(found)
@@ -59,7 +73,8 @@ fn without_comment(line: &str) -> &str {
     line.find(" #").map_or(line, |at| &line[..at])
 }
 
-/// One package with its versions and marker.
+/// One package: its name, extras, versions, the marker that says where it is needed, and hashes of its wheels. Nothing else
+/// is taken, for programs that install packages read options out of such lines.
 fn package(written: &str) -> Result<String, String> {
     let shown = || written.chars().take(80).collect::<String>();
     if written.len() > MAX_LINE {
@@ -71,47 +86,162 @@ fn package(written: &str) -> Result<String, String> {
     if written.contains("://") || written.contains('@') || written.starts_with(['.', '/', '~']) {
         return Err(format!("`{}` names a place to install from; list packages of the index only", shown()));
     }
-    let (versions, marker) =
-        written.split_once(';').map_or((written, None), |(versions, marker)| (versions, Some(marker)));
-    let name = package_name(versions);
-    let rest = &versions.trim()[name.len()..];
-    let is_sound = !name.is_empty() && is_extras_and_versions(rest) && marker.is_none_or(is_marker);
-    if is_sound {
-        Ok(written.split_whitespace().collect::<Vec<_>>().join(" "))
-    } else {
-        Err(format!("`{}` is no package name with versions, such as pypdf>=4", shown()))
+    let mut words: Vec<&str> = written.split([' ', '\t']).filter(|word| !word.is_empty()).collect();
+    let hashes = words.split_off(words.iter().position(|word| word.starts_with('-')).unwrap_or(words.len()));
+    if let Some(option) = hashes.iter().find(|word| !is_hash(word)) {
+        let option: String = option.chars().take(80).collect();
+        return Err(format!("`{option}` is an option of pip; behind a package only --hash=sha256:… is taken"));
     }
+    let requirement = words.join(" ");
+    let mut reader = Reader(&requirement);
+    if reader.requirement().is_none() || !reader.0.is_empty() {
+        return Err(format!("`{}` is no package name with versions, such as pypdf>=4", shown()));
+    }
+    Ok(words.into_iter().chain(hashes).collect::<Vec<_>>().join(" "))
+}
+
+/// `--hash=sha256:…` and its like.
+fn is_hash(word: &str) -> bool {
+    let Some((kind, digest)) = word.strip_prefix("--hash=").and_then(|hash| hash.split_once(':')) else { return false };
+    let digits = match kind {
+        "sha256" => 64,
+        "sha384" => 96,
+        "sha512" => 128,
+        _ => return false,
+    };
+    digest.len() == digits && digest.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// The name that it begins with.
 fn package_name(written: &str) -> &str {
-    let written = written.trim();
-    let end = written.find(|letter: char| !(letter.is_ascii_alphanumeric() || "-_.".contains(letter)));
-    let name = &written[..end.unwrap_or(written.len())];
-    if name.starts_with(|first: char| first.is_ascii_alphanumeric()) { name } else { "" }
+    let mut reader = Reader(written.trim());
+    reader.name().unwrap_or_default()
 }
 
-/// `[extra,extra]` and then versions.
-fn is_extras_and_versions(rest: &str) -> bool {
-    let rest = rest.trim();
-    let versions = match rest.strip_prefix('[') {
-        Some(inner) => match inner.split_once(']') {
-            Some((extras, versions))
-                if extras.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_., ".contains(letter)) =>
-            {
-                versions
+/// Comparisons, the longest first.
+const COMPARISONS: [&str; 8] = ["===", "~=", "==", "!=", "<=", ">=", "<", ">"];
+/// Variables that a marker may ask for.
+const VARIABLES: [&str; 12] = [
+    "python_version",
+    "python_full_version",
+    "os_name",
+    "sys_platform",
+    "platform_release",
+    "platform_system",
+    "platform_version",
+    "platform_machine",
+    "platform_python_implementation",
+    "implementation_name",
+    "implementation_version",
+    "extra",
+];
+/// Parentheses of a marker within each other.
+const MAX_DEPTH: usize = 8;
+
+/// Reads a requirement by the grammar of PEP 508, as far as that names no place. What does not fit is none.
+struct Reader<'a>(&'a str);
+
+impl<'a> Reader<'a> {
+    fn requirement(&mut self) -> Option<()> {
+        self.name()?;
+        if self.takes("[") && !self.takes("]") {
+            self.listed(Self::name)?;
+            self.takes("]").then_some(())?;
+        }
+        let in_parentheses = self.takes("(");
+        if in_parentheses || self.starts_with_comparison() {
+            self.listed(Self::version)?;
+        }
+        (!in_parentheses || self.takes(")")).then_some(())?;
+        if self.takes(";") { self.marker(0) } else { Some(()) }
+    }
+
+    /// One or more, with commas between them.
+    fn listed(&mut self, one: impl Fn(&mut Self) -> Option<&'a str>) -> Option<()> {
+        one(self)?;
+        while self.takes(",") {
+            one(self)?;
+        }
+        Some(())
+    }
+
+    fn name(&mut self) -> Option<&'a str> {
+        let name = self.run(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))?;
+        let is_sound = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_alphanumeric());
+        (is_sound(name.chars().next()) && is_sound(name.chars().next_back())).then_some(name)
+    }
+
+    fn starts_with_comparison(&self) -> bool {
+        let rest = self.0.trim_start();
+        COMPARISONS.iter().any(|comparison| rest.starts_with(comparison))
+    }
+
+    fn version(&mut self) -> Option<&'a str> {
+        self.any_of(&COMPARISONS)?;
+        let version = self.run(|letter| letter.is_ascii_alphanumeric() || ".*+!_-".contains(letter))?;
+        version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
+    }
+
+    fn marker(&mut self, depth: usize) -> Option<()> {
+        loop {
+            if self.takes("(") {
+                (depth < MAX_DEPTH).then_some(())?;
+                self.marker(depth + 1)?;
+                self.takes(")").then_some(())?;
+            } else {
+                self.value()?;
+                self.comparison()?;
+                self.value()?;
             }
-            _ => return false,
-        },
-        None => rest,
-    };
-    let versions = versions.trim();
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "<>=!~.,*+-_() ".contains(letter);
-    versions.is_empty() || (versions.starts_with(['<', '>', '=', '!', '~', '(']) && versions.chars().all(plain))
-}
+            if self.any_of(&["and ", "or "]).is_none() {
+                return Some(());
+            }
+        }
+    }
 
-fn is_marker(marker: &str) -> bool {
-    marker.chars().all(|letter| letter.is_ascii_alphanumeric() || "<>=!~.,-_()'\" ".contains(letter))
+    fn comparison(&mut self) -> Option<()> {
+        if self.takes("not ") {
+            return self.takes("in ").then_some(());
+        }
+        self.any_of(&COMPARISONS).or_else(|| self.any_of(&["in "])).map(drop)
+    }
+
+    /// A variable, or a text in quotation marks. No text has a blank: what stands behind one would be read as an option.
+    fn value(&mut self) -> Option<()> {
+        for mark in ["'", "\""] {
+            if self.takes(mark) {
+                let end = self.0.find(mark)?;
+                let text = &self.0[..end];
+                self.0 = &self.0[end + 1..];
+                return text
+                    .chars()
+                    .all(|letter| letter.is_ascii_alphanumeric() || "._+*-".contains(letter))
+                    .then_some(());
+            }
+        }
+        let name = self.run(|letter| letter.is_ascii_alphanumeric() || letter == '_')?;
+        VARIABLES.contains(&name).then_some(())
+    }
+
+    fn any_of(&mut self, words: &[&'static str]) -> Option<&'static str> {
+        words.iter().copied().find(|word| self.takes(word))
+    }
+
+    /// Takes a word, with blanks before it.
+    fn takes(&mut self, word: &str) -> bool {
+        let Some(rest) = self.0.trim_start_matches(' ').strip_prefix(word) else { return false };
+        self.0 = rest;
+        true
+    }
+
+    /// Takes as many such letters as there are, with blanks before them.
+    fn run(&mut self, fits: impl Fn(char) -> bool) -> Option<&'a str> {
+        let rest = self.0.trim_start_matches(' ');
+        let end = rest.find(|letter| !fits(letter)).unwrap_or(rest.len());
+        let (taken, rest) = rest.split_at(end);
+        self.0 = rest;
+        (!taken.is_empty()).then_some(taken)
+    }
 }
 
 #[cfg(test)]
@@ -141,6 +271,7 @@ mod tests {
         refused("a$(touch x)", 1, "no package name");
         refused("a; import os; os.system('x') & rm", 1, "no package name");
         refused("a b c", 1, "no package name");
+        refused("evilpkg==1.0 --no-binary=evilpkg", 1, "behind a package only --hash");
         refused(&(0..200).map(|n| format!("p{n}\n")).collect::<String>(), 101, "at the most");
     }
 
@@ -149,5 +280,52 @@ mod tests {
         let listed = ["python>=3.8", "python-docx>=1", "pypdf"].map(str::to_owned);
         assert_eq!(of_list(&listed).unwrap(), ["python-docx>=1", "pypdf"]);
         assert!(of_list(&["https://x/y.whl".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn hashes_and_markers_are_taken() {
+        let digest = "0".repeat(64);
+        let taken = |text: &str, expected: &str| assert_eq!(of_file(text).unwrap(), [expected], "{text}");
+        taken(
+            &format!("pypdf==4.0 \\\n    --hash=sha256:{digest} \\\n    --hash=sha256:{digest}\n"),
+            &format!("pypdf==4.0 --hash=sha256:{digest} --hash=sha256:{digest}"),
+        );
+        for whole in [
+            "a[b,c-d]>=1,<2; (python_version < \"3.12\" or sys_platform == 'win32') and extra != 'x'",
+            "a (>=1,!=1.5.*)",
+            "a===1.0+local.1",
+            "a==1!2.0",
+            "zope.interface",
+            "a; 'linux' in sys_platform",
+            "a; sys_platform not in 'win32'",
+            "a[]",
+        ] {
+            taken(whole, whole);
+        }
+    }
+
+    #[test]
+    fn nothing_that_leads_elsewhere_gets_through() {
+        for line in include_str!("../../tests/corpus/hostile_requirements.txt").lines() {
+            let line = line.replace("\\t", "\t").replace("\\n", "\n").replace("\\r", "\r");
+            if line.is_empty() || line.starts_with("# ") {
+                continue;
+            }
+            assert!(of_file(&line).is_err(), "{line:?} was taken");
+            assert!(check(std::slice::from_ref(&line)).is_err(), "{line:?} was taken");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_word_of_a_package_is_an_option(text in "[a-z]{1,4}[ a-z0-9=<>;'\"\\[\\](),.*_@/:$\\\\-]{0,30}") {
+            if let Ok(package) = package(&text) {
+                let words = package.split([' ', '\t']).skip(1);
+                for word in words {
+                    proptest::prop_assert!(!word.starts_with('-') || is_hash(word), "{package:?}");
+                }
+                proptest::prop_assert!(!package.contains(['@', '/', '$', '\\']), "{package:?}");
+            }
+        }
     }
 }

@@ -2,7 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use agentd_core::{Timestamp, error::WorkspaceError, files::SessionTree, knowledge::OpenDocument};
+use agentd_core::{
+    Timestamp,
+    error::WorkspaceError,
+    files::SessionTree,
+    knowledge::{DocumentPage, OpenDocument},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -25,47 +30,62 @@ pub(crate) fn has_document_name(name: &str) -> bool {
     ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
 
+/// Which of the documents of a folder are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Range {
+    /// So many at the beginning are left out.
+    pub(super) skip: usize,
+    /// No more than that are opened.
+    pub(super) most: usize,
+}
+
 /// The file of that path, or the documents in that folder and below it, by their names.
 pub(super) fn open(
     tree: &SessionTree,
     path: &str,
+    range: Range,
     cancel: CancellationToken,
-) -> Result<Vec<OpenDocument>, WorkspaceError> {
+) -> Result<DocumentPage, WorkspaceError> {
     let files = browse::open(tree, Timestamp::UNIX_EPOCH);
-    opened(&files, if path.is_empty() { "." } else { path }, cancel).map_err(browse::refused)
+    opened(&files, if path.is_empty() { "." } else { path }, range, cancel).map_err(browse::refused)
 }
 
-fn opened(files: &Files, path: &str, cancel: CancellationToken) -> Result<Vec<OpenDocument>, Failure> {
+fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) -> Result<DocumentPage, Failure> {
+    let Range { skip, most } = Range { most: range.most.min(MAX_OPEN), ..range };
     let start = browse::located(files, path)?;
     if !files.is_folder(&start)? {
-        return Ok(vec![document(files, &start)?]);
+        let documents = if skip == 0 && most > 0 { vec![document(files, &start)?] } else { Vec::new() };
+        return Ok(DocumentPage { documents, found: 1_usize.saturating_sub(skip), cut: None });
     }
     let job = Job::new(files.clone(), Limits::default(), cancel);
-    let mut documents: Vec<OpenDocument> = Vec::new();
-    let mut count = 0;
+    let mut page = DocumentPage::default();
+    let mut seen = 0;
     for place in files.places(&start) {
-        if count >= MAX_OPEN {
-            break;
-        }
-        let mut found: Vec<ToolPath> = Vec::new();
-        Walk::whole(false).run(&job, &place, &mut Left::default(), &mut |entry| {
+        let mut wanted: Vec<ToolPath> = Vec::new();
+        let mut left = Left::default();
+        Walk::whole(false).run(&job, &place, &mut left, &mut |entry| {
             if entry.kind == Kind::File && has_document_name(&entry.path.to_string()) {
-                found.push(entry.path.clone());
+                seen += 1;
+                if seen > skip {
+                    page.found += 1;
+                    if page.found <= most {
+                        wanted.push(entry.path.clone());
+                    }
+                }
             }
-            let is_enough = count + found.len() >= MAX_OPEN;
-            Ok(if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            Ok(ControlFlow::Continue(()))
         })?;
         job.check()?;
-        count += found.len();
+        page.cut = page.cut.or_else(|| left.cut.map(str::to_owned));
         // What is kept in the state is text, and no document.
         let Ok(root) = Root::open(&files.jail, place.place()) else { continue };
         let opened =
             |path: &ToolPath| Some(OpenDocument { name: path.to_string(), file: root.open_regular(path).ok()? });
         // One that went away or may not be read is no reason to show none.
-        documents.extend(found.iter().filter_map(opened));
+        page.documents.extend(wanted.iter().filter_map(opened));
     }
-    documents.sort_by(|left, right| left.name.cmp(&right.name));
-    Ok(documents)
+    page.documents.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(page)
 }
 
 fn document(files: &Files, path: &ToolPath) -> Result<OpenDocument, Failure> {

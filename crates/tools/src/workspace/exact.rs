@@ -69,6 +69,31 @@ pub(crate) fn make_folders(folder: impl AsFd, path: &Path) -> io::Result<OwnedFd
     Ok(folder)
 }
 
+/// Gives a folder of the daemon's own back its mode, unless its owner can use it. No link is followed.
+///
+/// # Errors
+/// When it is no folder, or belongs to somebody else.
+#[cfg(target_os = "linux")]
+pub(crate) fn let_in(folder: &Path) -> io::Result<()> {
+    use std::{
+        fs::{Permissions, set_permissions},
+        os::{fd::AsRawFd as _, unix::fs::PermissionsExt as _},
+    };
+    const OWNERS: u32 = 0o700;
+    // It cannot be read perhaps, and its mode is not a matter of reading.
+    let opened = open(folder, OFlags::PATH | OFlags::DIRECTORY)?;
+    if rustix::fs::fstat(&opened)?.st_mode & OWNERS == OWNERS {
+        return Ok(());
+    }
+    set_permissions(format!("/proc/self/fd/{}", opened.as_raw_fd()), Permissions::from_mode(OWNERS))
+}
+
+/// Elsewhere no command can have closed it in a sandbox.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn let_in(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 #[cfg(target_os = "linux")]
 fn at_once(start: BorrowedFd<'_>, path: &Path, flags: OFlags, beneath: bool) -> Result<OwnedFd, Errno> {
     use rustix::fs::ResolveFlags;

@@ -13,11 +13,11 @@ use agentd_core::{
     Timestamp,
     context::HistoryFile,
     error::{ErrorKind, WorkspaceError},
-    files::{FileListing, FilePiece, FileWritten, FilesCopied, SessionTree},
+    files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved, SessionTree},
     guide::{GuideLimits, Guides},
     ids::SessionId,
-    knowledge::OpenDocument,
-    ports::{KeptArea, KeptText, Skills, Workspace, Workspaces},
+    knowledge::DocumentPage,
+    ports::{KeptArea, KeptText, Skills, Workspace, WorkspaceArea, Workspaces},
     session::Mount,
     state_files::StateFiles,
 };
@@ -28,7 +28,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     AREAS,
     backend::Files,
-    browse, copy, documents, jail, kept,
+    browse, clean, copy, documents, exact, jail, kept,
+    locks::SessionLocks,
     path::{Place, ToolPath},
     remove, uploads,
     walk::{Kind, Left, Walk},
@@ -49,6 +50,7 @@ pub struct WorkspaceFolders {
     guides: Option<GuideReader>,
     /// The real paths of the base and of what all sessions share, once they are known.
     real: Arc<OnceLock<Real>>,
+    locks: SessionLocks,
 }
 
 #[derive(Debug, Clone)]
@@ -67,7 +69,8 @@ impl WorkspaceFolders {
     /// Workspaces below `base`, which is made when the first is opened.
     #[must_use]
     pub fn new(base: PathBuf) -> Self {
-        Self { private: vec![base.clone()], base, memories: None, guides: None, real: Arc::default() }
+        let (real, locks) = (Arc::default(), SessionLocks::default());
+        Self { private: vec![base.clone()], base, memories: None, guides: None, real, locks }
     }
 
     /// The same, with a folder that all sessions see as `/memories`. It is made with the first workspace.
@@ -130,12 +133,13 @@ impl WorkspaceFolders {
 impl Workspaces for WorkspaceFolders {
     fn open(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
         let (private, memories) = (self.private.clone(), self.memories.clone());
-        self.work("open the workspace", move |base| {
+        let open = self.locks.shared(session.to_string().into(), move |base| {
             let Real { memories, .. } = Self::shared(base, memories.as_ref())?;
             let root = make(base, session).map_err(|error| storage("make the session's workspace", error))?;
             let project = project.map(|mount| check_mount(&private, mount)).transpose()?;
             Ok(Workspace { root, project, memories })
-        })
+        });
+        self.work("open the workspace", open)
     }
 
     fn locate(&self, session: SessionId, project: Option<Mount>) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
@@ -156,8 +160,8 @@ impl Workspaces for WorkspaceFolders {
         to: SessionId,
         history: Option<HistoryFile>,
     ) -> BoxFuture<'_, Result<FilesCopied, WorkspaceError>> {
-        self.work("copy the session's files", move |base| {
-            let source = match jail::own_root(&base.join(from.to_string())) {
+        let copy = self.locks.shared(from.to_string().into(), move |base| {
+            let source = match jail::session_root(&base.join(from.to_string())) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FilesCopied::default()),
                 opened => opened,
             };
@@ -165,23 +169,44 @@ impl Workspaces for WorkspaceFolders {
                 .and_then(|source| Ok((source, jail::own_root(&make(base, to)?)?)))
                 .and_then(|(source, target)| copy::copy(&source, &target, history.as_ref()))
                 .map_err(|error| storage("copy the session's files", error))
-        })
+        });
+        self.work("copy the session's files", copy)
     }
 
     fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        self.work("empty temp/", move |base| {
-            let emptied = jail::own_root(&base.join(session.to_string()))
+        let empty = self.locks.alone(session.to_string().into(), move |base| {
+            let emptied = jail::session_root(&base.join(session.to_string()))
                 .and_then(|root| jail::open_real_folder(&root, "temp"))
                 .and_then(|temp| remove::empty(&temp));
             missing_is_fine(emptied).map_err(|error| storage("empty the session's temp/", error))
+        });
+        self.work("empty temp/", empty)
+    }
+
+    fn clean(
+        &self,
+        session: SessionId,
+        areas: Vec<(WorkspaceArea, Timestamp)>,
+        trial: bool,
+    ) -> BoxFuture<'_, Result<Vec<(WorkspaceArea, FilesRemoved)>, WorkspaceError>> {
+        let clean = self.locks.alone(session.to_string().into(), move |base| {
+            clean::clean(base, session, areas, trial).map_err(|error| storage("clean the session's workspace", error))
+        });
+        self.work("clean the workspace", clean)
+    }
+
+    fn clean_leftovers(&self, trial: bool) -> BoxFuture<'_, Result<FilesRemoved, WorkspaceError>> {
+        self.work("remove what was left of workspaces", move |base| {
+            clean::leftovers(base, trial).map_err(|error| storage("remove what was left of workspaces", error))
         })
     }
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        self.work("remove the workspace", move |base| {
+        let remove = self.locks.alone(session.to_string().into(), move |base| {
             missing_is_fine(remove_session(base, session))
                 .map_err(|error| storage("remove the session's workspace", error))
-        })
+        });
+        self.work("remove the workspace", remove)
     }
 
     fn add_upload(
@@ -190,7 +215,7 @@ impl Workspaces for WorkspaceFolders {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        self.work("keep the upload", move |base| {
+        let keep = self.locks.shared(session.to_string().into(), move |base| {
             let name = uploads::upload_name(&name);
             make(base, session)
                 .and_then(|root| jail::own_root(&root))
@@ -198,7 +223,26 @@ impl Workspaces for WorkspaceFolders {
                 .and_then(|folder| uploads::put(&folder, &name, &content))
                 .map(|name| format!("uploads/{name}"))
                 .map_err(|error| storage(&format!("keep the upload {name}"), error))
-        })
+        });
+        self.work("keep the upload", keep)
+    }
+
+    fn keep_input(
+        &self,
+        session: SessionId,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        let keep = self.locks.shared(session.to_string().into(), move |base| {
+            let name = uploads::upload_name(&name);
+            make(base, session)
+                .and_then(|root| jail::own_root(&root))
+                .and_then(|root| jail::open_real_folder(&root, "uploads"))
+                .and_then(|folder| uploads::put_once(&folder, &name, &content))
+                .map(|name| format!("uploads/{name}"))
+                .map_err(|error| storage(&format!("keep the input as {name}"), error))
+        });
+        self.work("keep the input", keep)
     }
 
     fn keep(
@@ -208,14 +252,15 @@ impl Workspaces for WorkspaceFolders {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        self.work("keep a text of the daemon's own", move |base| {
+        let keep = self.locks.shared(session.to_string().into(), move |base| {
             KeptArea::check_name(&name)?;
             make(base, session)
                 .and_then(|root| jail::own_root(&root))
                 .and_then(|root| kept::keep(&root, area, &name, &content))
                 .map(|()| format!("{}/{name}", area.folder()))
                 .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
-        })
+        });
+        self.work("keep a text of the daemon's own", keep)
     }
 
     fn keep_on(
@@ -226,14 +271,15 @@ impl Workspaces for WorkspaceFolders {
         from: Option<u64>,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<KeptText, WorkspaceError>> {
-        self.work("keep a text of the daemon's own", move |base| {
+        let keep = self.locks.shared(session.to_string().into(), move |base| {
             KeptArea::check_name(&name)?;
             make(base, session)
                 .and_then(|root| jail::own_root(&root))
                 .and_then(|root| kept::keep_on(&root, area, &name, from, &content))
                 .map(|bytes| KeptText { path: format!("{}/{name}", area.folder()), bytes })
                 .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
-        })
+        });
+        self.work("keep a text of the daemon's own", keep)
     }
 
     fn list_files(&self, tree: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
@@ -244,10 +290,13 @@ impl Workspaces for WorkspaceFolders {
         &self,
         tree: SessionTree,
         path: String,
-    ) -> BoxFuture<'_, Result<Vec<OpenDocument>, WorkspaceError>> {
+        skip: usize,
+        most: usize,
+    ) -> BoxFuture<'_, Result<DocumentPage, WorkspaceError>> {
         let cancel = CancellationToken::new();
         let abandoned = cancel.clone().drop_guard();
-        let opened = self.work("open documents", move |_| documents::open(&tree, &path, cancel));
+        let opened = self
+            .work("open documents", move |_| documents::open(&tree, &path, documents::Range { skip, most }, cancel));
         async move {
             let opened = opened.await;
             drop(abandoned);
@@ -278,7 +327,8 @@ impl Workspaces for WorkspaceFolders {
         content: Vec<u8>,
         now: Timestamp,
     ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
-        self.work("write a file", move |_| browse::write(&tree, &path, &content, now))
+        let folder = tree.workspace.root.file_name().unwrap_or_default().to_owned();
+        self.work("write a file", self.locks.shared(folder, move |_| browse::write(&tree, &path, &content, now)))
     }
 
     fn guides<'a>(&'a self, workspace: &'a Workspace, limits: GuideLimits) -> BoxFuture<'a, Guides> {
@@ -344,23 +394,29 @@ fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
+    exact::let_in(&root)?;
     let folder = jail::own_root(&root)?;
     for area in AREAS {
         let mut private = DirBuilder::new();
         private.mode(0o700);
         match folder.create_dir_with(area, &private) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+            Ok(()) => {}
+            // What is no folder any more is told by whoever opens it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => drop(exact::let_in(&root.join(area))),
+            Err(error) => return Err(error),
         }
     }
     write_metadata(&folder, session)?;
     Ok(root)
 }
 
-/// Makes a folder of all sessions, and returns its real path, because commands print it and the jail knows it again.
+/// Makes a folder of all sessions, and returns its real path, because commands print it and the jail knows it again. What it
+/// lies in is not made: where that is gone, somebody has moved it, and what is put in its place would be lost.
 fn make_shared(path: &Path) -> io::Result<PathBuf> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    path.canonicalize()
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => path.canonicalize(),
+    }
 }
 
 fn write_metadata(folder: &Dir, session: SessionId) -> io::Result<()> {
@@ -414,16 +470,14 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 /// Takes the session's name away first, so that half a removal is never seen, then removes what it held.
-fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
+pub(super) fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
     let base = Dir::open_ambient_dir(base, cap_std::ambient_authority())?;
-    let doomed = format!(".removed-{session}-{}", uuid::Uuid::new_v4().simple());
+    let doomed = format!("{}{session}-{}", clean::REMOVED, uuid::Uuid::new_v4().simple());
     base.rename(session.to_string(), &base, &doomed)?;
-    let folder = jail::open_real_folder(&base, &doomed)?;
-    remove::empty(&folder)?;
-    base.remove_dir(&doomed)
+    remove::folder(&base, doomed.as_ref())
 }
 
-fn missing_is_fine(result: io::Result<()>) -> io::Result<()> {
+pub(super) fn missing_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

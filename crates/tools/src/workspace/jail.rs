@@ -30,6 +30,15 @@ use super::{
 };
 use crate::{failure::Failure, text};
 
+/// The purpose of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// To look at what is there.
+    Read,
+    /// To change or make it.
+    Write,
+}
+
 /// The way into one workspace.
 #[derive(Debug, Clone)]
 pub(crate) struct Jail {
@@ -41,7 +50,7 @@ impl Jail {
         Self { workspace }
     }
 
-    /// Reads a path. Besides the forms of [`ToolPath::parse`] it takes the real paths of the workspace and the
+    /// Reads a path that is written from the root of the tree. Besides the forms of [`ToolPath::parse`] it takes the real paths of the workspace and the
     /// project, because commands print them.
     pub(crate) fn locate(&self, written: &str) -> Result<ToolPath, Failure> {
         let project = self.workspace.project.as_ref().map(|mount| mount.path.as_path());
@@ -58,13 +67,55 @@ impl Jail {
         ToolPath::parse(written)
     }
 
-    /// Where a search from `start` looks: the root of the workspace includes the project.
-    pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
-        let mut places = vec![start.clone()];
-        if self.workspace.project.is_some() && *start == ToolPath::root(Place::Own) {
-            places.push(ToolPath::root(Place::Project));
+    /// Reads a path as a call writes it. Where a project is mounted, a path without a slash in front means the project, as in
+    /// what compilers and people say; one that begins with a name of the session's tree, such as `uploads/`, means that tree.
+    /// Where the project has an entry of that name too, it means whichever of both is there, and to write, neither.
+    ///
+    /// # Errors
+    /// `E_PATH`, saying how to write it.
+    pub(crate) fn meant(&self, written: &str, aim: Aim) -> Result<ToolPath, Failure> {
+        let Ok(project) = self.project() else { return self.locate(written) };
+        if written.is_empty() || written.starts_with('/') {
+            return self.locate(written).map_err(|failure| self.without_project(written, failure));
         }
-        places
+        let named = self.locate(written)?;
+        let in_project = ToolPath::parse(&format!("/project/{written}"))?;
+        let Some(first) = in_project.rest().split('/').next().filter(|first| ToolPath::is_name(first)) else {
+            return Ok(in_project);
+        };
+        if fs::symlink_metadata(project.path.join(first)).is_err() {
+            return Ok(named);
+        }
+        match (aim, self.is_there(&named), self.is_there(&in_project)) {
+            (Aim::Read, true, false) => Ok(named),
+            (Aim::Read, false, true) => Ok(in_project),
+            _ => Err(Failure::path(format!(
+                "{written} may be two files, because the project has an entry {first} of its own; write the whole path: {} or \
+                 {in_project}",
+                named.written()
+            ))),
+        }
+    }
+
+    fn is_there(&self, path: &ToolPath) -> bool {
+        self.root(path.place()).is_ok_and(|root| root.symlink_metadata(path.below_place()).is_ok())
+    }
+
+    /// Why an absolute path was refused, with the file of the project that it may mean.
+    fn without_project(&self, written: &str, failure: Failure) -> Failure {
+        let in_project = ToolPath::parse(&format!("/project/{written}"));
+        match in_project.ok().filter(|path| !path.is_root() && self.is_there(path)) {
+            Some(path) => Failure::path(format!("{}; did you mean {path}?", failure.text)),
+            None => failure,
+        }
+    }
+
+    /// Where a search from `start` looks: the root of the workspace includes the project, and that comes first, so that what
+    /// lies about in the workspace does not use up what a search may show.
+    pub(crate) fn places(&self, start: &ToolPath) -> Vec<ToolPath> {
+        let has_project = self.workspace.project.is_some() && *start == ToolPath::root(Place::Own);
+        let project = has_project.then(|| ToolPath::root(Place::Project));
+        project.into_iter().chain([start.clone()]).collect()
     }
 
     /// Where a path leads: the path itself, or another where links in the same tree are on the way. What is not there
@@ -136,7 +187,7 @@ impl Jail {
     /// The folder that a path is resolved beneath when it is read.
     pub(crate) fn root(&self, place: Place) -> Result<Dir, Failure> {
         match place {
-            Place::Own => own_root(&self.workspace.root)
+            Place::Own => session_root(&self.workspace.root)
                 .map_err(|error| Failure::tool(format!("the session's workspace cannot be opened: {error}"))),
             Place::Project => {
                 let mount = self.project()?;
@@ -159,7 +210,9 @@ impl Jail {
     pub(super) fn writable_root<'p>(&self, path: &'p ToolPath) -> Result<(Dir, &'p Path), Failure> {
         if path.place() == Place::Project && !self.project()?.writable {
             return Err(Failure::path(format!(
-                "{path} cannot be changed: the project is mounted read-only; write to outputs/ instead"
+                "{path} cannot be changed: the project is mounted read-only, and only the user can mount it writable \
+                 (`-C DIR:rw`); write to /outputs/{} instead",
+                path.name()
             )));
         }
         if path.place() != Place::Own {
@@ -185,7 +238,7 @@ impl Jail {
         Ok((folder, Path::new(below)))
     }
 
-    fn project(&self) -> Result<&Mount, Failure> {
+    pub(crate) fn project(&self) -> Result<&Mount, Failure> {
         self.workspace.project.as_ref().ok_or_else(|| {
             Failure::path("no project folder is mounted in this session; use uploads/, outputs/ and temp/")
         })
@@ -246,12 +299,14 @@ impl Jail {
         Failure::path(format!("{path} is not there; {hint}"))
     }
 
-    /// An entry of the same folder, or an upload or output of the same name, that could be meant.
+    /// An entry of the same folder, of the project's root, or an upload or output of the same name, that could be meant; or
+    /// the one file of that name somewhere in the project.
     fn near(&self, path: &ToolPath) -> Option<ToolPath> {
         const MAX_NAMES: usize = 2000;
-        let folders =
-            path.parent().into_iter().chain(super::WRITABLE.iter().map(|area| ToolPath::root(Place::Own).entry(area)));
-        folders.into_iter().find_map(|folder| {
+        let project = self.project().ok().map(|_| ToolPath::root(Place::Project));
+        let areas = super::WRITABLE.iter().map(|area| ToolPath::root(Place::Own).entry(area));
+        let mut folders = path.parent().into_iter().chain(project.clone()).chain(areas);
+        let beside = folders.find_map(|folder| {
             let root = self.root(folder.place()).ok()?;
             let entries = root.read_dir(folder.below_place()).ok()?;
             let names: Vec<String> = entries
@@ -261,7 +316,30 @@ impl Jail {
                 .collect();
             let near = text::nearest(path.name(), names.iter().map(String::as_str))?;
             Some(folder.entry(near))
-        })
+        });
+        beside.or_else(|| self.only_one(&project?, path.name()))
+    }
+
+    /// The only file of a name below a folder, as far as a short look shows.
+    fn only_one(&self, folder: &ToolPath, name: &str) -> Option<ToolPath> {
+        const MAX_ENTRIES: usize = 5000;
+        let root = self.root(folder.place()).ok()?;
+        let (mut folders, mut found, mut left) = (vec![folder.clone()], None, MAX_ENTRIES);
+        while let Some(folder) = folders.pop() {
+            let Ok(entries) = root.read_dir(folder.below_place()) else { continue };
+            for entry in entries.flatten() {
+                left = left.checked_sub(1)?;
+                let Ok(entry_name) = entry.file_name().into_string() else { continue };
+                let Ok(kind) = entry.file_type() else { continue };
+                let is_shown = !entry_name.starts_with('.') && !entry_name.chars().any(char::is_control);
+                if kind.is_dir() && is_shown && !matches!(entry_name.as_str(), "node_modules" | "target") {
+                    folders.push(folder.entry(&entry_name));
+                } else if kind.is_file() && entry_name == name && found.replace(folder.entry(&entry_name)).is_some() {
+                    return None;
+                }
+            }
+        }
+        found
     }
 }
 
@@ -318,6 +396,14 @@ pub(super) fn open_exact(folder: &Dir, path: &Path) -> io::Result<fs::File> {
 /// Opens the root of a workspace or project, refusing a link in its place and on the way to it.
 pub(crate) fn own_root(root: &Path) -> io::Result<Dir> {
     Ok(Dir::from_std_file(exact::open_folder(root)?.into()))
+}
+
+/// The same of a session's own folder, which only the daemon has any business to close: a command that did so would end the
+/// session for good.
+pub(crate) fn session_root(root: &Path) -> io::Result<Dir> {
+    // An administrator gets in without, and the commands of a session do not.
+    exact::let_in(root)?;
+    own_root(root)
 }
 
 /// Opens a folder, refusing a link in its place.

@@ -18,6 +18,7 @@
 
 pub(crate) mod backend;
 mod browse;
+mod clean;
 mod copy;
 pub(crate) mod documents;
 pub(crate) mod exact;
@@ -25,6 +26,7 @@ pub mod folders;
 pub(crate) mod jail;
 mod kept;
 mod links;
+mod locks;
 pub(crate) mod path;
 pub(crate) mod remove;
 pub mod snapshots;
@@ -38,7 +40,7 @@ pub use folders::WorkspaceFolders;
 pub use snapshots::{FileSnapshots, SnapshotConfig};
 
 /// The folders of a workspace, in the order in which they are shown.
-const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", KEPT[0], KEPT[1]];
+pub(crate) const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", KEPT[0], KEPT[1]];
 
 /// Those that tools may write to.
 pub(crate) const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];

@@ -93,9 +93,23 @@ impl ToolPath {
         Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)
     }
 
-    /// The path as a call can name it.
+    /// Tells whether a first part is a name of the tree, also without a slash.
+    pub(super) fn is_name(first: &str) -> bool {
+        super::AREAS.contains(&first) || Place::of(first, false).is_some()
+    }
+
+    /// Tells whether a path begins with such a name and no slash.
+    pub(crate) fn begins_with_name(written: &str) -> bool {
+        let first = written.split('/').find(|part| !part.is_empty() && *part != ".");
+        !written.starts_with('/') && first.is_some_and(Self::is_name)
+    }
+
+    /// The path as a call can name it, whatever there is besides.
     pub(crate) fn written(&self) -> String {
         let shown = self.to_string();
+        if self.place == Place::Own && super::AREAS.contains(&shown.split('/').next().unwrap_or_default()) {
+            return format!("/{shown}");
+        }
         if shown.starts_with('~') { format!("./{shown}") } else { shown }
     }
 

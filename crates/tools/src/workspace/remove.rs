@@ -1,6 +1,9 @@
 //! Empties a folder whatever it holds: folders without permissions, trees deeper than any stack, links to elsewhere.
 
-use std::io;
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+};
 
 use cap_std::fs::{Dir, Permissions, PermissionsExt as _};
 
@@ -11,7 +14,7 @@ use super::jail;
 /// Each folder met is first moved up to the top, so that depth costs neither stack nor open files, and a command
 /// that still runs cannot lead the removal elsewhere.
 pub(crate) fn empty(top: &Dir) -> io::Result<()> {
-    let mut folders: Vec<std::ffi::OsString> = Vec::new();
+    let mut folders: Vec<OsString> = Vec::new();
     for entry in top.entries()? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
@@ -32,7 +35,7 @@ pub(crate) fn empty(top: &Dir) -> io::Result<()> {
             let inner = entry.file_name();
             if entry.file_type()?.is_dir() {
                 gone(own(&folder, &inner))?;
-                let moved = std::ffi::OsString::from(format!(".gone-{}", uuid::Uuid::new_v4().simple()));
+                let moved = OsString::from(format!(".gone-{}", uuid::Uuid::new_v4().simple()));
                 gone(folder.rename(&inner, top, &moved))?;
                 folders.push(moved);
             } else {
@@ -44,8 +47,15 @@ pub(crate) fn empty(top: &Dir) -> io::Result<()> {
     Ok(())
 }
 
+/// Removes a folder with all that it holds.
+pub(super) fn folder(parent: &Dir, name: &OsStr) -> io::Result<()> {
+    own(parent, name)?;
+    empty(&jail::open_real_folder(parent, name)?)?;
+    parent.remove_dir(name)
+}
+
 /// Read-only folders, as package caches make them, can be emptied only once they are writable.
-fn own(parent: &Dir, name: &std::ffi::OsStr) -> io::Result<()> {
+fn own(parent: &Dir, name: &OsStr) -> io::Result<()> {
     if parent.symlink_metadata(name)?.permissions().mode() & 0o700 == 0o700 {
         return Ok(());
     }

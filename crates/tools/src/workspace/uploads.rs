@@ -1,8 +1,9 @@
 //! What people upload: under a name that is plain, and free.
 
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use nix::fcntl::OFlag;
 
 use super::target;
 
@@ -32,12 +33,47 @@ fn split_extension(name: &str) -> (&str, &str) {
 
 /// Puts a new file into a folder, under the first free name.
 pub(super) fn put(folder: &Dir, name: &str, content: &[u8]) -> io::Result<String> {
+    put_unless(folder, name, content, |_| Ok(false))
+}
+
+/// The same, unless a file of that name, or of one of its numbered names, holds the same bytes: then it is that one.
+pub(super) fn put_once(folder: &Dir, name: &str, content: &[u8]) -> io::Result<String> {
+    put_unless(folder, name, content, |candidate| holds(folder, candidate, content))
+}
+
+/// True if a plain file holds these bytes. They are on the disk then.
+fn holds(folder: &Dir, name: &str, content: &[u8]) -> io::Result<bool> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+    // What cannot be read is another one's.
+    let Ok(file) = folder.open_with(name, &options) else { return Ok(false) };
+    let about = file.metadata()?;
+    if !about.is_file() || about.len() != content.len() as u64 {
+        return Ok(false);
+    }
+    let mut there = Vec::with_capacity(content.len());
+    (&file).take(content.len() as u64 + 1).read_to_end(&mut there)?;
+    if there != content {
+        return Ok(false);
+    }
+    file.sync_all()?;
+    target::sync(folder)?;
+    Ok(true)
+}
+
+fn put_unless(
+    folder: &Dir,
+    name: &str,
+    content: &[u8],
+    is_it: impl Fn(&str) -> io::Result<bool>,
+) -> io::Result<String> {
     const MAX_TRIES: usize = 10_000;
     let (stem, extension) = split_extension(name);
     for number in 1..MAX_TRIES {
         let candidate = if number == 1 { name.to_owned() } else { format!("{stem}-{number}{extension}") };
         let mut file = match folder.open_with(&candidate, OpenOptions::new().write(true).create_new(true)) {
             Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_it(&candidate)? => return Ok(candidate),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             Err(error) => return Err(error),
         };

@@ -11,7 +11,7 @@ use agentd_core::{
     ids::{CallId, SessionId, TurnId},
     ports::{ToolContext, Toolbox, Workspace, Workspaces},
     session::Mount,
-    tool::{Followed, ToolCall, ToolErrorCode, ToolOutput},
+    tool::{Followed, StartFolder, ToolCall, ToolErrorCode, ToolOutput},
 };
 use agentd_tools::{BuiltinToolbox, Limits, ToolboxConfig, WorkspaceFolders};
 use jiff::tz::TimeZone;
@@ -78,6 +78,7 @@ impl Bench {
                 person: Default::default(),
                 sampler: Default::default(),
                 stands_for: None,
+                read_only: false,
                 now: "2026-11-21T08:31:05Z".parse().unwrap(),
                 cancel: CancellationToken::new(),
             },
@@ -142,6 +143,10 @@ impl Bench {
 
     pub(crate) async fn follow(&self, tool: &str, arguments: Value) -> Option<Followed> {
         self.toolbox.follow(&self.context, &written(tool, &arguments.to_string())).await
+    }
+
+    pub(crate) async fn start(&self, tool: &str, arguments: Value) -> Option<StartFolder> {
+        self.toolbox.start(&self.context, &written(tool, &arguments.to_string())).await
     }
 
     pub(crate) async fn preview(&self, tool: &str, arguments: Value) -> Result<Option<String>, ToolOutput> {

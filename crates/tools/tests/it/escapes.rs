@@ -41,6 +41,7 @@ async fn the_session_can_work_though_the_data_around_it_is_hidden() {
             config.read = vec![path.clone()];
         })
         .await;
+        fs::create_dir(path.join("data")).unwrap();
         let folders = WorkspaceFolders::new(path.join("data/workspace"));
         let workspace = folders.open(bench.context.session_id, None).await.unwrap();
         fs::write(path.join("data/agentd.db"), SECRET).unwrap();
@@ -149,17 +150,64 @@ async fn no_program_is_made_that_runs_as_the_person() {
             "cp /bin/true outputs/t && chmod 4755 outputs/t",
             "install -m 4755 /bin/true \"$PROJECT/t\"",
             "perl -e 'use Fcntl; sysopen(F, \"outputs/made\", O_CREAT|O_WRONLY, 04755) or exit 1'",
+            "cp /bin/true outputs/t && chmod g+s outputs/t",
+            "cp /bin/true outputs/t && chmod 2755 outputs/t",
+            "install -m 2755 /bin/true \"$PROJECT/t\"",
+            "perl -e 'use Fcntl; sysopen(F, \"outputs/made\", O_CREAT|O_WRONLY, 02755) or exit 1'",
+            "chmod g+s outputs",
         ] {
             let output = bench.sh(command).await;
             assert!(!output.text.starts_with("exit code 0"), "{command}: {}", output.text);
         }
-        for path in ["outputs/t", "/project/t", "outputs/made"] {
+        for path in ["outputs", "outputs/t", "/project/t", "outputs/made"] {
             let mode = fs::metadata(bench.real(path)).map_or(0, |metadata| metadata.permissions().mode());
-            assert_eq!(mode & 0o4000, 0, "{path}");
+            assert_eq!(mode & 0o6000, 0, "{path}");
         }
-        bench
-            .allowed("touch outputs/x && chmod 755 outputs/x && chmod g+s outputs && umask 022 && mkdir -m 2775 temp/d")
-            .await;
+        bench.allowed("touch outputs/x && chmod 755 outputs/x && umask 022 && mkdir -m 1775 temp/d").await;
+    }
+}
+
+#[tokio::test]
+async fn what_happens_in_folders_that_cannot_be_listed_is_not_told() {
+    if !python() {
+        return;
+    }
+    let outside = tempfile::tempdir_in("/var/tmp").unwrap();
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
+        let watch = format!(
+            "/usr/bin/python3 -c 'import ctypes, sys; l = ctypes.CDLL(None); f = l.inotify_init1(0)\n\
+             sys.exit(0 if f >= 0 and l.inotify_add_watch(f, b\"{}\", 0xfff) >= 0 else 1)'",
+            outside.path().display()
+        );
+        bench.barred(&watch).await;
+        // Programs do without.
+        let text = bench.allowed("echo one > temp/log; timeout 2 tail -n 1 -f temp/log || true").await;
+        assert!(text.contains("one"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_a_command_closed_is_opened_again() {
+    for namespaces in STRENGTHS {
+        let mut bench = locked(Project::None, |config| config.namespaces = namespaces).await;
+        bench.put("uploads/x", "kept");
+        let (root, uploads) = (bench.context.workspace.root.clone(), bench.real("uploads"));
+        let closing = "echo y > outputs/y; chmod 000 uploads; cd /; chmod 000 \"$WORKSPACE\"";
+        bench.sh(closing).await;
+        assert_eq!(fs::metadata(&root).unwrap().permissions().mode() & 0o777, 0, "{namespaces}");
+        // In the same turn, by any tool.
+        let listed = bench.call("list_workspace_files", json!({})).await;
+        assert!(listed.error.is_none() && listed.text.contains("outputs"), "{}", listed.text);
+        bench.allowed("cat outputs/y").await;
+        // And at the beginning of the next one, what is below.
+        let workspace = bench.folders.open(bench.context.session_id, None).await.unwrap();
+        bench.context.workspace = Arc::new(workspace);
+        assert_eq!(fs::metadata(&uploads).unwrap().permissions().mode() & 0o777, 0o700);
+        bench.allowed("cat uploads/x").await;
+        bench.sh(closing).await;
+        bench.folders.remove(bench.context.session_id).await.unwrap();
+        assert!(!root.exists());
     }
 }
 
@@ -261,4 +309,7 @@ fn an_ordinary_user_is_kept_in_as_well() {
     };
     run("sandbox::");
     run("escapes::");
+    run("git::");
+    run("keys::");
+    run("looking::");
 }

@@ -3,10 +3,18 @@
 use std::{
     fs,
     os::unix::fs::{PermissionsExt as _, symlink},
+    sync::Arc,
+    time::{Duration, SystemTime},
 };
 
 use agentd_core::{
-    context::HistoryFile, error::ErrorKind, files::FilesCopied, ids::SessionId, ports::Workspaces as _, session::Mount,
+    Timestamp,
+    context::HistoryFile,
+    error::ErrorKind,
+    files::{FilesCopied, SessionTree},
+    ids::SessionId,
+    ports::{WorkspaceArea, Workspaces as _},
+    session::Mount,
 };
 use agentd_tools::WorkspaceFolders;
 use serde_json::{Value, json};
@@ -35,6 +43,7 @@ async fn a_workspace_is_private_complete_and_opened_again() {
 async fn mounts_are_checked() {
     let outside = tempfile::tempdir().unwrap();
     let base = outside.path().join("data/workspaces");
+    fs::create_dir(outside.path().join("data")).unwrap();
     let folders = WorkspaceFolders::new(base.clone());
     let session = SessionId::generate();
     let own = folders.open(session, None).await.unwrap().root;
@@ -72,6 +81,23 @@ async fn a_base_that_cannot_be_made_is_said() {
     let error = folders.open(SessionId::generate(), None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Storage);
     assert!(error.hint().is_some());
+}
+
+/// Somebody has moved it, and brings it back: what was put into another one meanwhile would be lost.
+#[tokio::test]
+async fn nothing_is_kept_where_the_data_folder_is_gone() {
+    let outside = tempfile::tempdir().unwrap();
+    let data = outside.path().join("data");
+    let folders = WorkspaceFolders::new(data.join("workspaces")).remembering(data.join("memories"));
+    let session = SessionId::generate();
+    let upload = async || folders.add_upload(session, "a.txt".to_owned(), b"a".to_vec()).await;
+    assert_eq!(upload().await.unwrap_err().kind(), ErrorKind::Storage);
+    assert!(folders.open(session, None).await.is_err() && !data.exists());
+    fs::create_dir(&data).unwrap();
+    folders.open(session, None).await.unwrap();
+    assert_eq!(upload().await.unwrap(), "uploads/a.txt");
+    fs::rename(&data, outside.path().join("aside")).unwrap();
+    assert!(upload().await.is_err() && folders.open(session, None).await.is_err() && !data.exists());
 }
 
 #[tokio::test]
@@ -174,6 +200,66 @@ async fn uploads_get_names_that_are_free() {
     symlink(bench.outside.path().join("new"), bench.real("uploads/link.txt")).unwrap();
     assert_eq!(add("link.txt", "x").await.unwrap(), "uploads/link-2.txt");
     assert!(!bench.outside.path().join("new").exists());
+}
+
+#[tokio::test]
+async fn an_input_is_kept_once_and_never_in_the_place_of_another() {
+    let bench = Bench::new().await;
+    let keep = |content: &str| {
+        bench.folders.keep_input(bench.context.session_id, "stdin.txt".to_owned(), content.as_bytes().to_vec())
+    };
+    for (content, expected) in [
+        ("one", "uploads/stdin.txt"),
+        ("two", "uploads/stdin-2.txt"),
+        ("one", "uploads/stdin.txt"),
+        ("two", "uploads/stdin-2.txt"),
+        ("three", "uploads/stdin-3.txt"),
+    ] {
+        assert_eq!(keep(content).await.unwrap(), expected);
+        assert_eq!(bench.content(expected), content.as_bytes());
+    }
+    // One that was changed since holds something else, and a link is no file of ours whatever it leads to.
+    fs::write(bench.real("uploads/stdin.txt"), "ONE").unwrap();
+    fs::write(bench.outside.path().join("same"), "one").unwrap();
+    symlink(bench.outside.path().join("same"), bench.real("uploads/stdin-4.txt")).unwrap();
+    assert_eq!(keep("one").await.unwrap(), "uploads/stdin-5.txt");
+}
+
+/// What comes while a folder is emptied waits until that is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_handed_over_while_a_session_is_cleaned_stays() {
+    const OLD: usize = 2000;
+    let bench = Bench::new().await;
+    let session = bench.context.session_id;
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    // Something else is in it, so that it is not removed as a whole.
+    bench.put("outputs/kept.txt", "kept");
+    let mut cleaned_ones = 0;
+    for round in 0..6 {
+        for number in 0..OLD {
+            let file = fs::File::create(bench.put(&format!("uploads/old-{number}.txt"), "")).unwrap();
+            file.set_modified(long_ago).unwrap();
+        }
+        let folder = bench.real("uploads");
+        let before = fs::read_dir(&folder).unwrap().count();
+        let since = Timestamp::from_second(2_000_000).unwrap();
+        let folders = bench.folders.clone();
+        let cleaning =
+            tokio::spawn(async move { folders.clean(session, vec![(WorkspaceArea::Uploads, since)], false).await });
+        // In the middle of it.
+        while !cleaning.is_finished() && fs::read_dir(&folder).unwrap().count() == before {}
+        let path = if round % 2 == 0 {
+            bench.folders.add_upload(session, "new.txt".to_owned(), b"new".to_vec()).await.unwrap()
+        } else {
+            let tree = SessionTree { workspace: Arc::clone(&bench.context.workspace), state: Arc::default() };
+            let path = "uploads/new.txt".to_owned();
+            bench.folders.write_file(tree, path, b"new".to_vec(), Timestamp::now()).await.unwrap().path
+        };
+        cleaned_ones += cleaning.await.unwrap().unwrap().len();
+        assert_eq!(bench.content(&path), b"new", "round {round}");
+        fs::remove_file(bench.real(&path)).unwrap();
+    }
+    assert_eq!(cleaned_ones, 6);
 }
 
 #[tokio::test]

@@ -134,7 +134,7 @@ async fn no_path_leads_out() {
 
 #[tokio::test]
 async fn what_is_not_for_tools_to_write_is_not_written() {
-    let bench = Bench::with_project(Project::Writable).await;
+    let bench = Bench::with_project(Project::ReadOnly).await;
     trap(&bench).lay();
     let before = state(bench.outside.path(), &[]);
     for (_, path) in corpus(&bench).into_iter().filter(|(class, _)| *class == Class::Unwritable) {

@@ -8,11 +8,19 @@ mod encodings;
 #[cfg(target_os = "linux")]
 mod escapes;
 mod folders;
+#[cfg(target_os = "linux")]
+mod git;
 mod guides;
 mod hostile;
 mod kept;
+#[cfg(target_os = "linux")]
+mod keys;
 mod links;
+#[cfg(target_os = "linux")]
+mod looking;
 mod memories;
+#[cfg(target_os = "linux")]
+mod packages;
 mod patches;
 mod races;
 mod reading;

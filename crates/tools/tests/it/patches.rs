@@ -294,7 +294,7 @@ async fn patches_that_cannot_be_meant_are_refused() {
             "outputs/link is a link to outputs/a; write to outputs/a itself",
         ),
         (format!("{head}{hunk}--- a/outputs/c\n+++ b/outputs/c\n{hunk}"), Path, "outputs/c is not there"),
-        (format!("--- a/src/lib.rs\n+++ b/src/lib.rs\n{hunk}"), Path, "did you mean /project/src/lib.rs?"),
+        (format!("--- a/lib.rs\n+++ b/lib.rs\n{hunk}"), Path, "did you mean /project/src/lib.rs?"),
         ("--- /dev/null\n+++ b/outputs/a\n@@ -0,0 +1 @@\n+x\n".into(), Tool, "which is there already"),
         (inside("*** Add File: outputs/a\n+x\n"), Tool, "which is there already"),
         (inside("*** Update File: outputs/a\n*** Move to: outputs/b\n"), Tool, "which is there already"),

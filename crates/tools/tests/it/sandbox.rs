@@ -18,7 +18,7 @@ use agentd_core::{
     tool::{ToolErrorCode, ToolOutput},
 };
 use agentd_tools::sandbox::{Sandbox, SandboxConfig, SandboxMode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bench::{Bench, Project, SECRET, eventually};
 
@@ -46,9 +46,16 @@ pub(crate) async fn locked_in(base: &str, project: Project, adapt: impl FnOnce(&
     .await
 }
 
+async fn within(outside: tempfile::TempDir, project: Project, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
+    let mut config = SandboxConfig::new(helper());
+    adapt(&mut config);
+    Bench::within(outside, project, |toolbox| toolbox.sandbox = Some(Arc::new(Sandbox::new(config)))).await
+}
+
 impl Bench {
+    /// In the workspace, whatever is mounted.
     pub(crate) async fn sh(&self, command: &str) -> ToolOutput {
-        self.call("run_bash_command", json!({ "command": command })).await
+        self.call("run_bash_command", json!({ "command": command, "directory": "/" })).await
     }
 
     /// The command must fail, and say nothing of the secret.
@@ -98,7 +105,7 @@ async fn code_and_both_streams_come_back() {
         ("trap 'echo bye' EXIT; false; true", "exit code 0|stdout:\nbye"),
         ("echo x > temp/a; mv temp/a outputs/a; ln outputs/a outputs/b; cat outputs/b", "exit code 0|stdout:\nx"),
         ("printf '#!/bin/sh\\necho ran' > temp/s; chmod +x temp/s; temp/s", "exit code 0|stdout:\nran"),
-        ("ls -d ../../.. >/dev/null; cd $PROJECT && pwd -P | grep -c code", "exit code 0|stdout:\n1"),
+        ("ls -d ../../.. >/dev/null; cd $PROJECT && pwd -P", "exit code 0|stdout:\n/project"),
     ] {
         let text = bench.sh(command).await.text;
         let (first, rest) = text.split_once('\n').unwrap();
@@ -106,7 +113,143 @@ async fn code_and_both_streams_come_back() {
         assert_eq!(said, expected, "{command}");
     }
     let text = bench.call("run_bash_command", json!({"command": "pwd", "directory": "/project"})).await.text;
-    assert!(text.contains(&bench.real("/project").display().to_string()), "{text}");
+    assert!(text.contains("stdout:\n/project"), "{text}");
+}
+
+#[tokio::test]
+async fn a_file_has_one_name_for_tools_and_commands() {
+    for writable in [true, false] {
+        let bench = locked(if writable { Project::Writable } else { Project::ReadOnly }, |_| {}).await;
+        bench.put("/project/src/greet.py", "import os\nprint(os.getcwd(), __file__)\n");
+        bench.put("uploads/a.txt", "uploaded");
+        bench.put("/memories/m.md", "remembered");
+        let run = async |command: &str| bench.call("run_bash_command", json!({ "command": command })).await.text;
+        for (command, expected) in [
+            ("pwd; pwd -P; ls", "stdout:\n/project\n/project\nsrc"),
+            ("echo $PROJECT $MEMORIES; cat /memories/m.md /uploads/a.txt", "/project /memories\nrememberedupload"),
+            ("cd /project && cd src && pwd", "/project/src"),
+            (
+                "echo x > /temp/a && mv /temp/a /outputs/b && ln /outputs/b /outputs/c && cat \"$WORKSPACE/outputs/c\"",
+                "x",
+            ),
+            ("python3 -c 'import os; os.rename(\"/outputs/b\", \"/uploads/b\")' && ls /uploads", "a.txt\nb"),
+            ("cd / && pwd && ls -d project uploads usr", "/\nproject\nuploads\nusr"),
+            ("readlink -f /bin/sh | grep -c ^/usr", "1"),
+            ("touch /new /project/../new 2>&1; ls /new", "Read-only file system"),
+            ("python3 src/greet.py", "/project /project/src/greet.py"),
+            ("test -e /proc/self/status && ps --no-headers -e | wc -l", ""),
+        ] {
+            let text = run(command).await;
+            assert!(text.contains(expected), "{command}: {text}");
+        }
+        let written = run("echo made > /project/made.txt; echo more >> src/greet.py; cat made.txt").await;
+        assert_eq!(written.contains("stdout:\nmade"), writable, "{written}");
+        assert_eq!(bench.real("/project/made.txt").exists(), writable);
+        // Its real path is the same folder, and no more may be done there.
+        let real = bench.real("/project").display().to_string();
+        assert!(run(&format!("ls {real}; echo x > {real}/real.txt")).await.contains("src"));
+        assert_eq!(bench.real("/project/real.txt").exists(), writable);
+        let inner = json!({"command": "pwd", "directory": "src"});
+        assert!(bench.call("run_bash_command", inner).await.text.contains("/project/src"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_hidden_in_a_project_is_hidden_by_its_name_too() {
+    let outside = tempfile::tempdir_in("/var/tmp").unwrap();
+    let keys = outside.path().join("code/.ssh");
+    let hidden = keys.clone();
+    let bench = within(outside, Project::Writable, move |config| config.hidden = vec![hidden]).await;
+    fs::create_dir_all(&keys).unwrap();
+    fs::write(keys.join("id"), SECRET).unwrap();
+    for command in
+        ["cat /project/.ssh/id", "cat .ssh/id", "cd /project/.ssh && cat id", "ls -A /project/.ssh | grep id"]
+    {
+        let output = bench.call("run_bash_command", json!({ "command": command })).await;
+        assert!(!output.text.starts_with("exit code 0") && !output.text.contains(SECRET), "{command}: {}", output.text);
+    }
+}
+
+#[tokio::test]
+async fn git_knows_the_project_by_its_name() {
+    let bench = locked(Project::Writable, |_| {}).await;
+    let command = "git init -q && echo a > a.txt && git add a.txt && \
+        git -c user.name=n -c user.email=n@example.org commit -q -m one && git rev-parse --show-toplevel && git status --short";
+    let text = bench.call("run_bash_command", json!({ "command": command })).await.text;
+    assert!(text.starts_with("exit code 0") && text.contains("stdout:\n/project"), "{text}");
+}
+
+#[tokio::test]
+async fn a_command_that_uses_a_skill_starts_where_skills_are() {
+    let bench = locked(Project::Writable, |_| {}).await;
+    bench.put("skills/pdf/scripts/info.py", "import sys\nprint('info of', sys.argv[1])\n");
+    bench.put("uploads/a.pdf", "x");
+    let run = async |command: &str| bench.call("run_bash_command", json!({ "command": command })).await.text;
+    for command in [
+        "python3 skills/pdf/scripts/info.py uploads/a.pdf",
+        "cd skills/pdf && python3 scripts/info.py uploads/a.pdf",
+        "python3 /skills/pdf/scripts/info.py uploads/a.pdf",
+        "cd /skills/pdf && python3 scripts/info.py uploads/a.pdf",
+    ] {
+        let text = run(command).await;
+        assert!(text.contains("info of uploads/a.pdf"), "{command}: {text}");
+    }
+    let shown = bench.preview("run_bash_command", json!({"command": "python3 skills/pdf/scripts/info.py x"})).await;
+    assert!(shown.unwrap().unwrap().contains("(in the workspace,"));
+    // One of the project's own is meant in the project.
+    bench.put("/project/skills/pdf/scripts/info.py", "print('of the project')\n");
+    assert!(run("python3 skills/pdf/scripts/info.py x").await.contains("of the project"));
+}
+
+#[tokio::test]
+async fn where_a_command_will_start_is_known_by_each_path_that_leads_there() {
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
+        bench.put("skills/pdf/SKILL.md", "x");
+        bench.put("/project/sub/a", "x");
+        symlink("sub", bench.real("/project/link")).unwrap();
+        let check = async |arguments: Value, name: &str, named: &[&str]| {
+            let start = bench.start("run_bash_command", arguments.clone()).await.unwrap();
+            let real = bench.real(name.strip_prefix("/project").map_or(&name[1..], |_| name));
+            let named = named.iter().filter(|_| namespaces).map(PathBuf::from);
+            assert_eq!(start.name, name, "{arguments}");
+            assert_eq!(start.paths, [real].into_iter().chain(named).collect::<Vec<_>>(), "{arguments}");
+            // And there it is.
+            for path in &start.paths {
+                let command = format!("{}; test . -ef '{}'", arguments["command"].as_str().unwrap(), path.display());
+                let mut arguments = arguments.clone();
+                arguments["command"] = command.into();
+                let text = bench.call("run_bash_command", arguments).await.text;
+                assert!(text.starts_with("exit code 0"), "{path:?}: {text}");
+            }
+        };
+        let at = |directory: &str| json!({"command": ":", "directory": directory});
+        check(json!({"command": ":"}), "/project", &["/project"]).await;
+        check(json!({"command": ": skills/other"}), "/project", &["/project"]).await;
+        check(json!({"command": ": skills/pdf"}), "/", &[]).await;
+        check(json!({"command": ": skills/pdf", "cwd": "."}), "/project", &["/project"]).await;
+        check(at("/"), "/", &[]).await;
+        check(at("sub"), "/project/sub", &["/project/sub"]).await;
+        check(at("/project/link"), "/project/sub", &["/project/sub"]).await;
+        check(at("outputs"), "/outputs", &["/outputs"]).await;
+        assert_eq!(bench.start("run_bash_command", at("/etc")).await, None);
+        assert_eq!(bench.start("run_bash_command", at("/state")).await, None);
+        assert_eq!(bench.start("read_file", json!({"path": "sub/a"})).await, None);
+        bench.put("/project/skills/pdf/SKILL.md", "x");
+        check(json!({"command": ": skills/pdf"}), "/project", &["/project"]).await;
+    }
+}
+
+#[tokio::test]
+async fn where_folders_get_no_names_the_real_path_is_told() {
+    let bench = locked(Project::Writable, |config| config.namespaces = false).await;
+    bench.put("/project/here.txt", "x");
+    let run = async |command: &str| bench.call("run_bash_command", json!({ "command": command })).await.text;
+    let text = run("pwd; echo $PROJECT; ls").await;
+    let real = bench.real("/project").display().to_string();
+    assert!(text.contains(&format!("stdout:\n{real}\n{real}\nhere.txt")), "{text}");
+    assert!(run("cat /project/here.txt").await.contains("the project folder is $PROJECT"));
+    assert!(run("cat uploads/a.txt").await.contains("$WORKSPACE/uploads"));
 }
 
 #[tokio::test]
@@ -388,6 +531,37 @@ async fn a_command_sees_its_clients_environment() {
         assert!(text.contains(seen), "{text}");
     }
     assert!(!text.contains("LD_PRELOAD") && !text.contains("CARGO"), "{text}");
+}
+
+#[tokio::test]
+async fn letters_are_read_as_they_were_judged_and_programs_are_nobodys_in_the_session() {
+    for namespaces in STRENGTHS {
+        let mut bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
+        for folder in ["/project/bin", "temp/bin"] {
+            bench.put(&format!("{folder}/ls"), "#!/bin/sh\necho planted");
+            fs::set_permissions(bench.real(&format!("{folder}/ls")), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        // By a link, too.
+        let link = bench.outside.path().join("link");
+        symlink(bench.real("/project/bin"), &link).unwrap();
+        let path = format!(
+            "bin:.:{}:{}:{}:/usr/bin:/bin",
+            bench.real("/project/bin").display(),
+            bench.real("temp/bin").display(),
+            link.display()
+        );
+        let sent =
+            [("PATH", path.as_str()), ("LANG", "zh_CN.GBK"), ("LC_ALL", "zh_TW.Big5"), ("LC_CTYPE", "en_US.UTF-8")];
+        let sent = ClientEnvironment::unjudged(sent.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        bench.context.environment = Arc::new(sent);
+        let text = bench.allowed("locale charmap 2>/dev/null; env; ls; cd $PROJECT && ls; ls bin").await;
+        assert!(text.contains("LANG=C.UTF-8") && !text.contains("GBK") && !text.contains("Big5"), "{text}");
+        assert!(text.contains("LC_CTYPE=en_US.UTF-8") && text.contains("PATH=/usr/bin:/bin\n"), "{text}");
+        assert!(!text.contains("planted"), "{text}");
+        // In GBK the second of these letters would swallow the backslash.
+        let text = bench.allowed("echo \u{3042}\\; echo two").await;
+        assert!(text.contains("\u{3042}; echo two"), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -22,8 +22,8 @@ async fn the_whole_workspace_is_listed() {
     symlink("notes.txt", bench.real("uploads/link")).unwrap();
     assert_eq!(
         bench.ok("list_workspace_files", json!({})).await,
-        "conversation_history/\nlarge_tool_results/\noutputs/\noutputs/a/\noutputs/a/b/\nskills/\ntemp/\nuploads/\nuploads/link (link)\nuploads/notes.txt (5 bytes)\n\
-         /project/\n/project/README.md (2.0 KB)\n/project/src/"
+        "/project/\n/project/README.md (2.0 KB)\n/project/src/\nconversation_history/\nlarge_tool_results/\noutputs/\n\
+         outputs/a/\noutputs/a/b/\nskills/\ntemp/\nuploads/\nuploads/link (link)\nuploads/notes.txt (5 bytes)"
     );
     for (path, expected) in [
         ("uploads", "uploads/link (link)\nuploads/notes.txt (5 bytes)"),
@@ -125,6 +125,15 @@ async fn ignore_files_are_heeded_unless_asked_otherwise() {
     assert!(found.ends_with("[7 matches in 7 files]"), "{found}");
     let found = bench.ok("find_files", json!({"pattern": "b.log"})).await;
     assert!(found.contains("set include_ignored to find it"), "{found}");
+}
+
+#[tokio::test]
+async fn the_project_is_searched_first() {
+    let bench = Bench::with_project(Project::ReadOnly).await;
+    bench.put("temp/venv/lib.py", "needle\n".repeat(20_000));
+    bench.put("/project/src/a.py", "needle");
+    let found = bench.ok("grep", json!({"pattern": "needle"})).await;
+    assert!(found.starts_with("/project/src/a.py:1: needle\n"), "{}", &found[..200]);
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use agentd_tools::{FileSnapshots, SnapshotConfig};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::bench::{Bench, Project, mkfifo};
+use crate::bench::{Bench, Project, eventually, mkfifo};
 
 /// A bench with snapshots.
 struct Camera {
@@ -148,7 +148,7 @@ async fn what_a_command_changes_is_listed_and_comes_back() {
     let command =
         "echo three >> uploads/notes.txt; rm -r outputs/gone; mkdir -p outputs/new/er; echo x > outputs/new/er/f
         mv $PROJECT/src/main.rs $PROJECT/src/lib.rs; chmod 644 $PROJECT/run.sh; ln -s /etc/passwd outputs/l";
-    camera.bench.ok("run_bash_command", json!({"command": command})).await;
+    camera.bench.ok("run_bash_command", json!({"command": command, "directory": "/"})).await;
     let changes = camera.snapshots.after(&call).await.unwrap();
     assert_eq!(changes.notes, Vec::<String>::new());
     assert_eq!(
@@ -567,8 +567,7 @@ async fn a_lost_content_fails_one_file_and_no_other() {
         })
         .await;
     let hash = &changes.files[0].before.as_ref().unwrap().hash;
-    let session = camera.bench.context.session_id.to_string();
-    let blob = camera.bench.outside.path().join("undo").join(session).join("blobs").join(hash);
+    let blob = camera.bench.outside.path().join("undo/contents").join(hash);
     assert_eq!(blob.metadata().unwrap().mode() & 0o777, 0o600);
     fs::write(&blob, "damaged").unwrap();
     let undone = camera.undo(&changes.files).await;
@@ -680,31 +679,237 @@ async fn another_project_is_not_touched() {
 }
 
 #[tokio::test]
-async fn hard_links_come_back_by_content() {
+async fn a_file_with_several_names_comes_back_under_all_of_them() {
     let camera = Camera::new(Project::Writable).await;
     let first = camera.bench.put("/project/a", "old");
     fs::hard_link(&first, camera.bench.real("/project/b")).unwrap();
     let outside = camera.bench.outside.path().join("cache");
     fs::hard_link(&first, &outside).unwrap();
-    let changes = camera.around(|bench| fs::write(bench.real("/project/a"), "new!").unwrap()).await;
+    let changes = camera.around(|bench| fs::write(bench.real("/project/a"), "longer than before").unwrap()).await;
     assert_eq!(changes.files.len(), 2, "both names have changed");
+    let undone = camera.undo(&changes.files).await;
+    assert_eq!(outcomes(&undone), [("/project/a", UndoOutcome::Done), ("/project/b", UndoOutcome::Done)]);
+    assert!(undone.files.iter().all(|file| file.reason.is_none()));
+    for path in [&first, &camera.bench.real("/project/b"), &outside] {
+        assert_eq!(fs::read(path).unwrap(), b"old", "{}", path.display());
+        assert_eq!(fs::metadata(path).unwrap().nlink(), 3);
+    }
+    // And the way back.
+    let redone = camera.undo(&undone.changes).await;
+    assert!(redone.files.iter().all(|file| file.outcome == UndoOutcome::Done), "{redone:?}");
+    assert_eq!(fs::read(&outside).unwrap(), b"longer than before");
+}
+
+#[tokio::test]
+async fn a_file_that_may_not_be_written_comes_back_in_place_with_its_mode() {
+    let camera = Camera::new(Project::Writable).await;
+    let first = camera.bench.put("/project/a", "old");
+    let outside = camera.bench.outside.path().join("cache");
+    fs::hard_link(&first, &outside).unwrap();
+    chmod(&first, 0o640);
+    let change = |bench: &Bench| {
+        fs::write(bench.real("/project/a"), "new").unwrap();
+        chmod(&bench.real("/project/a"), 0o444);
+    };
+    let changes = camera.around(change).await;
+    assert_eq!(outcomes(&camera.undo(&changes.files).await), [("/project/a", UndoOutcome::Done)]);
+    assert_eq!((fs::read(&outside).unwrap(), fs::metadata(&outside).unwrap().mode() & 0o777), (b"old".to_vec(), 0o640));
+}
+
+#[tokio::test]
+async fn what_is_another_file_by_now_is_never_said_to_be_back_under_all_names() {
+    let camera = Camera::new(Project::Writable).await;
+    let first = camera.bench.put("/project/a", "old");
+    let outside = camera.bench.outside.path().join("cache");
+    fs::hard_link(&first, &outside).unwrap();
+    let changes = camera.around(|bench| fs::write(bench.real("/project/a"), "new").unwrap()).await;
+    // An editor writes a new file of the same content: the other name keeps what it had.
+    fs::remove_file(&first).unwrap();
+    camera.bench.put("/project/a", "new");
+    let undone = camera.undo(&changes.files).await;
+    assert_eq!(outcomes(&undone), [("/project/a", UndoOutcome::Done)]);
+    assert!(undone.files[0].reason.as_deref().is_some_and(|reason| reason.contains("keep the change")), "{undone:?}");
+    assert_eq!((camera.bench.content("/project/a"), fs::read(&outside).unwrap()), (b"old".to_vec(), b"new".to_vec()));
+}
+
+#[tokio::test]
+async fn a_link_that_a_command_made_leads_no_undo_into_another_file() {
+    let camera = Camera::new(Project::Writable).await;
+    camera.bench.put("/project/a", "mine");
+    let other = camera.bench.outside.path().join("other");
+    fs::write(&other, "another's").unwrap();
+    let change = |bench: &Bench| {
+        fs::remove_file(bench.real("/project/a")).unwrap();
+        fs::hard_link(bench.outside.path().join("other"), bench.real("/project/a")).unwrap();
+    };
+    let changes = camera.around(change).await;
     camera.undo(&changes.files).await;
     assert_eq!(
-        (camera.bench.content("/project/a"), camera.bench.content("/project/b")),
-        (b"old".to_vec(), b"old".to_vec())
+        (camera.bench.content("/project/a"), fs::read(&other).unwrap()),
+        (b"mine".to_vec(), b"another's".to_vec())
     );
-    assert_eq!(fs::read(outside).unwrap(), b"new!", "what is outside is not touched");
 }
 
 #[tokio::test]
 async fn a_removed_session_leaves_nothing() {
-    let camera = Camera::new(Project::None).await;
+    let camera = Camera::new(Project::Writable).await;
+    camera.bench.put("/project/a", "of the project");
     camera.around(|bench| drop(bench.put("outputs/a", "a"))).await;
     let folder = camera.bench.outside.path().join("undo");
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+    let files = || files_below(&folder).len();
+    assert!(files() > 2);
     camera.snapshots.remove(camera.bench.context.session_id).await.unwrap();
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    eventually("nothing is left", || files() == 0).await;
     camera.snapshots.remove(camera.bench.context.session_id).await.unwrap();
+}
+
+/// All files below a folder.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+impl Camera {
+    /// Another session, with the same project.
+    async fn second(&self) -> ToolContext {
+        let session_id = SessionId::generate();
+        let project = self.bench.workspace().project.clone();
+        let workspace = self.bench.folders.open(session_id, project).await.unwrap();
+        ToolContext { session_id, workspace: workspace.into(), ..self.call() }
+    }
+
+    /// What a command of that session changes.
+    async fn of(&self, call: &ToolContext, change: impl FnOnce(&Bench)) -> Changes {
+        self.snapshots.before(call, None).await.unwrap();
+        change(&self.bench);
+        self.snapshots.after(call).await.unwrap()
+    }
+
+    fn fill(&self, files: usize) {
+        for number in 0..files {
+            self.bench.put(&format!("/project/d{}/f{number}", number % 20), vec![number as u8; 4096 + number]);
+        }
+    }
+
+    fn packs(&self) -> BTreeMap<PathBuf, u64> {
+        self.contents().into_iter().filter(|(path, _)| path.extension().is_some()).collect()
+    }
+
+    /// Contents in packs, and contents by themselves: names and sizes.
+    fn contents(&self) -> BTreeMap<PathBuf, u64> {
+        let folder = self.bench.outside.path().join("undo/contents");
+        files_below(&folder).into_iter().map(|path| (path.clone(), fs::metadata(&path).unwrap().len())).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_project_is_kept_once_for_all_sessions() {
+    let mut camera = Camera::new(Project::Writable).await;
+    camera.fill(300);
+    camera.around(|_| {}).await;
+    let kept = camera.contents();
+    assert!(kept.len() < 10, "small files are kept together: {kept:?}");
+    let packs = camera.packs();
+    let bytes = camera.snapshots.bytes_on_disk().await.unwrap();
+    assert!(bytes > 300 * 4096, "{bytes}");
+    for restarted in [false, true] {
+        if restarted {
+            camera.restart(SnapshotConfig::default());
+        }
+        let second = camera.second().await;
+        assert_eq!(camera.of(&second, |_| {}).await.files, []);
+        assert_eq!(camera.packs(), packs, "the second session copies nothing");
+        let own = camera.bench.outside.path().join("undo").join(second.session_id.to_string());
+        let own: u64 = files_below(&own).iter().map(|path| path.metadata().unwrap().len()).sum();
+        assert!(own < 4096, "{own} bytes of its own");
+    }
+    // What the second session changes is undone from what the first one kept.
+    let second = camera.second().await;
+    let changes = camera.of(&second, |bench| drop(bench.put("/project/d1/f1", "changed"))).await;
+    let undone =
+        camera.snapshots.undo(second.session_id, &second.workspace, folded(&changes.files), false).await.unwrap();
+    assert_eq!(outcomes(&undone), [("/project/d1/f1", UndoOutcome::Done)]);
+    assert_eq!(camera.bench.content("/project/d1/f1"), vec![1; 4097]);
+}
+
+#[tokio::test]
+async fn what_another_session_needs_outlives_a_session() {
+    let mut camera = Camera::new(Project::Writable).await;
+    camera.fill(100);
+    let first = camera.around(|bench| drop(bench.put("/project/d1/f1", "by the first"))).await;
+    let second = camera.second().await;
+    let changes = camera.of(&second, |bench| drop(bench.put("/project/d2/f2", "by the second"))).await;
+    camera.snapshots.remove(camera.bench.context.session_id).await.unwrap();
+    camera.snapshots.collect().await.unwrap();
+    camera.restart(SnapshotConfig::default());
+    camera.snapshots.collect().await.unwrap();
+    let undo = async |changes: &Changes| {
+        camera.snapshots.undo(second.session_id, &second.workspace, folded(&changes.files), false).await.unwrap()
+    };
+    assert_eq!(outcomes(&undo(&changes).await), [("/project/d2/f2", UndoOutcome::Done)]);
+    assert_eq!(camera.bench.content("/project/d2/f2"), vec![2; 4098]);
+    // What only the first one needed is the look's, too, as long as there is a session with that project.
+    assert_eq!(outcomes(&undo(&first).await), [("/project/d1/f1", UndoOutcome::Done)]);
+    camera.snapshots.remove(second.session_id).await.unwrap();
+    eventually("nothing is left", || camera.contents().is_empty()).await;
+    assert_eq!(camera.snapshots.bytes_on_disk().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn what_a_call_under_way_needs_is_not_collected() {
+    let camera = Camera::new(Project::Writable).await;
+    camera.fill(100);
+    let call = camera.call();
+    camera.snapshots.before(&call, None).await.unwrap();
+    camera.bench.put("/project/d3/f3", "changed");
+    // Meanwhile the look of all sessions goes on, and another session comes and goes.
+    let second = camera.second().await;
+    camera.of(&second, |_| {}).await;
+    camera.snapshots.remove(second.session_id).await.unwrap();
+    camera.snapshots.collect().await.unwrap();
+    let changes = camera.snapshots.after(&call).await.unwrap();
+    assert_eq!(kinds(&changes), [("/project/d3/f3", FileChangeKind::Modified)]);
+    assert_eq!(outcomes(&camera.undo(&changes.files).await), [("/project/d3/f3", UndoOutcome::Done)]);
+    assert_eq!(camera.bench.content("/project/d3/f3"), vec![3; 4099]);
+}
+
+#[tokio::test]
+async fn a_full_store_makes_room_and_goes_on() {
+    let config = SnapshotConfig { max_total_bytes: 1_000_000, ..SnapshotConfig::default() };
+    let camera = Camera::with(Project::Writable, config).await;
+    camera.fill(100);
+    let mut all = Vec::new();
+    for round in 0..12_u8 {
+        let call = camera.second().await;
+        let write = |bench: &Bench| drop(bench.put("/project/d1/f1", vec![round; 100_000]));
+        let changes = camera.of(&call, write).await;
+        assert!(changes.files.iter().all(FileChange::is_recorded), "{round}: {changes:?}");
+        all.push((call, changes));
+    }
+    assert!(camera.snapshots.bytes_on_disk().await.unwrap() <= 1_000_000);
+    let (call, changes) = &all[11];
+    let undone = camera.snapshots.undo(call.session_id, &call.workspace, folded(&changes.files), false).await.unwrap();
+    assert_eq!(outcomes(&undone), [("/project/d1/f1", UndoOutcome::Done)]);
+    assert_eq!(camera.bench.content("/project/d1/f1"), vec![10; 100_000]);
+}
+
+#[tokio::test]
+async fn contents_of_an_earlier_version_are_taken_over() {
+    let mut camera = Camera::new(Project::None).await;
+    camera.bench.put("outputs/a", "old");
+    let changes = camera.around(|bench| drop(bench.put("outputs/a", "new"))).await;
+    // As it was laid out before: contents in the session's own folder, and nothing that lists them.
+    let base = camera.bench.outside.path().join("undo");
+    let own = base.join(camera.bench.context.session_id.to_string());
+    fs::rename(base.join("contents"), own.join("blobs")).unwrap();
+    for gone in ["kept", "look"] {
+        fs::remove_file(own.join(gone)).unwrap();
+    }
+    camera.restart(SnapshotConfig::default());
+    assert_eq!(outcomes(&camera.undo(&changes.files).await), [("outputs/a", UndoOutcome::Done)]);
+    camera.snapshots.collect().await.unwrap();
+    assert!(!own.join("blobs").exists());
+    assert_eq!(camera.bench.content("outputs/a"), b"old");
 }
 
 /// What a command may do to a tree, with names that meet often.

@@ -77,6 +77,12 @@ async fn only_some_folders_are_writable() {
     assert_eq!(bench.content("skills/x/SKILL.md"), b"skill");
     assert_eq!(bench.content("/project/a.txt"), b"a");
     let text = bench.fails("write_file", json!({"path": "a/notes.txt", "content": ""}), ToolErrorCode::Path).await;
+    assert!(
+        text.contains("/project/a/notes.txt") && text.contains("read-only") && text.contains("-C DIR:rw"),
+        "{text}"
+    );
+    let without = Bench::new().await;
+    let text = without.fails("write_file", json!({"path": "a/notes.txt", "content": ""}), ToolErrorCode::Path).await;
     assert!(text.ends_with("write to outputs/notes.txt instead"), "{text}");
 
     let bench = Bench::with_project(Project::Writable).await;
@@ -108,7 +114,9 @@ async fn too_much_content_is_refused_before_anything_happens() {
     bench.put("outputs/a", "y".repeat(5000));
     let shown = bench.preview("write_file", write(10)).await.unwrap().unwrap();
     let (before, after) = shown.split_once(" (last changed ").expect("it tells which version it is about");
-    assert_eq!((before, after.split_once(") ").unwrap().1), ("outputs/a: 4.9 KB", "are replaced by 10 bytes"));
+    assert_eq!(before, "--- a/outputs/a\n+++ b/outputs/a\n(4.9 KB");
+    let (_, after) = after.split_once(") ").unwrap();
+    assert_eq!(after, "are replaced)\n@@ -0,0 +1 @@\n+xxxxxxxxxx\n\\ No newline at end of file\n");
     bench.ok("write_file", write(10)).await;
 }
 
@@ -131,18 +139,38 @@ async fn previews_are_diffs_and_change_nothing() {
     assert_eq!(bench.preview("read_file", json!({"path": "outputs/b.txt"})).await, Ok(None));
 }
 
-/// A person who was asked about the one has not seen the other.
+/// Nobody approves what stands behind the place at which a preview was cut.
 #[tokio::test]
-async fn what_is_left_out_of_a_preview_still_tells_two_versions_apart() {
+async fn all_that_would_be_written_is_in_the_preview() {
     let bench = Bench::new().await;
-    bench.put("outputs/a", format!("{}\n", "x".repeat(450)).repeat(450));
-    let patch = "*** Begin Patch\n*** Delete File: outputs/a\n*** Delete File: outputs/b\n*** End Patch";
+    let long: String = (1..=900).map(|number| format!("line {number}\n")).collect::<String>() + "rm -rf ~/hidden\n";
+    let wide = "x".repeat(30_000) + "; rm -rf ~/hidden\n";
+    bench.put("outputs/there", "something\n");
+    bench.put("outputs/other", "something\n");
+    for content in [&long, &wide] {
+        let added = content.lines().map(|line| format!("+{line}\n")).collect::<String>();
+        let patch = |head: &str| format!("*** Begin Patch\n*** {head}\n{added}*** End Patch");
+        for (tool, arguments) in [
+            ("write_file", json!({"path": "outputs/new", "content": content})),
+            ("write_file", json!({"path": "outputs/there", "content": content})),
+            ("edit_file", json!({"path": "outputs/there", "old_string": "something\n", "new_string": content})),
+            ("apply_patch", json!({"patch": patch("Add File: outputs/new")})),
+            ("apply_patch", json!({"patch": patch("Update File: outputs/there\n@@\n-something")})),
+        ] {
+            let shown = bench.preview(tool, arguments).await.unwrap().unwrap();
+            assert!(shown.contains(&added), "{tool}: {} of {}", shown.len(), added.len());
+        }
+        let heredoc = format!("cat > a <<'END'\n{content}END");
+        let shown = bench.preview("run_bash_command", json!({"command": heredoc})).await.unwrap().unwrap();
+        assert!(shown.contains(&heredoc), "{}", shown.len());
+    }
+    let patch = "*** Begin Patch\n*** Delete File: outputs/there\n*** Delete File: outputs/other\n*** End Patch";
+    bench.put("outputs/there", format!("{}\n", "x".repeat(450)).repeat(450));
     let mut shown = Vec::new();
     for version in ["one\n", "two\n", "one\n"] {
-        bench.put("outputs/b", version);
+        bench.put("outputs/other", version);
         shown.push(bench.preview("apply_patch", json!({ "patch": patch })).await.unwrap().unwrap());
     }
-    assert!(shown[0].contains("1 file more are left out"), "{}", shown[0].len());
     assert_ne!(shown[0], shown[1]);
     assert_eq!(shown[0], shown[2]);
 }
@@ -198,4 +226,66 @@ async fn edits_that_cannot_be_meant_are_refused_with_a_hint() {
         assert_eq!(bench.preview("edit_file", arguments).await.unwrap_err().text, text);
     }
     assert_eq!(bench.content("outputs/e.rs"), content.as_bytes());
+}
+
+#[tokio::test]
+async fn relative_paths_mean_the_project_where_there_is_one() {
+    let bench = Bench::with_project(Project::Writable).await;
+    bench.put("/project/src/main.rs", "one\n");
+    bench.put("/project/setup.py", "setup\n");
+    let told = bench.ok("write_file", json!({"path": "schedule/new.py", "content": "x"})).await;
+    assert!(told.contains("/project/schedule/new.py"), "{told}");
+    assert_eq!(bench.content("/project/schedule/new.py"), b"x");
+    bench.ok("edit_file", json!({"path": "./src/main.rs", "old_string": "one", "new_string": "two"})).await;
+    bench
+        .ok("apply_patch", json!({"patch": "--- a/src/main.rs\n+++ b/src/main.rs\n@@ -1 +1 @@\n-two\n+three\n"}))
+        .await;
+    assert_eq!(bench.ok("read_file", json!({"path": "src/main.rs"})).await, "three\n");
+    assert!(bench.ok("grep", json!({"pattern": "three", "path": "src"})).await.contains("/project/src/main.rs"));
+    assert!(bench.ok("find_files", json!({"pattern": "*.rs", "path": "."})).await.contains("/project/src/main.rs"));
+    assert!(bench.ok("list_workspace_files", json!({"path": "src"})).await.contains("/project/src/main.rs"));
+    // The names of the session's tree go on to mean it, with a slash and without.
+    for (path, real) in [("outputs/a.md", "outputs/a.md"), ("/outputs/b.md", "outputs/b.md"), ("./temp/c", "temp/c")] {
+        bench.ok("write_file", json!({ "path": path, "content": "own" })).await;
+        assert_eq!(bench.content(real), b"own");
+        assert_eq!(bench.ok("read_file", json!({ "path": path })).await, "own");
+    }
+    // What is not there is told with what may be meant.
+    for (path, near) in [
+        ("main.rs", "/project/src/main.rs"),
+        ("/setup.py", "/project/setup.py"),
+        ("stup.py", "/project/setup.py"),
+        ("uploads/setup.py", "/project/setup.py"),
+        ("src/mian.rs", "/project/src/main.rs"),
+    ] {
+        let text = bench.fails("read_file", json!({ "path": path }), ToolErrorCode::Path).await;
+        assert!(text.contains(&format!("did you mean {near}?")), "{path}: {text}");
+    }
+    let edit = json!({"path": "main.rs", "old_string": "a", "new_string": "b"});
+    let text = bench.fails("edit_file", edit, ToolErrorCode::Path).await;
+    assert!(text.contains("did you mean /project/src/main.rs?"), "{text}");
+}
+
+#[tokio::test]
+async fn a_path_that_may_mean_two_files_is_written_to_neither() {
+    let bench = Bench::with_project(Project::Writable).await;
+    bench.put("/project/outputs/of-project.txt", "project");
+    bench.put("/project/project/settings.py", "settings");
+    bench.put("outputs/of-session.txt", "session");
+    bench.put("outputs/both.txt", "session");
+    bench.put("/project/outputs/both.txt", "project");
+    for path in ["outputs/new.txt", "./outputs/of-session.txt", "outputs/of-project.txt", "project/settings.py"] {
+        let text = bench.fails("write_file", json!({ "path": path, "content": "x" }), ToolErrorCode::Path).await;
+        assert!(text.contains("write the whole path"), "{path}: {text}");
+    }
+    assert_eq!(bench.ok("read_file", json!({"path": "outputs/of-session.txt"})).await, "session");
+    assert_eq!(bench.ok("read_file", json!({"path": "outputs/of-project.txt"})).await, "project");
+    assert_eq!(bench.ok("read_file", json!({"path": "project/settings.py"})).await, "settings");
+    let text = bench.fails("read_file", json!({"path": "outputs/both.txt"}), ToolErrorCode::Path).await;
+    assert!(text.contains("/outputs/both.txt or /project/outputs/both.txt"), "{text}");
+    // The rules hear of a file of the project that is meant by a name of the session's tree.
+    let followed = bench.follow("read_file", json!({"path": "outputs/of-project.txt"})).await.unwrap();
+    assert_eq!(followed.leads_to, "/project/outputs/of-project.txt");
+    bench.ok("write_file", json!({"path": "/outputs/new.txt", "content": "x"})).await;
+    assert!(!bench.real("/project/outputs/new.txt").exists());
 }

@@ -165,6 +165,8 @@ fn pool(folder: PathBuf) -> anyhow::Result<Arc<McpPool>> {
         enabled: true,
         reached: Reached::Stdio { command, args: vec![MCP_SERVER.into()], env: BTreeMap::new(), cwd: folder.clone() },
         tools: BTreeMap::new(),
+        defaults: Default::default(),
+        grants: Default::default(),
         sampling: Default::default(),
         eager: false,
         start_timeout: day,
@@ -173,7 +175,7 @@ fn pool(folder: PathBuf) -> anyhow::Result<Arc<McpPool>> {
         idle_stop: None,
     };
     Ok(McpPool::new(PoolParts {
-        config: McpConfig { servers: [(NAME.to_owned(), server)].into() },
+        config: McpConfig { servers: [(NAME.to_owned(), server)].into(), ..McpConfig::default() },
         catalogues: CatalogueFolder::new(folder.join("catalogues")),
         logins: Logins::new(folder.join("tokens")),
         guard: world::program("agentd")?,
@@ -198,6 +200,7 @@ fn context(folder: PathBuf) -> ToolContext {
         now: Timestamp::now(),
         cancel: Default::default(),
         stands_for: None,
+        read_only: false,
     }
 }
 

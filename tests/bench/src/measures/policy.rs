@@ -54,13 +54,16 @@ fn judge(policy: &Policy, samples: &mut Samples) {
         // No two are the same: nothing can be remembered from the one before.
         let arguments = json!({ "command": format!("{} {number}", COMMANDS[number % COMMANDS.len()]) }).to_string();
         let facts = Facts {
+            foreign: None,
             tool: &tool,
             arguments: &arguments,
             followed: None,
+            start: None,
             settings: &settings,
             roots: &roots,
             memories: None,
             kept: &[],
+            held: true,
         };
         let begun = Instant::now();
         let said = policy.judge(black_box(&facts));

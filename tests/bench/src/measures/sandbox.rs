@@ -42,6 +42,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         person: Default::default(),
         sampler: Default::default(),
         stands_for: None,
+        read_only: false,
         now: Timestamp::now(),
         cancel: CancellationToken::new(),
     };

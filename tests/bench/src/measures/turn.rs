@@ -38,10 +38,12 @@ pub(crate) fn request(session: Option<SessionId>, slot: Option<Slot>) -> StartRe
         start: StartTurn {
             compact: None,
             typed_bytes: None,
+            whole: false,
             text: Some("Hello".to_owned()),
             slot,
             max_steps: None,
             on_interrupt: OnInterrupt::Deny,
+            while_connected: false,
             if_busy: IfBusy::Refuse,
             client: "agentd-bench".to_owned(),
             environment: Default::default(),

@@ -31,6 +31,29 @@ async fn servers_are_listed_started_stopped_and_heard() {
 }
 
 #[tokio::test]
+async fn of_a_file_the_good_servers_are_taken_and_the_others_named_where_they_stand() {
+    let world = world(json!({})).await;
+    world.daemon.write("config/mcp_servers.yaml", "# mine\n");
+    let theirs = "{\n  // mine\n  \"mcpServers\": {\n    \"bad\": {\n      \"url\": \"ftp://example.org\"\n    },\n    \
+                  \"good one\": {\"command\": \"cat\"},\n    \"worse\": {\"command\": \"x\", \"env\": {\"A=B\": \"c\"}}\n  }\n}\n";
+    let file = world.daemon.write("theirs.json", theirs);
+    let file = file.to_str().unwrap();
+    let imported = world.daemon.agentctl(["mcp", "import", file, "--json"]).await.exits(0).json();
+    assert_eq!(imported["taken"], json!(["good-one"]), "{imported:#}");
+    let left: std::collections::BTreeMap<&str, &str> = imported["left"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|left| (left["what"].as_str().unwrap(), left["why"].as_str().unwrap()))
+        .collect();
+    assert!(left["bad"].starts_with(&format!("{file}:5:7: ")) && left["bad"].contains("begins with http"), "{left:#?}");
+    assert!(left["worse"].starts_with(&format!("{file}:8:")), "{left:#?}");
+    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["name"]), (1, &json!("good-one")), "{listed:#}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
 async fn one_that_cannot_start_says_why_and_is_never_given_up() {
     let world = world(json!({"fake": behaving("broken"), "gone": {"command": "no-such-program"}})).await;
     for _ in 0..4 {

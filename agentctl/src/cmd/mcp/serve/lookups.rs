@@ -69,7 +69,7 @@ pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &arguments::Sea
         "session_id": session,
         "hits": hits.collect::<Vec<Value>>(),
         "searched": finds.searched,
-        "complete": !finds.late,
+        "complete": finds.is_complete(),
         "notes": notes,
         "broken": broken.take(MOST_FINDS).collect::<Vec<Value>>(),
     })))

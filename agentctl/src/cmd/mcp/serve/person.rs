@@ -4,6 +4,7 @@
 use agentd_core::{
     Timestamp,
     interrupt::{Answer, Ask, Interrupt},
+    visible,
 };
 use clap::ValueEnum;
 use futures_util::future::BoxFuture;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     render::{
         asking,
-        sanitize::{clean, clean_line},
+        diff::{self, Room},
     },
     turn::Asker,
 };
@@ -103,11 +104,11 @@ fn form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
     let mut message = format!(
         "agentd asks whether it may run {} for {} ({}): {}\n\n{}",
-        clean_line(tool),
+        visible::line(tool),
         asking::who(&interrupt.asked_by),
         asking::risk(*risk),
         asking::why(reason, *layer, rule.as_deref()),
-        clean(&shown).trim_end(),
+        diff::preview(&shown, Room::WITHOUT_END, false).join("\n"),
     );
     if let Some(unanswered) = asking::unanswered(interrupt, Timestamp::now()) {
         message.push_str(&format!("\n\n{unanswered}"));
@@ -155,7 +156,7 @@ fn is_change(preview: &str) -> bool {
 /// Whether a preview shows every text of a call's arguments, so that nothing of it was cut.
 fn is_whole(tool: &str, args: &Value, preview: &str) -> bool {
     match args {
-        Value::String(text) => shows(tool, &clean(text), &clean(preview)),
+        Value::String(text) => shows(tool, text, preview),
         Value::Array(values) => values.iter().all(|value| is_whole(tool, value, preview)),
         Value::Object(fields) => fields.values().all(|value| is_whole(tool, value, preview)),
         Value::Null | Value::Bool(_) | Value::Number(_) => true,
@@ -200,6 +201,7 @@ mod tests {
                 layer: None,
                 rule: None,
                 grants: Vec::new(),
+                wider: Vec::new(),
             },
             raised_at: Timestamp::UNIX_EPOCH,
             deadline: None,
@@ -216,7 +218,8 @@ mod tests {
         };
         assert_eq!(
             message,
-            "agentd asks whether it may run run_bash_command for the main agent (high risk): it deletes\n\nrm -r build"
+            "agentd asks whether it may run run_bash_command for the main agent (high risk): it deletes\n\n\
+             rm -r \\u{1b}[2Jbuild"
         );
         let schema = serde_json::to_value(requested_schema).unwrap();
         assert_eq!(schema["required"], json!(["decision"]));

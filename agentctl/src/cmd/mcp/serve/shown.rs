@@ -5,6 +5,7 @@ use agentd_core::{
     ids::{SessionId, TurnId},
     interrupt::{Ask, Interrupt},
     turn::{StopReason, TurnResult},
+    visible,
 };
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
@@ -18,6 +19,8 @@ use crate::{
 const LONGEST_ANSWER: usize = 100_000;
 /// A part of anything else at the most, in characters.
 const LONGEST_PART: usize = 8_000;
+/// A part of what somebody decides on at the most, in characters.
+const LONGEST_SEEN: usize = 100_000;
 /// Entries of a list at the most.
 const MOST: usize = 100;
 /// How deep what a model wrote may be nested.
@@ -82,18 +85,18 @@ pub(super) fn interrupt(interrupt: &Interrupt) -> Value {
     let more = match &interrupt.ask {
         Ask::Question { question, context, default, required } => json!({
             "kind": "question",
-            "question": part(question),
-            "context": context.as_deref().map(part),
-            "default": default.as_deref().map(part),
+            "question": seen(question),
+            "context": context.as_deref().map(seen),
+            "default": default.as_deref().map(seen),
             "required": required,
         }),
         Ask::Approval { tool, args, risk, reason, preview, .. } => json!({
             "kind": "approval",
-            "tool": line(tool),
+            "tool": visible::line(tool),
             "args": value(args),
             "risk": risk,
-            "reason": line(reason),
-            "preview": preview.as_deref().map(part),
+            "reason": visible::line(reason),
+            "preview": preview.as_deref().map(seen),
         }),
     };
     if let (Some(shown), Value::Object(more)) = (shown.as_object_mut(), more) {
@@ -123,19 +126,32 @@ pub(super) fn part(text: &str) -> String {
     if is_cut { format!("{start} […]") } else { start.to_owned() }
 }
 
+/// A text that somebody decides on: every character can be seen, and where it is cut, that is said with how much is missing.
+fn seen(text: &str) -> String {
+    let (start, is_cut) = cut(text, LONGEST_SEEN);
+    let shown = visible::lines(start);
+    if !is_cut {
+        return shown;
+    }
+    let more = text[start.len()..].chars().count();
+    format!(
+        "{shown}\n[… {more} more characters: `agentctl interrupts` shows all; do not approve what you have not seen]"
+    )
+}
+
 /// What a model wrote as arguments; as a text, cut, where it is too long or too deep.
 fn value(args: &Value) -> Value {
     let text = args.to_string();
-    if text.len() > LONGEST_PART { Value::String(part(&text)) } else { cleaned(args, DEEPEST) }
+    if text.len() > LONGEST_SEEN { Value::String(seen(&text)) } else { seen_value(args, DEEPEST) }
 }
 
-fn cleaned(value: &Value, deep: usize) -> Value {
+fn seen_value(value: &Value, deep: usize) -> Value {
     match value {
-        Value::String(text) => Value::String(clean(text)),
-        Value::Array(_) | Value::Object(_) if deep == 0 => Value::String(clean(&value.to_string())),
-        Value::Array(values) => values.iter().map(|value| cleaned(value, deep - 1)).collect(),
+        Value::String(text) => Value::String(visible::lines(text)),
+        Value::Array(_) | Value::Object(_) if deep == 0 => Value::String(visible::lines(&value.to_string())),
+        Value::Array(values) => values.iter().map(|value| seen_value(value, deep - 1)).collect(),
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(key, value)| (clean(key), cleaned(value, deep - 1)));
+            let fields = fields.iter().map(|(key, value)| (visible::line(key), seen_value(value, deep - 1)));
             Value::Object(fields.collect::<Map<_, _>>())
         }
         other => other.clone(),
@@ -226,15 +242,19 @@ mod tests {
                 layer: None,
                 rule: None,
                 grants: Vec::new(),
+                wider: Vec::new(),
             },
             raised_at: Timestamp::UNIX_EPOCH,
             deadline: None,
             on_deadline: None,
         });
-        assert_eq!(shown["args"], json!({"command": "ls <U+202E>x", "deep": [[{"a": 1}]], "none": null}));
-        assert_eq!((&shown["kind"], &shown["reason"]), (&json!("approval"), &json!("it runs")));
+        assert_eq!(
+            shown["args"],
+            json!({"command": "ls\\u{1b}[2J \\u{202e}x", "deep": [[{"a\\u{7}": 1}]], "none": null})
+        );
+        assert_eq!((&shown["kind"], &shown["reason"]), (&json!("approval"), &json!("it⏎runs")));
         assert!(shown.get("preview").is_none() && shown.get("deadline").is_none());
-        let long = value(&json!({"text": "x".repeat(LONGEST_PART)}));
-        assert!(long.as_str().unwrap().ends_with(" […]"));
+        let long = value(&json!({"text": "x".repeat(LONGEST_SEEN)}));
+        assert!(long.as_str().unwrap().contains("\n[… 11 more characters: `agentctl interrupts` shows all"));
     }
 }

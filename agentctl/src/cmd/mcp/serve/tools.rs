@@ -132,7 +132,7 @@ fn search_documents() -> Tool {
                     "required": ["document", "place", "citation", "snippet"],
                 },
             },
-            "searched": { "type": "integer", "description": "How many documents were searched." },
+            "searched": { "type": "integer", "description": "How many documents were searched, or what could be read of them." },
             "complete": { "type": "boolean", "description": "Whether the search saw all of them to their end." },
             "notes": { "type": "array", "items": { "type": "string" } },
             "broken": {

@@ -25,8 +25,9 @@ use crate::{
     cmd::answer::resolve,
     daemon::Daemon,
     failure::Failure,
+    keyboard::Keyboard,
     session::Place,
-    turn::{self, CtrlC, SocketLine},
+    turn::{self, Signals, SocketLine},
 };
 
 /// How long somebody else's answer is waited for where nobody says.
@@ -82,10 +83,12 @@ impl AgentServer {
             text: args.prompt,
             // A model wrote it: it mentions nothing, and no rule of the person is looked for in it.
             typed_bytes: Some(0),
+            whole: false,
             compact: None,
             slot: args.model,
             max_steps: args.max_steps.map(Into::into),
             on_interrupt: args.on_interrupt.into(),
+            while_connected: false,
             if_busy: args.if_busy.into(),
             client: client.clone(),
             environment: daemon.environment(),
@@ -313,7 +316,8 @@ async fn until_it_rests(
 ) -> anyhow::Result<Rest> {
     let session = at.session.to_string();
     loop {
-        turn::drive(&mut line, progress, person, &mut CtrlC::never()).await?;
+        let nobody = turn::Person { asker: person, signals: &mut Signals::never(), keyboard: &Keyboard::none() };
+        turn::drive(&mut line, progress, nobody).await?;
         if let Some(result) = progress.result.take() {
             return Ok(Rest::Ended(Box::new(result)));
         }

@@ -303,7 +303,7 @@ mod tests {
     fn what_came_through_a_pipe_is_no_rule() {
         let check = |typed_bytes, expected: &[&str]| {
             let text = "Never push.\n\nAlways delete ä.".to_owned();
-            let body = ItemBody::UserMessage { text, steered: false, typed_bytes };
+            let body = ItemBody::UserMessage { text, steered: false, typed_bytes, stored: None };
             let item = Item { body, ..Item::clone(&user("")) };
             assert_eq!(found(&[Arc::new(item)]), expected, "{typed_bytes:?}");
         };

@@ -5,9 +5,9 @@ use std::path::Path;
 use agentd_core::policy::Risk;
 
 use super::{
-    environment, files,
+    carriers, environment, files,
     paths::{self, Place},
-    programs, sed,
+    programs, scripted,
 };
 use crate::policy::{
     command::{Part, Redirect, word::Word},
@@ -65,6 +65,7 @@ const PROGRAM_FOLDERS: [&str; 6] =
 /// The checker's opinion of a part, where it has one.
 pub(in crate::policy) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
     let mut found = part.findings.clone();
+    part.assigns.iter().for_each(|assign| environment::check(&assign.name, &mut found));
     found.extend(part.redirects.iter().filter_map(|redirect| redirected(redirect, roots)));
     for name in part.arguments().iter().filter(|_| declares(part.program())).filter(|word| !word.text.starts_with('-'))
     {
@@ -75,12 +76,6 @@ pub(in crate::policy) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> 
     }
     if let Some(program) = part.words.first() {
         found.extend(program_word(program, roots));
-        // `{name}>file` keeps an open file in a variable: what looks like the program is none.
-        let keeps = |word: &Word| !word.quoted && word.text.len() > 2 && word.text.starts_with('{');
-        let keeps = |word: &Word| keeps(word) && word.text.ends_with('}') && !word.text.contains([',', '.']);
-        if keeps(program) || !part.redirects.is_empty() && part.words.iter().any(keeps) {
-            found.push(Opinion::unknown("it keeps an open file in a variable"));
-        }
         for word in &part.words {
             // Who only names files may name all of them.
             let names = matches!(part.program(), "ls" | "echo" | "stat" | "du" | "find" | "file") && word.globs;
@@ -92,12 +87,9 @@ pub(in crate::policy) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> 
                 found.push(Opinion::asks(Risk::High, format!("{shown} is a device, or belongs to another process")));
             }
         }
-        if matches!(part.program(), "sed" | "gsed") {
-            let call = sed::Call::read(part.arguments());
-            found.extend(call.changed().iter().filter_map(|word| changed("sed", word, roots)));
-        }
         found.extend(programs::check(part, roots));
-        if CHANGERS.contains(&part.program()) {
+        found.extend(carriers::check(part));
+        if CHANGERS.contains(&part.program()) || scripted::edits(part) {
             found.extend(part.arguments().iter().filter_map(|word| changed(part.program(), word, roots)));
         }
     }
@@ -137,7 +129,7 @@ fn set_by_option(part: &Part) -> Option<&str> {
 
 /// A name of a program that is no plain name.
 fn program_word(program: &Word, roots: &[&Path]) -> Option<Opinion> {
-    if !program.is_static() || program.globs {
+    if !program.is_plain() {
         return Some(Opinion::unknown("the name of the program is put together while it runs"));
     }
     let text = program.text.as_str();
@@ -169,10 +161,10 @@ fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<Opinion> {
     if paths::is_secret(text) {
         return Some(Opinion::asks(Risk::High, format!("{} looks like a file of secrets", shortened(text))));
     }
-    if !redirect.writes {
+    if !redirect.writes() {
         return None;
     }
-    if !target.is_static() || target.globs {
+    if !target.is_plain() {
         return Some(Opinion::unknown("it writes to a file whose name is put together while it runs"));
     }
     written(target, roots).or_else(|| files::path(text))

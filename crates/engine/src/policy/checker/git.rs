@@ -55,7 +55,7 @@ const FAR_REACHING: [&str; 19] = [
 ];
 
 /// The subcommand and what follows it.
-pub(super) fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
+fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
     let mut at = 0;
     while let Some(word) = arguments.get(at) {
         if VALUED.contains(&word.text.as_str()) {

@@ -68,7 +68,7 @@ fn module_of(program: &str, option: &str, next: Option<&Word>) -> Option<Opinion
 }
 
 /// Whether a path names something that a process has open.
-pub(in crate::policy) fn is_device(path: &str) -> bool {
+pub(super) fn is_device(path: &str) -> bool {
     let path: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     matches!(path.first(), Some(&("dev" | "proc")))
         || path.windows(2).any(|pair| matches!(pair, ["..", "dev" | "proc"]))

@@ -5,9 +5,9 @@ use std::path::Path;
 use agentd_core::policy::Risk;
 
 use super::{
-    awk, git, interpreters,
+    carriers, git, interpreters,
     paths::{self, Place},
-    sed,
+    scripted,
     tables::{
         CURL_SENDS, FAR_REACHING, RENAMING, RUINOUS, RUNNING_OPTIONS, RUNNING_TEXTS, RUNS_TEXT, SENDING, SPEAKING,
         holds,
@@ -89,8 +89,13 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
             let system = arguments.iter().any(|word| paths::place(word, roots) == Place::System);
             system.then(|| Opinion::asks(Risk::High, "it goes to a folder which the machine needs"))
         }
-        "awk" | "gawk" | "mawk" | "nawk" | "goawk" | "original-awk" => awk::check(arguments),
-        "sed" | "gsed" => sed::Call::read(arguments).check(),
+        "awk" | "gawk" | "mawk" | "nawk" | "goawk" | "original-awk" => scripted::awk(arguments),
+        "sed" | "gsed" => scripted::sed(arguments),
+        "for" | "select" => {
+            let mut found = Vec::new();
+            arguments.first().iter().for_each(|word| super::environment::check(&word.text, &mut found));
+            found.pop()
+        }
         "curl" => curl(arguments),
         "sqlite3" | "psql" | "mysql" | "mariadb" | "m4" | "dc" | "gnuplot" | "octave" | "erl" | "sbcl" | "guile"
             if part.stdin != Stdin::Inherited || arguments.iter().any(|word| !word.is_static()) =>
@@ -123,6 +128,12 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
         {
             Some(Opinion::unknown("`%n` sets a variable"))
         }
+        "[[" if arguments.iter().any(|word| counting(&word.text)) && !arguments.iter().all(is_counted) => {
+            Some(Opinion::unknown("a comparison of numbers runs what a variable holds"))
+        }
+        "[[" if arguments.iter().any(|word| word.text.contains('[')) => {
+            Some(Opinion::unknown("the index of a variable can run commands"))
+        }
         "test" | "[" | "[[" | "let" | "printf" | "declare" | "typeset" | "local" | "export" | "readonly" | "read"
         | "unset" | "expr" | "wait" | "getopts" => {
             let hidden = arguments.iter().any(|word| word.scripts_hidden());
@@ -133,8 +144,8 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
 }
 
 /// Whether any word behind the program may be another program.
-pub(in crate::policy) fn carries_others(program: &str) -> bool {
-    holds(FAR_REACHING, program) || holds(RUINOUS, program)
+pub(in crate::policy) fn carries_others(part: &Part) -> bool {
+    holds(FAR_REACHING, part.program()) || holds(RUINOUS, part.program()) || carriers::carries(part)
 }
 
 /// Whether the words behind the program are texts and names, never another program.
@@ -157,9 +168,22 @@ fn runs(word: &Word) -> bool {
         || word.text.split([' ', '=']).any(|text| text.starts_with("-fplugin") || text.starts_with("-wrapper"))
 }
 
+/// Whether a word compares numbers, which reads what a variable holds as arithmetic once more.
+fn counting(word: &str) -> bool {
+    matches!(word, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge")
+}
+
+/// Whether a word is a number, compares numbers, or ends a condition.
+fn is_counted(word: &Word) -> bool {
+    let digits = word.text.trim_start_matches('-');
+    counting(&word.text) || word.text == "]]" || digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Whether a format of printf holds `%n`, which sets the variable that the next argument names.
 fn counts(format: &str) -> bool {
-    format.split('%').skip(1).any(|rest| rest.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).starts_with('n'))
+    // Lengths such as the `l` of `%ln` mean nothing to bash.
+    let is_before = |c: char| !c.is_ascii_alphabetic() || "hjlLtz".contains(c);
+    format.split('%').skip(1).any(|rest| rest.trim_start_matches(is_before).starts_with('n'))
 }
 
 fn curl(arguments: &[Word]) -> Option<Opinion> {
@@ -198,7 +222,7 @@ fn signals(word: &str, sign: &str) -> bool {
 impl Word {
     /// Whether its known text holds what a shell would run if it were read again.
     fn scripts_hidden(&self) -> bool {
-        !self.substitutes && (self.text.contains("$(") || self.text.contains('`'))
+        self.text.contains("$(") || self.text.contains('`')
     }
 }
 

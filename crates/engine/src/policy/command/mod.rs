@@ -1,45 +1,47 @@
-//! A command line taken apart: what bash would run, part by part, without running anything.
+//! A command line as plain words: programs and arguments, without running anything.
 //!
-//! - `parse`: text to a syntax tree, within bounds of size and depth, whatever the text is.
-//! - `crosscheck`: a second reading by bash's own rules. Where it differs, nobody can tell what would run.
-//! - `word`: what a word means once its quotes are gone, and what of it nobody can know beforehand.
-//! - `walk`: from the tree to the simple commands in it, those inside substitutions, loops and functions included.
-//! - `wrappers`: commands that run other commands, such as `timeout`, `xargs` and `sh -c`.
-//! - `shown`: the normal form, in which patterns, grants and people see a part.
+//! - `lexer`: text to words and operators; `dollar` is what stands behind a `$`; `word` is one word.
+//! - `line`: from these to pipelines of simple commands, or to the reason why the line is more than that.
+//! - `shown`: the normal form, in which patterns, grants and people see a command.
 //!
-//! Whatever is not understood becomes a part of its own that asks at high risk. So a mistake here costs a question.
+//! This is no reader of bash. A line of plain words, joined by `;`, `&`, `&&`, `||`, `|` and line ends, means the same to
+//! everybody, and only such a line can run without asking or be granted. Of any other line nothing is believed: whatever
+//! could be a command somewhere in it is a guess, and guesses only make a verdict stricter.
 
-mod crosscheck;
-mod parse;
+mod dollar;
+mod lexer;
+mod line;
 mod shown;
-mod walk;
 pub(super) mod word;
-mod wrappers;
 
 use self::word::Word;
 use super::opinion::Opinion;
 
-pub(super) use self::walk::take_apart;
+pub(super) use self::{
+    lexer::{Doubt, bare},
+    line::{Line, assignment, guesses, read},
+    shown::exact,
+};
 
-/// One simple command: what one `exec`, one builtin or one assignment does.
+/// One simple command: what one program is given.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Part {
     /// `NAME=value` in front of the program, or alone.
     pub(super) assigns: Vec<Assign>,
     /// The program and its arguments.
     pub(super) words: Vec<Word>,
-    /// Where its input and output go, as far as it matters.
+    /// Where its input and output go.
     pub(super) redirects: Vec<Redirect>,
     /// Where its standard input comes from.
     pub(super) stdin: Stdin,
     /// More arguments follow that nobody knows, as with `xargs`.
     pub(super) open_ended: bool,
-    /// It runs another command, which is a part of its own and is judged in its place.
-    pub(super) transparent: bool,
+    /// It goes on while the next one runs.
+    pub(super) behind: bool,
+    /// It is only what could be a command in a line that nobody can read.
+    pub(super) guessed: bool,
     /// What was noticed on the way here.
     pub(super) findings: Vec<Opinion>,
-    /// The text of what could not be taken apart.
-    pub(super) unread: Option<String>,
 }
 
 /// An assignment.
@@ -52,7 +54,8 @@ pub(super) struct Assign {
 /// A redirection of input or output.
 #[derive(Debug, Clone)]
 pub(super) struct Redirect {
-    pub(super) writes: bool,
+    /// The descriptor, where one is named.
+    pub(super) descriptor: Option<u32>,
     /// The operator, such as `>>`.
     pub(super) operator: &'static str,
     pub(super) target: Word,
@@ -86,12 +89,45 @@ impl Part {
         self.words.get(1..).unwrap_or_default()
     }
 
-    /// Whether everything about it is known before it runs.
+    /// Whether everything about it is known before it runs, but for the names that globs stand for.
     pub(super) fn is_static(&self) -> bool {
-        self.unread.is_none()
-            && !self.open_ended
+        // What xargs runs stands in what it reads.
+        !self.open_ended
+            && self.program() != "xargs"
             && self.words.iter().all(Word::is_static)
             && self.assigns.iter().all(|assign| assign.value.is_static())
-            && self.redirects.iter().all(|redirect| redirect.target.is_static())
+            && self.redirects.iter().all(|redirect| redirect.target.is_static() && redirect.operator != "<<")
+    }
+
+    /// Whether it is nothing but plain words: no variables, no globs, no files that it reads or writes.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.open_ended
+            && !self.behind
+            && !self.guessed
+            && self.assigns.is_empty()
+            && self.findings.is_empty()
+            && self.words.iter().all(Word::is_plain)
+            && self.redirects.iter().all(Redirect::is_silent)
+    }
+}
+
+impl Redirect {
+    /// Whether it may change what it names.
+    pub(super) fn writes(&self) -> bool {
+        self.operator.contains('>')
+    }
+
+    /// Whether it only joins outputs or throws them away.
+    pub(super) fn is_harmless(&self) -> bool {
+        self.is_silent() || self.names("/dev/stdout") || self.names("/dev/stderr")
+    }
+
+    /// Whether it names nothing but other descriptors and `/dev/null`.
+    pub(super) fn is_silent(&self) -> bool {
+        self.operator.ends_with('&') || self.names("/dev/null")
+    }
+
+    fn names(&self, device: &str) -> bool {
+        !self.operator.starts_with("<<") && self.target.is_plain() && self.target.text == device
     }
 }

@@ -1,36 +1,24 @@
-//! The normal form of a part: the same for every way to quote the same command.
+//! The normal form of a command: the same for every way to quote it.
 
-use super::{Part, Redirect, word::Word};
+use super::{Part, Redirect, line::is_keyword, word::Word};
 
-/// How much is shown of what could not be taken apart, in letters.
-const MAX_UNREAD: usize = 400;
+/// The exact text of a pipeline: what a grant names. Two with the same text do the same.
+pub(in crate::policy) fn exact(pipeline: &[Part]) -> String {
+    pipeline.iter().map(Part::exact).collect::<Vec<_>>().join(" | ")
+}
 
 impl Part {
-    /// The exact text: what a grant names and what a person is shown. Two parts with the same text do the same.
+    /// The exact text: what a grant names and what a person is shown.
     pub(in crate::policy) fn exact(&self) -> String {
-        if let Some(unread) = &self.unread {
-            let mut shown: String = unread.chars().take(MAX_UNREAD).collect();
-            if shown.len() < unread.len() {
-                shown.push('…');
-            }
-            return shown;
-        }
-        let assigns = self.assigns.iter().map(|assign| format!("{}={}", assign.name, exact(&assign.value)));
-        let words = self.words.iter().map(exact);
-        let redirects = self
-            .redirects
-            .iter()
-            .filter(|redirect| !redirect.is_harmless())
-            .map(|redirect| format!("{} {}", redirect.operator, exact(&redirect.target)));
-        let more = self.open_ended.then(|| "…".to_owned());
-        assigns.chain(words).chain(more).chain(redirects).collect::<Vec<_>>().join(" ")
+        let assigns = self.assigns.iter().map(|assign| format!("{}={}", assign.name, word(&assign.value)));
+        let words =
+            self.words.iter().enumerate().map(|(index, found)| if index == 0 { first(found) } else { word(found) });
+        let redirects = self.redirects.iter().filter(|redirect| !redirect.is_harmless()).map(Redirect::exact);
+        assigns.chain(words).chain(redirects).collect::<Vec<_>>().join(" ")
     }
 
     /// The text for patterns: without any quotes. The folder of the program is left out where `bare`.
     pub(in crate::policy) fn plain(&self, bare: bool) -> String {
-        if let Some(unread) = &self.unread {
-            return unread.clone();
-        }
         let mut text = String::new();
         let mut add = |piece: &str| {
             if !text.is_empty() {
@@ -45,7 +33,7 @@ impl Part {
             let cut = bare && index == 0 && word.is_static();
             add(if cut { word.text.rsplit('/').next().unwrap_or_default() } else { &word.text });
         }
-        for redirect in &self.redirects {
+        for redirect in self.redirects.iter().filter(|redirect| !redirect.operator.ends_with('&')) {
             add(&format!("{} {}", redirect.operator, redirect.target.text));
         }
         text
@@ -53,18 +41,28 @@ impl Part {
 }
 
 impl Redirect {
-    /// Whether it only joins outputs or throws them away.
-    pub(in crate::policy) fn is_harmless(&self) -> bool {
-        matches!(self.operator, ">&" | "<&")
-            || (self.target.is_static()
-                && !self.target.globs
-                && matches!(self.target.text.as_str(), "/dev/null" | "/dev/stdout" | "/dev/stderr"))
+    /// The descriptor always stands there, so that the errors of a command are told from its output.
+    fn exact(&self) -> String {
+        let target = word(&self.target);
+        match (self.descriptor, self.operator) {
+            (_, operator @ ("&>" | "&>>")) => format!("{operator} {target}"),
+            (Some(descriptor), operator) => format!("{descriptor}{operator} {target}"),
+            (None, operator) => format!("{}{operator} {target}", u8::from(self.writes() && operator != "<>")),
+        }
     }
 }
 
 /// A word so that its meaning shows: known text in quotes where it needs any, everything else as it is written.
-fn exact(word: &Word) -> String {
-    if word.is_static() && !word.globs { quoted(&word.text) } else { word.raw.clone() }
+fn word(word: &Word) -> String {
+    if word.is_plain() { quoted(&word.text) } else { word.raw.clone() }
+}
+
+/// The first word, in quotes where it would be read as an assignment or a word of the grammar without them.
+fn first(found: &Word) -> String {
+    if found.is_plain() && (found.text.contains('=') || is_keyword(&found.text)) {
+        return format!("'{}'", found.text.replace('\'', r"'\''"));
+    }
+    word(found)
 }
 
 /// Text in single quotes, where it needs any.

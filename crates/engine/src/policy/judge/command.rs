@@ -1,42 +1,33 @@
 //! Commands: each part is judged by itself, and the whole text as it is written.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    path::Path,
-};
+use std::{collections::HashSet, path::Path};
 
 use agentd_core::policy::{Explanation, Layer, PartExplanation, Risk, Verdict};
 use serde_json::{Map, Value};
 
-use super::{Call, Judged};
+use super::{
+    Call, Judged, NAMES,
+    place::{Place, changes_folder},
+};
 use crate::policy::{
-    checker::{bash, may_be, programs, reading},
-    command::{Part, take_apart, word::Word},
+    checker::{bash, carriers, looking, may_be, programs},
+    command::{Doubt, Line, Part, bare, guesses, read, word::Word},
     grants::Wanted,
     opinion::{Opinion, strictest},
-    rules::ToolSection,
+    rules::{Denied, Section, ToolSection},
 };
+
+/// How much is shown of a command, in letters.
+const MAX_SHOWN: usize = 400;
 
 impl Call<'_> {
     /// A command: each part is judged, and the whole text as it is written.
     pub(super) fn judge_command(&self, command: &str, arguments: &Map<String, Value>) -> Explanation {
-        let folder = ["directory", "cwd"].iter().find_map(|key| arguments.get(*key)).and_then(Value::as_str);
-        let parts = take_apart(command);
-        // Git obeys what lies in the folder where it starts, and anybody may have written that.
-        let stays = |place: &str| self.facts.roots.iter().any(|root| Path::new(place) == *root);
-        let leaves = |part: &Part| {
-            changes_folder(part) && !matches!(part.arguments(), [word] if word.is_static() && stays(&word.text))
+        let place = self.place(command, arguments);
+        let judged = match read(command) {
+            Line::Plain(pipelines) => self.judge_pipelines(&pipelines, &place),
+            Line::Other(doubt) => vec![self.judge_other(command, doubt, &place)],
         };
-        // In loops and functions a part that stands later may run earlier.
-        let moves = parts.iter().any(leaves);
-        let wanders = moves || folder.is_some_and(|folder| folder != "." && !stays(folder));
-        let start = match folder {
-            _ if moves => Start::Unknown,
-            Some(folder) => Start::In(folder),
-            None => Start::Usual,
-        };
-        let judged: Vec<(PartExplanation, Judged)> =
-            parts.iter().map(|part| self.judge_part(part, start, wanders)).collect();
         // What a part was judged by already needs no second question.
         let is_new =
             |whole: &Opinion| whole.is_deny() || !judged.iter().any(|(_, part)| part.matched.contains(&whole.rule));
@@ -46,9 +37,9 @@ impl Call<'_> {
             if louder(next) > louder(best) { next } else { best }
         });
         let leading = leading.cloned();
-        let leading = leading.unwrap_or_else(|| self.with_grants(self.by_default(), None));
+        let leading = leading.unwrap_or_else(|| self.with_grants(self.by_default(), &[]));
         let decided = match whole {
-            Some(whole) if whole.verdict > leading.opinion.verdict => self.with_grants(whole, None),
+            Some(whole) if whole.verdict > leading.opinion.verdict => self.with_grants(whole, &[]),
             // The question about the whole cannot be answered by rules about parts.
             Some(_) => Judged { grant: None, ..leading },
             None => leading,
@@ -61,30 +52,127 @@ impl Call<'_> {
         self.explain(decided, judged, grants)
     }
 
-    fn judge_part(&self, part: &Part, start: Start<'_>, wanders: bool) -> (PartExplanation, Judged) {
+    /// Lines of plain words.
+    fn judge_pipelines(&self, pipelines: &[Vec<Part>], place: &Place<'_>) -> Vec<(PartExplanation, Judged)> {
+        let (folder, moved) = (place.folder, self.leaves(place, pipelines));
+        let mut judged = Vec::new();
+        for (pipeline, found) in pipelines.iter().zip(self.opinions_of(pipelines, place)) {
+            // A rule for one command says nothing of it where something is piped into it.
+            let fed = found.iter().skip(1).any(|(opinion, _)| matches!(opinion.verdict, Verdict::Ask { .. }));
+            for (index, (opinion, matched)) in found.into_iter().enumerate() {
+                let part = &pipeline[index];
+                let own = Wanted::Pipeline { parts: std::slice::from_ref(part), folder };
+                let whole = Wanted::Pipeline { parts: pipeline, folder };
+                let wanted: &[Wanted<'_>] = match (pipeline.as_slice(), index) {
+                    // Wherever it starts now, a rule may not mean that; but a change of folder does the same everywhere.
+                    ([_], _) if moved && changes_folder(part) => &[Wanted::Pipeline { parts: pipeline, folder: None }],
+                    _ if moved => &[],
+                    ([_], _) => &[whole],
+                    (_, 0) if fed => &[whole, own],
+                    (_, 0) => &[own, whole],
+                    _ => &[whole],
+                };
+                let judgement = Judged { matched, ..self.with_grants(opinion, wanted) };
+                judged.push((shown(part.exact(), &judgement), judgement));
+            }
+        }
+        judged
+    }
+
+    /// What is said of each part, with the patterns that were found in it. Only a line of which all parts look is held to
+    /// that when it runs. In any other a part asks that may be led to do more.
+    fn opinions_of(&self, pipelines: &[Vec<Part>], place: &Place<'_>) -> Vec<Vec<(Opinion, Vec<String>)>> {
+        let strays = self.strays(place, pipelines);
+        let of_pipeline =
+            |parts: &Vec<Part>| parts.iter().map(|part| self.opinion_of(part, place, strays)).collect::<Vec<_>>();
+        let mut found: Vec<_> = pipelines.iter().map(of_pipeline).collect();
+        if found.iter().flatten().any(|(opinion, _)| !opinion.only_looks()) {
+            for (part, (opinion, _)) in pipelines.iter().flatten().zip(found.iter_mut().flatten()) {
+                if opinion.only_looks() && looking::is_led(part) {
+                    *opinion = self.by_default().because(looking::LED);
+                }
+            }
+        }
+        found
+    }
+
+    /// A line that is more than plain words: nothing of it is believed, and whatever could be a command in it counts.
+    fn judge_other(&self, command: &str, doubt: Doubt, place: &Place<'_>) -> (PartExplanation, Judged) {
+        let (guesses, complete) = guesses(command);
+        let why = match doubt {
+            Doubt::Unclear(why) => Some(why),
+            _ if complete => None,
+            _ => Some("it holds more commands than anybody would read"),
+        };
+        let mut found = Vec::new();
+        if let Some(why) = why {
+            found.push(Opinion::unknown(format!("the command cannot be taken apart: {why}")));
+            let bare = bare(command);
+            found.extend([command, bare.as_str()].into_iter().find_map(|text| self.denied_in(text)));
+        }
+        found.extend(guesses.iter().flat_map(|guess| self.against(guess)).map(|(opinion, _)| opinion));
+        found.extend(self.sections().flat_map(|section| section.against(&bare(command))));
+        found.extend(place.secret.clone());
+        let matched = found.iter().map(|opinion| opinion.rule.clone()).collect();
+        let opinion = strictest(found).unwrap_or_else(|| self.by_default_of(doubt));
+        let judged = Judged { matched, ..self.with_grants(opinion, &[]) };
+        (shown(command.to_owned(), &judged), judged)
+    }
+
+    fn sections(&self) -> impl Iterator<Item = &Section> {
+        [Some(&self.rules.global), self.section.map(|section| &section.patterns)].into_iter().flatten()
+    }
+
+    /// What speaks against a part, and against whatever it may run; with the patterns that were found.
+    fn against(&self, part: &Part) -> Vec<(Opinion, bool)> {
+        let mut found = self.against_one(part);
+        if carriers::carries(part) {
+            match carriers::inner(part) {
+                Some(inner) => found.extend(inner.iter().flat_map(|part| self.against_one(part))),
+                None => found.push((Opinion::unknown("it holds more commands than anybody would read"), false)),
+            }
+        }
+        found
+    }
+
+    fn against_one(&self, part: &Part) -> Vec<(Opinion, bool)> {
         let (plain, bare) = (part.plain(false), part.plain(true));
         let checked = bash::check(part, self.facts.roots);
         let denied = self.denied(part, checked.as_ref());
-        let sections =
-            || [Some(&self.rules.global), self.section.map(|section| &section.patterns)].into_iter().flatten();
         let texts = || [Some(&plain), (bare != plain).then_some(&bare)].into_iter().flatten();
-        let found: Vec<Opinion> =
-            sections().flat_map(|section| texts().flat_map(|text| section.against(text))).collect();
-        let matched = found.iter().map(|opinion| opinion.rule.clone()).collect();
-        let opinion = strictest(checked.into_iter().chain(denied).chain(found))
-            .or_else(|| sections().filter(|_| part.is_static()).find_map(|section| section.in_favour(&plain)))
-            .unwrap_or_else(|| self.by_default_of(part, wanders));
-        let wanted = match start {
-            _ if !part.is_static() => None,
-            Start::Usual => Some(Wanted::Part { part, folder: None }),
-            Start::In(folder) => Some(Wanted::Part { part, folder: Some(folder) }),
-            // A change of folder does the same wherever it starts; anything else may mean something else there.
-            Start::Unknown => changes_folder(part).then_some(Wanted::Part { part, folder: None }),
-        };
-        let judged = Judged { matched, ..self.with_grants(opinion, wanted.as_ref()) };
-        let text = part.exact();
-        let Opinion { verdict, layer, rule, .. } = judged.opinion.clone();
-        (PartExplanation { text, verdict, layer, rule }, judged)
+        let patterns = self.sections().flat_map(|section| texts().flat_map(|text| section.against(text)));
+        checked
+            .into_iter()
+            .chain(denied)
+            .map(|opinion| (opinion, false))
+            .chain(patterns.map(|found| (found, true)))
+            .collect()
+    }
+
+    /// What is said of a part, with the patterns that were found in it.
+    fn opinion_of(&self, part: &Part, place: &Place<'_>, strays: bool) -> (Opinion, Vec<String>) {
+        let mut against = self.against(part);
+        against.extend(place.secret.clone().map(|opinion| (opinion, false)));
+        let matched = against.iter().filter(|(_, pattern)| *pattern).map(|(opinion, _)| opinion.rule.clone()).collect();
+        let opinion = strictest(against.into_iter().map(|(opinion, _)| opinion));
+        let mild =
+            || self.sections().filter(|_| part.is_plain()).find_map(|section| section.in_favour(&part.plain(false)));
+        let names = NAMES.iter().map(Path::new);
+        let shown: Vec<&Path> = self.facts.roots.iter().copied().chain(self.facts.memories).chain(names).collect();
+        // What holds nothing lets nothing run unasked.
+        let looks = || self.facts.held && !(strays && looking::is_led(part)) && looking::only_looks(part, &shown);
+        let opinion = opinion.or_else(mild).unwrap_or_else(|| match (looks(), &place.reading) {
+            (true, None) => Opinion::by_default(Verdict::Allow, Explanation::ONLY_LOOKS),
+            (true, Some(reading)) => reading.clone(),
+            (false, _) => self.by_default().because(looking::why_not(part)),
+        });
+        (opinion, matched)
+    }
+
+    /// The fourth layer, of a line that is more than plain words.
+    fn by_default_of(&self, doubt: Doubt) -> Opinion {
+        let (Doubt::Escaped(why) | Doubt::Compound(why) | Doubt::Unclear(why)) = doubt;
+        self.by_default().because(why)
     }
 
     /// What the denylist says of a part.
@@ -92,28 +180,31 @@ impl Call<'_> {
         let section = self.section?;
         let arguments = || part.arguments().iter().map(|word| word.text.as_str());
         // Where nobody knows what will run, a name that is denied may stand anywhere.
-        let unsure = checked.is_some_and(|opinion| opinion.dynamic)
-            || part.unread.is_some()
-            || programs::carries_others(part.program());
-        // What could not be read is looked at as it is written and without its quotes.
-        let bare = part.unread.as_deref().map(|text| text.replace("\\\n", "").replace(['\'', '"', '\\'], ""));
-        let unread = part.unread.as_deref().into_iter().chain(bare.as_deref());
-        let texts = part.words.iter().map(|word| word.text.as_str()).chain(unread).filter(|_| unsure);
-        let pieces: Vec<&str> = texts
-            .flat_map(|text| text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))))
-            .collect();
-        // Each once: a text of the longest size may hold the same word ten thousand times.
-        let names: BTreeSet<&str> = pieces.iter().copied().collect();
-        let entry = section.deny.iter().find(|entry| {
-            entry.means(part.program(), arguments())
-                || names.iter().any(|name| entry.means(name, pieces.iter().copied()))
-        });
+        let leads = part.guessed && !(part.assigns.is_empty() && part.redirects.is_empty());
+        let unsure = leads || checked.is_some_and(|opinion| opinion.dynamic) || programs::carries_others(part);
+        let targets = part.redirects.iter().map(|redirect| &redirect.target);
+        let words = part.words.iter().chain(part.assigns.iter().map(|assign| &assign.value)).chain(targets);
+        let pieces = words.filter(|_| unsure).flat_map(|word| pieces(&word.text));
+        let entry = section
+            .deny
+            .iter()
+            .find(|entry| entry.means(part.program(), arguments()) || entry.is_among(pieces.clone()));
         let Some(entry) = entry else {
             return self.mentioned(section, part).or_else(|| may_become_denied(section, part));
         };
+        Some(self.denial(entry))
+    }
+
+    /// What the denylist says of a text in which a name may stand anywhere.
+    fn denied_in(&self, text: &str) -> Option<Opinion> {
+        let entry = self.section?.deny.iter().find(|entry| entry.is_among(pieces(text)))?;
+        Some(self.denial(entry))
+    }
+
+    fn denial(&self, entry: &Denied) -> Opinion {
         let rule = format!("tools.{}.deny: {}", self.facts.tool.name, entry.text());
         let reason = format!("{} is on the list of commands that are never run", entry.text());
-        Some(Opinion { verdict: Verdict::Deny { reason }, layer: Layer::Tool, rule, dynamic: false })
+        Opinion { verdict: Verdict::Deny { reason }, layer: Layer::Tool, rule, dynamic: false }
     }
 
     /// A denied name among the words of a program that may well run it: only a person can tell.
@@ -137,32 +228,21 @@ impl Call<'_> {
         let rule = format!("tools.{}.deny: {text}", self.facts.tool.name);
         Some(Opinion { verdict: Verdict::Ask { risk: Risk::High, reason }, layer: Layer::Tool, rule, dynamic: false })
     }
-
-    fn by_default_of(&self, part: &Part, wanders: bool) -> Opinion {
-        if part.transparent {
-            return Opinion::by_default(Verdict::Allow, "the command inside is judged in its place");
-        }
-        let shown: Vec<&Path> = self.facts.roots.iter().copied().chain(self.facts.memories).collect();
-        if !(wanders && part.program() == "git") && reading::only_looks(part, &shown) {
-            return Opinion::by_default(Verdict::Allow, "it only looks, inside the session's folders");
-        }
-        self.by_default()
-    }
 }
 
-/// Where a part of a command runs.
-#[derive(Debug, Clone, Copy)]
-enum Start<'a> {
-    /// Where commands start that name no folder.
-    Usual,
-    /// In the folder that the call names.
-    In(&'a str),
-    /// Wherever another part of the command has gone.
-    Unknown,
+/// A part as people are told of it.
+fn shown(text: String, judged: &Judged) -> PartExplanation {
+    let text = match text.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    };
+    let Opinion { verdict, layer, rule, .. } = judged.opinion.clone();
+    PartExplanation { text, verdict, layer, rule }
 }
 
-fn changes_folder(part: &Part) -> bool {
-    matches!(part.program(), "cd" | "pushd" | "popd")
+/// The names in a text.
+pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> + Clone {
+    text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.')))
 }
 
 /// A denied program whose arguments are not known yet, and may become those that are denied with it.

@@ -1,8 +1,10 @@
 //! What the patterns of the rule files say of the texts of a call.
 
+use std::path::Path;
+
 use serde_json::Value;
 
-use super::{Call, SHELL_TOOL};
+use super::{Call, NAMES, PROJECT, SHELL_TOOL};
 use crate::policy::{checker::files, opinion::Opinion};
 
 /// Arguments that say what a call is about, so that a pattern which allows may look at them. What is written into a
@@ -37,6 +39,9 @@ impl Call<'_> {
             Some(arguments) => {
                 arguments.iter().for_each(|(key, value)| texts(Some(key), value, &mut look));
                 files::patched_names(arguments).for_each(&mut look);
+                let named = files::named(self.facts.arguments);
+                let named = named.iter().map(String::as_str).chain(files::patched_names(arguments));
+                named.filter_map(|path| self.in_project(path)).for_each(|path| look(&path));
             }
             None => look(self.facts.arguments),
         }
@@ -44,6 +49,17 @@ impl Call<'_> {
             found.extend(sections.iter().flatten().flat_map(|section| section.against("")));
         }
         found
+    }
+
+    /// The full name of a path that means the project, where one is mounted, because it begins with no slash and with none of
+    /// the names of the session's tree.
+    fn in_project(&self, path: &str) -> Option<String> {
+        let is_mounted = self.facts.roots.contains(&Path::new(PROJECT));
+        let first = path.split('/').find(|part| !part.is_empty() && *part != ".")?;
+        if !is_mounted || path.starts_with('/') || NAMES.iter().any(|name| &name[1..] == first) {
+            return None;
+        }
+        Some(if first == &PROJECT[1..] { format!("/{path}") } else { format!("{PROJECT}/{path}") })
     }
 
     /// What patterns say in favour of what the call is about.

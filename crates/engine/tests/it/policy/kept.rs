@@ -26,6 +26,8 @@ fn rules_that_can_hold_are_taken() {
     check("run_bash_command: [in /project] make");
     check("run_bash_command: cargo test *");
     check("run_bash_command: npm *");
+    check("run_bash_command: make 2> errors.txt");
+    check("run_bash_command: cat a.txt | make -f Makefile");
     check("deploy: make");
     check(r#"deploy {"to":"test"}"#);
 }
@@ -48,11 +50,18 @@ fn rules_that_can_never_hold_are_refused_with_what_to_write_instead() {
     check(r#"run_bash_command {"command":"ls"}"#, "anything", "name a command");
     check("run_bash_command: *", "every command", "cargo test *");
     check("run_bash_command:  ", "every command", "cargo test *");
+    check("run_bash_command: [in sub] make", "whole name", "[in /project/sub]");
     check("run_bash_command: [in /project] make *", "names no folder", "[in …]");
     check("run_bash_command: git 'commit' *", "no plain word", "plain words");
     check("run_bash_command: a; b *", "no plain word", "plain words");
     check("run_bash_command: make  \"all\"", "normal form", "`run_bash_command: make all`");
-    check("run_bash_command: make && git push", "one part", "`run_bash_command: make`, `run_bash_command: git push`");
+    check(
+        "run_bash_command: make && git push",
+        "one command",
+        "`run_bash_command: make`, `run_bash_command: git push`",
+    );
+    check("run_bash_command: make > out.txt", "normal form", "`run_bash_command: make 1> out.txt`");
+    check("run_bash_command: (make)", "cannot be known", "plain words");
     check("run_bash_command: rm $FILE", "cannot be known", "without variables");
     check("run_bash_command: shutdown now", "deny", "hitl_rules.yaml");
     check("run_bash_command: rm -rf /", "critical", "when it is asked");
@@ -72,7 +81,9 @@ fn what_a_question_proposes_can_be_kept_by_hand() {
         "make && git push origin main",
         "FOO='a b' make > out.txt",
         "cp 'a b' c",
-        "(cd /home/me/project; make)",
+        "cd /home/me/project; make",
+        "make 2> errors.txt",
+        "printf 'all: ;' | make -f Makefile",
         "make | tee log",
     ] {
         let said = run(&policy, command, &none);

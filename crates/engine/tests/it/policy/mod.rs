@@ -3,23 +3,32 @@
 //! - `rules`: rule files, the layers, tools other than commands, grants.
 //! - `reach`: how far denials, patterns and grants reach.
 //! - `kept`: rules that people write by hand.
-//! - `differential`: what a real bash runs of scripts that can be read in two ways.
+//! - `names`: the folders of a session by the names that commands have for them.
+//! - `starts`: rules that were kept for a folder, and folders of secrets.
+//! - `looking`: what commands that run without asking change, by a real bash.
+//! - `memory`: the memory that judging takes.
+//! - `others`: tools of MCP servers.
 //! - `web`: requests over the network.
 //! - `properties`: what holds for all commands.
 
-mod differential;
 mod kept;
+mod looking;
+mod memory;
+mod names;
+mod others;
 pub(crate) mod properties;
 mod reach;
 mod rules;
+mod starts;
 mod web;
 
 use std::path::Path;
 
 use agentd_core::{
+    catalogue::Foreign,
     policy::{Explanation, Risk, Verdict},
     session::SessionSettings,
-    tool::{Effect, ToolSpec},
+    tool::{Effect, StartFolder, ToolSpec},
 };
 use agentd_engine::policy::{Facts, Policy, RuleFile, Rules, SHELL_TOOL};
 use agentd_testkit::hostile;
@@ -57,9 +66,36 @@ pub(crate) fn may_show(policy: &Policy, tool: &ToolSpec, args: &Value, settings:
 }
 
 fn with_facts<T>(tool: &ToolSpec, args: &Value, settings: &SessionSettings, then: impl FnOnce(&Facts<'_>) -> T) -> T {
-    let roots = [Path::new(ROOT), Path::new(PROJECT)];
+    with_all(Some(&in_project()), None, tool, args, settings, then)
+}
+
+/// Where commands of the tests start that name no folder.
+fn in_project() -> StartFolder {
+    StartFolder { name: "/project".to_owned(), paths: vec![PROJECT.into(), "/project".into()] }
+}
+
+fn with_all<T>(
+    start: Option<&StartFolder>,
+    foreign: Option<&Foreign>,
+    tool: &ToolSpec,
+    args: &Value,
+    settings: &SessionSettings,
+    then: impl FnOnce(&Facts<'_>) -> T,
+) -> T {
+    let roots = [ROOT, PROJECT, "/project"].map(Path::new);
     let memories = Some(Path::new(MEMORIES));
-    then(&Facts { tool, arguments: &args.to_string(), followed: None, settings, roots: &roots, memories, kept: &[] })
+    then(&Facts {
+        tool,
+        foreign,
+        arguments: &args.to_string(),
+        followed: None,
+        start,
+        settings,
+        roots: &roots,
+        memories,
+        kept: &[],
+        held: true,
+    })
 }
 
 pub(crate) fn run(policy: &Policy, command: &str, settings: &SessionSettings) -> Explanation {
@@ -134,6 +170,18 @@ fn hostile_commands_are_held_whatever_was_granted() {
     let trusting = SessionSettings { confirm_exec: false, confirm_write: false, ..lived_in() };
     for settings in [SessionSettings::default(), lived_in(), trusting] {
         let wrong = disagreements(&corpus, &settings, is_held);
+        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
+    }
+}
+
+#[test]
+fn whatever_does_more_than_look_asks_where_asking_is_on() {
+    let corpus = hostile::commands(include_str!("../../corpus/asking_commands.txt"));
+    assert!(corpus.len() >= 150, "{}", corpus.len());
+    let kept = ["cargo test *", "make", "make -f -", "make test", "printf x", "ls *", "npm run build", "echo evil"];
+    let kept = granting(&kept.map(|rule| format!("{SHELL_TOOL}: {rule}")).each_ref().map(String::as_str));
+    for settings in [SessionSettings::default(), kept] {
+        let wrong = disagreements(&corpus, &settings, |_, found| found != "allow");
         assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
     }
 }

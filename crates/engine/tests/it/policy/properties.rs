@@ -11,20 +11,27 @@ use super::{granting, mark, run, shipped};
 static POLICY: LazyLock<Policy> = LazyLock::new(shipped);
 static DEPLOY: LazyLock<Policy> = LazyLock::new(|| super::compiled("tools: {run_bash_command: {deny: [make deploy]}}"));
 
+/// One way to quote each letter of a word.
+fn quoted(c: char) -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => Just(c.to_string()),
+        1 => Just(format!("\\{c}")),
+        1 => Just(format!("'{c}'")),
+        1 => Just(format!("\"{c}\"")),
+        1 => Just(format!("''{c}")),
+        1 => Just(format!("{c}\"\"")),
+        1 => Just(format!("{c}\\\n")),
+    ]
+}
+
 /// One way to write each letter of a word.
 fn written(word: &'static str) -> impl Strategy<Value = String> {
     let letter = |c: char| {
         prop_oneof![
-            4 => Just(c.to_string()),
-            1 => Just(format!("\\{c}")),
-            1 => Just(format!("'{c}'")),
-            1 => Just(format!("\"{c}\"")),
-            1 => Just(format!("''{c}")),
-            1 => Just(format!("{c}\"\"")),
+            10 => quoted(c),
             1 => Just(format!("$'\\x{:02x}'", u32::from(c))),
             1 => Just(format!("$'\\{:03o}'", u32::from(c))),
             1 => Just(format!("$'\\u{:04x}'", u32::from(c))),
-            1 => Just(format!("{c}\\\n")),
         ]
     };
     word.chars().map(letter).collect::<Vec<_>>().prop_map(|letters| letters.concat())
@@ -238,14 +245,19 @@ proptest! {
         let said = run(&POLICY, &command, &granting(&[&grant]));
         let asks = matches!(said.verdict, Verdict::Ask { .. });
         prop_assert!(asks, "{:?}", said);
-        prop_assert_eq!(&said.grants, &vec![format!("{SHELL_TOOL}: {other}")]);
+        // What something is piped into is named with all of it.
+        let named = if joint == " | " { command.as_str() } else { other };
+        prop_assert_eq!(&said.grants, &vec![format!("{SHELL_TOOL}: {named}")]);
         let both = run(&POLICY, &command, &granting(&[&grant, &said.grants[0]]));
         prop_assert_eq!(mark(&both), "allow", "{:?}", both);
     }
 
     /// The rules that are shown are the rules that help: kept, they let the same command run.
     #[test]
-    fn what_is_shown_is_enough(words in vec(written("make"), 1..4), joint in select(vec![";", "&&", "|"])) {
+    fn what_is_shown_is_enough(
+        words in vec("make".chars().map(quoted).collect::<Vec<_>>().prop_map(|letters| letters.concat()), 1..4),
+        joint in select(vec![";", "&&", "|"]),
+    ) {
         let command = words.join(joint);
         let said = run(&POLICY, &command, &SessionSettings::default());
         prop_assert_eq!(mark(&said), "ask", "{:?} {:?}", command, said);

@@ -117,6 +117,40 @@ fn a_grant_covers_what_it_names_and_nothing_else() {
 }
 
 #[test]
+fn a_grant_names_all_of_a_pipeline_and_the_descriptor_of_a_redirection() {
+    let policy = shipped();
+    let check = |grant: &str, command: &str, expected: &str| {
+        let said = run(&policy, command, &granting(&[&format!("{SHELL_TOOL}: {grant}")]));
+        assert_eq!(mark(&said), expected, "{grant}: {command} {said:?}");
+    };
+    let fed = "printf 'all: ;' | make -f Makefile";
+    check(fed, fed, "allow");
+    check(fed, "printf 'all:  ;' | make -f Makefile", "ask");
+    check(fed, "make -f Makefile", "ask");
+    check(fed, "printf 'all: ;'|make -f 'Makefile' && ls", "allow");
+    check(fed, "printf 'all: ;' | make -f Makefile | tee x", "ask");
+    check("make -f Makefile", "make -f Makefile", "allow");
+    check("make -f Makefile", "make -f Makefile | tail -3", "allow");
+    check("make -f Makefile", fed, "ask");
+    check("make *", fed, "ask");
+    check("make *", "make -f Makefile 2>&1 | tail -3", "allow");
+    check("make", "make < Makefile", "ask");
+    check("make 1> out.txt", "make > out.txt", "allow");
+    check("make 1> out.txt", "make 2> out.txt", "ask");
+    check("make 2> out.txt", "make > out.txt", "ask");
+    check("make 2> out.txt", "make 2>> out.txt", "ask");
+    check("make 1> out.txt", "make &> out.txt", "ask");
+    // Rules of older versions named a redirection without its descriptor, and what stands behind another program alone.
+    check("make > out.txt", "make > out.txt", "ask");
+    check("timeout 5 *", "timeout 5 make", "ask");
+    check("bash *", "bash x.sh", "ask");
+    check("make", "timeout 5 make", "ask");
+    check("make *", "make *.o", "ask");
+    check("echo 'a | b'", "echo a | b", "ask");
+    check("[in /project] make", "make", "ask");
+}
+
+#[test]
 fn a_grant_names_the_folder_where_a_command_starts() {
     let policy = shipped();
     let shell = tool(SHELL_TOOL, Effect::Execute);
@@ -158,4 +192,26 @@ fn no_kept_rule_counts_where_a_command_has_gone_elsewhere() {
         check(command, "ask", &[]);
     }
     check("cd $X && make", "ask", &[]);
+}
+
+#[test]
+fn a_verdict_tells_what_only_looks_from_what_was_allowed_otherwise() {
+    let only_looks = |yaml: &str, command: &str, settings: &SessionSettings| {
+        let said = run(&compiled(yaml), command, settings);
+        assert_eq!(mark(&said), "allow", "{yaml} {command} {said:?}");
+        said.only_looks()
+    };
+    let none = SessionSettings::default();
+    let trusting = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
+    assert!(only_looks("{}", "ls", &none));
+    assert!(only_looks("{}", "ls && git status | head -3", &trusting));
+    assert!(only_looks("global: {default_action: allow}", "cat a.txt", &none));
+    assert!(!only_looks("{}", "make", &trusting));
+    assert!(!only_looks("{}", "ls; make", &granting(&["run_bash_command: make"])));
+    assert!(!only_looks("global: {default_action: allow}", "make", &none));
+    assert!(!only_looks("global: {enable_approval: false}", "make", &none));
+    let mild = "tools: {run_bash_command: {patterns: {low_risk: ['make test']}}}";
+    assert!(!only_looks(mild, "ls; make test", &none));
+    let read = judge(&compiled("{}"), &tool("read_file", Effect::Read), &json!({"path": "a"}), &none);
+    assert!(mark(&read) == "allow" && !read.only_looks());
 }

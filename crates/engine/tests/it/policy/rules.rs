@@ -103,13 +103,16 @@ fn the_letters_of_json_hide_nothing() {
         let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
         let tool = tool("write_file", Effect::Write);
         mark(&policy.judge(&agentd_engine::policy::Facts {
+            foreign: None,
             tool: &tool,
             arguments,
             followed: None,
+            start: None,
             settings: &settings,
             roots: &roots,
             memories: None,
             kept: &[],
+            held: true,
         }))
     };
     assert_eq!(facts_of(r#"{"path":"a","content":"\u0070assword=hunter2"}"#), "critical");
@@ -308,9 +311,14 @@ fn each_part_that_asks_names_the_rule_that_would_be_kept() {
     check("make && make test", &["make", "make test"]);
     check("ls && make; make", &["make"]);
     check("m'ak'e \"test\"", &["make test"]);
-    check("FOO=1 make > out.txt 2>&1", &["FOO=1 make > out.txt"]);
+    check("FOO=1 make > out.txt 2>&1", &["FOO=1 make 1> out.txt"]);
+    check("make 2> out.txt", &["make 2> out.txt"]);
+    check("make &> out.txt", &["make &> out.txt"]);
+    check("make < in.txt", &["make 0< in.txt"]);
+    check("printf x | make -f Makefile", &["printf x | make -f Makefile"]);
+    check("make | make test | tail -3", &["make | make test | tail -3"]);
     check("make 2>&1 | tail -20", &["make"]);
-    check("timeout 5 make", &["make"]);
+    check("timeout 5 make", &["timeout 5 make"]);
     check("git commit -m 'a b'", &["git commit -m 'a b'"]);
     check("rm -rf build", &["rm -rf build"]);
     // No rule could be exact, or none may be kept.
@@ -319,6 +327,8 @@ fn each_part_that_asks_names_the_rule_that_would_be_kept() {
     check("rm -rf /", &[]);
     check("make && sudo make install", &[]);
     check("ls | xargs make", &[]);
+    check("(make)", &[]);
+    check("for i in a; do make; done", &[]);
     check("ls", &[]);
 }
 

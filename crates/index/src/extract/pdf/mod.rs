@@ -39,21 +39,23 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     }
     teller.head(title(&document).as_deref(), Some(pages))?;
     let read = tell_pages(&document, pages, teller)?;
-    if read.with_text == 0 && read.pictures > 0 {
-        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-        return Err(Failure::Scanned { kind: Kind::Pdf, pages });
-    }
+    let pages = u32::try_from(pages).unwrap_or(u32::MAX);
+    let scanned = Failure::Scanned { kind: Kind::Pdf, pictures: read.pictures, pages };
     match read.first_error {
+        _ if !read.has_text && read.pictures > 0 => Err(scanned),
         _ if !is_whole => Err(cut_off()),
         Some(why) => Err(broken(Kind::Pdf, &why)),
+        None if read.pictures > 0 => Err(scanned),
         None => Ok(()),
     }
 }
 
 #[derive(Default)]
 struct Read {
-    with_text: usize,
-    pictures: usize,
+    /// Whether some page has text.
+    has_text: bool,
+    /// Pages that are pictures without text.
+    pictures: u32,
     /// What was wrong with the first page that could not be read; the others are told nevertheless.
     first_error: Option<String>,
 }
@@ -67,13 +69,13 @@ fn tell_pages(document: &PdfDocument, pages: usize, teller: &mut Teller<'_>) -> 
             String::new()
         });
         let has_text = !text.trim().is_empty();
-        teller.text(Place::Page(number), text, None)?;
-        if has_text {
-            read.with_text += 1;
-        } else if shows_picture(document, page) {
+        if !has_text && shows_picture(document, page) {
             read.pictures += 1;
-            teller.was_picture();
+            teller.picture(Place::Page(number))?;
+            continue;
         }
+        read.has_text |= has_text;
+        teller.text(Place::Page(number), text, None)?;
     }
     Ok(read)
 }

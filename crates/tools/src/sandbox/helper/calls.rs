@@ -8,7 +8,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, apply_filter,
 };
 
-use super::{Step, step};
+use super::{super::policy::Policy, Step, step};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -84,26 +84,80 @@ const SHARED: &[i64] = &[
     libc::SYS_shmget,
 ];
 
-/// Refused as if the kernel did not know them, so that programs do without: what they do cannot be seen from here.
+/// Refused as if the kernel did not know them, so that programs do without: what they do cannot be seen from here, or, of those
+/// that watch files, they tell the names in folders that may not be listed.
 const UNKNOWN: &[i64] = &[
     libc::SYS_clone3,
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_add_watch,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_openat2,
 ];
 
+#[cfg(target_arch = "x86_64")]
+const UNKNOWN_HERE: &[i64] = &[libc::SYS_inotify_init];
+#[cfg(not(target_arch = "x86_64"))]
+const UNKNOWN_HERE: &[i64] = &[];
+
+/// Refused as if no file had any: attributes of files by their paths, which Landlock lets be read of every file that can be
+/// named, and changed. Those of an open file are for whoever could open it. The last are newer than their names: `setxattrat`,
+/// `getxattrat`, `listxattrat`, `removexattrat`.
+const ATTRIBUTES: &[i64] = &[
+    libc::SYS_getxattr,
+    libc::SYS_lgetxattr,
+    libc::SYS_listxattr,
+    libc::SYS_llistxattr,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    463,
+    464,
+    465,
+    466,
+];
+
+/// Owners, modes, times and attributes, which Landlock does not know: refused to what may change nothing, where no file system
+/// is read-only.
+const CHANGES: &[i64] = &[
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_fremovexattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_utimensat,
+];
+
+#[cfg(target_arch = "x86_64")]
+const CHANGES_HERE: &[i64] =
+    &[libc::SYS_chmod, libc::SYS_chown, libc::SYS_futimesat, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes];
+#[cfg(not(target_arch = "x86_64"))]
+const CHANGES_HERE: &[i64] = &[];
+
+/// Refused whatever their arguments.
+fn always<'a>(calls: impl IntoIterator<Item = &'a i64>) -> Rules {
+    calls.into_iter().map(|call| (*call, Vec::new())).collect()
+}
+
 /// Filters the system calls from here on. Returns whether it could; on processors that are not known it cannot.
-pub(super) fn restrict(network: bool, namespaces: bool) -> Step<bool> {
+pub(super) fn restrict(policy: &Policy, namespaces: bool) -> Step<bool> {
     let Some(processor) = processor() else { return Ok(false) };
     let programs = (|| {
-        let mut rules = forbidden(network)?;
+        let mut rules = forbidden(policy.network)?;
         if !namespaces {
             rules.extend(shared()?);
+            if policy.read_only {
+                rules.extend(always(CHANGES.iter().chain(CHANGES_HERE)));
+            }
         }
         let forbidden = compile(rules, Errno::EPERM, processor)?;
-        let unknown: Rules = UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
-        Ok::<_, BackendError>([forbidden, compile(unknown, Errno::ENOSYS, processor)?])
+        let unknown = compile(always(UNKNOWN.iter().chain(UNKNOWN_HERE)), Errno::ENOSYS, processor)?;
+        let absent = compile(always(ATTRIBUTES), Errno::EOPNOTSUPP, processor)?;
+        Ok::<_, BackendError>([forbidden, unknown, absent])
     })()
     .map_err(step("compile the filter of system calls"))?;
     for program in programs.iter().chain(&foreign()) {
@@ -138,7 +192,7 @@ fn compile(rules: Rules, error: Errno, processor: TargetArch) -> Result<BpfProgr
 }
 
 fn forbidden(network: bool) -> Result<Rules, BackendError> {
-    let mut rules: Rules = FORBIDDEN.iter().chain(FORBIDDEN_HERE).map(|call| (*call, Vec::new())).collect();
+    let mut rules = always(FORBIDDEN.iter().chain(FORBIDDEN_HERE));
     rules.insert(libc::SYS_clone, namespaces()?);
     rules.insert(libc::SYS_ioctl, terminals()?);
     rules.insert(libc::SYS_socket, if network { sockets()? } else { Vec::new() });
@@ -149,16 +203,21 @@ fn forbidden(network: bool) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Programs that run as the person whoever starts them: another user of the machine might be waiting for one.
+/// Programs that run as the person, or with a group of theirs, whoever starts them: another user of the machine might be
+/// waiting for one. Each of the two bits is enough.
 fn lending() -> Result<Rules, BackendError> {
-    const SET_USER: i32 = 0o4000;
+    const SETTING: [i32; 2] = [0o4000, 0o2000];
     const NAMELESS: i32 = 0o20_000_000; // of O_TMPFILE, which is more bits than this one
     let has = |argument: u8, bits: i32| is(argument, Is::MaskedEq(u64::from(bits.cast_unsigned())), bits);
-    let mode = |argument: u8| Ok::<_, BackendError>(vec![SeccompRule::new(vec![has(argument, SET_USER)?])?]);
+    let mode = |argument: u8| {
+        let setting = |bit: i32| SeccompRule::new(vec![has(argument, bit)?]);
+        SETTING.into_iter().map(setting).collect::<Result<Vec<_>, BackendError>>()
+    };
     // The mode means something only where a file is made.
     let opening = |flags: u8, mode: u8| {
-        let making = |bit: i32| SeccompRule::new(vec![has(flags, bit)?, has(mode, SET_USER)?]);
-        Ok::<_, BackendError>(vec![making(libc::O_CREAT)?, making(NAMELESS)?])
+        let making = |(flag, bit): (i32, i32)| SeccompRule::new(vec![has(flags, flag)?, has(mode, bit)?]);
+        let ways = [libc::O_CREAT, NAMELESS].into_iter().flat_map(|flag| SETTING.map(|bit| (flag, bit)));
+        ways.map(making).collect::<Result<Vec<_>, BackendError>>()
     };
     let mut rules = Rules::from([
         (libc::SYS_fchmod, mode(1)?),
@@ -179,7 +238,7 @@ fn lending() -> Result<Rules, BackendError> {
 
 /// What reaches processes outside by their numbers, or by numbers that they share.
 fn shared() -> Result<Rules, BackendError> {
-    let mut rules: Rules = SHARED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules = always(SHARED);
     rules.extend([(libc::SYS_setpriority, others(1)?), (libc::SYS_ioprio_set, others(1)?)]);
     Ok(rules)
 }

@@ -32,7 +32,7 @@ pub(super) fn become_it(
             (Some(gap), _) if policy.enforce => Report::Failed(gap.to_owned()),
             (_, None) => Report::Ready(force),
             (_, Some(file)) => {
-                let error = programs::become_it(program);
+                let error = programs::become_it(program, &policy.planted);
                 Report::Failed(format!("could not start {}: {error}", file.to_string_lossy()))
             }
         },
@@ -47,13 +47,13 @@ fn lock_in(keeper: Pid, policy: &Policy, namespaces: Option<Namespaces>, folder:
     nix::unistd::setsid().map_err(step("leave the keeper's session"))?;
     raw::default_signals()?;
     raw::close_on_exec();
-    folder.enter()?;
+    folder.enter(if namespaces.is_some() { &policy.names } else { &[] })?;
     let counted = limit(&policy.limits, namespaces)?;
     // Owners and modes are beyond Landlock, so the right to change them is left only where the rest is read-only.
     raw::drop_capabilities(if namespaces.is_some() { &FILE_CAPABILITIES } else { &[] });
     nix::sys::prctl::set_no_new_privs().map_err(step("give up privileges"))?;
     let landlock = files::restrict(policy, namespaces.is_some())?;
-    let seccomp = calls::restrict(policy.network, namespaces.is_some())?;
+    let seccomp = calls::restrict(policy, namespaces.is_some())?;
     let own_proc = namespaces.is_some_and(|namespaces| namespaces.own_proc);
     Ok(InForce { landlock, seccomp, namespaces: namespaces.is_some(), own_proc, counted })
 }

@@ -5,11 +5,12 @@
 //! every orphan. The keeper forks the *command*, holds the leash, collects who dies, and kills the rest when the
 //! command has ended or the leash has broken.
 //!
-//! - `namespaces`: a user, mount and process namespace; what is mounted there. `raw`: system calls that have no
-//!   wrapper.
+//! - `namespaces`: a user, mount and process namespace; what is mounted there. `root`: the names that are given to the
+//!   session's folders there. `raw`: system calls that have no wrapper.
 //! - [`mod@keeper`]: waits and kills.
 //! - [`mod@command`]: limits, privileges, files, system calls, and then the program. In this order, because each step
 //!   needs what the next one takes away.
+//! - `search`: files that hold keys, which are hidden. `stage`: what is put in the place of files.
 //! - `files`: Landlock. `calls`: seccomp. `programs`: where the command finds programs.
 
 mod calls;
@@ -19,6 +20,9 @@ mod keeper;
 mod namespaces;
 mod programs;
 mod raw;
+mod root;
+mod search;
+mod stage;
 
 use std::{
     ffi::{CString, OsString},
@@ -27,7 +31,7 @@ use std::{
         fd::{AsFd as _, FromRawFd as _, OwnedFd},
         unix::{ffi::OsStringExt as _, net::UnixStream},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -37,7 +41,10 @@ use nix::{
     unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork},
 };
 
-use super::policy::{Policy, Report};
+use super::{
+    names::{self, Name},
+    policy::{Policy, Report},
+};
 
 /// The longest policy that is read, in bytes.
 const MAX_POLICY: u64 = 1024 * 1024;
@@ -97,16 +104,23 @@ fn tell(mut leash: &UnixStream, report: &Report) {
 }
 
 fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Step<()> {
-    let policy = read_policy(leash)?;
+    let mut policy = read_policy(leash)?;
+    let found = search::search(&policy);
+    policy.hidden.extend(found.hidden);
+    if !policy.namespaces {
+        // Nothing can be put in its place.
+        policy.hidden.extend(found.reduced.iter().map(|(path, _)| path.clone()));
+    }
     let line = command
         .into_iter()
         .map(|part| CString::new(part.into_vec()).map_err(step("read the command")))
         .collect::<Step<Vec<_>>>()?;
+    let environment = environment.into_iter().filter(|(name, value)| !leads_to_hidden(name, value, &policy)).collect();
     let program = Program { line, environment };
     // The daemon's terminal, if it has one, is none of ours.
     nix::unistd::setsid().map_err(step("leave the daemon's session"))?;
     let folder = Folder::current()?;
-    let namespaces = if policy.namespaces { Some(namespaces::enter(&policy)?) } else { None };
+    let namespaces = if policy.namespaces { Some(namespaces::enter(&policy, &found.reduced)?) } else { None };
     if namespaces.is_none() {
         nix::sys::prctl::set_child_subreaper(true).map_err(step("adopt orphans"))?;
         harden();
@@ -127,6 +141,16 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
             while waitpid(child, None) == Err(nix::errno::Errno::EINTR) {}
             Ok(())
         }
+    }
+}
+
+/// True for a variable that has git read a hidden file: it would not work at all then.
+fn leads_to_hidden(name: &OsString, value: &OsString, policy: &Policy) -> bool {
+    name == "GIT_CONFIG_GLOBAL" && !policy.namespaces && {
+        let real = Path::new(value).canonicalize();
+        real.is_ok_and(|real| {
+            policy.hidden.iter().any(|hidden| hidden.canonicalize().is_ok_and(|hidden| hidden == real))
+        })
     }
 }
 
@@ -173,9 +197,10 @@ impl Folder {
         Ok(Self { identity: identity()?, path })
     }
 
-    /// Enters it again: after mounting, its path leads to another view of it.
-    fn enter(&self) -> Step<()> {
-        std::env::set_current_dir(&self.path).map_err(step("enter the folder to start in"))?;
+    /// Enters it again, by the name that it has now: after mounting, its path leads to another view of it.
+    fn enter(&self, names: &[Name]) -> Step<()> {
+        let path = names::named(names, &self.path).unwrap_or_else(|| self.path.clone());
+        std::env::set_current_dir(path).map_err(step("enter the folder to start in"))?;
         if identity()? == self.identity {
             return Ok(());
         }

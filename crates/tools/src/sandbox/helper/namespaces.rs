@@ -18,7 +18,7 @@ use super::{
     super::{places::FRESH, policy::Policy},
     Step,
     raw::{self, Below},
-    step,
+    root, stage, step,
 };
 use crate::workspace::exact;
 
@@ -55,7 +55,7 @@ enum What {
 }
 
 /// Makes the namespaces and everything in them but `/proc`, which the first process in them has to mount.
-pub(super) fn enter(policy: &Policy) -> Step<Namespaces> {
+pub(super) fn enter(policy: &Policy, reduced: &[(PathBuf, String)]) -> Step<Namespaces> {
     let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC;
     let (user, group) = (geteuid(), getegid());
     // The system's administrator needs no user namespace, and without one files of all users keep their owners.
@@ -73,10 +73,17 @@ pub(super) fn enter(policy: &Policy) -> Step<Namespaces> {
     for layer in &layers {
         place(layer).map_err(|error| format!("could not mount {}: {error}", layer.path.display()))?;
     }
+    if Path::new(FRESH[0]).is_dir() {
+        stage::set(reduced).map_err(step("put files in the place of others"))?;
+    } else if !reduced.is_empty() {
+        return Err(format!("there is no {}, which is needed to keep keys from commands", FRESH[0]));
+    }
     // Only now: where the session's own tree lies below something hidden, it had to be placed there.
     for layer in layers.iter().filter(|layer| matches!(layer.what, What::Hidden { folder: true })) {
         raw::make_read_only(&layer.path, Below::AsItIs).map_err(step("make what is hidden read-only"))?;
     }
+    // Last: a name stands for what is seen by now at the real path.
+    root::exchange(&policy.names)?;
     Ok(Namespaces { own_proc: false, own_user, own_limit: false })
 }
 
@@ -100,10 +107,12 @@ fn layers(policy: &Policy) -> Step<Vec<Layer>> {
             .map_err(|error| format!("could not keep {}: {error}", path.display()))?;
         layers.push(Layer { path, what: What::Tree { tree: cloned, writable: tree.writable } });
     }
+    let places: Vec<PathBuf> =
+        policy.read.iter().chain(&policy.write).filter_map(|place| fs::canonicalize(place).ok()).collect();
     for hidden in &policy.hidden {
         let Ok(path) = fs::canonicalize(hidden) else { continue };
-        // Only where it would be seen: all else is out of reach already.
-        let seen = policy.read.iter().chain(&policy.write).any(|place| path.starts_with(place));
+        // Only where it would be seen: all else is out of reach already. A place may have been listed by a link.
+        let seen = places.iter().any(|place| path.starts_with(place));
         let fresh = FRESH.iter().any(|fresh| path.starts_with(fresh));
         if seen && (!fresh || policy.trees.iter().any(|tree| path.starts_with(&tree.path))) {
             let folder = path.is_dir();

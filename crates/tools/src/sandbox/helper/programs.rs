@@ -5,7 +5,7 @@ use std::{
     env,
     ffi::{CString, OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use nix::{
@@ -18,10 +18,11 @@ use nix::{
 use super::Program;
 use crate::process::environment::PATH;
 
-/// Becomes the program, for which this process is locked in already. Returns why it did not.
-pub(super) fn become_it(program: &Program) -> Errno {
+/// Becomes the program, for which this process is locked in already. Returns why it did not. What lies below `own`, where
+/// commands and strangers put files, is not found by its name alone.
+pub(super) fn become_it(program: &Program, own: &[PathBuf]) -> Errno {
     let given = |name: &str| program.environment.iter().find(|(given, _)| given == name);
-    let path = open_ones(given("PATH").map_or(OsStr::new(PATH), |(_, path)| path));
+    let path = open_ones(given("PATH").map_or(OsStr::new(PATH), |(_, path)| path), own);
     let environment = environment(&program.environment, &path);
     let Some(file) = program.line.first() else { return Errno::ENOENT };
     if file.as_bytes().contains(&b'/') {
@@ -52,9 +53,12 @@ fn environment(given: &[(OsString, OsString)], path: &OsStr) -> Vec<CString> {
     given.iter().filter_map(variable).collect()
 }
 
-/// Where none is left, those of the system: an empty list would be the folder in which the command runs.
-fn open_ones(path: &OsStr) -> OsString {
-    let kept = env::split_paths(path).filter(|folder| !is_closed(folder));
+/// Leaves those of the system where no other is left: an empty list would be the folder in which the command runs. A folder is looked at by
+/// its real path, for a link may lead to it.
+fn open_ones(path: &OsStr, own: &[PathBuf]) -> OsString {
+    let own: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
+    let is_own = |folder: &Path| folder.canonicalize().is_ok_and(|real| own.iter().any(|own| real.starts_with(own)));
+    let kept = env::split_paths(path).filter(|folder| !is_closed(folder) && !is_own(folder));
     let kept = env::join_paths(kept).unwrap_or_else(|_| path.to_owned());
     if kept.is_empty() { PATH.into() } else { kept }
 }

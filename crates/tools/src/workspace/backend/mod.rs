@@ -29,7 +29,7 @@ use agentd_core::{
 
 pub(crate) use self::state::{Kept, StateBackend};
 use super::{
-    jail::Jail,
+    jail::{Aim, Jail},
     path::{Place, ToolPath},
     target::Target,
 };
@@ -167,9 +167,24 @@ impl Files {
         self.state.changes()
     }
 
-    /// Reads a path as a model writes it.
+    /// Reads a path that is written from the root of the tree.
     pub(crate) fn locate(&self, written: &str) -> Result<ToolPath, Failure> {
         self.jail.locate(written)
+    }
+
+    /// Reads a path as a call writes it that looks at something.
+    pub(crate) fn meant(&self, written: &str) -> Result<ToolPath, Failure> {
+        self.jail.meant(written, Aim::Read)
+    }
+
+    /// The folder at which a search or a listing begins: where none is named, all that there is.
+    pub(crate) fn start(&self, written: Option<&str>) -> Result<ToolPath, Failure> {
+        written.map_or_else(|| Ok(ToolPath::root(Place::Own)), |written| self.meant(written))
+    }
+
+    /// Reads a path as a call writes it that changes something.
+    pub(crate) fn meant_to_write(&self, written: &str) -> Result<ToolPath, Failure> {
+        self.jail.meant(written, Aim::Write)
     }
 
     /// Where a search from `start` looks.

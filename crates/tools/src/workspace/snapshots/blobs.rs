@@ -1,22 +1,28 @@
-//! Contents, each kept once under its hash, in one folder of one session.
+//! Contents, each kept once under its hash, for all sessions together.
+//!
+//! ```text
+//! contents/{hash}     one content
+//! contents/*.pack     many small ones; *.index says where each begins
+//! ```
 //!
 //! A content takes its name in one step when it is whole, and is checked against its name when it is read. So a file
-//! that a crash left half written is found out, never put back.
+//! that a crash left half written is found out, never put back. Which contents stay is not known here: who needs them
+//! says so, and meanwhile holds the [gate](Blobs::gate), behind which nothing is removed.
 
 use std::{
-    collections::HashSet,
     fs::{self, File},
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::SystemTime,
 };
 
 use sha2::{Digest as _, Sha256};
+
+use super::packs::{self, PackDraft, Packs};
 
 /// The hash of a content.
 pub(super) type Hash = [u8; 32];
@@ -30,17 +36,22 @@ const WORTH_SHARING: u64 = 64 * 1024;
 /// From so many new contents on, the whole file system is written to the disk at once.
 const SYNC_AT_ONCE: usize = 16;
 
-/// The contents of one session.
+/// The contents of all sessions.
 #[derive(Debug)]
 pub(super) struct Blobs {
     folder: PathBuf,
-    /// How many bytes may be kept.
+    /// The bytes that may be kept.
     limit: u64,
     kept: AtomicU64,
     /// Whether the file system can share blocks between this folder and where files come from.
     can_share: AtomicBool,
+    packs: Mutex<Packs>,
     /// What was added and may not have reached the disk.
     unsettled: Mutex<Vec<String>>,
+    /// Held by whoever needs contents that nothing on the disk refers to yet.
+    gate: RwLock<()>,
+    /// Counts removals: what was known of contents before may not be so.
+    removals: AtomicU64,
 }
 
 /// There is no room for another content.
@@ -51,63 +62,60 @@ impl Blobs {
     /// Opens the folder, making it where it is missing.
     pub(super) fn open(folder: PathBuf, limit: u64) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let mut kept = 0;
+        let packs = Packs::open(folder.clone())?;
+        let mut kept = packs.bytes();
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             if entry.file_name().as_encoded_bytes().starts_with(DRAFT.as_bytes()) {
                 let _ = fs::remove_file(entry.path());
-            } else {
+            } else if entry.file_name().to_str().and_then(read_hash).is_some() {
                 kept += entry.metadata().map_or(0, |metadata| metadata.len());
             }
         }
-        let (kept, can_share) = (AtomicU64::new(kept), AtomicBool::new(true));
-        Ok(Self { folder, limit, kept, can_share, unsettled: Mutex::default() })
+        Ok(Self {
+            folder,
+            limit,
+            kept: AtomicU64::new(kept),
+            can_share: AtomicBool::new(true),
+            packs: Mutex::new(packs),
+            unsettled: Mutex::default(),
+            gate: RwLock::default(),
+            removals: AtomicU64::new(0),
+        })
     }
 
-    /// Keeps the content of an open file of that size, or of a little more than that where it grows: whoever calls sees
-    /// by the size that comes back that it did.
-    pub(super) fn keep_file(&self, source: &mut File, size: u64) -> io::Result<Result<(Hash, u64), Full>> {
-        if size >= WORTH_SHARING && self.can_share.load(Ordering::Relaxed) {
-            match self.share(source, size) {
-                Ok(shared) => return Ok(shared),
-                // Another file system, or one that cannot: then it is copied, now and ever after.
-                Err(_) => self.can_share.store(false, Ordering::Relaxed),
-            }
-        }
-        let mut content = Vec::new();
-        source.take(size.saturating_add(1)).read_to_end(&mut content)?;
-        Ok(self.keep(&content)?.map(|hash| (hash, content.len() as u64)))
+    /// As long as this is held nothing is removed.
+    pub(super) fn gate(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a content.
-    pub(super) fn keep(&self, content: &[u8]) -> io::Result<Result<Hash, Full>> {
-        let hash = hash(content);
-        let name = text(&hash);
-        if self.has(&name, content.len() as u64) {
-            return Ok(Ok(hash));
-        }
-        if !self.has_room(content.len() as u64) {
-            return Ok(Err(Full));
-        }
-        let draft = self.draft();
-        let written = new_file(&draft).and_then(|mut file| file.write_all(content));
-        self.finish(&draft, written, &name, content.len() as u64)?;
-        Ok(Ok(hash))
+    /// Waits until nobody needs what nothing refers to.
+    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a content of another folder of this kind, unless it is here already; false where it is in neither, or there is no
-    /// room for it.
-    pub(super) fn take(&self, folder: &Path, hash: &str) -> io::Result<bool> {
-        if read_hash(hash).is_none() {
-            return Ok(false);
-        }
-        let mut source = match File::open(folder.join(hash)) {
-            Ok(source) => source,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self.folder.join(hash).is_file()),
-            Err(error) => return Err(error),
-        };
-        let size = source.metadata()?.len();
-        Ok(self.keep_file(&mut source, size)?.is_ok_and(|(kept, _)| text(&kept) == hash))
+    /// The number of times that contents were removed.
+    pub(super) fn removals(&self) -> u64 {
+        self.removals.load(Ordering::Acquire)
+    }
+
+    /// The bytes that are kept.
+    pub(super) fn bytes(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that may be kept.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn packs(&self) -> MutexGuard<'_, Packs> {
+        self.packs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in contents; where they are many, small ones come into one file together.
+    pub(super) fn intake(&self, many: bool) -> Intake<'_> {
+        Intake { blobs: self, many, pack: None }
     }
 
     /// Takes a content by sharing its blocks. What is hashed is what was taken: the original may change meanwhile.
@@ -127,11 +135,10 @@ impl Blobs {
                 return Err(error);
             }
         };
-        let name = text(&hash);
-        if self.has(&name, size) {
+        if self.has(&hash, size) {
             let _ = fs::remove_file(&draft);
         } else {
-            self.finish(&draft, Ok(()), &name, size)?;
+            self.finish(&draft, Ok(()), &text(&hash), size)?;
         }
         Ok(Ok((hash, size)))
     }
@@ -151,75 +158,192 @@ impl Blobs {
         self.folder.join(format!("{DRAFT}{}", uuid::Uuid::new_v4().simple()))
     }
 
-    fn has(&self, name: &str, size: u64) -> bool {
-        fs::symlink_metadata(self.folder.join(name)).is_ok_and(|metadata| metadata.len() == size)
+    /// Tells whether a content of that size is kept.
+    pub(super) fn has(&self, hash: &Hash, size: u64) -> bool {
+        self.packs().piece(hash).is_some_and(|piece| piece.size == size)
+            || fs::symlink_metadata(self.folder.join(text(hash))).is_ok_and(|metadata| metadata.len() == size)
     }
 
     fn has_room(&self, size: u64) -> bool {
-        self.kept.load(Ordering::Relaxed).saturating_add(size) <= self.limit
+        self.bytes().saturating_add(size) <= self.limit
     }
 
     /// Waits until all that was added is on the disk.
     pub(super) fn settle(&self) -> io::Result<()> {
-        let unsettled = std::mem::take(&mut *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner));
+        // Held until it is so: what one has added, another may go on from.
+        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         if unsettled.is_empty() {
             return Ok(());
         }
         let folder = File::open(&self.folder)?;
         if unsettled.len() > SYNC_AT_ONCE {
             rustix::fs::syncfs(&folder)?;
-            return Ok(());
-        }
-        for name in &unsettled {
-            match File::open(self.folder.join(name)) {
-                Ok(file) => file.sync_data()?,
-                // It was removed to make room.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+        } else {
+            for name in unsettled.iter().filter(|name| !name.is_empty()) {
+                match File::open(self.folder.join(name)) {
+                    Ok(file) => file.sync_data()?,
+                    // It was removed to make room.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
             }
+            folder.sync_all()?;
         }
-        folder.sync_all()
+        unsettled.clear();
+        Ok(())
     }
 
     /// A content, if it is there and whole.
     pub(super) fn read(&self, hash: &str) -> io::Result<Option<Vec<u8>>> {
         // The name comes from the journal; nothing but a hash may become a path.
-        if hash.len() != 64 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Ok(None);
-        }
-        let content = match fs::read(self.folder.join(hash)) {
-            Ok(content) => content,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(wanted) = read_hash(hash) else { return Ok(None) };
+        let packed = {
+            let packs = self.packs();
+            packs.piece(&wanted).map(|piece| (packs.file(piece), piece))
         };
-        Ok((text(&Sha256::digest(&content).into()) == hash).then_some(content))
+        let read = match packed {
+            Some((file, piece)) => file.and_then(|file| packs::read(&file, piece)),
+            None => fs::read(self.folder.join(hash)),
+        };
+        match read {
+            Ok(content) => Ok((self::hash(&content) == wanted).then_some(content)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Removes the oldest contents that are in none of these trees until a tenth of the room is free again: old turns
-    /// can then no longer be undone whole, but new ones can.
-    pub(super) fn make_room(&self, needed: &HashSet<Hash>) -> io::Result<()> {
-        let goal = self.limit - self.limit / 10;
-        let mut oldest: Vec<(SystemTime, PathBuf, u64)> = Vec::new();
+    /// The size of a content, if it is there.
+    pub(super) fn size(&self, hash: &Hash) -> Option<u64> {
+        let packed = self.packs().piece(hash).map(|piece| piece.size);
+        packed.or_else(|| fs::symlink_metadata(self.folder.join(text(hash))).ok().map(|metadata| metadata.len()))
+    }
+
+    /// Takes over the contents of a folder in which an earlier version kept those of one session, once it is noted who needs
+    /// them.
+    pub(super) fn take_over(
+        &self,
+        folder: &Path,
+        note: impl FnOnce(&[(Hash, u64)]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if let Some(hash) = entry.file_name().to_str().and_then(read_hash) {
+                found.push((hash, entry.metadata()?.len()));
+            }
+        }
+        note(&found)?;
+        for (hash, size) in found {
+            let name = text(&hash);
+            if !self.has(&hash, size) {
+                fs::rename(folder.join(&name), self.folder.join(&name))?;
+                self.kept.fetch_add(size, Ordering::Relaxed);
+            }
+        }
+        fs::remove_dir_all(folder)
+    }
+
+    /// Removes all that is not wanted; of a pack, where that is `much` of it, in percent. The caller is
+    /// [alone](Self::alone). Returns how many bytes that gave back.
+    pub(super) fn sift(&self, is_wanted: impl Fn(&Hash) -> bool, much: u64) -> io::Result<u64> {
+        // Told first: where it fails half way, nobody takes for kept what is gone.
+        self.removals.fetch_add(1, Ordering::AcqRel);
+        let mut removed = 0;
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
-            let is_needed = entry.file_name().to_str().and_then(read_hash).is_some_and(|hash| needed.contains(&hash));
-            if let (false, Ok(metadata)) = (is_needed, entry.metadata()) {
-                oldest.push((metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), entry.path(), metadata.len()));
+            let Some(hash) = entry.file_name().to_str().and_then(read_hash) else { continue };
+            if !is_wanted(&hash) {
+                let size = entry.metadata().map_or(0, |metadata| metadata.len());
+                fs::remove_file(entry.path())?;
+                self.kept.fetch_sub(size, Ordering::Relaxed);
+                removed += size;
             }
         }
-        oldest.sort();
-        for (_, path, size) in oldest {
-            if self.kept.load(Ordering::Relaxed) <= goal {
-                break;
+        let of_packs = self.packs().sift(is_wanted, much)?;
+        self.kept.fetch_sub(of_packs, Ordering::Relaxed);
+        Ok(removed + of_packs)
+    }
+}
+
+/// Takes in contents, one after the other.
+#[derive(Debug)]
+pub(super) struct Intake<'a> {
+    blobs: &'a Blobs,
+    many: bool,
+    pack: Option<PackDraft>,
+}
+
+impl Intake<'_> {
+    /// Keeps the content of an open file of that size, or of a little more than that where it grows: whoever calls sees
+    /// by the size that comes back that it did.
+    pub(super) fn keep_file(&mut self, source: &mut File, size: u64) -> io::Result<Result<(Hash, u64), Full>> {
+        let blobs = self.blobs;
+        if size >= WORTH_SHARING && blobs.can_share.load(Ordering::Relaxed) {
+            match blobs.share(source, size) {
+                Ok(shared) => return Ok(shared),
+                // Another file system, or one that cannot: then it is copied, now and ever after.
+                Err(_) => blobs.can_share.store(false, Ordering::Relaxed),
             }
-            fs::remove_file(path)?;
-            self.kept.fetch_sub(size, Ordering::Relaxed);
         }
+        let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default().saturating_add(1));
+        source.take(size.saturating_add(1)).read_to_end(&mut content)?;
+        Ok(self.keep(&content)?.map(|hash| (hash, content.len() as u64)))
+    }
+
+    /// Keeps a content.
+    pub(super) fn keep(&mut self, content: &[u8]) -> io::Result<Result<Hash, Full>> {
+        let (hash, size) = (hash(content), content.len() as u64);
+        if self.pack.as_ref().is_some_and(|pack| pack.has(&hash)) || self.blobs.has(&hash, size) {
+            return Ok(Ok(hash));
+        }
+        if !self.blobs.has_room(size) {
+            return Ok(Err(Full));
+        }
+        if self.many && size < WORTH_SHARING {
+            let mut pack = match self.pack.take() {
+                Some(pack) => pack,
+                None => PackDraft::new(&self.blobs.folder)?,
+            };
+            pack.append(hash, content)?;
+            // It counts at once, also for those who take in something beside.
+            self.blobs.kept.fetch_add(size, Ordering::Relaxed);
+            self.pack = Some(pack);
+            if self.pack.as_ref().is_some_and(PackDraft::is_full) {
+                self.finish()?;
+            }
+        } else {
+            let draft = self.blobs.draft();
+            let written = new_file(&draft).and_then(|mut file| file.write_all(content));
+            self.blobs.finish(&draft, written, &text(&hash), size)?;
+        }
+        Ok(Ok(hash))
+    }
+
+    /// Keeps all that was taken in together from now on.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        let Some(pack) = self.pack.take() else { return Ok(()) };
+        let written = pack.finish()?;
+        self.blobs.packs().take_in(written);
+        // Its files are on the disk; their names may not be.
+        self.blobs.unsettled.lock().unwrap_or_else(PoisonError::into_inner).push(String::new());
         Ok(())
     }
 }
 
-fn new_file(path: &Path) -> io::Result<File> {
+impl Drop for Intake<'_> {
+    fn drop(&mut self) {
+        // What was not finished is kept by nobody.
+        if let Some(pack) = self.pack.take() {
+            self.blobs.kept.fetch_sub(pack.length(), Ordering::Relaxed);
+        }
+    }
+}
+
+pub(super) fn new_file(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
@@ -255,7 +379,7 @@ pub(super) fn text(hash: &Hash) -> String {
     text
 }
 
-fn read_hash(text: &str) -> Option<Hash> {
+pub(super) fn read_hash(text: &str) -> Option<Hash> {
     let mut hash = Hash::default();
     if text.len() != 64 || !text.is_ascii() {
         return None;
@@ -272,18 +396,22 @@ mod tests {
 
     fn blobs(limit: u64) -> (tempfile::TempDir, Blobs) {
         let folder = tempfile::tempdir().unwrap();
-        let blobs = Blobs::open(folder.path().join("blobs"), limit).unwrap();
+        let blobs = Blobs::open(folder.path().join("contents"), limit).unwrap();
         (folder, blobs)
+    }
+
+    fn kept(blobs: &Blobs, content: &[u8]) -> Result<Hash, Full> {
+        blobs.intake(false).keep(content).unwrap()
     }
 
     #[test]
     fn a_content_is_kept_once_and_checked() {
         let (folder, blobs) = blobs(100);
-        let hash = blobs.keep(b"one").unwrap().unwrap();
-        assert_eq!(blobs.keep(b"one").unwrap(), Ok(hash));
+        let hash = kept(&blobs, b"one").unwrap();
+        assert_eq!(kept(&blobs, b"one"), Ok(hash));
         blobs.settle().unwrap();
         assert_eq!(blobs.read(&text(&hash)).unwrap().unwrap(), b"one");
-        let files: Vec<_> = fs::read_dir(folder.path().join("blobs")).unwrap().collect();
+        let files: Vec<_> = fs::read_dir(folder.path().join("contents")).unwrap().collect();
         assert_eq!(files.len(), 1);
         fs::write(files[0].as_ref().unwrap().path(), "two").unwrap();
         assert_eq!(blobs.read(&text(&hash)).unwrap(), None, "a damaged content is none");
@@ -291,17 +419,35 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_from_what_nothing_needs() {
+    fn many_come_into_one_file_and_are_kept_once() {
+        let (folder, blobs) = blobs(1000);
+        let single = kept(&blobs, b"single").unwrap();
+        let mut intake = blobs.intake(true);
+        let hashes: Vec<Hash> = [&b"single"[..], b"one", b"two", b"one"]
+            .iter()
+            .map(|content| intake.keep(content).unwrap().unwrap())
+            .collect();
+        intake.finish().unwrap();
+        blobs.settle().unwrap();
+        assert_eq!((hashes[0], blobs.bytes()), (single, 12));
+        assert_eq!(fs::read_dir(folder.path().join("contents")).unwrap().count(), 3, "one alone, a pack, its index");
+        let again = Blobs::open(folder.path().join("contents"), 1000).unwrap();
+        for blobs in [&blobs, &again] {
+            assert_eq!(blobs.read(&text(&hashes[2])).unwrap().unwrap(), b"two");
+            assert_eq!(blobs.bytes(), 12);
+        }
+        assert_eq!(again.sift(|hash| *hash == single, 25).unwrap(), 6);
+        assert_eq!((again.bytes(), again.removals()), (6, 1));
+        assert_eq!(again.read(&text(&hashes[2])).unwrap(), None);
+    }
+
+    #[test]
+    fn where_there_is_no_room_nothing_is_added() {
         let (_folder, blobs) = blobs(10);
-        let needed = blobs.keep(b"12345").unwrap().unwrap();
-        let other = blobs.keep(b"6789").unwrap().unwrap();
-        assert_eq!(blobs.keep(b"too much").unwrap(), Err(Full));
-        blobs.make_room(&HashSet::from([needed])).unwrap();
-        assert!(blobs.read(&text(&needed)).unwrap().is_some());
-        assert!(blobs.read(&text(&other)).unwrap().is_some(), "there was room enough for a tenth");
-        blobs.keep(b"x").unwrap().unwrap();
-        blobs.make_room(&HashSet::from([needed])).unwrap();
-        assert!(blobs.read(&text(&other)).unwrap().is_none());
+        kept(&blobs, b"123456789").unwrap();
+        assert_eq!(kept(&blobs, b"too much"), Err(Full));
+        assert_eq!(blobs.intake(true).keep(b"too much").unwrap(), Err(Full));
+        assert!(kept(&blobs, b"x").is_ok());
     }
 
     #[test]
@@ -310,6 +456,26 @@ mod tests {
         fs::write(folder.path().join("draft-x"), "half").unwrap();
         let blobs = Blobs::open(folder.path().to_path_buf(), 5).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        assert!(blobs.keep(b"12345").unwrap().is_ok(), "drafts take no room");
+        assert!(kept(&blobs, b"12345").is_ok(), "drafts take no room");
+    }
+
+    #[test]
+    fn what_an_earlier_version_kept_is_taken_over() {
+        let (folder, blobs) = blobs(1000);
+        let old = folder.path().join("blobs");
+        fs::create_dir(&old).unwrap();
+        for content in [&b"old"[..], b"known"] {
+            fs::write(old.join(text(&hash(content))), content).unwrap();
+        }
+        kept(&blobs, b"known").unwrap();
+        let mut noted = 0;
+        blobs
+            .take_over(&old, |found| {
+                noted = found.len();
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(blobs.read(&text(&hash(b"old"))).unwrap().unwrap(), b"old");
+        assert_eq!((noted, old.exists(), blobs.bytes()), (2, false, 8));
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use rustix::fs::fstat;
 
 use super::{
-    blobs::{Blobs, Full},
+    blobs::{Blobs, Full, Intake},
     root::{Kind, Root, Stamp, is_missing},
     scan::Seen,
     tree::{Content, Entry, Tree, Why},
@@ -85,7 +85,9 @@ pub(super) fn capture(
 pub(super) fn capture_one(root: &Root, path: &[u8], blobs: &Blobs, max_file: u64) -> io::Result<Entry> {
     let taken = match root.look(path)? {
         Some(stamp) if stamp.kind == Kind::Folder => Some(Entry::folder(stamp)),
-        Some(stamp) if stamp.kind != Kind::Special => Taker { root, blobs, max_file }.take(path, stamp)?,
+        Some(stamp) if stamp.kind != Kind::Special => {
+            Taker { root, blobs, max_file }.take(path, stamp, &mut blobs.intake(false))?
+        }
         _ => None,
     };
     Ok(taken.unwrap_or_else(Entry::absent))
@@ -107,31 +109,36 @@ type Taken = Vec<(Vec<u8>, Entry)>;
 impl Taker<'_> {
     fn take_all(&self, new: Vec<(Vec<u8>, Stamp)>) -> io::Result<Taken> {
         if new.len() < WORTH_TWO {
-            return self.take_some(&new);
+            return self.take_some(&new, false);
         }
         let (left, right) = new.split_at(new.len() / 2);
         std::thread::scope(|scope| {
             let other = std::thread::Builder::new().name("snapshot".to_owned());
-            let other = other.spawn_scoped(scope, || self.take_some(right))?;
-            let mut taken = self.take_some(left)?;
+            let other = other.spawn_scoped(scope, || self.take_some(right, true))?;
+            let mut taken = self.take_some(left, true)?;
             taken.extend(other.join().map_err(|_| io::Error::other("the thread that reads files broke"))??);
             Ok(taken)
         })
     }
 
-    fn take_some(&self, new: &[(Vec<u8>, Stamp)]) -> io::Result<Taken> {
+    fn take_some(&self, new: &[(Vec<u8>, Stamp)], many: bool) -> io::Result<Taken> {
         let mut taken = Vec::with_capacity(new.len());
+        let mut intake = self.blobs.intake(many);
         for (path, stamp) in new {
-            if let Some(entry) = self.take(path, *stamp)? {
+            if let Some(entry) = self.take(path, *stamp, &mut intake)? {
                 taken.push((path.clone(), entry));
             }
         }
+        intake.finish()?;
         Ok(taken)
     }
 
     /// What a path holds; nothing where it is gone by now.
-    fn take(&self, path: &[u8], stamp: Stamp) -> io::Result<Option<Entry>> {
-        let taken = if stamp.kind == Kind::Link { self.take_link(path, stamp) } else { self.take_file(path, stamp) };
+    fn take(&self, path: &[u8], stamp: Stamp, intake: &mut Intake<'_>) -> io::Result<Option<Entry>> {
+        let taken = match stamp.kind {
+            Kind::Link => self.take_link(path, stamp, intake),
+            _ => self.take_file(path, stamp, intake),
+        };
         match taken {
             Ok(entry) => Ok(entry),
             Err(Miss::Gone) => Ok(None),
@@ -140,7 +147,7 @@ impl Taker<'_> {
         }
     }
 
-    fn take_file(&self, path: &[u8], stamp: Stamp) -> Result<Option<Entry>, Miss> {
+    fn take_file(&self, path: &[u8], stamp: Stamp, intake: &mut Intake<'_>) -> Result<Option<Entry>, Miss> {
         if stamp.size > self.max_file {
             return Err(Miss::Unkept(Why::Large));
         }
@@ -150,7 +157,7 @@ impl Taker<'_> {
             if before.size > self.max_file {
                 return Ok(Some(Entry { stamp: before, content: Content::Unkept(Why::Large), fresh: false }));
             }
-            let kept = self.blobs.keep_file(&mut file, before.size).map_err(Miss::Broken)?;
+            let kept = intake.keep_file(&mut file, before.size).map_err(Miss::Broken)?;
             let (hash, size) = kept.map_err(|Full| Miss::Unkept(Why::Full))?;
             let after = fstat(&file).map_err(|error| Miss::Broken(error.into()))?;
             if before == Stamp::of(&after) && size == before.size {
@@ -161,10 +168,10 @@ impl Taker<'_> {
         Err(Miss::Unkept(Why::Busy))
     }
 
-    fn take_link(&self, path: &[u8], stamp: Stamp) -> Result<Option<Entry>, Miss> {
+    fn take_link(&self, path: &[u8], stamp: Stamp, intake: &mut Intake<'_>) -> Result<Option<Entry>, Miss> {
         let began = SystemTime::now();
         let leads = self.root.link(path).map_err(Miss::of_reading)?;
-        let kept = self.blobs.keep(&leads).map_err(Miss::Broken)?;
+        let kept = intake.keep(&leads).map_err(Miss::Broken)?;
         let hash = kept.map_err(|Full| Miss::Unkept(Why::Full))?;
         let content = Content::Kept(hash, leads.len() as u64);
         Ok(Some(Entry { stamp, content, fresh: is_fresh(&stamp, began) }))
@@ -201,8 +208,16 @@ mod tests {
 
     #[test]
     fn what_changed_within_a_tick_is_looked_at_again() {
-        let stamp =
-            |changed| Stamp { kind: Kind::File, mode: 0o644, device: 1, inode: 1, size: 1, modified: (0, 0), changed };
+        let stamp = |changed| Stamp {
+            kind: Kind::File,
+            mode: 0o644,
+            device: 1,
+            inode: 1,
+            size: 1,
+            links: 1,
+            modified: (0, 0),
+            changed,
+        };
         let at = |millis| UNIX_EPOCH + Duration::from_millis(millis);
         assert!(!is_fresh(&stamp((100, 1)), at(100_021)));
         assert!(is_fresh(&stamp((100, 1)), at(100_019)));

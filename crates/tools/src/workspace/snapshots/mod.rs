@@ -4,10 +4,12 @@
 //! it was; what is new is kept by content. So it makes no difference what changed a file: a tool, a command, or a
 //! program that a command started.
 //!
-//! - [`FileSnapshots`] is the port that the engine calls; `session` is what is kept of one session.
+//! - [`FileSnapshots`] is the port that the engine calls; `session` is what is kept of one session, `store` what is kept
+//!   for all of them.
 //! - `root`, `spot`: the way into a tree, following no link; and how a path is written down.
 //! - `scan`, `capture`: what is there, and what it holds. `tree`: the outcome, and what two of them differ in.
-//! - `blobs`, `record`: contents and trees on the disk.
+//! - `blobs`, `packs`, `record`: contents and trees on the disk. `projects`: the last look at each project. `manifest`: which
+//!   contents a session's changes need.
 //! - `overlap`: whose a change is where several sessions change the same files at once.
 //! - `restore`: takes changes back. `pulse`: tells after a crash what was changed later.
 //!
@@ -18,7 +20,10 @@
 
 mod blobs;
 mod capture;
+mod manifest;
 mod overlap;
+mod packs;
+mod projects;
 mod pulse;
 mod record;
 mod restore;
@@ -26,13 +31,17 @@ mod root;
 mod scan;
 mod session;
 mod spot;
+mod store;
 mod surplus;
 mod tree;
 
 use std::{
     fs, io,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use agentd_core::{
@@ -44,7 +53,7 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use self::{overlap::Overlaps, session::Kept};
+use self::{overlap::Overlaps, session::Kept, store::Store};
 
 /// How many sessions' trees are kept in memory. Of others the last look is read from the disk again.
 const IN_MEMORY: usize = 16;
@@ -54,7 +63,7 @@ const IN_MEMORY: usize = 16;
 pub struct SnapshotConfig {
     /// Larger files are not recorded, in bytes.
     pub max_file_bytes: u64,
-    /// How much is kept of one session, in bytes. Where that is full, what belongs to old turns goes first.
+    /// The bytes that are kept of all sessions together. Where that is full, what belongs to old turns goes first.
     pub max_total_bytes: u64,
     /// A tree with more files is not recorded.
     pub max_files: usize,
@@ -64,15 +73,19 @@ pub struct SnapshotConfig {
 
 impl Default for SnapshotConfig {
     fn default() -> Self {
-        Self { max_file_bytes: 10 << 20, max_total_bytes: 1 << 30, max_files: 200_000, max_changes: 30_000 }
+        Self { max_file_bytes: 10 << 20, max_total_bytes: 4 << 30, max_files: 200_000, max_changes: 30_000 }
     }
 }
 
-/// What is kept of all sessions, `{base}/{session}/` each. No tool can reach it.
+/// The store of all sessions: contents, which they share, and `{base}/{session}/` each. No tool can reach it.
 #[derive(Clone)]
 pub struct FileSnapshots {
     base: PathBuf,
     config: SnapshotConfig,
+    /// Opened when it is first needed.
+    store: Arc<Mutex<Option<Arc<Store>>>>,
+    /// True while somebody is about to remove what nobody needs.
+    collecting: Arc<AtomicBool>,
     /// What is in memory, last used last.
     sessions: Arc<Mutex<Vec<(SessionId, Shared)>>>,
     /// The calls that are under way, of all sessions.
@@ -85,7 +98,66 @@ impl FileSnapshots {
     /// Keeps below `base`, which is made when the first call is looked at.
     #[must_use]
     pub fn new(base: PathBuf, config: SnapshotConfig) -> Self {
-        Self { base, config, sessions: Arc::default(), overlaps: Arc::default() }
+        Self {
+            base,
+            config,
+            store: Arc::default(),
+            collecting: Arc::default(),
+            sessions: Arc::default(),
+            overlaps: Arc::default(),
+        }
+    }
+
+    /// Removes the contents that no session needs any more. Returns how many bytes that gave back.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or changed. What is needed is never removed.
+    pub async fn collect(&self) -> Result<u64, WorkspaceError> {
+        self.with_store("remove what is no longer needed to undo changes", |store| store.collect()).await
+    }
+
+    /// The bytes of contents that are kept for all sessions. Besides, each of them has little of its own.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub async fn bytes_on_disk(&self) -> Result<u64, WorkspaceError> {
+        self.with_store("look at what is kept to undo changes", |store| Ok(store.blobs.bytes())).await
+    }
+
+    /// Works with what is kept for all sessions, on a thread that may block.
+    async fn with_store<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&Store) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, WorkspaceError> {
+        let snapshots = self.clone();
+        let worked = tokio::task::spawn_blocking(move || work(&*snapshots.store()?)).await;
+        let broke = |error| WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error);
+        worked.map_err(broke)?.map_err(|error| storage(doing, error))
+    }
+
+    fn store(&self) -> io::Result<Arc<Store>> {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = &*store {
+            return Ok(Arc::clone(store));
+        }
+        let opened = Arc::new(Store::open(self.base.clone(), self.config.max_total_bytes)?);
+        *store = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Removes what nobody needs, soon: once for all who ask meanwhile.
+    fn collect_soon(&self) {
+        if !self.base.is_dir() || self.collecting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let snapshots = self.clone();
+        tokio::task::spawn_blocking(move || {
+            snapshots.collecting.store(false, Ordering::Release);
+            if let Err(error) = snapshots.store().and_then(|store| store.collect()) {
+                tracing::warn!("could not remove what is no longer needed to undo changes: {error}");
+            }
+        });
     }
 
     /// Works with what is kept of a session, on a thread that may block.
@@ -97,13 +169,13 @@ impl FileSnapshots {
     ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
         let shared = self.shared(session);
         let folder = self.base.join(session.to_string());
-        let config = self.config.clone();
+        let snapshots = self.clone();
         async move {
             let worked = tokio::task::spawn_blocking(move || {
                 let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let kept = match &mut *kept {
                     Some(kept) => kept,
-                    none => none.insert(Kept::open(folder, config)?),
+                    none => none.insert(Kept::open(folder, snapshots.config.clone(), snapshots.store()?)?),
                 };
                 work(kept)
             });
@@ -152,16 +224,14 @@ impl Snapshots for FileSnapshots {
 
     fn after<'a>(&'a self, call: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
         let (workspace, call_id) = (Arc::clone(&call.workspace), call.call_id.clone());
-        let (session, overlaps, base) = (call.session_id, Arc::clone(&self.overlaps), self.base.clone());
+        let (session, overlaps) = (call.session_id, Arc::clone(&self.overlaps));
         self.work(session, "record what the call changed", move |kept| {
             let mut changed = kept.after(&workspace, &call_id);
             let seen = changed.as_mut().map(|changed| std::mem::take(&mut changed.files)).unwrap_or_default();
             let own = locked(&overlaps).end(session, &call_id, seen);
             let Changes { notes, .. } = changed?;
-            for (other, change) in own.going_on_from {
-                // What it goes on from was seen by the other alone.
-                kept.adopt(&base.join(other.to_string()), vec![change])?;
-            }
+            // What it goes on from was seen by others alone.
+            kept.adopt(own.going_on_from)?;
             Ok(Changes { files: own.changes, notes })
         })
     }
@@ -196,8 +266,13 @@ impl Snapshots for FileSnapshots {
         if changes.is_empty() {
             return std::future::ready(Ok(changes)).boxed();
         }
-        let folder = self.base.join(from.to_string());
-        self.work(to, "keep what another session changed", move |kept| kept.adopt(&folder, changes))
+        async move {
+            let doing = "keep what another session changed";
+            // An earlier version may have kept its contents apart.
+            self.work(from, doing, |_| Ok(())).await?;
+            self.work(to, doing, move |kept| kept.adopt(changes)).await
+        }
+        .boxed()
     }
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
@@ -211,7 +286,9 @@ impl Snapshots for FileSnapshots {
             let doing = "remove what is kept to undo changes";
             let broke =
                 |error| WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error);
-            removed.await.map_err(broke)?.map_err(|error| storage(doing, error))
+            removed.await.map_err(broke)?.map_err(|error| storage(doing, error))?;
+            self.collect_soon();
+            Ok(())
         }
         .boxed()
     }

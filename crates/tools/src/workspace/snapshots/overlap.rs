@@ -25,15 +25,15 @@ struct Running {
     /// Whether it may change anything, and not only what it names.
     anywhere: bool,
     /// What others have told as theirs meanwhile, in order.
-    of_others: Vec<(SessionId, FileChange)>,
+    of_others: Vec<FileChange>,
 }
 
 /// What a call changed.
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) changes: Vec<FileChange>,
-    /// Those of others from which they go on, and who keeps what these left.
-    pub(super) going_on_from: Vec<(SessionId, FileChange)>,
+    /// Those of others from which they go on.
+    pub(super) going_on_from: Vec<FileChange>,
 }
 
 impl Overlaps {
@@ -52,7 +52,7 @@ impl Overlaps {
         let mut own = without(seen, ended.of_others);
         let mut may_be_anothers = false;
         for other in self.calls.iter_mut().filter(|other| other.root == ended.root) {
-            other.of_others.extend(own.changes.iter().map(|change| (session, change.clone())));
+            other.of_others.extend(own.changes.iter().cloned());
             may_be_anothers |= ended.anywhere && other.anywhere;
         }
         for change in &mut own.changes {
@@ -63,20 +63,20 @@ impl Overlaps {
 }
 
 /// What is left of the changes without those of others: where these led to what is there now, nothing.
-fn without(seen: Vec<FileChange>, of_others: Vec<(SessionId, FileChange)>) -> Own {
-    let mut by_path: HashMap<String, Vec<(SessionId, FileChange)>> = HashMap::new();
-    for (session, change) in of_others.into_iter().filter(|(_, change)| change.is_recorded()) {
-        by_path.entry(change.path.clone()).or_default().push((session, change));
+fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
+    let mut by_path: HashMap<String, Vec<FileChange>> = HashMap::new();
+    for change in of_others.into_iter().filter(FileChange::is_recorded) {
+        by_path.entry(change.path.clone()).or_default().push(change);
     }
     let mut own = Own { changes: Vec::with_capacity(seen.len()), going_on_from: Vec::new() };
     for mut change in seen {
         let others = by_path.remove(&change.path).filter(|_| change.is_recorded()).unwrap_or_default();
         let mut goes_on = false;
-        for (session, other) in others {
+        for other in others {
             if other.before == change.before {
                 goes_on = true;
                 change.before.clone_from(&other.after);
-                own.going_on_from.push((session, other));
+                own.going_on_from.push(other);
             }
         }
         if goes_on {

@@ -23,7 +23,7 @@ use super::{
     tree::{Content, Entry, Tree, Why},
 };
 
-const MAGIC: &[u8] = b"agentd snapshot 1\n";
+const MAGIC: &[u8] = b"agentd snapshot 2\n";
 
 /// What a record holds.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl Reader<'_> {
             _ => Kind::Special,
         };
         let mode = u32::from_le_bytes(*self.chunk()?);
-        let (device, inode, size) = (self.number()?, self.number()?, self.number()?);
+        let (device, inode, size, links) = (self.number()?, self.number()?, self.number()?, self.number()?);
         let mut time = || Some((self.number()?.cast_signed(), self.number()?.cast_signed()));
         let (modified, changed) = (time()?, time()?);
         let fresh = self.byte()? == 1;
@@ -165,7 +165,7 @@ impl Reader<'_> {
             6 => Content::Absent,
             _ => return None,
         };
-        let stamp = Stamp { kind, mode, device, inode, size, modified, changed };
+        let stamp = Stamp { kind, mode, device, inode, size, links, modified, changed };
         Some(Entry { stamp, content, fresh })
     }
 
@@ -202,6 +202,7 @@ mod tests {
             device: 7,
             inode: 1 << 40,
             size: 3,
+            links: 1,
             modified: (-1, 5),
             changed: (1 << 33, 999_999_999),
         };

@@ -7,6 +7,7 @@
 
 mod act;
 mod plan;
+mod shared;
 
 use std::collections::BTreeSet;
 
@@ -18,6 +19,9 @@ use agentd_core::{
 
 use self::plan::{Plan, Step};
 use super::{blobs::Blobs, root::Root, spot::Spot};
+
+/// The note on a file that came back under one of its names.
+const OTHER_NAMES: &str = "it had other names (hard links), and is another file by now: those names keep the change";
 
 /// Takes changes back, or tells what would be done.
 pub(super) fn undo(
@@ -39,11 +43,19 @@ pub(super) fn undo(
 pub(super) enum Verdict {
     /// It can be done, or was.
     Do,
+    /// It was done under this name, and the file had other names, which are not known to be back.
+    DoHere,
     Already,
     Conflict(String),
     Failed(String),
     /// A folder that the change had made and that others use now: nothing to do and nothing to tell.
     Leave,
+}
+
+impl Verdict {
+    fn is_done(&self) -> bool {
+        matches!(self, Self::Do | Self::DoHere)
+    }
 }
 
 impl Plan<'_> {
@@ -53,6 +65,7 @@ impl Plan<'_> {
             let back = reversed(&change);
             let (outcome, reason) = match verdict {
                 Verdict::Do => (UndoOutcome::Done, None),
+                Verdict::DoHere => (UndoOutcome::Done, Some(OTHER_NAMES.to_owned())),
                 Verdict::Already => (UndoOutcome::Already, None),
                 Verdict::Conflict(reason) => (UndoOutcome::Conflict, Some(reason)),
                 Verdict::Failed(reason) => (UndoOutcome::Failed, Some(reason)),

@@ -39,6 +39,8 @@ pub(super) struct Stamp {
     pub(super) device: u64,
     pub(super) inode: u64,
     pub(super) size: u64,
+    /// The number of its names.
+    pub(super) links: u64,
     /// Seconds and nanoseconds.
     pub(super) modified: (i64, i64),
     /// Of content or permissions; no program can set it.
@@ -73,6 +75,7 @@ impl Stamp {
             device: own(stat.st_dev as u64),
             inode: own(stat.st_ino as u64),
             size: own(stat.st_size as u64),
+            links: own(stat.st_nlink as u64),
             modified: time(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
             changed: time(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
         }
@@ -87,7 +90,7 @@ impl Stamp {
             Kind::Special => 3,
         });
         bytes.extend_from_slice(&self.mode.to_le_bytes());
-        for number in [self.device, self.inode, self.size] {
+        for number in [self.device, self.inode, self.size, self.links] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         for number in [self.modified.0, self.modified.1, self.changed.0, self.changed.1] {
@@ -121,7 +124,15 @@ impl Root {
     }
 
     fn open(place: Place, path: &Path) -> io::Result<Self> {
-        Ok(Self { place, path: path.to_path_buf(), fd: exact::open_folder(path)? })
+        let fd = match exact::open_folder(path) {
+            // A command that closed it does not hide what it did.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && place == Place::Own => {
+                exact::let_in(path)?;
+                exact::open_folder(path)?
+            }
+            opened => opened?,
+        };
+        Ok(Self { place, path: path.to_path_buf(), fd })
     }
 
     /// Opens a folder; the root itself has the empty path.

@@ -1,10 +1,12 @@
-//! What is kept of one session: contents, the last look at its trees, and what they were before the call that runs.
+//! What is kept of one session: the last look at its trees, and what they were before the call that runs. Contents, and
+//! the last look at each project, are kept for all sessions together.
 //!
 //! ```text
-//! {session}/blobs/{hash}     contents
-//! {session}/look             the last look before a call
-//! {session}/calls/{call}     the look before that call: another name of `look`, or a file of its own
-//! {session}/alive            its time is the last sign of life while a call ran
+//! {session}/look                   the last look before a call; of a project only which one it was
+//! {session}/calls/{call}.look      the look before that call: another name of `look`, or a file of its own
+//! {session}/calls/{call}.project   the same of the project; both are renamed when the call has ended
+//! {session}/kept                   which contents its changes go between
+//! {session}/alive                  its time is the last sign of life while a call ran
 //! ```
 //!
 //! A call's look is removed when a later call has been seen to its end: by then its result is in the journal.
@@ -15,7 +17,7 @@ use std::{
     io,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, RwLockReadGuard},
 };
 
 use agentd_core::{
@@ -28,17 +30,27 @@ use agentd_core::{
 use super::{
     super::path::Place,
     SnapshotConfig,
-    blobs::{Blobs, Hash},
-    capture::{capture, capture_one},
+    blobs::{self, Hash},
+    capture::{Captured, capture, capture_one},
+    manifest,
+    projects::without_lost,
     pulse::{LastSign, Pulse},
     record, restore,
     root::{Kind, Root},
     scan::scan,
     spot::Spot,
+    store::Store,
     surplus,
     tree::{Content, Tree, Why},
 };
 use crate::text;
+
+/// The endings of looks before calls: at the session's own tree, and at the project.
+const LOOK: &str = "look";
+const OF_PROJECT: &str = "project";
+/// The same of calls that have ended, for as long as their results may not be in the journal.
+pub(super) const ENDED: &str = "ended";
+pub(super) const ENDED_OF_PROJECT: &str = "ended-project";
 
 /// How many paths a note names.
 const NAMED: usize = 3;
@@ -47,11 +59,16 @@ const NAMED: usize = 3;
 pub(super) struct Kept {
     folder: PathBuf,
     config: SnapshotConfig,
-    blobs: Blobs,
+    store: Arc<Store>,
     /// The trees as they were last looked at.
     trees: Vec<Arc<Tree>>,
-    /// Whether the file `look` tells of these trees.
+    /// True if the file `look` tells of these trees; and the project that it names.
     saved: bool,
+    named: Option<PathBuf>,
+    /// The number of removals when all contents of the trees were there.
+    removals: Option<u64>,
+    /// True if the last look found no room for something for which there had been.
+    lacks_room: bool,
     /// The trees before the call that runs.
     before: Option<Before>,
     /// While a call runs.
@@ -67,46 +84,89 @@ struct Before {
 
 impl Kept {
     /// Opens what is kept, making the folder where it is missing.
-    pub(super) fn open(folder: PathBuf, config: SnapshotConfig) -> io::Result<Self> {
+    pub(super) fn open(folder: PathBuf, config: SnapshotConfig, store: Arc<Store>) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("calls"))?;
-        let blobs = Blobs::open(folder.join("blobs"), config.max_total_bytes)?;
+        {
+            // Nothing refers to them while they are moved: whoever removes contents waits.
+            let _gate = store.blobs.gate();
+            store.blobs.take_over(&folder.join("blobs"), |found| manifest::add(&folder, found))?;
+        }
         let look = record::read(&folder.join("look"))?;
         let saved = look.is_some();
-        let trees = look.map(|look| look.trees).unwrap_or_default().into_iter().map(Arc::new).collect();
-        Ok(Self { folder, config, blobs, trees, saved, before: None, pulse: None })
+        let (projects, trees): (Vec<Tree>, Vec<Tree>) =
+            look.into_iter().flat_map(|look| look.trees).partition(|tree| tree.place == Place::Project);
+        let named = projects.into_iter().next().map(|tree| tree.path);
+        let trees = trees.into_iter().map(Arc::new).collect();
+        let (removals, lacks_room, before, pulse) = (None, false, None, None);
+        Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, before, pulse })
     }
 
     /// Looks at what a call may change, and writes down what there is.
     pub(super) fn before(&mut self, workspace: &Workspace, call: &CallId, paths: Option<&[String]>) -> io::Result<()> {
         (self.before, self.pulse) = (None, None);
+        let store = Arc::clone(&self.store);
         let roots = Root::all(workspace)?;
         let marker = self.marker(call);
         let scoped = paths.and_then(|paths| scope(&roots, paths));
         let before = if let Some(spots) = scoped {
+            let _gate = store.blobs.gate();
             let trees = self.look_at(&roots, &spots)?;
-            self.blobs.settle()?;
+            store.blobs.settle()?;
             record::write(&marker, true, trees.iter().map(Arc::as_ref))?;
             Before { call: call.clone(), scoped: true, trees, notes: Vec::new() }
         } else {
-            let notes = self.look(&Root::of_commands(roots))?;
-            self.blobs.settle()?;
-            let look = self.folder.join("look");
-            if !self.saved {
-                record::write(&look, false, self.trees.iter().map(Arc::as_ref))?;
-                self.saved = true;
+            let roots = Root::of_commands(roots);
+            {
+                let _gate = store.blobs.gate();
+                self.go_on_from_others(&roots)?;
             }
-            match fs::hard_link(&look, &marker) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    record::write(&marker, false, self.trees.iter().map(Arc::as_ref))?;
-                }
-                _ => {}
-            }
+            let (notes, _gate) = self.look_with_room(&store, &roots)?;
+            store.blobs.settle()?;
+            self.mark(&marker)?;
             Before { call: call.clone(), scoped: false, trees: self.trees.clone(), notes }
         };
         File::open(self.folder.join("calls"))?.sync_all()?;
         self.before = Some(before);
         self.pulse = Some(Pulse::start(&self.alive())?);
         Ok(())
+    }
+
+    /// Takes the last look that any session had at the project.
+    fn go_on_from_others(&mut self, roots: &[Root]) -> io::Result<()> {
+        let Some(root) = roots.iter().find(|root| root.place == Place::Project) else { return Ok(()) };
+        if self.known(root).is_some_and(|known| known.unseen.is_some()) {
+            return Ok(());
+        }
+        if let Some(last) = self.store.projects.last(&root.path, &self.store.blobs)? {
+            self.trees.retain(|tree| tree.place != Place::Project);
+            self.trees.push(last);
+        }
+        Ok(())
+    }
+
+    /// Writes down the trees as they were before a call. The session's own come last: without them there is no mark.
+    fn mark(&mut self, marker: &Path) -> io::Result<()> {
+        let project = self.trees.iter().find(|tree| tree.place == Place::Project);
+        if let Some(tree) = project {
+            let name = marker.with_extension(OF_PROJECT);
+            match tree.unseen {
+                None => self.store.projects.keep(tree, &self.store.blobs, &name)?,
+                Some(_) => record::write(&name, false, [tree.as_ref()])?,
+            }
+        }
+        let named = project.map(|tree| tree.path.clone());
+        let only_name = named.clone().map(|path| Tree::new(Place::Project, path));
+        let own = self.trees.iter().filter(|tree| tree.place != Place::Project).map(Arc::as_ref);
+        let all: Vec<&Tree> = own.chain(&only_name).collect();
+        let look = self.folder.join("look");
+        if !self.saved || self.named != named {
+            record::write(&look, false, all.iter().copied())?;
+            (self.saved, self.named) = (true, named);
+        }
+        match fs::hard_link(&look, marker) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => record::write(marker, false, all),
+            _ => Ok(()),
+        }
     }
 
     /// Looks again, and says what has changed.
@@ -116,14 +176,33 @@ impl Kept {
         let before = self.before.take().filter(|before| before.call == *call);
         let before = before.ok_or_else(|| io::Error::other("nothing was looked at before the call"))?;
         let changes = self.changes_since(&before, workspace, None)?;
-        self.forget_markers(call);
+        // Of a call that changed nothing there is nothing to find out again.
+        self.forget_markers((!changes.files.is_empty()).then_some(call));
+        let marker = self.marker(call);
+        for (open, ended) in [(OF_PROJECT, ENDED_OF_PROJECT), (LOOK, ENDED)] {
+            // One that keeps its name only holds more than it needs to.
+            let _ = fs::rename(marker.with_extension(open), marker.with_extension(ended));
+        }
         Ok(changes)
     }
 
     /// What has changed since a call began of which nobody saw the end. What may be somebody else's is marked as late.
     pub(super) fn unfinished(&mut self, workspace: &Workspace, call: &CallId) -> io::Result<Changes> {
-        let Some(record) = record::read(&self.marker(call))? else { return Ok(Changes::default()) };
-        let trees = record.trees.into_iter().map(Arc::new).collect();
+        let mut marker = self.marker(call);
+        let mut of_project = OF_PROJECT;
+        if !marker.exists() {
+            marker.set_extension(ENDED);
+            of_project = ENDED_OF_PROJECT;
+        }
+        let Some(record) = record::read(&marker)? else { return Ok(Changes::default()) };
+        let mut trees = record.trees;
+        if !record.scoped {
+            // What is named there is told by the other file.
+            trees.retain(|tree| tree.place != Place::Project);
+            let project = record::read(&marker.with_extension(of_project))?;
+            trees.extend(project.into_iter().flat_map(|record| record.trees));
+        }
+        let trees = trees.into_iter().map(Arc::new).collect();
         let before = Before { call: call.clone(), scoped: record.scoped, trees, notes: Vec::new() };
         self.changes_since(&before, workspace, Some(&LastSign::read(&self.alive())))
     }
@@ -135,16 +214,24 @@ impl Kept {
         workspace: &Workspace,
         sign: Option<&LastSign>,
     ) -> io::Result<Changes> {
+        let store = Arc::clone(&self.store);
         let mut roots = Root::all(workspace)?;
         let mut notes = before.notes.clone();
+        let _gate;
         let now = if before.scoped {
             let spots: Vec<Spot> = before.trees.iter().flat_map(|tree| spots_of(tree)).collect();
+            _gate = store.blobs.gate();
             self.look_at(&roots, &spots)?
         } else {
             // What was seen before must be looked at again, also where a crash has lost what was known.
             roots = Root::of_commands(roots);
             self.trees = self.trees_for(&roots, &before.trees);
-            notes.extend(self.look(&roots)?);
+            let (seen, gate) = self.look_with_room(&store, &roots)?;
+            _gate = gate;
+            notes.extend(seen);
+            for tree in self.trees.iter().filter(|tree| tree.place == Place::Project && tree.unseen.is_none()) {
+                store.projects.note(tree, &store.blobs);
+            }
             self.trees.clone()
         };
         notes.sort();
@@ -173,23 +260,20 @@ impl Kept {
         notes.extend(unkept.into_iter().map(|(why, paths)| self.note(why, &paths)));
         let mut files: Vec<FileChange> = differences.into_iter().map(|difference| difference.change).collect();
         notes.extend(surplus::cut(&mut files, self.config.max_changes));
+        manifest::add(&self.folder, &contents_of(&files))?;
         Ok(Changes { files, notes })
     }
 
-    /// Keeps the contents of changes that another session recorded below that folder.
-    pub(super) fn adopt(&self, folder: &Path, changes: Vec<FileChange>) -> io::Result<Vec<FileChange>> {
-        let contents = folder.join("blobs");
-        let take = |change: FileChange| {
-            let states = [&change.before, &change.after].into_iter().flatten();
-            let hashes: Vec<&str> = states.map(|state| state.hash.as_str()).filter(|hash| !hash.is_empty()).collect();
-            let mut is_kept = true;
-            for hash in hashes {
-                is_kept &= self.blobs.take(&contents, hash)?;
-            }
-            Ok(if is_kept { change } else { FileChange::new(change.path, change.change) })
+    /// Keeps the contents of changes that another session recorded.
+    pub(super) fn adopt(&self, changes: Vec<FileChange>) -> io::Result<Vec<FileChange>> {
+        let _gate = self.store.blobs.gate();
+        let adopt = |change: FileChange| {
+            let mut contents = contents_of(std::slice::from_ref(&change)).into_iter();
+            let is_kept = contents.all(|(hash, size)| self.store.blobs.has(&hash, size));
+            if is_kept { change } else { FileChange::new(change.path, change.change) }
         };
-        let adopted = changes.into_iter().map(take).collect::<io::Result<_>>()?;
-        self.blobs.settle()?;
+        let adopted: Vec<FileChange> = changes.into_iter().map(adopt).collect();
+        manifest::add(&self.folder, &contents_of(&adopted))?;
         Ok(adopted)
     }
 
@@ -201,28 +285,63 @@ impl Kept {
         preview: bool,
     ) -> io::Result<Undone> {
         let roots = Root::all(workspace)?;
-        Ok(restore::undo(workspace, &roots, &self.blobs, changes, preview))
+        let _gate = self.store.blobs.gate();
+        Ok(restore::undo(workspace, &roots, &self.store.blobs, changes, preview))
+    }
+
+    /// Looks at all there is. Where there is no room for something new, room is made, and it is looked at again. Nothing is
+    /// removed while what comes back is held.
+    fn look_with_room<'s>(
+        &mut self,
+        store: &'s Store,
+        roots: &[Root],
+    ) -> io::Result<(Vec<String>, RwLockReadGuard<'s, ()>)> {
+        let gate = store.blobs.gate();
+        self.forget_lost();
+        let notes = self.look(roots)?;
+        if !self.lacks_room {
+            return Ok((notes, gate));
+        }
+        drop(gate);
+        store.make_room(self.needed())?;
+        let gate = store.blobs.gate();
+        self.forget_lost();
+        Ok((self.look(roots)?, gate))
+    }
+
+    /// Forgets what is no longer kept, so that it is read again.
+    fn forget_lost(&mut self) {
+        let removals = self.store.blobs.removals();
+        if self.removals == Some(removals) {
+            return;
+        }
+        self.removals = Some(removals);
+        for tree in &mut self.trees {
+            if let Some(left) = without_lost(tree, &self.store.blobs) {
+                self.saved &= tree.place == Place::Project;
+                *tree = Arc::new(left);
+            }
+        }
     }
 
     /// Brings the trees up to date with what there is, and says what is not seen of them.
     fn look(&mut self, roots: &[Root]) -> io::Result<Vec<String>> {
         let mut notes = Vec::new();
         let mut trees = Vec::with_capacity(roots.len());
-        let mut all_same = roots.len() == self.trees.len();
+        self.lacks_room = false;
         for root in roots {
             let known = self.known(root);
-            all_same &= known.is_some();
+            let is_known = known.is_some();
             let known = known.unwrap_or_else(|| Arc::new(Tree::new(root.place, root.path.clone())));
             let (tree, changed) = self.look_again(root, &known, &mut notes)?;
-            all_same &= !changed;
+            self.saved &= root.place == Place::Project || is_known && !changed;
             trees.push(tree);
         }
         self.trees = trees;
-        self.saved &= all_same;
         Ok(notes)
     }
 
-    fn look_again(&self, root: &Root, known: &Arc<Tree>, notes: &mut Vec<String>) -> io::Result<(Arc<Tree>, bool)> {
+    fn look_again(&mut self, root: &Root, known: &Arc<Tree>, notes: &mut Vec<String>) -> io::Result<(Arc<Tree>, bool)> {
         let place = match root.place {
             Place::Own => "the workspace",
             Place::Project => "/project",
@@ -234,34 +353,23 @@ impl Kept {
             notes.push(format!("changes of {place} are not recorded, because {why}"));
             return Ok((Arc::clone(known), false));
         }
-        let mut known = Arc::clone(known);
-        let mut changed = false;
-        for is_last in [false, true] {
-            let seen = scan(root, &known, self.config.max_files)?;
-            if seen.too_deep > 0 && !is_last {
-                notes.push(format!("what lies very deep in {place} is not recorded"));
-            }
-            let captured = capture(root, seen, &known, &self.blobs, self.config.max_file_bytes)?;
-            changed |= captured.changed;
-            let is_full = captured.tree.entries.values().any(|entry| entry.content == Content::Unkept(Why::Full));
-            let was_full = known.entries.values().any(|entry| entry.content == Content::Unkept(Why::Full));
-            known = captured.tree;
-            if !is_full || was_full {
-                break;
-            }
-            self.blobs.make_room(&self.needed(&known))?;
+        let seen = scan(root, known, self.config.max_files)?;
+        if seen.too_deep > 0 {
+            notes.push(format!("what lies very deep in {place} is not recorded"));
         }
-        if let Some(why) = &known.unseen {
+        let Captured { tree, changed } = capture(root, seen, known, &self.store.blobs, self.config.max_file_bytes)?;
+        let is_full = |tree: &Tree| tree.entries.values().any(|entry| entry.content == Content::Unkept(Why::Full));
+        self.lacks_room |= is_full(&tree) && !is_full(known);
+        if let Some(why) = &tree.unseen {
             notes.push(format!("changes of {place} are not recorded, because {why}"));
         }
-        Ok((known, changed))
+        Ok((tree, changed))
     }
 
     /// The contents that must stay, whatever else goes.
-    fn needed(&self, current: &Tree) -> HashSet<Hash> {
+    fn needed(&self) -> HashSet<Hash> {
         let before = self.before.iter().flat_map(|before| &before.trees);
-        let known = self.trees.iter().chain(before).flat_map(|tree| tree.hashes());
-        known.chain(current.hashes()).collect()
+        self.trees.iter().chain(before).flat_map(|tree| tree.hashes()).collect()
     }
 
     fn known(&self, root: &Root) -> Option<Arc<Tree>> {
@@ -284,7 +392,7 @@ impl Kept {
             let meant = spots.iter().filter(|spot| spot.place == root.place);
             for spot in meant.flat_map(|spot| spot.folders().chain([spot.clone()])) {
                 if let Entry::Vacant(vacant) = entries.entry(spot.below) {
-                    let entry = capture_one(root, vacant.key(), &self.blobs, self.config.max_file_bytes)?;
+                    let entry = capture_one(root, vacant.key(), &self.store.blobs, self.config.max_file_bytes)?;
                     vacant.insert(entry);
                 }
             }
@@ -308,21 +416,28 @@ impl Kept {
     fn marker(&self, call: &CallId) -> PathBuf {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
         let name: String = call.as_str().chars().filter(|letter| plain(*letter)).take(100).collect();
-        self.folder.join("calls").join(format!("{name}.look"))
+        self.folder.join("calls").join(name).with_extension(LOOK)
     }
 
     fn alive(&self) -> PathBuf {
         self.folder.join("alive")
     }
 
-    /// Removes the looks of earlier calls. One that stays does no harm: its call has its result.
-    fn forget_markers(&self, but: &CallId) {
-        let kept = self.marker(but);
+    /// Removes the looks of calls but for that of one. One that stays does no harm: its call has its result.
+    fn forget_markers(&self, but: Option<&CallId>) {
+        let kept = but.map(|call| self.marker(call));
+        let is_kept = |path: &Path| kept.as_deref().is_some_and(|kept| kept.file_stem() == path.file_stem());
         let Ok(markers) = fs::read_dir(self.folder.join("calls")) else { return };
-        for marker in markers.flatten().filter(|marker| marker.path() != kept) {
+        for marker in markers.flatten().filter(|marker| !is_kept(&marker.path())) {
             let _ = fs::remove_file(marker.path());
         }
     }
+}
+
+/// The contents that changes go between.
+fn contents_of(changes: &[FileChange]) -> Vec<(Hash, u64)> {
+    let states = changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
+    states.filter_map(|state| Some((blobs::read_hash(&state.hash)?, state.size))).collect()
 }
 
 /// The paths that a scoped look is of.

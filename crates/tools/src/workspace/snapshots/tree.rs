@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use agentd_core::tool::{FileChange, FileChangeKind, FileKind, FileState};
+use agentd_core::tool::{FileChange, FileChangeKind, FileKind, FileState, SharedFile};
 use ignore::gitignore::Gitignore;
 
 use super::{
@@ -72,7 +72,16 @@ impl Entry {
     /// Where there is nothing.
     pub(super) fn absent() -> Self {
         let none = (0, 0);
-        let stamp = Stamp { kind: Kind::Special, mode: 0, device: 0, inode: 0, size: 0, modified: none, changed: none };
+        let stamp = Stamp {
+            kind: Kind::Special,
+            mode: 0,
+            device: 0,
+            inode: 0,
+            size: 0,
+            links: 0,
+            modified: none,
+            changed: none,
+        };
         Self { stamp, content: Content::Absent, fresh: false }
     }
 
@@ -158,7 +167,8 @@ impl Tree {
         let spot = Spot { place: self.place, below: below.to_vec() };
         let path = spot.shown(is_folder);
         let project = (self.place == Place::Project).then(|| self.path.clone());
-        let change = FileChange { path, change, before, after, project, late: false };
+        let shared = was.zip(now).and_then(|(was, now)| shared(&was.stamp, &now.stamp));
+        let change = FileChange { path, change, before, after, project, late: false, shared };
         let stamp = |entry: Option<&Entry>| entry.map(|entry| entry.stamp);
         Difference { change, below: spot.below, was: stamp(was), now: stamp(now), unkept }
     }
@@ -170,4 +180,11 @@ impl Tree {
             _ => None,
         })
     }
+}
+
+/// Which file it is, where it is the same one as before and has other names.
+fn shared(was: &Stamp, now: &Stamp) -> Option<SharedFile> {
+    let is_same = (was.kind, was.device, was.inode) == (now.kind, now.device, now.inode);
+    let is_shared = is_same && now.kind == Kind::File && now.links > 1;
+    is_shared.then_some(SharedFile { device: now.device, inode: now.inode })
 }

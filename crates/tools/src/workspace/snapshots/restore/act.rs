@@ -22,6 +22,7 @@ use super::{
     },
     Verdict,
     plan::{self, Step},
+    shared,
 };
 
 /// What a folder's owner needs to change what is in it.
@@ -30,8 +31,7 @@ const OWNER: u32 = 0o700;
 /// Does the steps that can be done, and writes down those that could not.
 pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs) {
     let steps_of = |steps: &mut [Step<'_>], fits: fn(&Step<'_>) -> bool| -> Vec<usize> {
-        let due =
-            |(index, step): (usize, &Step<'_>)| (matches!(step.verdict, Verdict::Do) && fits(step)).then_some(index);
+        let due = |(index, step): (usize, &Step<'_>)| (step.verdict.is_done() && fits(step)).then_some(index);
         steps.iter().enumerate().filter_map(due).collect()
     };
     // Folders that forbid it are opened up; they get their own permissions at the end.
@@ -65,7 +65,7 @@ fn settle(root: &Root, step: &Step<'_>, durable: &mut HashSet<Spot>) -> io::Resu
             folder => File::from(folder?).sync_all()?,
         }
     }
-    Ok(Verdict::Do)
+    Ok(if matches!(step.verdict, Verdict::DoHere) { Verdict::DoHere } else { Verdict::Do })
 }
 
 /// The names in a folder.
@@ -165,6 +165,11 @@ fn bring_back(root: &Root, step: &Step<'_>, blobs: &Blobs) -> io::Result<Verdict
     let Some(content) = blobs.read(&goal.hash)? else {
         return Ok(Verdict::Failed("what it held before is no longer kept".to_owned()));
     };
+    if let Some(shared) = step.change.shared.filter(|_| in_place && goal.kind == FileKind::File)
+        && let Some(verdict) = shared::write(&parent, name, shared, step, goal, &content)?
+    {
+        return Ok(verdict);
+    }
     let draft = format!(".agentd-{}.tmp", uuid::Uuid::new_v4().simple());
     let brought = write_draft(&parent, &draft, goal, &content).and_then(|()| {
         let unchanged = if in_place { is_unchanged(root, &parent, name, step)? } else { is_free(&parent, name)? };
@@ -172,9 +177,11 @@ fn bring_back(root: &Root, step: &Step<'_>, blobs: &Blobs) -> io::Result<Verdict
             return Ok(changed_meanwhile());
         }
         renameat(&parent, &draft, &parent, OsStr::from_bytes(name))?;
-        Ok(Verdict::Do)
+        let is_alone = |shared| step.stamp.is_some_and(|stamp| shared::is_of(stamp, shared) && stamp.links == 1);
+        let elsewhere = step.change.shared.filter(|shared| in_place && !is_alone(*shared));
+        Ok(if elsewhere.is_some() { Verdict::DoHere } else { Verdict::Do })
     });
-    if !matches!(brought, Ok(Verdict::Do)) {
+    if !matches!(brought, Ok(Verdict::Do | Verdict::DoHere)) {
         // The draft may never have been made; what matters is that none stays.
         let _ = unlinkat(&parent, &draft, AtFlags::empty());
     }
@@ -239,7 +246,7 @@ fn is_unchanged(root: &Root, parent: &OwnedFd, name: &[u8], step: &Step<'_>) -> 
         return Ok(true);
     }
     // Where a file has several names, taking one away shows in the times of the others.
-    let but_for_times = |stamp: Stamp| Stamp { modified: (0, 0), changed: (0, 0), ..stamp };
+    let but_for_times = |stamp: Stamp| Stamp { links: 0, modified: (0, 0), changed: (0, 0), ..stamp };
     Ok(Some(but_for_times(now)) == step.stamp.map(but_for_times)
         && plan::current(root, &step.spot)?.0.as_ref() == step.expected())
 }

@@ -1,0 +1,228 @@
+//! The place of the daemon: at the socket that a person named, else where the lock file of the data folder points, else at the
+//! usual place, if what answers there works on that folder. So a client finds the same daemon with and without a desktop's
+//! environment, and never that of another data folder.
+
+use std::{
+    env,
+    ffi::OsString,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf, absolute},
+};
+
+use agentd_proto::{
+    client::{Client, ClientError, ClientErrorKind},
+    lock_file::{self, LOCK_FILE, LockHolder},
+    socket::{self, SocketPlace},
+};
+
+use super::data_dir;
+use crate::{args::Global, failure::Failure};
+
+/// The places to look at.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The socket that a person named.
+    named: Option<PathBuf>,
+    /// The socket of a daemon that nobody told otherwise.
+    usual: PathBuf,
+    /// The place where it may be instead.
+    others: Vec<PathBuf>,
+    /// The data folder; none where nothing says which, and a socket does.
+    data: Option<PathBuf>,
+}
+
+/// The things found there.
+pub(crate) enum Sight {
+    /// The daemon, and the socket at which it answered.
+    Reached(Client, PathBuf),
+    /// A process that holds the data folder and does not answer, with its socket where it has told it.
+    Silent(LockHolder, Option<ClientError>),
+    /// No daemon.
+    Nobody,
+    /// Something that cannot be used.
+    Unusable(ClientError),
+}
+
+/// Which daemons will do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Versions {
+    /// Those that speak as we do.
+    Ours,
+    /// All: it is only to be stopped.
+    Any,
+}
+
+impl Place {
+    /// The places to look at for these arguments and this environment.
+    ///
+    /// # Errors
+    /// When a path cannot be one of a socket, or nothing says which data folder is meant.
+    pub(crate) fn of(global: &Global) -> Result<Self, Failure> {
+        let named = match &global.socket {
+            // On the command line a relative path has a clear meaning; in the environment it has none.
+            Some(path) => absolute(path).ok().map(PathBuf::into_os_string),
+            None => env::var_os("AGENTD_SOCKET"),
+        };
+        Self::new(named, env::var_os("XDG_RUNTIME_DIR"), data_dir())
+    }
+
+    fn new(
+        named: Option<OsString>,
+        runtime_dir: Option<OsString>,
+        data: Result<PathBuf, Failure>,
+    ) -> Result<Self, Failure> {
+        let known = data.as_ref().cloned().unwrap_or_default();
+        let place = SocketPlace::of_this_user(named, runtime_dir, known);
+        let usual =
+            socket::socket_path(&place).map_err(|error| Failure::usage(error.to_string()).hint(error.hint()))?;
+        let named = place.named();
+        let needs_data =
+            named.is_none() && place.runtime_dir.as_ref().is_none_or(|folder| !Path::new(folder).is_absolute());
+        let data = if needs_data { Some(data?) } else { data.ok() };
+        let others = if named.is_some() { Vec::new() } else { socket::other_paths(&place) };
+        Ok(Self { named, usual, others, data })
+    }
+
+    /// The socket that a person named.
+    pub(crate) fn named(&self) -> Option<&Path> {
+        self.named.as_deref()
+    }
+
+    /// The socket at which the daemon is, or would be.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.holder().and_then(|holder| holder.socket).unwrap_or_else(|| self.usual.clone())
+    }
+
+    /// The process that holds the data folder, unless another socket than its own was named.
+    pub(crate) fn holder(&self) -> Option<LockHolder> {
+        // A lock file that cannot be read tells as little as one that is not there.
+        let holder = lock_file::holder(&self.data.as_ref()?.join(LOCK_FILE)).ok().flatten()?;
+        let is_meant = match (&self.named, &holder.socket) {
+            (None, _) => true,
+            (Some(named), Some(socket)) => named == socket,
+            (Some(_), None) => false,
+        };
+        is_meant.then_some(holder)
+    }
+
+    /// Looks once.
+    pub(crate) async fn look(&self, versions: Versions) -> Sight {
+        if let Some(holder) = self.holder() {
+            let Some(socket) = holder.socket.clone() else { return Sight::Silent(holder, None) };
+            return match Self::connect_to(&socket, versions).await {
+                Ok(client) => Sight::Reached(client, socket),
+                Err(error) if error.kind == ClientErrorKind::OtherVersion => Sight::Unusable(error),
+                Err(error) => Sight::Silent(holder, Some(error)),
+            };
+        }
+        for socket in std::iter::once(&self.usual).chain(&self.others) {
+            match Client::connect_any_version(socket).await {
+                Ok(client) if !self.is_meant(&client) => {}
+                Ok(client) => {
+                    return match fitting(client, socket, versions) {
+                        Ok(client) => Sight::Reached(client, socket.clone()),
+                        Err(error) => Sight::Unusable(error),
+                    };
+                }
+                Err(error) if error.kind == ClientErrorKind::NotRunning => {}
+                Err(error) => return Sight::Unusable(error),
+            }
+        }
+        Sight::Nobody
+    }
+
+    /// Connects to the daemon, if it is there.
+    ///
+    /// # Errors
+    /// When it is not, or cannot be used.
+    pub(crate) async fn connect(&self) -> Result<Client, ClientError> {
+        match self.look(Versions::Ours).await {
+            Sight::Reached(client, _) => Ok(client),
+            Sight::Unusable(error) | Sight::Silent(_, Some(error)) => Err(error),
+            Sight::Silent(_, None) | Sight::Nobody => {
+                Err(ClientError::new(ClientErrorKind::NotRunning, "no daemon is running"))
+            }
+        }
+    }
+
+    async fn connect_to(socket: &Path, versions: Versions) -> Result<Client, ClientError> {
+        fitting(Client::connect_any_version(socket).await?, socket, versions)
+    }
+
+    /// True where a daemon works on the folder that is meant. A named socket is meant, whatever its folder is; and older
+    /// daemons do not tell.
+    fn is_meant(&self, client: &Client) -> bool {
+        let theirs = &client.hello().data_dir;
+        match &self.data {
+            Some(ours) if self.named.is_none() && !theirs.as_os_str().is_empty() => is_same_folder(ours, theirs),
+            _ => true,
+        }
+    }
+}
+
+fn fitting(client: Client, socket: &Path, versions: Versions) -> Result<Client, ClientError> {
+    match versions {
+        Versions::Ours => client.of_our_version(socket),
+        Versions::Any => Ok(client),
+    }
+}
+
+/// True where two paths lead to one folder.
+pub(crate) fn is_same_folder(one: &Path, other: &Path) -> bool {
+    let inode = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    one == other || inode(one).is_some_and(|found| Some(found) == inode(other))
+}
+
+/// Why a daemon that runs is of no use, and what helps.
+pub(crate) fn silent(holder: &LockHolder, error: Option<&ClientError>) -> Failure {
+    let who = holder.pid.map_or("in another container".to_owned(), |pid| format!("pid {pid}"));
+    let what = match (&holder.socket, error.map(|error| error.kind)) {
+        (None, _) => "has not come to listen yet".to_owned(),
+        (Some(socket), Some(ClientErrorKind::NotRunning)) => format!("has lost its socket {}", socket.display()),
+        (Some(socket), _) => format!("does not answer at {}", socket.display()),
+    };
+    let hint = match holder.pid {
+        Some(_) => "try again in a moment; `agentctl stop` ends it, and turns can be continued after the next start",
+        None => "stop it where it runs, or set AGENTD_DATA_DIR to another folder",
+    };
+    Failure::unreachable(format!("the daemon ({who}) holds the data folder and {what}")).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(named: &str, runtime_dir: &str, data: Result<&str, Failure>) -> Result<Place, Failure> {
+        Place::new(Some(named.into()), Some(runtime_dir.into()), data.map(PathBuf::from))
+    }
+
+    #[test]
+    fn a_named_socket_is_the_only_place() {
+        let found = place("/tmp/s.sock", "/run/user/1", Ok("/data")).unwrap();
+        assert_eq!(
+            (found.named(), found.socket().as_path()),
+            (Some(Path::new("/tmp/s.sock")), Path::new("/tmp/s.sock"))
+        );
+        assert!(found.others.is_empty());
+        assert!(place("relative", "", Ok("/data")).is_err());
+    }
+
+    #[test]
+    fn the_data_folder_must_be_known_where_it_names_the_socket() {
+        let homeless = || Err(Failure::usage("HOME is not set"));
+        assert!(place("", "", homeless()).unwrap_err().message.contains("HOME"));
+        assert_eq!(place("", "/run/user/1", homeless()).unwrap().socket(), Path::new("/run/user/1/agentd/agentd.sock"));
+        assert_eq!(place("/tmp/s.sock", "", homeless()).unwrap().socket(), Path::new("/tmp/s.sock"));
+    }
+
+    #[test]
+    fn one_folder_has_many_paths() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::fs::create_dir(folder.path().join("data")).unwrap();
+        std::os::unix::fs::symlink("data", &link).unwrap();
+        assert!(is_same_folder(&folder.path().join("data"), &link));
+        assert!(!is_same_folder(folder.path(), &link));
+        assert!(!is_same_folder(&folder.path().join("none"), &folder.path().join("other")));
+    }
+}

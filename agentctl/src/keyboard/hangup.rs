@@ -1,0 +1,42 @@
+//! A terminal that is gone: its window was closed, or the connection to it was lost.
+
+use std::{io, os::fd::AsFd as _, thread, time::Duration};
+
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
+
+/// Waits for keys, so long at the most. The library that reads them reads on for ever where the terminal is gone, so it is
+/// asked only while the terminal is there.
+///
+/// # Errors
+/// When the terminal is gone.
+pub(super) fn wait_for_keys(patience: Duration) -> io::Result<()> {
+    let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
+    if is_gone(PollFlags::POLLIN, patience)? { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+}
+
+/// Waits on this thread until the terminal is gone. One that cannot be asked never is.
+pub(crate) fn wait_until_gone() {
+    loop {
+        match is_gone(PollFlags::empty(), PollTimeout::NONE) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(_) => thread::park(),
+        }
+    }
+}
+
+/// Waits for something of standard input, and looks whether it is gone.
+fn is_gone(wanted: PollFlags, patience: PollTimeout) -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut looked = [PollFd::new(stdin.as_fd(), wanted)];
+    match poll(&mut looked, patience) {
+        Ok(_) => {}
+        Err(Errno::EINTR) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    Ok(looked[0].revents().is_some_and(|found| found.intersects(gone)))
+}

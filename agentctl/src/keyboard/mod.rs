@@ -1,0 +1,245 @@
+//! The keyboard while the client works: whoever sits there may type ahead, and answers questions on purpose only.
+//!
+//! One thread reads the terminal for as long as somebody holds the keyboard. What it reads goes to one of two places: to a
+//! question, where one is asked and the person was still before it, and to [`Typed`] otherwise, from where it is sent
+//! later.
+//!
+//! - [`key`]: a key, and when it was pressed. [`typed`]: messages that wait and the line that is being written, pure.
+//! - [`mode`]: the terminal's mode while keys are read one by one, and its way back. [`reader`]: the thread.
+//! - [`hangup`]: a terminal that is gone.
+
+mod hangup;
+mod key;
+mod mode;
+mod reader;
+pub(crate) mod typed;
+
+use std::{
+    collections::VecDeque,
+    io::{self, IsTerminal as _, Write as _},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use nix::sys::stat::{SFlag, fstat};
+use tokio::sync::Notify;
+
+pub(crate) use self::{
+    hangup::wait_until_gone,
+    key::{Key, Press},
+    typed::Typed,
+};
+use self::{mode::Mode, reader::Reader};
+use crate::render::sanitize::clean;
+
+/// Keys that wait to be looked at. Nobody types as fast; what comes beyond them is no typing.
+const MOST_KEYS: usize = 64 * 1024;
+
+/// The keyboard, or none where nobody sits at a terminal. All clones are the same one.
+#[derive(Debug, Clone)]
+pub(crate) struct Keyboard(Option<Arc<Shared>>);
+
+/// The part that the reader, the driver of a turn and a question share.
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes questions, which wait on a thread.
+    pressed: Condvar,
+    /// Wakes the driver of a turn.
+    heard: Notify,
+    /// Keys are read for questions only: standard output goes to another program, which may want them, such as a pager.
+    yields: bool,
+    /// The terminal is somebody else's for a while, such as an editor's.
+    is_lent: AtomicBool,
+    /// Taken by whoever reads the terminal now.
+    terminal: Mutex<Option<Mode>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    presses: VecDeque<Press>,
+    typed: Typed,
+    holders: usize,
+    reader: Option<Reader>,
+}
+
+impl Keyboard {
+    /// The one of this process's terminal, where a person sees what they type: standard input and standard error are
+    /// terminals.
+    pub(crate) fn of_terminal() -> Self {
+        let is_seen = io::stdin().is_terminal() && io::stderr().is_terminal();
+        let yields = is_pipe();
+        Self(is_seen.then(|| Arc::new(Shared { yields, ..Shared::default() })))
+    }
+
+    /// Nobody sits there.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
+    /// Reads keys until all holds are dropped. Where the terminal cannot be read, there are no keys.
+    pub(crate) fn hold(&self) -> Hold {
+        if let Some(shared) = &self.0 {
+            let mut state = shared.state();
+            state.holders += 1;
+            if state.reader.is_none() {
+                *shared.terminal() = Mode::take().ok();
+                state.reader = Reader::start(Arc::clone(shared)).ok();
+            }
+        }
+        Hold(self.clone())
+    }
+
+    /// The same while a turn runs, where the keys are nobody else's.
+    pub(crate) fn hold_ahead(&self) -> Option<Hold> {
+        let yields = self.0.as_ref().is_some_and(|shared| shared.yields);
+        (!yields).then(|| self.hold())
+    }
+
+    /// The next key; never where nobody sits there. Dropping the wait loses none.
+    pub(crate) async fn next(&self) -> Press {
+        let Some(shared) = &self.0 else { return std::future::pending().await };
+        loop {
+            let heard = shared.heard.notified();
+            if let Some(press) = shared.state().presses.pop_front() {
+                return press;
+            }
+            heard.await;
+        }
+    }
+
+    /// Waits on this thread for the next key, so long at the most.
+    pub(crate) fn wait(&self, patience: Duration) -> Option<Press> {
+        let Some(shared) = &self.0 else {
+            std::thread::sleep(patience);
+            return None;
+        };
+        let state = shared.state();
+        let waited = shared.pressed.wait_timeout_while(state, patience, |state| state.presses.is_empty());
+        waited.unwrap_or_else(PoisonError::into_inner).0.presses.pop_front()
+    }
+
+    /// Looks at what was typed, or changes it.
+    pub(crate) fn typed<T: Default>(&self, look: impl FnOnce(&mut Typed) -> T) -> T {
+        self.0.as_ref().map_or_else(T::default, |shared| look(&mut shared.state().typed))
+    }
+
+    /// Leaves the terminal, as it was before, to a program that is run meanwhile.
+    pub(crate) fn lend<T>(&self, run: impl FnOnce() -> T) -> T {
+        let Some(shared) = &self.0 else { return run() };
+        shared.is_lent.store(true, Ordering::Relaxed);
+        let mut terminal = shared.terminal();
+        if let Some(mode) = terminal.as_mut() {
+            mode.put_back();
+        }
+        let done = run();
+        shared.is_lent.store(false, Ordering::Relaxed);
+        done
+    }
+
+    /// Tells what was typed and has nowhere to go, so that it can be copied. For clients that end with their turn.
+    pub(crate) fn tell_unsent(&self) {
+        let line = self.typed(|typed| {
+            typed.put_back();
+            typed.take_line()
+        });
+        if !line.trim().is_empty() {
+            let mut text = "typed meanwhile and not sent:\n".to_owned();
+            text.extend(clean(&line).lines().map(|line| format!("  {line}\n")));
+            let _ = anstream::stderr().write_all(text.as_bytes());
+        }
+    }
+
+    /// A keyboard that tests press.
+    #[cfg(test)]
+    pub(crate) fn scripted() -> Self {
+        Self(Some(Arc::new(Shared {
+            state: Mutex::new(State { reader: Some(Reader::nobody()), ..State::default() }),
+            ..Shared::default()
+        })))
+    }
+
+    /// Presses a key, as the reader does.
+    #[cfg(test)]
+    pub(crate) fn press(&self, key: Key, at: std::time::Instant) {
+        if let Some(shared) = &self.0 {
+            shared.take_in(Press { key, at });
+        }
+    }
+}
+
+/// True where standard output goes to another program.
+fn is_pipe() -> bool {
+    let kind = fstat(io::stdout()).map(|found| SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT);
+    kind.is_ok_and(|kind| kind == SFlag::S_IFIFO || kind == SFlag::S_IFSOCK)
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn terminal(&self) -> MutexGuard<'_, Option<Mode>> {
+        self.terminal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_in(&self, press: Press) {
+        let mut state = self.state();
+        if state.presses.len() < MOST_KEYS {
+            state.presses.push_back(press);
+        }
+        drop(state);
+        self.pressed.notify_all();
+        self.heard.notify_one();
+    }
+}
+
+/// Keys are read while this lives. What nobody looked at by its end was typed ahead.
+#[derive(Debug)]
+pub(crate) struct Hold(Keyboard);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Some(shared) = &self.0.0 else { return };
+        let mut state = shared.state();
+        state.holders = state.holders.saturating_sub(1);
+        if state.holders > 0 {
+            return;
+        }
+        let reader = state.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.stop();
+        }
+        if let Some(mut mode) = shared.terminal().take() {
+            mode.put_back();
+        }
+        let mut state = shared.state();
+        let left: Vec<Press> = state.presses.drain(..).collect();
+        left.into_iter().for_each(|press| state.typed.press(press));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn keys_come_in_their_order_and_none_is_lost_at_the_end() {
+        let keyboard = Keyboard::scripted();
+        let hold = keyboard.hold();
+        for c in ['a', 'b', 'c'] {
+            keyboard.press(Key::Char(c), Instant::now());
+        }
+        assert_eq!(keyboard.next().await.key, Key::Char('a'));
+        assert_eq!(keyboard.wait(Duration::ZERO).map(|press| press.key), Some(Key::Char('b')));
+        drop(hold);
+        assert_eq!(keyboard.typed(Typed::take_line), "c");
+        assert_eq!(keyboard.wait(Duration::ZERO), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! The terminal's mode while keys are read one by one, and its way back.
+//!
+//! Signals stay with the terminal: Ctrl-C is a signal, as ever. Only Ctrl-Z is read as a key, so that the terminal is left as
+//! it was found before the process stops.
+
+use std::io::{self, Write as _};
+
+use nix::{
+    libc::_POSIX_VDISABLE,
+    sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr},
+    unistd::{getpgrp, tcgetpgrp},
+};
+
+/// Has the terminal mark what is pasted, and stop that.
+const MARK_PASTES: &[u8] = b"\x1b[?2004h";
+const MARK_NO_PASTES: &[u8] = b"\x1b[?2004l";
+
+/// The terminal as it was, and as it is while keys are read. Dropping it puts it back.
+#[derive(Debug)]
+pub(super) struct Mode {
+    before: Termios,
+    ours: Termios,
+    /// The terminal knows control sequences.
+    is_smart: bool,
+    is_set: bool,
+}
+
+impl Mode {
+    /// Takes the terminal from which keys come over, where this process may now.
+    ///
+    /// # Errors
+    /// When the terminal cannot be asked.
+    pub(super) fn take() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut ours = before.clone();
+        ours.local_flags.remove(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON | LocalFlags::IEXTEN);
+        ours.control_chars[SpecialCharacterIndices::VSUSP as usize] = _POSIX_VDISABLE;
+        ours.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
+        ours.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+        let is_smart = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
+        let mut mode = Self { before, ours, is_smart, is_set: false };
+        mode.ensure();
+        Ok(mode)
+    }
+
+    /// Sets it where it is not set: also after the process was stopped, for shells change it then. Returns whether keys may be
+    /// read: a process in the background that tried would be stopped.
+    pub(super) fn ensure(&mut self) -> bool {
+        if tcgetpgrp(io::stdin()).ok() != Some(getpgrp()) {
+            self.is_set = false;
+            return false;
+        }
+        let is_ours = |now: Termios| now.local_flags == self.ours.local_flags;
+        if self.is_set && tcgetattr(io::stdin()).is_ok_and(is_ours) {
+            return true;
+        }
+        self.is_set = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.ours).is_ok();
+        self.mark(MARK_PASTES);
+        self.is_set
+    }
+
+    /// Puts the terminal back as it was.
+    pub(super) fn put_back(&mut self) {
+        if std::mem::take(&mut self.is_set) {
+            // A terminal that is gone needs no mode.
+            self.mark(MARK_NO_PASTES);
+            let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.before);
+        }
+    }
+
+    fn mark(&self, sequence: &[u8]) {
+        if self.is_smart {
+            let mut err = io::stderr().lock();
+            let _ = err.write_all(sequence).and_then(|()| err.flush());
+        }
+    }
+}
+
+impl Drop for Mode {
+    fn drop(&mut self) {
+        self.put_back();
+    }
+}

@@ -1,0 +1,100 @@
+//! The thread that reads the terminal.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crossterm::event;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use super::{Key, Press, Shared, hangup::wait_for_keys, mode::Mode};
+
+/// The time that one look at the terminal takes, and the end of the thread at the most.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// The thread, from the outside.
+#[derive(Debug)]
+pub(super) struct Reader {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    /// Reads from now on.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(super) fn start(shared: Arc<Shared>) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::Builder::new().name("agentctl-keys".to_owned()).spawn(move || {
+            // A terminal that is gone types nothing.
+            while !stopped.load(Ordering::Relaxed) && look(&shared).is_ok() {}
+        })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Nobody reads.
+    #[cfg(test)]
+    pub(super) fn nobody() -> Self {
+        Self { stop: Arc::default(), thread: None }
+    }
+
+    /// Ends it, and waits until it reads no more.
+    pub(super) fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Takes in the next key, if there is one.
+fn look(shared: &Shared) -> io::Result<()> {
+    if shared.is_lent.load(Ordering::Relaxed) {
+        thread::sleep(GLANCE);
+        return Ok(());
+    }
+    let mut terminal = shared.terminal();
+    if !terminal.as_mut().is_some_and(Mode::ensure) {
+        drop(terminal);
+        thread::sleep(GLANCE);
+        return Ok(());
+    }
+    wait_for_keys(GLANCE)?;
+    if !event::poll(Duration::ZERO)? {
+        return Ok(());
+    }
+    match Key::of(event::read()?) {
+        Some(Key::Suspend) => {
+            if let Some(mode) = terminal.as_mut() {
+                suspend(mode)?;
+            }
+        }
+        Some(key) => {
+            let at = Instant::now();
+            drop(terminal);
+            shared.take_in(Press { key, at });
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// Stops the process and those beside it in its pipeline, as the terminal does where Ctrl-Z is no key.
+fn suspend(mode: &mut Mode) -> io::Result<()> {
+    mode.put_back();
+    kill(Pid::from_raw(0), Signal::SIGTSTP)?;
+    // The stop may reach this thread a little later than it reaches others.
+    thread::sleep(GLANCE);
+    Ok(())
+}

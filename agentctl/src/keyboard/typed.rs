@@ -1,0 +1,218 @@
+//! Words that a person types while a turn runs: messages that wait to be sent, and the line that is being written. Pure.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use super::{Key, Press};
+use crate::input::LONGEST_PROMPT;
+
+/// Messages that wait at the most. Enter only breaks the line after that.
+const MOST_MESSAGES: usize = 64;
+
+/// The stillness before keys may answer a question: whoever is typing has not read it yet.
+pub(crate) const STILLNESS: Duration = Duration::from_millis(700);
+
+/// All that was typed and not sent yet.
+#[derive(Debug, Default)]
+pub(crate) struct Typed {
+    /// Whole messages, in their order.
+    messages: VecDeque<String>,
+    /// The line that is being written.
+    line: String,
+    /// When a key last came here.
+    last: Option<Instant>,
+}
+
+impl Typed {
+    /// Takes in a key.
+    pub(crate) fn press(&mut self, Press { key, at }: Press) {
+        self.last = Some(at);
+        match key {
+            Key::Char(c) => self.push(&[c]),
+            Key::Paste(text) => {
+                let text = text.replace("\r\n", "\n").replace('\r', "\n").replace('\t', " ");
+                let text: Vec<char> = text.chars().filter(|c| *c == '\n' || !c.is_control()).collect();
+                self.push(&text);
+            }
+            Key::Break => self.push(&['\n']),
+            Key::Enter if self.line.trim().is_empty() => self.line.clear(),
+            Key::Enter if !is_whole(&self.line) || self.messages.len() >= MOST_MESSAGES => self.push(&['\n']),
+            Key::Enter => self.messages.push_back(std::mem::take(&mut self.line)),
+            Key::Backspace => {
+                self.line.pop();
+            }
+            Key::Word => {
+                let rest = self.line.trim_end();
+                let start = rest.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+                self.line.truncate(start);
+            }
+            Key::Erase => self.line.clear(),
+            Key::Escape | Key::Suspend => {}
+        }
+    }
+
+    fn push(&mut self, text: &[char]) {
+        let bytes: usize = text.iter().map(|c| c.len_utf8()).sum();
+        if self.line.len() + bytes <= LONGEST_PROMPT {
+            self.line.extend(text);
+        }
+    }
+
+    /// True while a line is being written.
+    pub(crate) fn is_writing(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    /// True if a key of this moment is meant for a question that has been on the screen since then: the person was still
+    /// before it, and writes nothing else.
+    pub(crate) fn leaves(&self, at: Instant, shown: Instant) -> bool {
+        let since = self.last.map_or(shown, |last| last.max(shown));
+        !self.is_writing() && at >= since + STILLNESS
+    }
+
+    /// The number of messages that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// The last row of what is being written.
+    pub(crate) fn row(&self) -> &str {
+        self.line.rsplit('\n').next().unwrap_or_default()
+    }
+
+    /// The next message that waits.
+    pub(crate) fn next_message(&mut self) -> Option<String> {
+        self.messages.pop_front().map(|message| join_lines(&message))
+    }
+
+    /// The line that is being written, for the prompt to go on with.
+    pub(crate) fn take_line(&mut self) -> String {
+        std::mem::take(&mut self.line)
+    }
+
+    /// Puts the messages that wait back to what is being written: the person sends them when they still fit.
+    pub(crate) fn put_back(&mut self) {
+        let line = self.take_line();
+        let parts = self.messages.drain(..).chain([line]).filter(|part| !part.is_empty());
+        self.line = parts.collect::<Vec<_>>().join("\n");
+    }
+
+    /// Puts a message that could not be sent before all others.
+    pub(crate) fn unsent(&mut self, message: String) {
+        self.messages.push_front(message);
+        self.put_back();
+    }
+}
+
+/// True for a whole input: no code fence is open, and its last line does not end in a backslash.
+pub(crate) fn is_whole(text: &str) -> bool {
+    let fences = text.lines().filter(|line| line.trim_start().starts_with("```")).count();
+    fences.is_multiple_of(2) && !text.ends_with('\\')
+}
+
+/// Takes away the backslashes that only said that the input goes on. In code they stay: there they are code.
+pub(crate) fn join_lines(text: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    let mut in_fence = false;
+    for line in text.split_inclusive('\n') {
+        in_fence ^= line.trim_start().starts_with("```");
+        match line.strip_suffix("\\\n") {
+            Some(line) if !in_fence => {
+                joined.push_str(line);
+                joined.push('\n');
+            }
+            _ => joined.push_str(line),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys as text: `⏎` is Enter, `↵` is Alt-Enter, `⌫` is Backspace, `⌦` erases the line, `⇤` the last word.
+    fn typed(keys: &str) -> Typed {
+        let mut typed = Typed::default();
+        for c in keys.chars() {
+            let key = match c {
+                '⏎' => Key::Enter,
+                '↵' => Key::Break,
+                '⌫' => Key::Backspace,
+                '⌦' => Key::Erase,
+                '⇤' => Key::Word,
+                c => Key::Char(c),
+            };
+            typed.press(Press { key, at: Instant::now() });
+        }
+        typed
+    }
+
+    #[track_caller]
+    fn check(mut typed: Typed, messages: &[&str], line: &str) {
+        let waiting: Vec<String> = std::iter::from_fn(|| typed.next_message()).collect();
+        assert_eq!(waiting, messages);
+        assert_eq!(typed.take_line(), line);
+    }
+
+    #[test]
+    fn every_line_is_a_message_and_the_rest_stays() {
+        check(typed("one⏎two words⏎thr"), &["one", "two words"], "thr");
+        check(typed("⏎  ⏎"), &[], "");
+        check(typed("漢字x⌫⌫⏎"), &["漢"], "");
+        check(typed("all gone⌦kept one⇤two"), &[], "kept two");
+        check(typed("a↵b⏎"), &["a\nb"], "");
+        check(typed("goes on \\⏎and ends⏎"), &["goes on \nand ends"], "");
+        check(typed("```⏎code⏎```⏎"), &["```\ncode\n```"], "");
+    }
+
+    #[test]
+    fn what_is_pasted_sends_nothing_by_itself() {
+        let mut pasted = typed("see: ");
+        pasted.press(Press { key: Key::Paste("a\r\nb\u{1b}\t\n".into()), at: Instant::now() });
+        check(pasted, &[], "see: a\nb \n");
+    }
+
+    #[test]
+    fn what_could_not_be_sent_stands_in_the_prompt_in_its_order() {
+        let mut back = typed("one⏎two⏎thr");
+        back.put_back();
+        check(back, &[], "one\ntwo\nthr");
+        let mut unsent = typed("two⏎thr");
+        unsent.unsent("one".into());
+        check(unsent, &[], "one\ntwo\nthr");
+    }
+
+    #[test]
+    fn a_question_has_the_keys_once_the_person_was_still() {
+        let shown = Instant::now();
+        let press = |at| Press { key: Key::Char('y'), at };
+        let mut typed = Typed::default();
+        assert!(!typed.leaves(shown, shown) && typed.leaves(shown + STILLNESS, shown));
+        typed.press(press(shown + STILLNESS / 2));
+        let late = shown + 10 * STILLNESS;
+        assert!(!typed.leaves(late, shown), "a line is being written");
+        typed.press(Press { key: Key::Erase, at: late });
+        assert!(!typed.leaves(late + STILLNESS / 2, shown));
+        assert!(typed.leaves(late + STILLNESS, shown));
+    }
+
+    #[test]
+    fn inputs_go_on_until_they_are_whole() {
+        assert!(is_whole("one line"));
+        assert!(!is_whole("goes on \\"));
+        assert!(is_whole("goes on \\\nand ends"));
+        assert!(!is_whole("```rust\nfn main() {}"));
+        assert!(is_whole("```rust\nfn main() {}\n```"));
+        assert!(is_whole("say ``` in a line"));
+    }
+
+    #[test]
+    fn backslashes_that_only_went_on_are_gone() {
+        assert_eq!(join_lines("a \\\nb"), "a \nb");
+        assert_eq!(join_lines("```\na \\\nb\n```\nc\\\nd"), "```\na \\\nb\n```\nc\nd");
+        assert_eq!(join_lines("C:\\x"), "C:\\x");
+    }
+}

@@ -1,0 +1,96 @@
+//! What the prompt completes and shows besides the commands: fetched between turns, read by the line editor.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use agentd_core::{
+    catalogue::{ToolStanding, ToolTier},
+    context::TokenLevel,
+    guide::SkillReport,
+    ids::SessionId,
+};
+use agentd_proto::client::{Client, McpServerView};
+
+use crate::render::{context::percent, sanitize::clean_line};
+
+/// The sessions that can be completed.
+const COMPLETED_SESSIONS: usize = 50;
+
+/// What can be completed besides the commands; told anew before each prompt.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    /// Ids of sessions with their titles, last used first.
+    pub(crate) sessions: Arc<Mutex<Vec<(String, String)>>>,
+    /// What can be mentioned, and what it is: tools, skills, agents, MCP servers.
+    pub(crate) names: Arc<Mutex<Vec<(String, String)>>>,
+    /// How full the window is, in percent, where a person should see it before they say more; 0 otherwise.
+    pub(crate) fullness: Arc<AtomicU64>,
+    /// Who works in the session, where that is not the main agent; empty otherwise.
+    pub(crate) agent: Arc<Mutex<String>>,
+}
+
+impl Known {
+    /// Fetches all of it. Completion is a nicety: where it fails there is less of it.
+    pub(crate) async fn learn(&self, client: &Client, session: Option<SessionId>) {
+        self.learn_sessions(client).await;
+        self.learn_names(client, session).await;
+        if let Some(session) = session {
+            self.learn_fullness(client, session).await;
+        }
+    }
+
+    async fn learn_sessions(&self, client: &Client) {
+        if let Ok(sessions) = client.sessions(COMPLETED_SESSIONS).await {
+            let sessions = sessions
+                .into_iter()
+                .map(|session| (session.id.to_string(), agentd_core::visible::line(&session.title)));
+            *self.sessions.lock().unwrap_or_else(PoisonError::into_inner) = sessions.collect();
+        }
+    }
+
+    /// Fetches what can be mentioned.
+    async fn learn_names(&self, client: &Client, session: Option<SessionId>) {
+        let session = session.map(|id| id.to_string()).unwrap_or_default();
+        let (tools, skills, agents, servers) =
+            tokio::join!(client.tools(&session), client.skills(&session), client.agents(), client.mcp_servers());
+        let tools = tools.unwrap_or_default().into_iter().filter(|standing| standing.tool.label.tier != ToolTier::Off);
+        let tool = |standing: ToolStanding| {
+            let about = standing.tool.spec.description;
+            let first = about.split(". ").next().unwrap_or_default().trim_end_matches('.');
+            (clean_line(&standing.tool.spec.name), clean_line(&format!("tool: {first}")))
+        };
+        let skills = skills.unwrap_or_default().into_iter().filter(|found| found.usable);
+        let skill = |found: SkillReport| {
+            (clean_line(&found.skill.name), clean_line(&format!("skill: {}", found.skill.description)))
+        };
+        let agents = agents.unwrap_or_default().into_iter();
+        let agents = agents.map(|card| (clean_line(&card.id), clean_line(&format!("agent: {}", card.description))));
+        let there = |server: &McpServerView| !server.tools.is_empty();
+        let servers = servers.unwrap_or_default().into_iter().filter(there);
+        let servers = servers.map(|server| {
+            let tools = crate::report::count(server.tools.len() as u64, "tool");
+            (clean_line(&server.name), format!("MCP server: {tools}"))
+        });
+        // Of those with one name the first is the one that is meant.
+        let names = tools.map(tool).chain(skills.map(skill)).chain(agents).chain(servers);
+        let mut names: Vec<(String, String)> = names.collect();
+        names.sort_by(|left, right| left.0.cmp(&right.0));
+        names.dedup_by(|later, first| later.0 == first.0);
+        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    /// Asks how full the window is and who works there, for the prompt: it shows the one from the warning on, and the other
+    /// where it is not the main agent.
+    pub(crate) async fn learn_fullness(&self, client: &Client, session: SessionId) {
+        // The prompt is there all the same where nobody knows.
+        let view = client.context(&session.to_string()).await.ok();
+        let full = view.filter(|view| view.level >= TokenLevel::Warning);
+        let percent = full.map_or(0, |view| percent(view.tokens, view.window));
+        self.fullness.store(percent, Ordering::Relaxed);
+        let view = client.session(&session.to_string()).await.ok();
+        let agent = view.and_then(|view| view.session.agents.last().map(|agent| clean_line(agent)));
+        *self.agent.lock().unwrap_or_else(PoisonError::into_inner) = agent.unwrap_or_default();
+    }
+}

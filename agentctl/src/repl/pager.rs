@@ -1,0 +1,75 @@
+//! Long texts page by page, in the program that the person has for that: `$PAGER`, else `less`.
+
+use std::{
+    ffi::OsStr,
+    io::{self, Seek as _, Write as _},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+/// How often it is looked whether the text is wanted any more.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Shows the text until the person has seen enough or it is not wanted any more; false where there is no such program.
+///
+/// # Errors
+/// When the text cannot be handed to it.
+pub(crate) fn show(text: &str, is_dropped: impl Fn() -> bool) -> io::Result<bool> {
+    run(std::env::var_os("PAGER").filter(|pager| !pager.is_empty()).as_deref(), text, is_dropped)
+}
+
+fn run(pager: Option<&OsStr>, text: &str, is_dropped: impl Fn() -> bool) -> io::Result<bool> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    let mut command = match pager {
+        Some(pager) => {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", r#"eval "$AGENTCTL_PAGER""#]).env("AGENTCTL_PAGER", pager);
+            command
+        }
+        None => {
+            let mut command = Command::new("less");
+            command.arg("-R");
+            command
+        }
+    };
+    // It reads keys from the terminal itself. Standard output may be a pipe; questions are on standard error.
+    let mut child = match command.stdin(Stdio::from(file)).stdout(io::stderr()).spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        if is_dropped() {
+            child.kill()?;
+            child.wait()?;
+            return Ok(true);
+        }
+        std::thread::sleep(GLANCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_persons_own_program_gets_all_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let seen = folder.path().join("seen");
+        let text: String = (0..10_000).map(|number| format!("line {number}\n")).collect();
+        let pager = format!("cat > '{}'", seen.display());
+        assert!(run(Some(OsStr::new(&pager)), &text, || false).unwrap());
+        assert_eq!(std::fs::read_to_string(seen).unwrap(), text);
+    }
+
+    #[test]
+    fn one_that_fails_has_shown_nothing_and_one_that_stays_is_ended() {
+        assert!(!run(Some(OsStr::new("exit 1")), "text", || false).unwrap());
+        assert!(run(Some(OsStr::new("exec sleep 600")), "text", || true).unwrap());
+    }
+}

@@ -1,0 +1,204 @@
+//! The signals that tell the client to end, as something to wait for.
+
+use std::{fs, io, thread};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+
+use crate::{exit::Exit, keyboard::wait_until_gone};
+
+/// The signals that are remembered. Two are enough: the first cancels the turn, the second ends the client.
+const REMEMBERED: usize = 4;
+
+/// A signal that tells the client to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndSignal {
+    /// Ctrl-C.
+    Interrupt,
+    /// From `kill`, `timeout`, or whoever supervises the client.
+    Terminate,
+    /// The terminal is gone.
+    HangUp,
+}
+
+impl EndSignal {
+    /// The code with which a client ends that it ended.
+    pub(crate) fn exit(self) -> Exit {
+        match self {
+            Self::Interrupt => Exit::Cancelled,
+            Self::Terminate => Exit::Terminated,
+            Self::HangUp => Exit::HungUp,
+        }
+    }
+}
+
+/// The fate of the turn where the client is told to end by something else than Ctrl-C, which always cancels it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtEnd {
+    /// It is the client's own: it ends with it.
+    Cancel,
+    /// The same, but where the terminal goes it goes on: closing a window loses nothing.
+    CancelUnlessHungUp,
+    /// It goes on.
+    Leave,
+}
+
+/// The signals, as long as this lives. The process does not end by them any more.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    heard: mpsc::Receiver<EndSignal>,
+    at_end: AtEnd,
+    /// One that came when nobody waited for it, and still holds.
+    kept: Option<EndSignal>,
+    /// The first that told the client to end its turn.
+    first: Option<EndSignal>,
+}
+
+impl Signals {
+    /// Listens from now on. A hang-up that whoever started the client has ignored stays ignored (`nohup`).
+    ///
+    /// # Errors
+    /// When the system has no room for one more signal handler.
+    pub(crate) fn listen(at_end: AtEnd) -> io::Result<Self> {
+        Ok(Self::started(at_end)?.1)
+    }
+
+    /// The same, with the way to tell them from elsewhere.
+    fn started(at_end: AtEnd) -> io::Result<(mpsc::Sender<EndSignal>, Self)> {
+        let (sender, heard) = mpsc::channel(REMEMBERED);
+        let mut kinds =
+            vec![(SignalKind::interrupt(), EndSignal::Interrupt), (SignalKind::terminate(), EndSignal::Terminate)];
+        if !is_hangup_ignored() {
+            kinds.push((SignalKind::hangup(), EndSignal::HangUp));
+        }
+        for (kind, which) in kinds {
+            let mut signals = signal(kind)?;
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                while signals.recv().await.is_some() {
+                    if let Err(mpsc::error::TrySendError::Closed(_)) = sender.try_send(which) {
+                        break;
+                    }
+                }
+            });
+        }
+        Ok((sender, Self::from_heard(heard, at_end)))
+    }
+
+    /// The same for a client that is nothing without its terminal: a terminal that is gone ends it, also where the hang-up
+    /// is ignored or was sent to somebody else.
+    ///
+    /// # Errors
+    /// As [`Signals::listen`] does, or when the thread that watches cannot be started.
+    pub(crate) fn of_terminal(at_end: AtEnd) -> io::Result<Self> {
+        let (sender, signals) = Self::started(at_end)?;
+        thread::Builder::new().name("agentctl-hangup".to_owned()).spawn(move || {
+            wait_until_gone();
+            // Where as many signals wait already, it ends by them.
+            let _ = sender.try_send(EndSignal::HangUp);
+        })?;
+        Ok(signals)
+    }
+
+    /// Nobody tells: what cancels comes another way.
+    pub(crate) fn never() -> Self {
+        Self::from_heard(mpsc::channel(REMEMBERED).1, AtEnd::Cancel)
+    }
+
+    /// Signals that come from somewhere.
+    pub(crate) fn from_heard(heard: mpsc::Receiver<EndSignal>, at_end: AtEnd) -> Self {
+        Self { heard, at_end, kept: None, first: None }
+    }
+
+    /// Waits for the next one. Dropping the wait loses none.
+    pub(crate) async fn next(&mut self) -> EndSignal {
+        let next = match self.kept.take() {
+            Some(kept) => kept,
+            None => match self.heard.recv().await {
+                Some(heard) => heard,
+                // Nobody can tell any more: then nobody ever does.
+                None => std::future::pending().await,
+            },
+        };
+        self.first.get_or_insert(next);
+        next
+    }
+
+    /// Waits for one that ends the client whatever it does: any but Ctrl-C.
+    pub(crate) async fn told_to_end(&mut self) -> EndSignal {
+        loop {
+            match self.next().await {
+                EndSignal::Interrupt => self.first = None,
+                other => return other,
+            }
+        }
+    }
+
+    /// True where this one cancels the turn.
+    pub(crate) fn cancels(&self, signal: EndSignal) -> bool {
+        match (signal, self.at_end) {
+            (EndSignal::Interrupt, _) | (EndSignal::Terminate, AtEnd::CancelUnlessHungUp) | (_, AtEnd::Cancel) => true,
+            (EndSignal::HangUp, AtEnd::CancelUnlessHungUp) | (_, AtEnd::Leave) => false,
+        }
+    }
+
+    /// The code of a client whose turn ended like this: one that was cancelled by a signal ends by that.
+    pub(crate) fn exit(&self, exit: Exit) -> Exit {
+        match (exit, self.first) {
+            (Exit::Cancelled, Some(first)) => first.exit(),
+            (exit, _) => exit,
+        }
+    }
+
+    /// Forgets the presses of Ctrl-C that nobody waited for, so that one meant for the last turn does not cancel the next.
+    pub(crate) fn forget(&mut self) {
+        self.first = None;
+        while let Ok(heard) = self.heard.try_recv() {
+            if heard != EndSignal::Interrupt {
+                self.kept = Some(heard);
+            }
+        }
+    }
+}
+
+/// True where this process was started with the hang-up ignored. Listening to it would undo that.
+fn is_hangup_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignores_hangup(&status)
+}
+
+/// The same, from what the kernel says of a process.
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Signals are counted from one, and a hang-up is the first.
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_read_from_the_mask() {
+        assert!(ignores_hangup("Name:\tagentctl\nSigIgn:\t0000000000001001\n"));
+        assert!(!ignores_hangup("SigIgn:\t0000000000001000\n"));
+        assert!(!ignores_hangup("SigBlk:\t0000000000000001\n"));
+        assert!(!ignores_hangup(""));
+    }
+
+    #[tokio::test]
+    async fn ctrl_c_is_forgotten_and_an_end_is_not() {
+        let (sender, heard) = mpsc::channel(REMEMBERED);
+        let mut signals = Signals::from_heard(heard, AtEnd::CancelUnlessHungUp);
+        for signal in [EndSignal::Interrupt, EndSignal::Terminate, EndSignal::Interrupt] {
+            sender.try_send(signal).unwrap();
+        }
+        signals.forget();
+        assert_eq!(signals.next().await, EndSignal::Terminate);
+        assert_eq!((signals.exit(Exit::Cancelled), signals.exit(Exit::Done)), (Exit::Terminated, Exit::Done));
+        assert!(signals.cancels(EndSignal::Terminate) && !signals.cancels(EndSignal::HangUp));
+    }
+}

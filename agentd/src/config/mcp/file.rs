@@ -1,0 +1,249 @@
+//! The keys of `mcp_servers.yaml`, as they are written.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+};
+
+use agentd_core::tool::Effect;
+use agentd_mcp::config::ToolGrants;
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_saphyr::Spanned;
+
+use crate::config::{
+    ConfigError,
+    layers::SourceFile,
+    value::{Limit, Span},
+    yaml,
+};
+
+/// What one file says.
+#[derive(Debug, Default)]
+pub(super) struct McpFile {
+    pub(super) global: Option<GlobalFile>,
+    pub(super) servers: BTreeMap<String, Entry>,
+    /// Servers whose entry cannot be read, and why.
+    pub(super) unread: BTreeMap<String, ConfigError>,
+}
+
+/// What is said of one server.
+type Entry = Spanned<Option<ServerFile>>;
+
+/// The file where each entry says what it can.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Whole {
+    global: Option<GlobalFile>,
+    servers: Option<BTreeMap<String, Entry>>,
+}
+
+/// The file as far as it holds together whatever the entries say.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Frame {
+    global: Option<GlobalFile>,
+    servers: Option<BTreeMap<String, IgnoredAny>>,
+}
+
+impl McpFile {
+    /// Reads a file. An entry that makes no sense stands in nobody's way; what is no YAML is refused, and so is what says
+    /// something else of all servers than can be said.
+    pub(super) fn read(file: &SourceFile, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
+        match yaml::parse(file, variables) {
+            Ok(Whole { global, servers }) => {
+                Ok(Self { global, servers: servers.unwrap_or_default(), unread: BTreeMap::new() })
+            }
+            Err(why) => Self::piece_by_piece(file, variables).ok_or(why),
+        }
+    }
+
+    /// The entries one by one. None where it is none of them that is wrong.
+    fn piece_by_piece(file: &SourceFile, variables: &HashMap<String, String>) -> Option<Self> {
+        let Frame { global, servers } = yaml::parse(file, variables).ok()?;
+        let mut read = Self { global, ..Self::default() };
+        for name in servers.unwrap_or_default().into_keys() {
+            match yaml::parse_seed(file, variables, One { name: &name, is_root: true }) {
+                Ok(Some(entry)) => drop(read.servers.insert(name, entry)),
+                Ok(None) => {}
+                Err(why) => drop(read.unread.insert(name, why)),
+            }
+        }
+        (!read.unread.is_empty()).then_some(read)
+    }
+}
+
+/// One entry of the file; all else is passed over.
+#[derive(Clone, Copy)]
+struct One<'a> {
+    name: &'a str,
+    is_root: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for One<'_> {
+    type Value = Option<Entry>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for One<'_> {
+    type Value = Option<Entry>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(key) = map.next_key::<String>()? {
+            if self.is_root && key == "servers" {
+                found = map.next_value_seed(Self { is_root: false, ..self })?;
+            } else if !self.is_root && key == self.name {
+                found = Some(map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct GlobalFile {
+    pub(super) lazy_startup: Option<bool>,
+    pub(super) start_timeout: Option<Span>,
+    pub(super) call_timeout: Option<Span>,
+    pub(super) call_limit: Option<Span>,
+    pub(super) idle_stop: Option<Limit<Span>>,
+    pub(super) offered_tools: Option<usize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ServerFile {
+    pub(super) enabled: Option<bool>,
+    pub(super) command: Option<Spanned<String>>,
+    pub(super) args: Option<Vec<Spanned<String>>>,
+    pub(super) env: Option<BTreeMap<String, Spanned<String>>>,
+    pub(super) cwd: Option<Spanned<String>>,
+    #[serde(alias = "type")]
+    pub(super) connection_mode: Option<Mode>,
+    pub(super) url: Option<Spanned<String>>,
+    pub(super) headers: Option<BTreeMap<String, Spanned<String>>>,
+    pub(super) sampling: Option<MayAsk>,
+    pub(super) always_available: Option<bool>,
+    pub(super) effect: Option<Does>,
+    pub(super) grants: Option<GrantsFile>,
+    pub(super) oauth: Option<OAuthFile>,
+    pub(super) lazy_startup: Option<bool>,
+    pub(super) start_timeout: Option<Span>,
+    pub(super) call_timeout: Option<Span>,
+    pub(super) call_limit: Option<Span>,
+    pub(super) idle_stop: Option<Limit<Span>>,
+    pub(super) tools: Option<BTreeMap<String, Option<ToolFile>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ToolFile {
+    pub(super) enabled: Option<bool>,
+    pub(super) always_available: Option<bool>,
+    pub(super) alias: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) effect: Option<Does>,
+}
+
+/// What agentd is registered as where people log in to a server, by hand.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct OAuthFile {
+    pub(super) client_id: Option<Spanned<String>>,
+    pub(super) client_secret: Option<Spanned<String>>,
+    pub(super) issuer: Option<Spanned<String>>,
+}
+
+/// How a server is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Mode {
+    Stdio,
+    Sse,
+    #[serde(alias = "streamable_http", alias = "streamable-http")]
+    Http,
+}
+
+/// Whether a server may ask a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum MayAsk {
+    Never,
+    Ask,
+}
+
+/// What a person says that calls of a tool can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Does {
+    Read,
+    Write,
+    Execute,
+}
+
+impl From<Does> for Effect {
+    fn from(does: Does) -> Self {
+        match does {
+            Does::Read => Self::Read,
+            Does::Write => Self::Write,
+            Does::Execute => Self::Execute,
+        }
+    }
+}
+
+/// The tools that run without asking: a list of names, or `"*"`.
+#[derive(Debug)]
+pub(super) struct GrantsFile(pub(super) ToolGrants);
+
+impl<'de> Deserialize<'de> for GrantsFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(GrantsVisitor)
+    }
+}
+
+struct GrantsVisitor;
+
+impl<'de> Visitor<'de> for GrantsVisitor {
+    type Value = GrantsFile;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of tools that run without asking, or \"*\" for all of this server")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<GrantsFile, E> {
+        match text {
+            "*" => Ok(GrantsFile(ToolGrants::All)),
+            _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+        }
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<GrantsFile, E> {
+        Ok(GrantsFile(ToolGrants::None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<GrantsFile, A::Error> {
+        let mut tools = BTreeSet::new();
+        while let Some(tool) = list.next_element::<String>()? {
+            tools.insert(tool);
+        }
+        let grants = match () {
+            () if tools.is_empty() => ToolGrants::None,
+            () if tools.contains("*") => ToolGrants::All,
+            () => ToolGrants::Some(tools),
+        };
+        Ok(GrantsFile(grants))
+    }
+}

@@ -1,0 +1,222 @@
+//! What is too old, or too much. Pure.
+
+use agentd_core::{
+    Timestamp,
+    ids::SessionId,
+    ports::WorkspaceArea,
+    session::{SessionStatus, SessionSummary},
+};
+
+use crate::config::{
+    RetentionSettings,
+    value::{Limit, Span},
+};
+
+/// The moments since which something must have been used to be kept.
+pub(super) struct Due {
+    now: Timestamp,
+    areas: Vec<(WorkspaceArea, Timestamp)>,
+    undo: Option<Timestamp>,
+    sessions: Option<Timestamp>,
+}
+
+impl Due {
+    pub(super) fn new(settings: &RetentionSettings, now: Timestamp) -> Self {
+        let limits = [
+            (WorkspaceArea::Uploads, settings.workspaces),
+            (WorkspaceArea::Outputs, settings.outputs),
+            (WorkspaceArea::Temp, settings.workspaces),
+            (WorkspaceArea::Skills, settings.workspaces),
+            (WorkspaceArea::LargeToolResults, settings.results),
+        ];
+        Self {
+            now,
+            areas: limits.into_iter().filter_map(|(area, limit)| Some((area, ago(now, limit)?))).collect(),
+            undo: ago(now, settings.undo),
+            sessions: ago(now, settings.sessions),
+        }
+    }
+
+    /// The moment before which something is too old; none where it never is.
+    pub(super) fn before(&self, limit: Limit<Span>) -> Option<Timestamp> {
+        ago(self.now, limit)
+    }
+
+    /// The folders of a session that may be cleaned: neither it nor one that works for it, and so on its files, was used
+    /// since, and neither may they have been.
+    pub(super) fn areas(
+        &self,
+        session: &SessionSummary,
+        children: &[&SessionSummary],
+    ) -> Vec<(WorkspaceArea, Timestamp)> {
+        let users = || children.iter().copied().chain([session]);
+        let is_due = |(_, since): &&(WorkspaceArea, Timestamp)| {
+            users().all(|session| rests(session) && session.updated_at < *since)
+        };
+        self.areas.iter().filter(is_due).copied().collect()
+    }
+
+    /// Whether what is needed to undo its changes is too old.
+    pub(super) fn undo(&self, session: &SessionSummary) -> bool {
+        rests(session) && self.undo.is_some_and(|since| session.updated_at < since)
+    }
+
+    /// The sessions that may go, those that were not used for longest first. `used` is how much of the journal is in use.
+    pub(super) fn sessions(&self, sessions: &[SessionSummary], used: u64) -> Vec<Candidate> {
+        let events: u64 = sessions.iter().map(|session| session.last_seq).sum();
+        let share = |events_of: u64| {
+            let bytes = u128::from(used) * u128::from(events_of) / u128::from(events.max(1));
+            u64::try_from(bytes).unwrap_or(u64::MAX)
+        };
+        let candidate = |session: &SessionSummary| {
+            let children = || sessions.iter().filter(|child| child.parent == Some(session.id));
+            // A person can speak to those that work for it, too.
+            let last_used = children().map(|child| child.updated_at).fold(session.updated_at, Timestamp::max);
+            Candidate {
+                id: session.id,
+                last_used,
+                bytes: share(session.last_seq + children().map(|child| child.last_seq).sum::<u64>()),
+                is_old: self.sessions.is_some_and(|since| last_used < since),
+            }
+        };
+        let mut oldest: Vec<Candidate> =
+            sessions.iter().filter(|session| session.parent.is_none() && rests(session)).map(candidate).collect();
+        oldest.sort_by_key(|candidate| candidate.last_used);
+        oldest
+    }
+}
+
+/// A session that may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) id: SessionId,
+    /// When it, or one that works for it, was used last.
+    pub(super) last_used: Timestamp,
+    /// What it takes of the journal, as far as can be guessed from its share of the events.
+    pub(super) bytes: u64,
+    /// It goes for its age, whatever the size of the journal.
+    pub(super) is_old: bool,
+}
+
+/// Whether nothing of it runs or waits. Whether somebody has it open, the session itself says.
+fn rests(session: &SessionSummary) -> bool {
+    matches!(session.status, SessionStatus::Idle | SessionStatus::Interrupted)
+}
+
+fn ago(now: Timestamp, limit: Limit<Span>) -> Option<Timestamp> {
+    // Before the beginning of time is never.
+    now.checked_sub(limit.0?.0).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const DAY: u64 = 24 * 60 * 60;
+
+    fn days(days: u64) -> Limit<Span> {
+        Limit(Some(Span(Duration::from_secs(days * DAY))))
+    }
+
+    fn day(day: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + day * DAY.cast_signed()).unwrap()
+    }
+
+    fn session(used: i64, events: u64) -> SessionSummary {
+        SessionSummary {
+            id: SessionId::generate(),
+            title: String::new(),
+            created_at: day(0),
+            updated_at: day(used),
+            turns: 1,
+            last_seq: events,
+            status: SessionStatus::Idle,
+            usage: agentd_core::usage::Usage::default(),
+            parent: None,
+        }
+    }
+
+    fn settings() -> RetentionSettings {
+        let never = Limit(None);
+        RetentionSettings {
+            every: never,
+            workspaces: days(7),
+            outputs: days(30),
+            results: never,
+            undo: days(30),
+            sessions: never,
+            journal_bytes: Limit(None),
+            audit: never,
+            audit_bytes: Limit(None),
+            logs: never,
+        }
+    }
+
+    #[test]
+    fn folders_are_due_one_after_the_other() {
+        use WorkspaceArea::{Outputs, Skills, Temp, Uploads};
+        let due = Due::new(&settings(), day(100));
+        let check = |used, expected: &[WorkspaceArea], undo| {
+            let session = session(used, 1);
+            let areas: Vec<_> = due.areas(&session, &[]).into_iter().map(|(area, _)| area).collect();
+            assert_eq!((areas.as_slice(), due.undo(&session)), (expected, undo), "used on day {used}");
+        };
+        check(100, &[], false);
+        check(93, &[], false);
+        check(92, &[Uploads, Temp, Skills], false);
+        check(69, &[Uploads, Outputs, Temp, Skills], true);
+        // The clock was put back.
+        check(200, &[], false);
+        // Whoever works for it has its files.
+        let (parent, child) = (session(0, 1), session(80, 1));
+        let areas: Vec<_> = due.areas(&parent, &[&child]).into_iter().map(|(area, _)| area).collect();
+        assert_eq!(areas, [Uploads, Temp, Skills]);
+        let child = SessionSummary { status: SessionStatus::Waiting, ..session(0, 1) };
+        assert!(due.areas(&parent, &[&child]).is_empty());
+    }
+
+    #[test]
+    fn what_runs_or_waits_is_never_due() {
+        let due = Due::new(&RetentionSettings { sessions: days(1), ..settings() }, day(100));
+        for status in [SessionStatus::Running, SessionStatus::Waiting] {
+            let session = SessionSummary { status, ..session(0, 1) };
+            assert!(due.areas(&session, &[]).is_empty() && !due.undo(&session));
+            assert!(due.sessions(&[session], 1000).is_empty());
+        }
+    }
+
+    #[test]
+    fn sessions_go_the_oldest_first() {
+        let all = [session(90, 10), session(10, 30), session(50, 60)];
+        let check = |age, expected: &[(usize, u64, bool)]| {
+            let settings = RetentionSettings { sessions: age, ..settings() };
+            let candidates = Due::new(&settings, day(100)).sessions(&all, 1000);
+            let expected = expected.iter().map(|(at, bytes, is_old)| Candidate {
+                id: all[*at].id,
+                last_used: all[*at].updated_at,
+                bytes: *bytes,
+                is_old: *is_old,
+            });
+            assert_eq!(candidates, expected.collect::<Vec<_>>());
+        };
+        check(Limit(None), &[(1, 300, false), (2, 600, false), (0, 100, false)]);
+        check(days(60), &[(1, 300, true), (2, 600, false), (0, 100, false)]);
+        check(days(5), &[(1, 300, true), (2, 600, true), (0, 100, true)]);
+    }
+
+    #[test]
+    fn what_works_for_a_session_goes_with_it() {
+        let parent = session(10, 30);
+        let check = |used, is_old| {
+            let child = SessionSummary { parent: Some(parent.id), ..session(used, 70) };
+            let settings = RetentionSettings { sessions: days(60), ..settings() };
+            let candidates = Due::new(&settings, day(100)).sessions(&[parent.clone(), child], 1000);
+            assert_eq!(candidates, [Candidate { id: parent.id, last_used: day(used), bytes: 1000, is_old }]);
+        };
+        check(10, true);
+        // It is kept as long as somebody uses what works for it.
+        check(90, false);
+    }
+}

@@ -1,0 +1,273 @@
+//! Nothing grows for ever: what nobody has used for long is removed, as the configuration says.
+//!
+//! - [`Retention`]: the front, for the schedule and for clients; one cleaning at a time.
+//! - `due`: what is too old, pure. `usage`: what takes how much room. `schedule`: when it is looked for by itself.
+//!
+//! What is in use, waits or is pinned is seen to by the engine, which asks the session itself. Each kind is cleaned for
+//! itself: where one cannot be, the others are, and it is told.
+
+mod due;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use agentd_audit::{AuditLog, TrimLimits};
+use agentd_core::{
+    Timestamp,
+    audit::{AuditEntry, AuditFact},
+    ids::SessionId,
+    ports::{Audit as _, Clock, WorkspaceArea},
+    session::SessionSummary,
+    storage::{CleanReport, CleanedPart, StorageView},
+};
+use agentd_engine::{CleanOrder, Engine, EngineError};
+use agentd_store::SqliteStore;
+use tokio::sync::{Mutex, watch};
+
+use self::due::{Candidate, Due};
+pub use self::schedule::follow;
+use crate::config::RetentionSettings;
+
+/// Who asks where nobody does.
+pub const SCHEDULE: &str = "schedule";
+
+/// Keeps the data folder from growing for ever.
+pub struct Retention {
+    engine: Engine,
+    store: Arc<SqliteStore>,
+    audit: Arc<AuditLog>,
+    clock: Arc<dyn Clock>,
+    data: PathBuf,
+    settings: watch::Sender<RetentionSettings>,
+    /// One cleaning at a time.
+    turn: Mutex<()>,
+}
+
+impl Retention {
+    /// For this data folder.
+    #[must_use]
+    pub fn new(
+        engine: Engine,
+        store: Arc<SqliteStore>,
+        audit: Arc<AuditLog>,
+        clock: Arc<dyn Clock>,
+        data: PathBuf,
+        settings: RetentionSettings,
+    ) -> Self {
+        Self { engine, store, audit, clock, data, settings: watch::Sender::new(settings), turn: Mutex::default() }
+    }
+
+    /// Follows new settings from the next cleaning on.
+    pub fn follow_settings(&self, settings: RetentionSettings) {
+        self.settings.send_replace(settings);
+    }
+
+    /// What takes how much room.
+    ///
+    /// # Errors
+    /// When the journal or the data folder cannot be read.
+    pub async fn storage(&self) -> Result<StorageView, EngineError> {
+        let size = self.store.size().await?;
+        let data = self.data.clone();
+        let looked = tokio::task::spawn_blocking(move || usage::of(&data)).await.map_err(io::Error::other);
+        let parts = looked.and_then(|looked| looked).map_err(|error| usage::unreadable(&self.data, error))?;
+        Ok(StorageView {
+            parts,
+            journal_spare_bytes: size.spare_bytes,
+            removed_sessions: size.removed_sessions,
+            stuck_sessions: size.stuck_sessions,
+            free_bytes: usage::free_bytes(&self.data),
+        })
+    }
+
+    /// Removes what is too old, or says in a trial what would go. What cannot be removed is told and stays.
+    ///
+    /// # Errors
+    /// When the sessions cannot be listed.
+    pub async fn clean(&self, by: &str, trial: bool) -> Result<CleanReport, EngineError> {
+        let _turn = self.turn.lock().await;
+        let settings = self.settings.borrow().clone();
+        let mut cleaning = Cleaning {
+            retention: self,
+            due: Due::new(&settings, self.clock.now()),
+            settings,
+            trial,
+            report: CleanReport::default(),
+        };
+        let sessions = self.engine.sessions_and_children(usize::MAX).await?;
+        let left = cleaning.sessions(sessions).await;
+        cleaning.files(&left).await;
+        cleaning.audit().await;
+        cleaning.rest(by).await;
+        let report = cleaning.report;
+        if !trial && !report.parts.is_empty() {
+            let fact = AuditFact::Cleaned { parts: report.parts.clone(), by: by.to_owned() };
+            self.audit.note(AuditEntry::general(self.clock.now(), fact)).await;
+            tracing::info!(by, bytes = report.bytes(), "what nobody had used for long was removed");
+        }
+        report.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
+        Ok(report)
+    }
+}
+
+/// One cleaning under way.
+struct Cleaning<'a> {
+    retention: &'a Retention,
+    settings: RetentionSettings,
+    due: Due,
+    trial: bool,
+    report: CleanReport,
+}
+
+impl Cleaning<'_> {
+    /// Deletes the sessions that are too old or too many, and returns the others.
+    async fn sessions(&mut self, sessions: Vec<SessionSummary>) -> Vec<SessionSummary> {
+        let size = self.retention.store.size().await.ok();
+        // What was removed and is not overwritten yet still takes room: what it gives back is not looked for in others.
+        let size = size.filter(|size| size.removed_sessions == 0);
+        let used = size.map_or(0, |size| size.bytes.saturating_sub(size.spare_bytes));
+        let mut excess = self.settings.journal_bytes.0.map_or(0, |most| used.saturating_sub(most));
+        let mut gone: Vec<SessionId> = Vec::new();
+        for Candidate { id, last_used, bytes, is_old } in self.due.sessions(&sessions, used) {
+            if !is_old && excess == 0 {
+                break;
+            }
+            // With it go its files and what is needed to undo their changes, which are not measured.
+            match self.retention.engine.expire_session(id, last_used, self.trial).await {
+                Ok(true) => {
+                    excess = excess.saturating_sub(bytes);
+                    self.report.add(CleanedPart::Sessions, 1, 0, bytes);
+                    gone.push(id);
+                }
+                Ok(false) => self.report.kept_sessions += 1,
+                Err(error) => {
+                    self.problem(&format!("could not delete session {id}"), &error);
+                    // What is left of it is for the next cleaning.
+                    gone.push(id);
+                }
+            }
+        }
+        sessions
+            .into_iter()
+            .filter(|session| {
+                !gone.contains(&session.id) && session.parent.is_none_or(|parent| !gone.contains(&parent))
+            })
+            .collect()
+    }
+
+    /// Removes what sessions have on the disk and did not use for long.
+    async fn files(&mut self, sessions: &[SessionSummary]) {
+        let mut children: HashMap<SessionId, Vec<&SessionSummary>> = HashMap::new();
+        for session in sessions {
+            if let Some(parent) = session.parent {
+                children.entry(parent).or_default().push(session);
+            }
+        }
+        for session in sessions {
+            let undo_folder = self.retention.data.join("undo").join(session.id.to_string());
+            let is_old = self.due.undo(session);
+            let undo = if is_old { usage::content(undo_folder).await } else { None };
+            // Those that work for another one have its files.
+            let children = children.get(&session.id).map_or(&[][..], Vec::as_slice);
+            let areas = if session.parent.is_some() { Vec::new() } else { self.due.areas(session, children) };
+            if areas.is_empty() && undo.is_none() {
+                continue;
+            }
+            let order = CleanOrder { areas, undo: undo.is_some(), trial: self.trial };
+            match self.retention.engine.clean_session(session.id, order).await {
+                Ok(None) => self.report.kept_sessions += 1,
+                Ok(Some(cleaned)) => {
+                    if let (true, Some(content)) = (cleaned.undo, undo) {
+                        self.report.add(CleanedPart::Undo, 1, content.files, content.bytes);
+                    }
+                    let mut told = Vec::new();
+                    for (area, removed) in cleaned.areas {
+                        let part = part(area);
+                        let sessions = u64::from(!told.contains(&part));
+                        told.push(part);
+                        self.report.add(part, sessions, removed.files, removed.bytes);
+                    }
+                }
+                Err(error) => self.problem(&format!("could not clean session {}", session.id), &error),
+            }
+        }
+    }
+
+    async fn audit(&mut self) {
+        let limits = TrimLimits {
+            before: self.due.before(self.settings.audit),
+            max_bytes: self.settings.audit_bytes.0,
+            trial: self.trial,
+        };
+        match self.retention.audit.trim(limits).await {
+            Ok(trimmed) => self.report.add(CleanedPart::Audit, 0, trimmed.files, trimmed.bytes),
+            Err(error) => self.problem("could not clean the audit log", &error),
+        }
+    }
+
+    /// Removes old logs and what was left behind, and lets the journal's file shrink.
+    async fn rest(&mut self, by: &str) {
+        if let Some(before) = self.due.before(self.settings.logs) {
+            let (logs, trial) = (self.retention.data.join("logs"), self.trial);
+            let cleaned = tokio::task::spawn_blocking(move || old_logs(&logs, before, trial)).await;
+            match cleaned.map_err(io::Error::other).and_then(|cleaned| cleaned) {
+                Ok((files, bytes)) => self.report.add(CleanedPart::Logs, 0, files, bytes),
+                Err(error) => self.problem("could not remove old logs", &error),
+            }
+        }
+        match self.retention.engine.clean_leftovers(self.trial).await {
+            Ok(left) => self.report.add(CleanedPart::Leftovers, 0, left.files, left.bytes),
+            Err(error) => self.problem("could not remove what was left of workspaces", &error),
+        }
+        // It takes long where there is something to do, and then somebody has asked for it.
+        if !self.trial
+            && by != SCHEDULE
+            && let Err(error) = self.retention.store.let_shrink().await
+        {
+            self.problem("the journal cannot shrink", &error);
+        }
+    }
+
+    fn problem(&mut self, what: &str, error: &dyn std::error::Error) {
+        self.report.problems.push(format!("{what}: {error}"));
+    }
+}
+
+fn part(area: WorkspaceArea) -> CleanedPart {
+    match area {
+        WorkspaceArea::Outputs => CleanedPart::Outputs,
+        WorkspaceArea::LargeToolResults => CleanedPart::Results,
+        WorkspaceArea::Uploads | WorkspaceArea::Temp | WorkspaceArea::Skills => CleanedPart::Workspaces,
+    }
+}
+
+/// Removes log files that nobody has written to since then. The one that is written now is never among them.
+fn old_logs(folder: &Path, before: Timestamp, trial: bool) -> io::Result<(u64, u64)> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((0, 0)),
+        entries => entries?,
+    };
+    let (mut files, mut bytes) = (0, 0);
+    for entry in entries {
+        let entry = entry?;
+        let about = entry.metadata()?;
+        let is_aside = entry.path().extension().is_none_or(|ending| ending != "log");
+        if about.is_file() && is_aside && about.modified()? < SystemTime::from(before) {
+            if !trial {
+                fs::remove_file(entry.path())?;
+            }
+            files += 1;
+            bytes += about.len();
+        }
+    }
+    Ok((files, bytes))
+}

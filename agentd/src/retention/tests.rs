@@ -1,0 +1,313 @@
+//! Thirty days of work, and what is left of them on the disk. [`following`]: without anybody who asks for it.
+
+mod following;
+
+use std::{
+    fs,
+    sync::atomic::{AtomicI64, Ordering},
+    time::Duration,
+};
+
+use agentd_audit::{AuditConfig, verify};
+use agentd_core::{session::SessionSettings, storage::StoragePart, turn::StartTurn};
+use agentd_engine::{EngineConfig, EngineParts};
+use agentd_store::StoreConfig;
+use agentd_testkit::{
+    daemon::until,
+    scripted::{OneModel, ScriptedModel, ScriptedTools, says},
+};
+use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
+
+use super::*;
+use crate::config::value::{Limit, Span};
+
+const DAY: u64 = 24 * 60 * 60;
+
+/// A clock that goes on by days.
+struct Days {
+    begun: Timestamp,
+    day: AtomicI64,
+}
+
+impl Clock for Days {
+    fn now(&self) -> Timestamp {
+        let days = Duration::from_secs(DAY) * u32::try_from(self.day.load(Ordering::Relaxed)).unwrap();
+        self.begun.checked_add(days).unwrap()
+    }
+}
+
+fn days(days: u64) -> Limit<Span> {
+    Limit(Some(Span(Duration::from_secs(days * DAY))))
+}
+
+fn settings() -> RetentionSettings {
+    RetentionSettings {
+        every: days(1),
+        workspaces: days(3),
+        outputs: days(5),
+        results: days(4),
+        undo: days(4),
+        sessions: days(8),
+        journal_bytes: Limit(None),
+        audit: days(5),
+        audit_bytes: Limit(None),
+        logs: days(5),
+    }
+}
+
+struct World {
+    folder: tempfile::TempDir,
+    clock: Arc<Days>,
+    engine: Engine,
+    store: Arc<SqliteStore>,
+    retention: Arc<Retention>,
+}
+
+impl World {
+    fn new(settings: RetentionSettings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().to_path_buf();
+        let clock = Arc::new(Days { begun: Timestamp::now(), day: AtomicI64::new(0) });
+        let model = ScriptedModel::new([]);
+        model.respond_with(|_| says(&"What was said that day. ".repeat(4000)));
+        let store = Arc::new(SqliteStore::open(StoreConfig::at(data.join("agentd.db"))).unwrap());
+        let mut log = AuditConfig::new(&data, str::to_owned, clock.clone());
+        // Some lines a file: what is removed is told in a line of its own.
+        log.rotate_at = 2_000;
+        let audit = Arc::new(AuditLog::open(log).unwrap());
+        let engine = Engine::new(EngineParts {
+            models: Arc::new(OneModel(model)),
+            toolbox: ScriptedTools::new(),
+            store: store.clone(),
+            workspaces: Arc::new(WorkspaceFolders::new(data.join("workspace"))),
+            pictures: None,
+            snapshots: Arc::new(FileSnapshots::new(data.join("undo"), SnapshotConfig::default())),
+            audit: audit.clone(),
+            clock: clock.clone(),
+            config: EngineConfig { idle_unload: Duration::from_millis(100), ..EngineConfig::default() },
+        });
+        let retention = Retention::new(engine.clone(), store.clone(), audit, clock.clone(), data, settings);
+        Self { folder, clock, engine, store, retention: Arc::new(retention) }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// A session that was used today, and has something of everything.
+    async fn session(&self) -> SessionId {
+        let start = StartTurn { text: Some("What is to be done today?".to_owned()), ..start() };
+        let (session, _) = self.engine.start_session(SessionSettings::default(), start).await.unwrap();
+        let id = session.id();
+        // A session that has nothing to do is unloaded at once: it is found anew each time.
+        drop(session);
+        until("the turn has ended", async || {
+            let view = self.engine.session(id).await.ok()?.show().await.ok()?;
+            view.live_turn.is_none().then_some(())
+        })
+        .await;
+        self.engine.upload(id, "notes.txt".to_owned(), vec![b'n'; 50_000]).await.unwrap();
+        for file in ["outputs/report.txt", "temp/x", "large_tool_results/y.txt", "conversation_history/h.md"] {
+            fs::write(self.path(&format!("workspace/{id}/{file}")), vec![b'x'; 50_000]).unwrap();
+        }
+        fs::create_dir_all(self.path(&format!("undo/{id}/contents"))).unwrap();
+        fs::write(self.path(&format!("undo/{id}/contents/z")), vec![b'z'; 50_000]).unwrap();
+        self.unloaded(id).await;
+        id
+    }
+
+    async fn unloaded(&self, id: SessionId) {
+        until("nobody uses it", async || self.engine.live_session(id).await.unwrap().is_none().then_some(())).await;
+    }
+
+    async fn clean(&self) -> CleanReport {
+        let report = self.retention.clean(SCHEDULE, false).await.unwrap();
+        assert_eq!(report.problems, Vec::<String>::new());
+        until("all is overwritten", async || (self.store.size().await.unwrap().removed_sessions == 0).then_some(()))
+            .await;
+        report
+    }
+
+    fn set_day(&self, day: i64) {
+        self.clock.day.store(day, Ordering::Relaxed);
+    }
+
+    fn folders(&self, of: &str) -> usize {
+        fs::read_dir(self.path(of)).map_or(0, Iterator::count)
+    }
+
+    fn holds(&self, id: SessionId, file: &str) -> bool {
+        self.path(&format!("workspace/{id}/{file}")).exists()
+    }
+
+    /// What the history tells of removed files.
+    async fn notices(&self, id: SessionId) -> Vec<String> {
+        let items = self.engine.items(id, 0, 100).await.unwrap();
+        let notice = |item: agentd_core::item::Item| match item.body {
+            agentd_core::item::ItemBody::Notice { text, .. } => Some(text),
+            _ => None,
+        };
+        items.into_iter().filter_map(|(_, item)| notice(item)).collect()
+    }
+}
+
+fn start() -> StartTurn {
+    StartTurn {
+        compact: None,
+        typed_bytes: None,
+        whole: false,
+        while_connected: false,
+        text: None,
+        slot: None,
+        max_steps: None,
+        on_interrupt: agentd_core::turn::OnInterrupt::Wait,
+        if_busy: agentd_core::turn::IfBusy::Refuse,
+        client: "a test".to_owned(),
+        environment: Default::default(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thirty_days_leave_a_folder_that_has_stopped_growing() {
+    let world = World::new(settings());
+    let mut sizes = Vec::new();
+    let mut pinned = None;
+    for day in 0..30 {
+        world.set_day(day);
+        let id = world.session().await;
+        if day == 0 {
+            world.engine.session(id).await.unwrap().pin(true).await.unwrap();
+            world.unloaded(id).await;
+            pinned = Some(id);
+        }
+        world.clean().await;
+        sizes.push(world.retention.storage().await.unwrap());
+    }
+    let bytes = |day: usize, part: StoragePart| {
+        sizes[day].parts.iter().find(|known| known.part == part).map_or(0, |known| known.bytes)
+    };
+    for part in [StoragePart::Workspaces, StoragePart::Undo, StoragePart::Audit] {
+        let (then, now) = (bytes(14, part), bytes(29, part));
+        // A file more or less is no growth.
+        assert!(now <= then + then / 4 + 8_192, "{part:?} has grown from {then} to {now}");
+        assert!(now > 0, "{part:?}");
+    }
+    // What is overwritten leaves room in it that is used again.
+    assert!(bytes(29, StoragePart::Journal) < 2 * bytes(14, StoragePart::Journal), "{sizes:#?}");
+    // Nine days and the pinned one.
+    assert_eq!(world.engine.sessions(100).await.unwrap().len(), 10);
+    assert!(world.folders("workspace") <= 11 && world.folders("undo") <= 8);
+    assert!(world.holds(pinned.unwrap(), "outputs/report.txt"), "it was pinned");
+    let report = verify::verify(world.folder.path(), &verify::Expect::default()).unwrap();
+    assert!(report.holds(), "{report:?}");
+    // The newest file may have been begun this moment.
+    let files = fs::read_dir(world.folder.path()).unwrap().map(|file| file.unwrap().path());
+    let of_log = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("audit");
+    let log: String = files.filter(of_log).map(|path| fs::read_to_string(path).unwrap()).collect();
+    assert!(log.contains("log_trimmed") || log.contains("\"cleaned\""), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_kind_goes_when_it_is_too_old_and_the_history_tells_of_it() {
+    let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
+    let id = world.session().await;
+    world.set_day(2);
+    assert_eq!(world.clean().await.parts, []);
+
+    world.set_day(4);
+    let trial = world.retention.clean("a test", true).await.unwrap();
+    assert!(world.holds(id, "uploads/notes.txt") && world.notices(id).await.is_empty(), "a trial removes nothing");
+    let report = world.clean().await;
+    assert_eq!(report.parts, trial.parts);
+    assert!(!world.holds(id, "uploads/notes.txt") && !world.holds(id, "temp/x"));
+    assert!(world.holds(id, "outputs/report.txt") && world.holds(id, "large_tool_results/y.txt"));
+    let [notice] = world.notices(id).await.try_into().unwrap();
+    assert!(notice.contains("uploads/ (1 file), temp/ (1 file)"), "{notice}");
+    assert_eq!(world.clean().await.parts, [], "once");
+
+    world.set_day(9);
+    world.clean().await;
+    assert!(!world.holds(id, "outputs/report.txt") && !world.holds(id, "large_tool_results/y.txt"));
+    assert!(world.holds(id, "conversation_history/h.md"), "that is a part of the history");
+    assert!(!world.path(&format!("undo/{id}")).exists());
+    let told = world.notices(id).await.pop().unwrap();
+    assert!(told.contains("outputs/") && told.contains("undo"), "{told}");
+    // It is the session that it was, and lists do not say that it was used.
+    let [summary] = world.engine.sessions(10).await.unwrap().try_into().unwrap();
+    assert_eq!((summary.turns, summary.updated_at < world.clock.now() - Duration::from_secs(8 * DAY)), (1, true));
+}
+
+/// A cleaning is no use of the session, whatever it tells in the history.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_was_cleaned_is_as_old_as_before() {
+    let world = World::new(settings());
+    let id = world.session().await;
+    let last_used = async || {
+        let listed = world.engine.sessions(10).await.unwrap();
+        listed.into_iter().map(|session| session.updated_at).next()
+    };
+    let used = last_used().await;
+    for (day, told) in [(4, 1), (6, 2)] {
+        world.set_day(day);
+        world.clean().await;
+        assert_eq!(world.notices(id).await.len(), told);
+        assert_eq!(last_used().await, used, "day {day}");
+        world.unloaded(id).await;
+    }
+    world.set_day(9);
+    world.clean().await;
+    assert_eq!(last_used().await, None, "it went at its time");
+    for folder in ["workspace", "undo"] {
+        assert!(!world.path(&format!("{folder}/{id}")).exists(), "{folder}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_taken_from_who_needs_it() {
+    let world = World::new(settings());
+    let used = world.session().await;
+    let handle = world.engine.session(used).await.unwrap();
+    let _reader = handle.subscribe(0).await.unwrap();
+    world.set_day(29);
+    let report = world.clean().await;
+    assert!(report.kept_sessions > 0 && world.holds(used, "uploads/notes.txt"), "{report:?}");
+    assert_eq!(world.engine.sessions(10).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_crash_left_of_a_removal_goes_with_the_next() {
+    let world = World::new(settings());
+    let id = world.session().await;
+    // As if the daemon had ended between taking the name away and removing what it held.
+    let doomed = world.path("workspace/.removed-0193a5b2-x");
+    fs::create_dir_all(doomed.join("outputs/deep")).unwrap();
+    fs::write(doomed.join("outputs/deep/secret"), "words").unwrap();
+    // And as if it had told of a removal, and removed half of it.
+    world.set_day(4);
+    fs::remove_file(world.path(&format!("workspace/{id}/temp/x"))).unwrap();
+    let report = world.clean().await;
+    assert!(report.parts.iter().any(|part| part.part == CleanedPart::Leftovers && part.files == 1), "{report:?}");
+    assert!(!doomed.exists() && !world.holds(id, "uploads/notes.txt"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_that_is_too_large_loses_its_oldest_sessions() {
+    let world = World::new(RetentionSettings { sessions: Limit(None), ..settings() });
+    let mut ids = Vec::new();
+    for day in 0..6 {
+        world.set_day(day);
+        ids.push(world.session().await);
+    }
+    world.engine.session(ids[0]).await.unwrap().pin(true).await.unwrap();
+    world.unloaded(ids[0]).await;
+    let size = world.store.size().await.unwrap();
+    let used = size.bytes - size.spare_bytes;
+    world.retention.follow_settings(RetentionSettings {
+        sessions: Limit(None),
+        journal_bytes: Limit(Some(used / 2)),
+        ..settings()
+    });
+    world.clean().await;
+    let left: Vec<_> = world.engine.sessions(10).await.unwrap().into_iter().map(|session| session.id).collect();
+    assert!(left.contains(&ids[5]) && left.contains(&ids[0]) && !left.contains(&ids[1]), "{left:?} of {ids:?}");
+}

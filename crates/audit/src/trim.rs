@@ -1,0 +1,115 @@
+//! The oldest files of the log, removed by age and size.
+//!
+//! Before a file goes, the log tells its last line, and waits for the disk. So the chain that begins behind it is known to
+//! begin there, and a crash in between leaves a file too many, never a gap that nobody has told of. A file that is not as
+//! the log left it stays, and so do those after it: what was done to it shall be seen.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::Path,
+};
+
+use agentd_core::{
+    Timestamp,
+    audit::{AuditFact, AuditHead},
+};
+
+use crate::{
+    files::{self, CURRENT, LogFile},
+    place::{self, Tail},
+    writer::Thread,
+};
+
+/// What may stay.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrimLimits {
+    /// Files that were set aside before this go.
+    pub before: Option<Timestamp>,
+    /// The oldest go until all together have no more bytes than this. The file that is written now is counted and stays.
+    pub max_bytes: Option<u64>,
+    /// Nothing is removed: it is only told what would be.
+    pub trial: bool,
+}
+
+/// What was removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Trimmed {
+    /// Files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Trimmed {
+    fn count(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+    }
+}
+
+pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<Trimmed> {
+    let mut trimmed = Trimmed::default();
+    let mut left = Vec::new();
+    for file in files::all(&thread.folder)? {
+        let bytes = fs::symlink_metadata(&file.path)?.len();
+        left.push((file, bytes));
+    }
+    let mut total: u64 = left.iter().map(|(_, bytes)| bytes).sum();
+    for (file, bytes) in left.iter().filter(|(file, _)| file.name != CURRENT) {
+        let is_old = limits.before.is_some_and(|before| set_aside(&file.name).is_some_and(|at| at < before));
+        if !is_old && limits.max_bytes.is_none_or(|most| total <= most) {
+            break;
+        }
+        let Some(through) = last_line(file)? else {
+            tracing::warn!("{} is old, and stays: it is not as the audit log left it", file.name);
+            break;
+        };
+        if !limits.trial {
+            thread.keep_own(AuditFact::LogTrimmed { file: file.name.clone(), through, bytes: *bytes })?;
+            fs::remove_file(&file.path)?;
+        }
+        total -= bytes;
+        trimmed.count(*bytes);
+    }
+    if let Some(before) = limits.before {
+        for (name, bytes) in torn(&thread.folder)? {
+            if set_aside(&name).is_some_and(|at| at < before) {
+                if !limits.trial {
+                    fs::remove_file(thread.folder.join(&name))?;
+                }
+                trimmed.count(bytes);
+            }
+        }
+    }
+    if trimmed.files > 0 && !limits.trial {
+        place::sync_folder(&thread.folder)?;
+    }
+    Ok(trimmed)
+}
+
+/// When a file was set aside, by its name: its own time may be that of a copy.
+fn set_aside(name: &str) -> Option<Timestamp> {
+    let stamp = name.strip_prefix("audit-")?.get(..15)?;
+    let at = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", stamp).ok()?;
+    at.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|at| at.timestamp())
+}
+
+/// Its last line, where that holds and nothing stands behind it.
+fn last_line(file: &LogFile) -> io::Result<Option<AuditHead>> {
+    let tail = Tail::of(&mut File::open(&file.path)?)?;
+    Ok(tail.last.filter(|_| tail.torn.is_none()))
+}
+
+/// What crashes had torn off.
+fn torn(folder: &Path) -> io::Result<Vec<(String, u64)>> {
+    let mut torn = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if name.starts_with("audit-") && name.ends_with(".torn") && entry.file_type()?.is_file() {
+            torn.push((name, entry.metadata()?.len()));
+        }
+    }
+    Ok(torn)
+}

@@ -1,0 +1,138 @@
+//! Old files of the log, removed by age and size: the log goes on being whole.
+
+use std::sync::{Arc, Mutex};
+
+use agentd_audit::{AuditConfig, AuditLog, TrimLimits, Trimmed};
+use agentd_core::{
+    Timestamp,
+    audit::{AuditEntry, AuditFact, AuditProblem},
+    ports::{Audit as _, Clock},
+};
+
+use crate::world::{World, problems};
+
+const DAY: i64 = 24 * 60 * 60;
+
+/// A clock that is set by hand, in days.
+struct Days(Mutex<i64>);
+
+impl Days {
+    fn at(day: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + day * DAY).unwrap()
+    }
+
+    fn set(&self, day: i64) {
+        *self.0.lock().unwrap() = day;
+    }
+}
+
+impl Clock for Days {
+    fn now(&self) -> Timestamp {
+        Self::at(*self.0.lock().unwrap())
+    }
+}
+
+/// A log that was written to on so many days, one file a day.
+async fn days(world: &World, count: i64) -> (AuditLog, Arc<Days>) {
+    let clock = Arc::new(Days(Mutex::new(0)));
+    let log = AuditLog::open(AuditConfig { rotate_at: 1, clock: clock.clone(), ..world.config() }).unwrap();
+    for day in 0..count {
+        clock.set(day);
+        log.record(started(day)).await.unwrap();
+    }
+    (log, clock)
+}
+
+fn started(day: i64) -> AuditEntry {
+    let fact = AuditFact::DaemonStarted { version: "1".to_owned(), pid: u32::try_from(day).unwrap() };
+    AuditEntry::general(Days::at(day), fact)
+}
+
+fn files(world: &World) -> usize {
+    let names = std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_str().unwrap().ends_with(".jsonl")).count()
+}
+
+fn since(day: i64) -> TrimLimits {
+    TrimLimits { before: Some(Days::at(day)), ..TrimLimits::default() }
+}
+
+#[tokio::test]
+async fn what_is_too_old_goes_and_the_log_holds() {
+    let world = World::new();
+    let (log, clock) = days(&world, 10).await;
+    assert_eq!((files(&world), world.problems()), (10, vec![]));
+    let trial = log.trim(TrimLimits { trial: true, ..since(5) }).await.unwrap();
+    assert_eq!((trial.files, files(&world), world.problems()), (4, 10, vec![]), "a trial removes nothing");
+
+    let trimmed = log.trim(since(5)).await.unwrap();
+    assert_eq!(trimmed, trial);
+    let report = world.verify();
+    assert!(report.holds(), "{report:?}");
+    assert_eq!(problems(&report), [AuditProblem::Recorded]);
+    assert_eq!(log.trim(since(5)).await.unwrap(), Trimmed::default());
+
+    // It goes on, is trimmed again, and holds; so it does for the next daemon.
+    clock.set(30);
+    log.record(started(30)).await.unwrap();
+    log.trim(since(31)).await.unwrap();
+    assert!(world.verify().holds());
+    log.close().await;
+    world.add(2).await;
+    assert!(world.verify().holds(), "{:?}", world.verify());
+}
+
+#[tokio::test]
+async fn all_together_stay_below_a_size() {
+    let world = World::new();
+    let (log, _) = days(&world, 20).await;
+    let limits = TrimLimits { max_bytes: Some(2000), ..TrimLimits::default() };
+    let trimmed = log.trim(limits).await.unwrap();
+    // What tells of the removals is itself a few lines.
+    assert!((14..19).contains(&trimmed.files), "{trimmed:?}");
+    assert!(world.verify().holds());
+    assert!(world.text().contains("log_trimmed"));
+}
+
+#[tokio::test]
+async fn a_beginning_that_somebody_else_removed_is_missing() {
+    let world = World::new();
+    let (log, _) = days(&world, 6).await;
+    log.trim(since(2)).await.unwrap();
+    assert!(world.verify().holds());
+    let names = std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut aside: Vec<_> = names.filter(|path| path.to_str().unwrap().contains("audit-")).collect();
+    aside.sort();
+    std::fs::remove_file(&aside[0]).unwrap();
+    assert_eq!(world.problems(), [AuditProblem::BeginningMissing]);
+}
+
+#[tokio::test]
+async fn a_crash_before_the_file_is_gone_leaves_a_log_that_holds() {
+    let world = World::new();
+    let (log, _) = days(&world, 6).await;
+    let names = || std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
+    let before: Vec<_> = names().map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect();
+    log.trim(since(3)).await.unwrap();
+    // As if it had been stopped behind what it told: the newest of what it removed is still there.
+    let mut removed: Vec<_> = before.into_iter().filter(|(path, _)| !path.exists()).collect();
+    removed.sort();
+    let (path, content) = removed.pop().unwrap();
+    std::fs::write(path, content).unwrap();
+    assert!(world.verify().holds(), "{:?}", world.verify());
+    log.trim(since(3)).await.unwrap();
+    assert!(world.verify().holds());
+}
+
+#[tokio::test]
+async fn a_file_that_was_meddled_with_stays() {
+    let world = World::new();
+    let (log, _) = days(&world, 5).await;
+    let names = std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut aside: Vec<_> = names.filter(|path| path.to_str().unwrap().contains("audit-")).collect();
+    aside.sort();
+    let changed = std::fs::read_to_string(&aside[0]).unwrap().replace("\"pid\":0", "\"pid\":9");
+    std::fs::write(&aside[0], changed).unwrap();
+    assert_eq!(log.trim(since(9)).await.unwrap(), Trimmed::default());
+    assert!(world.problems().contains(&AuditProblem::Changed));
+}

@@ -1,0 +1,238 @@
+//! What the data folder holds, and what was cleaned of it.
+
+use serde::{Deserialize, Serialize};
+
+/// What takes room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoragePart {
+    /// The journal.
+    Journal,
+    /// What is still to be moved into it.
+    JournalLog,
+    /// The audit log.
+    Audit,
+    /// The index of documents.
+    Index,
+    /// The files of sessions.
+    Workspaces,
+    /// What files held before turns changed them.
+    Undo,
+    /// What is remembered in all sessions.
+    Memories,
+    /// The weights of built-in models.
+    Models,
+    /// The skills that came with the daemon.
+    Skills,
+    /// The packages that skills need.
+    SkillEnvironments,
+    /// The daemon's own log.
+    Logs,
+    /// All else.
+    Other,
+}
+
+impl StoragePart {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Self; 12] = [
+        Self::Journal,
+        Self::JournalLog,
+        Self::Audit,
+        Self::Index,
+        Self::Workspaces,
+        Self::Undo,
+        Self::Memories,
+        Self::Models,
+        Self::Skills,
+        Self::SkillEnvironments,
+        Self::Logs,
+        Self::Other,
+    ];
+
+    /// Its stable name, as JSON has it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Journal => "journal",
+            Self::JournalLog => "journal_log",
+            Self::Audit => "audit",
+            Self::Index => "index",
+            Self::Workspaces => "workspaces",
+            Self::Undo => "undo",
+            Self::Memories => "memories",
+            Self::Models => "models",
+            Self::Skills => "skills",
+            Self::SkillEnvironments => "skill_environments",
+            Self::Logs => "logs",
+            Self::Other => "other",
+        }
+    }
+
+    /// The part of that name; one that is not known is something else.
+    #[must_use]
+    pub fn from_name(name: &str) -> Self {
+        Self::ALL.into_iter().find(|part| part.as_str() == name).unwrap_or(Self::Other)
+    }
+}
+
+/// How much room one part takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartSize {
+    /// Which.
+    pub part: StoragePart,
+    /// The bytes that its files take on the disk.
+    pub bytes: u64,
+    /// Its files.
+    pub files: u64,
+}
+
+/// The data folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StorageView {
+    /// Every part once, in order.
+    pub parts: Vec<PartSize>,
+    /// Bytes of the journal that hold nothing: what is written next uses them.
+    pub journal_spare_bytes: u64,
+    /// Sessions that were deleted and are not all overwritten yet.
+    pub removed_sessions: u64,
+    /// Sessions that were deleted and cannot be overwritten, as the journal is damaged where they are.
+    #[serde(default)]
+    pub stuck_sessions: u64,
+    /// Bytes that are free on its disk.
+    pub free_bytes: u64,
+}
+
+/// What is cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CleanedPart {
+    /// `uploads/`, `temp/` and `skills/` of sessions.
+    Workspaces,
+    /// `outputs/` of sessions.
+    Outputs,
+    /// `large_tool_results/` of sessions.
+    Results,
+    /// What files held before turns changed them.
+    Undo,
+    /// Files of the audit log that were set aside.
+    Audit,
+    /// Files of the daemon's own log that were set aside.
+    Logs,
+    /// Whole sessions.
+    Sessions,
+    /// What an earlier removal had left behind.
+    Leftovers,
+}
+
+impl CleanedPart {
+    const ALL: [Self; 8] = [
+        Self::Workspaces,
+        Self::Outputs,
+        Self::Results,
+        Self::Undo,
+        Self::Audit,
+        Self::Logs,
+        Self::Sessions,
+        Self::Leftovers,
+    ];
+
+    /// Its stable name, as JSON has it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Workspaces => "workspaces",
+            Self::Outputs => "outputs",
+            Self::Results => "results",
+            Self::Undo => "undo",
+            Self::Audit => "audit",
+            Self::Logs => "logs",
+            Self::Sessions => "sessions",
+            Self::Leftovers => "leftovers",
+        }
+    }
+
+    /// The part of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| part.as_str() == name)
+    }
+}
+
+/// What was cleaned of one kind, or would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cleaned {
+    /// What.
+    pub part: CleanedPart,
+    /// The sessions that it was of; 0 where it is of none.
+    #[serde(default)]
+    pub sessions: u64,
+    /// The files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What a cleaning did, or would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CleanReport {
+    /// Each kind once; those of which there was nothing are left out.
+    pub parts: Vec<Cleaned>,
+    /// What could not be cleaned, one sentence each.
+    pub problems: Vec<String>,
+    /// Sessions that were left alone, as somebody uses them, they wait, or they are pinned.
+    pub kept_sessions: u64,
+}
+
+impl CleanReport {
+    /// Counts something in.
+    pub fn add(&mut self, part: CleanedPart, sessions: u64, files: u64, bytes: u64) {
+        if sessions == 0 && files == 0 && bytes == 0 {
+            return;
+        }
+        match self.parts.iter_mut().find(|known| known.part == part) {
+            Some(known) => {
+                known.sessions += sessions;
+                known.files += files;
+                known.bytes += bytes;
+            }
+            None => self.parts.push(Cleaned { part, sessions, files, bytes }),
+        }
+        self.parts.sort_by_key(|known| known.part);
+    }
+
+    /// All bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_named_as_in_json() {
+        for part in StoragePart::ALL {
+            assert_eq!(serde_json::to_value(part).unwrap(), part.as_str());
+            assert_eq!(StoragePart::from_name(part.as_str()), part);
+        }
+        for part in CleanedPart::ALL {
+            assert_eq!(serde_json::to_value(part).unwrap(), part.as_str());
+            assert_eq!(CleanedPart::from_name(part.as_str()), Some(part));
+        }
+        assert_eq!(CleanedPart::from_name("the attic"), None);
+    }
+
+    #[test]
+    fn each_kind_is_told_once() {
+        let mut report = CleanReport::default();
+        report.add(CleanedPart::Undo, 1, 2, 3);
+        report.add(CleanedPart::Workspaces, 1, 1, 1);
+        report.add(CleanedPart::Undo, 1, 2, 3);
+        report.add(CleanedPart::Logs, 0, 0, 0);
+        let told: Vec<_> = report.parts.iter().map(|part| (part.part, part.sessions, part.files, part.bytes)).collect();
+        assert_eq!(told, [(CleanedPart::Workspaces, 1, 1, 1), (CleanedPart::Undo, 2, 4, 6)]);
+        assert_eq!(report.bytes(), 7);
+    }
+}

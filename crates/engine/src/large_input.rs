@@ -1,0 +1,356 @@
+//! An input that does not fit into the window: kept whole in a file of the session, and told by its beginning, its size and
+//! the way to the rest. Who gives a model something to read is not to guess from its answer how much of it was read.
+//!
+//! [`keep`] touches files; all else is pure.
+
+use agentd_core::{
+    error::WorkspaceError, event::EventKind, files::StoredInput, ids::SessionId, item::ItemBody, ports::Workspaces,
+};
+
+use crate::{
+    chain::{
+        ResultLimits,
+        excerpt::{self, Excerpt, grouped, sizes},
+        large_results::{aside, at_once, from_behind, lines_at_once},
+    },
+    engine::Ports,
+    prompt::{ToolSet, tokens::estimate},
+};
+
+/// The least that an input may have, in tokens, however full the window is.
+const LEAST: u64 = 256;
+/// The part of the window, in percent, that an input may take which stays through a compaction: a little less than what
+/// that leaves as it is.
+const STAYS_PERCENT: u64 = 35;
+/// The part of the window, in percent, up to which an input may fill it: from there on the model is asked to be brief.
+const FILLS_PERCENT: u64 = 75;
+/// Tokens of an input that the built-in model reads at the most, and of a longer one that it is shown.
+const EMBEDDED: (u64, u64) = (1200, 1000);
+/// The file of what came through a pipe behind typed words, and that of any other input.
+const NAMES: (&str, &str) = ("stdin.txt", "input.txt");
+
+/// The input of a turn, or something added to it, as the model is to see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UserInput {
+    pub(crate) text: String,
+    /// The bytes at its beginning that the person typed; none where all of it was.
+    pub(crate) typed_bytes: Option<u64>,
+    /// The file that has all of it, where this is only its beginning.
+    pub(crate) stored: Option<StoredInput>,
+}
+
+impl UserInput {
+    /// One that stands before the model as it came.
+    pub(crate) fn whole(text: String, typed_bytes: Option<u64>) -> Self {
+        Self { text, typed_bytes, stored: None }
+    }
+
+    /// The item of it.
+    pub(crate) fn body(self, steered: bool) -> ItemBody {
+        let Self { text, typed_bytes, stored } = self;
+        ItemBody::UserMessage { text, steered, typed_bytes, stored }
+    }
+
+    /// A word to people, where not all of it is in view.
+    pub(crate) fn warning(&self, model: &str, window: u64) -> Option<EventKind> {
+        let message = told(self.stored.as_ref()?, model, window);
+        Some(EventKind::Warning { code: "input_stored".to_owned(), message })
+    }
+}
+
+/// The sentence for people about an input that was stored.
+fn told(stored: &StoredInput, model: &str, window: u64) -> String {
+    let StoredInput { path, bytes, lines, shown_bytes, shown_lines } = stored;
+    let view = match shown_lines {
+        0 => format!("the first {} bytes are in view", grouped(shown_bytes)),
+        shown => format!("the first {} of {} lines are in view", grouped(shown), grouped(lines)),
+    };
+    format!(
+        "{} of input do not fit into the window of {model} ({} tokens): stored as {path}; {view}",
+        amount(*bytes),
+        grouped(window)
+    )
+}
+
+/// A size as people say it.
+fn amount(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{} bytes", grouped(bytes)),
+        10_000..10_000_000 => format!("{} KB", bytes / 1000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
+}
+
+/// Room that is taken in a window, in tokens by the guess but for `window` and `taken`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Occupied {
+    /// The window, in tokens as its server counts them.
+    pub(crate) window: u64,
+    /// The next request without the input, as its server would count it.
+    pub(crate) taken: u64,
+    /// Instructions and tools.
+    pub(crate) fixed: u64,
+    /// Notices in front of the input.
+    pub(crate) told: u64,
+    /// As how many tokens its server counts a thousand of the guess.
+    pub(crate) thousand: u64,
+    /// True for the built-in model.
+    pub(crate) embedded: bool,
+}
+
+/// About how many tokens an input may have, by the guess.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InputRoom {
+    /// Up to that many it stands before the model whole.
+    pub(crate) whole: u64,
+    /// So many are shown of a longer one.
+    pub(crate) shown: u64,
+    /// The most that a result of a tool may have, and so the most that can be read of the file at once.
+    pub(crate) read: u64,
+}
+
+impl InputRoom {
+    /// The room that there is. A history may give way to an input, which then stays through the compaction.
+    pub(crate) fn of(occupied: &Occupied, large_result: u64) -> Self {
+        let Occupied { window, taken, fixed, told, thousand, embedded } = *occupied;
+        let guessed = |tokens: u64| tokens.saturating_mul(1000) / thousand.max(1);
+        let free = guessed((window / 100 * FILLS_PERCENT).saturating_sub(taken)).saturating_sub(told);
+        let stays = (guessed(window).saturating_sub(fixed) / 100 * STAYS_PERCENT).saturating_sub(told).max(LEAST);
+        let whole = free.max(stays);
+        let shown = (whole / 2).clamp(LEAST, stays);
+        let read = ResultLimits::of(large_result, None, window).large;
+        if embedded {
+            return Self { whole: whole.min(EMBEDDED.0), shown: shown.min(EMBEDDED.1), read };
+        }
+        Self { whole, shown, read }
+    }
+
+    /// The same for a part of a summary, which has so many tokens.
+    pub(crate) fn in_summary(tokens: u64, read: u64) -> Self {
+        Self { whole: tokens, shown: tokens, read }
+    }
+}
+
+/// The places at which an input is parted, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Parting {
+    /// The end of the words that stay whole; 0 if all of it is one text.
+    words: usize,
+    /// The beginning of the part that goes to the file, up to the end.
+    given: usize,
+    /// The end of the head that is shown.
+    head: usize,
+    /// The beginning of the tail that is shown; the end of the text if none is.
+    tail: usize,
+    /// Lines that can be read at once.
+    at_once: Option<u64>,
+}
+
+/// Parts an input of more tokens than it may have.
+fn part(text: &str, typed_bytes: Option<u64>, room: InputRoom) -> Parting {
+    let words = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?)).unwrap_or_default();
+    let in_front = estimate(words);
+    if !words.trim().is_empty() && words.len() < text.len() && in_front <= room.shown / 2 {
+        let rest = &text[words.len()..];
+        let given = words.len() + (rest.len() - rest.trim_start_matches(['\r', '\n']).len());
+        let head = given + excerpt::beginning(&text[given..], room.shown - in_front).len();
+        let at_once = lines_at_once(&text[given..], room.read);
+        return Parting { words: words.len(), given, head, tail: text.len(), at_once };
+    }
+    // Whoever pastes something asks before it or behind it.
+    let Excerpt { head, between, .. } = Excerpt::of(text, room.shown);
+    let at_once = lines_at_once(text, room.read);
+    Parting { words: 0, given: 0, head: head.len(), tail: head.len() + between.len(), at_once }
+}
+
+/// The input as the model is to see it: whole where it fits, else its beginning. All of it is on the disk then.
+///
+/// # Errors
+/// When the disk does not take it.
+pub(crate) async fn keep(
+    workspaces: &dyn Workspaces,
+    session: SessionId,
+    tools: &ToolSet,
+    input: UserInput,
+    room: InputRoom,
+) -> Result<UserInput, WorkspaceError> {
+    let UserInput { text, typed_bytes, stored: None } = input else { return Ok(input) };
+    let (text, parting) = parted(text, typed_bytes, room).await;
+    let Some(parting) = parting else { return Ok(UserInput::whole(text, typed_bytes)) };
+    let name = if parting.words > 0 { NAMES.0 } else { NAMES.1 };
+    let content = text.as_bytes()[parting.given..].to_vec();
+    let path = workspaces.keep_input(session, name.to_owned(), content).await?;
+    Ok(shown(&text, typed_bytes, parting, path, tools))
+}
+
+/// Removes what was kept for a session that was never stored.
+pub(crate) async fn forget(ports: &Ports, session: SessionId) {
+    // A journal that cannot be read does not say if it is there.
+    if let Ok(None) = ports.store.session(session).await {
+        let _ = ports.workspaces.remove(session).await;
+    }
+}
+
+/// The places at which the input is parted; none if it may stay whole.
+async fn parted(text: String, typed_bytes: Option<u64>, room: InputRoom) -> (String, Option<Parting>) {
+    // No token has less than a byte.
+    if text.len() as u64 <= room.whole {
+        return (text, None);
+    }
+    aside(text, move |text| (estimate(text) > room.whole).then(|| part(text, typed_bytes, room))).await
+}
+
+/// Says why an input cannot be taken whole; none where it can.
+pub(crate) async fn refusal(text: String, room: InputRoom, model: &str, window: u64) -> Option<String> {
+    let (_, refusal) = aside(text, move |text| (estimate(text) > room.whole).then(|| sizes(text))).await;
+    let (free, window) = (grouped(room.whole), grouped(window));
+    refusal.map(|sizes| {
+        format!(
+            "the input does not fit into the window of {model}: it has {sizes}, and there is room for about {free} of \
+             {window} tokens"
+        )
+    })
+}
+
+/// The beginning of an input that could not be stored, for a record of it.
+pub(crate) fn cut(text: &str, typed_bytes: Option<u64>, tokens: u64) -> UserInput {
+    let Excerpt { head, between, .. } = Excerpt::of(text, tokens);
+    if between.is_empty() {
+        return UserInput::whole(text.to_owned(), typed_bytes);
+    }
+    let typed_bytes = typed_bytes.map(|bytes| bytes.min(head.len() as u64));
+    UserInput::whole(format!("{head}\n[… {} were not kept …]", sizes(&text[head.len()..])), typed_bytes)
+}
+
+/// The input as the model sees it, kept in a file.
+fn shown(text: &str, typed_bytes: Option<u64>, parting: Parting, path: String, tools: &ToolSet) -> UserInput {
+    let Parting { words, given, head, tail, at_once } = parting;
+    let (words, all, head, tail) = (&text[..words], &text[given..], &text[given..head], &text[tail..]);
+    let shown_lines = head.matches('\n').count() as u64;
+    let stored = StoredInput {
+        path,
+        bytes: all.len() as u64,
+        lines: excerpt::lines(all) as u64,
+        shown_bytes: (head.len() + tail.len()) as u64,
+        shown_lines,
+    };
+    let mut told = String::with_capacity(words.len() + head.len() + tail.len() + 600);
+    if !words.is_empty() {
+        told.push_str(words.trim_end());
+        told.push_str("\n\n");
+    }
+    told.push_str(head);
+    if !head.is_empty() && !head.ends_with('\n') {
+        told.push('\n');
+    }
+    if !tail.is_empty() {
+        let between = &text[given + head.len()..text.len() - tail.len()];
+        told.push_str(&format!("[… {} left out …]\n{}\n\n", sizes(between), tail.trim_end_matches('\n')));
+    }
+    told.push_str(&note(&stored, &sizes(all), head, !tail.is_empty(), at_once, tools));
+    let typed_bytes =
+        typed_bytes.map(|bytes| bytes.min(if words.is_empty() { head.len() } else { words.trim_end().len() } as u64));
+    UserInput { text: told, typed_bytes, stored: Some(stored) }
+}
+
+/// The words to the model about the rest.
+fn note(stored: &StoredInput, sizes: &str, head: &str, with_tail: bool, lines: Option<u64>, tools: &ToolSet) -> String {
+    let part = match (stored.shown_lines, with_tail) {
+        (0, false) => "its beginning is".to_owned(),
+        (0, true) => "its beginning and its end are".to_owned(),
+        (shown, false) => format!("its first {} lines are", grouped(shown)),
+        (shown, true) => format!("its first {} lines and its end are", grouped(shown)),
+    };
+    let mut ways = Vec::new();
+    if tools.get("read_file").is_some() {
+        ways.push(format!("read on there with read_file and {}, {}", from_behind(head, lines), at_once(lines)));
+    }
+    if tools.get("grep").is_some() {
+        ways.push("find a place in it with grep".to_owned());
+    }
+    let way = if ways.is_empty() { String::new() } else { format!(": {}", ways.join(", or ")) };
+    format!(
+        "[This text is longer than what fits here: it has {sizes}; {part} shown. All of it is in {}{way}.]",
+        stored.path
+    )
+}
+
+/// True if an input of so many bytes fits, whatever else is in such a window: nothing has to be counted then.
+pub(crate) fn surely_fits(bytes: usize, window: u64, embedded: bool) -> bool {
+    let bytes = bytes as u64;
+    let least = if embedded { EMBEDDED.0 } else { window / 8 };
+    bytes <= LEAST.max(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn occupied(window: u64, taken: u64, fixed: u64) -> Occupied {
+        Occupied { window, taken, fixed, told: 0, thousand: 1000, embedded: false }
+    }
+
+    #[test]
+    fn room_is_what_is_free_or_what_a_compaction_makes() {
+        let check = |occupied: Occupied, whole: u64, shown: u64| {
+            let room = InputRoom::of(&occupied, 20_000);
+            assert_eq!((room.whole, room.shown), (whole, shown), "{occupied:?}");
+        };
+        // In a new session three quarters, less what is taken; half of that is shown of a longer one.
+        check(occupied(100_000, 5_000, 5_000), 70_000, 33_250);
+        check(occupied(100_000, 45_000, 5_000), 33_250, 16_625);
+        // A window that is full is made room in.
+        check(occupied(100_000, 99_000, 5_000), 33_250, 16_625);
+        // A server that counts twice as many tokens has room for half as many.
+        check(Occupied { thousand: 2000, ..occupied(100_000, 10_000, 5_000) }, 32_500, 15_750);
+        check(Occupied { told: 10_000, ..occupied(100_000, 5_000, 5_000) }, 60_000, 23_250);
+        check(Occupied { embedded: true, ..occupied(8_192, 0, 0) }, EMBEDDED.0, EMBEDDED.1);
+        // Something is shown whatever the tools take.
+        check(occupied(2_048, 4_000, 4_000), LEAST, LEAST);
+    }
+
+    #[test]
+    fn sizes_are_said_as_people_say_them() {
+        let stored = |bytes, shown_lines| StoredInput {
+            path: "uploads/stdin.txt".to_owned(),
+            bytes,
+            lines: 2_500,
+            shown_bytes: 9_000,
+            shown_lines,
+        };
+        assert_eq!(
+            told(&stored(126_454, 700), "m", 32_768),
+            "126 KB of input do not fit into the window of m (32,768 tokens): stored as uploads/stdin.txt; the first 700 of \
+             2,500 lines are in view"
+        );
+        assert!(told(&stored(9_999, 0), "m", 32_768).ends_with("the first 9,000 bytes are in view"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_the_beginning_and_within_its_room(
+            words in "[a-z ]{0,60}",
+            given in "([a-z火é ]{0,60}\n?){40,120}",
+            typed in proptest::bool::ANY,
+            shown in 256u64..600,
+        ) {
+            let text = format!("{words}\n\n{given}");
+            let typed_bytes = typed.then_some(words.len() as u64);
+            let room = InputRoom { whole: shown, shown, read: 1000 };
+            prop_assume!(estimate(&text) > shown);
+            let parting = part(&text, typed_bytes, room);
+            let input = self::shown(&text, typed_bytes, parting, "uploads/x.txt".to_owned(), &ToolSet::none());
+            let stored = input.stored.clone().unwrap();
+            prop_assert!(estimate(&input.text) <= shown + 120, "{} of {shown}", estimate(&input.text));
+            prop_assert!(input.text.contains("All of it is in uploads/x.txt"));
+            prop_assert!(text.ends_with(&text[parting.given..]) && stored.bytes as usize == text.len() - parting.given);
+            prop_assert!(input.text.contains(&text[parting.given..parting.head]));
+            if typed && !words.trim().is_empty() {
+                prop_assert!(input.text.starts_with(words.trim_end()), "the words stay whole");
+            }
+            prop_assert!(input.typed_bytes.is_none_or(|bytes| input.text.get(..bytes as usize).is_some()));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Programs that run other programs. None of them is read: each word behind one may begin a command, and each text in its
+//! words may be a script. What that comes to only makes a verdict stricter.
+
+use agentd_core::policy::Risk;
+
+use super::{interpreters::is_device, tables::holds};
+use crate::policy::{
+    command::{Line, Part, Stdin, assignment, guesses, read, word::Word},
+    opinion::Opinion,
+};
+
+/// Programs that run the command in their arguments.
+const WRAPPERS: &str = "nohup setsid nocache builtin command exec time nice ionice chrt taskset stdbuf timeout sudo doas \
+    xargs env busybox toybox";
+/// Programs that run a text in their arguments.
+const READERS: &str = "eval trap watch su runuser script flock ssh";
+/// Shells, which read a script from an option, a file or their input.
+const SHELLS: &str = "sh bash dash ksh ash mksh rbash hush yash osh";
+/// Shells with a grammar of their own, in which a text may mean something else than it seems.
+const FOREIGN_SHELLS: &str = "zsh fish rsh csh tcsh pwsh powershell elvish nu xonsh oil sash ysh";
+/// How many words behind such a program are looked at, each as the start of a command.
+const MAX_WORDS: usize = 64;
+/// How many commands are guessed for one command.
+const MAX_GUESSES: usize = 1024;
+/// How often a script may stand in another one.
+const MAX_DEPTH: usize = 6;
+
+/// Whether a command runs what its arguments say.
+pub(in crate::policy) fn carries(part: &Part) -> bool {
+    let program = part.program();
+    let executes = |word: &Word| word.text.starts_with("-exec") || word.text.starts_with("-ok") || !word.is_static();
+    holds(WRAPPERS, program)
+        || holds(READERS, program)
+        || shell(program).is_some()
+        || program == "find" && part.arguments().iter().any(executes)
+}
+
+/// The name of a shell without its version, and whether it has a grammar of its own.
+fn shell(program: &str) -> Option<(&str, bool)> {
+    let name =
+        program.trim_end_matches(".exe").trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
+    if holds(SHELLS, name) { Some((name, false)) } else { holds(FOREIGN_SHELLS, name).then_some((name, true)) }
+}
+
+/// Whatever it may run. None where that would be too much to look at.
+pub(in crate::policy) fn inner(part: &Part) -> Option<Vec<Part>> {
+    let mut found = Vec::new();
+    collect(part, MAX_DEPTH, &mut found).then_some(found)
+}
+
+fn collect(part: &Part, depth: usize, found: &mut Vec<Part>) -> bool {
+    let arguments = part.arguments();
+    if depth == 0 || arguments.len() > MAX_WORDS {
+        return false;
+    }
+    let lists = matches!(part.program(), "xargs" | "find");
+    for (at, word) in arguments.iter().enumerate() {
+        let mut words: Vec<Word> = arguments[at..].to_vec();
+        let mut script = word.text.clone();
+        if word.text.starts_with('-') {
+            let Some(text) = held(&word.text) else { continue };
+            words[0] = Word { raw: text.clone(), text, ..word.clone() };
+            // What stands behind such a text belongs to its last command.
+            script = joined(&words);
+        }
+        let assigns: Vec<_> = words.iter().map_while(assignment).collect();
+        words.drain(..assigns.len());
+        words.iter_mut().filter(|word| lists && word.text.contains("{}")).for_each(|word| word.varies = true);
+        let open_ended = part.open_ended || lists;
+        found.push(Part { words, assigns, open_ended, stdin: part.stdin, guessed: true, ..Part::default() });
+        // Env reads this as a blank.
+        let blank = script.replace(r"\_", " ");
+        if blank != script && !scripts(&blank, part.stdin, depth, found) {
+            return false;
+        }
+        if !scripts(&script, part.stdin, depth, found) {
+            return false;
+        }
+    }
+    let reads = part.program() == "eval" || part.program() == "ssh";
+    found.len() <= MAX_GUESSES && (!reads || scripts(&joined(arguments), part.stdin, depth, found))
+}
+
+/// What an option may hold of a command: `-S'rm x'` and `--split-string='rm x'` of env, `-c'rm x'` of su.
+fn held(option: &str) -> Option<String> {
+    let text = match option.strip_prefix("--") {
+        Some(long) => long.split_once('=')?.1,
+        None => option.split_once(['S', 'c', '='])?.1,
+    };
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The commands of a text, if it may be more than a word.
+fn scripts(text: &str, stdin: Stdin, depth: usize, found: &mut Vec<Part>) -> bool {
+    if !text.contains(|c: char| c.is_whitespace() || ";&|<>()`$'\"\\".contains(c)) {
+        return true;
+    }
+    let (parts, complete) = guesses(text);
+    let parts = parts.into_iter().map(|part| match part.stdin {
+        Stdin::Inherited => Part { stdin, ..part },
+        _ => part,
+    });
+    let parts: Vec<Part> = parts.collect();
+    let all = complete && parts.iter().filter(|part| carries(part)).all(|part| collect(part, depth - 1, found));
+    found.extend(parts);
+    all && found.len() <= MAX_GUESSES
+}
+
+/// What is dangerous about such a program itself.
+pub(super) fn check(part: &Part) -> Vec<Opinion> {
+    let (program, arguments) = (part.program(), part.arguments());
+    if !carries(part) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut unknown = |why: String| found.push(Opinion::unknown(why));
+    if arguments.iter().any(|word| !word.is_static()) {
+        unknown("what it runs is put together while it runs".to_owned());
+    }
+    if arguments.len() > MAX_WORDS {
+        found.push(Opinion {
+            dynamic: true,
+            ..Opinion::asks(Risk::Critical, format!("{program} is given more words than anybody would read"))
+        });
+        return found;
+    }
+    let options = arguments.first().is_some_and(|word| word.text.starts_with('-'));
+    let looks_up = program == "command" && arguments.first().is_some_and(|word| matches!(&*word.text, "-v" | "-V"));
+    match program {
+        "find" => unknown("find runs a command for what it finds".to_owned()),
+        "watch" | "script" | "flock" | "ssh" => unknown(format!("what {program} does reaches beyond this command")),
+        "sudo" | "doas" | "su" | "runuser" => {
+            found.push(Opinion::asks(Risk::Critical, format!("{program} runs commands as somebody else")));
+        }
+        "eval" => script(&joined(arguments), &mut unknown),
+        "trap" => arguments.iter().take(1).for_each(|word| script(&word.text, &mut unknown)),
+        _ if shell(program).is_some() => found.extend(of_shell(part)),
+        _ if part.open_ended && arguments.is_empty() => unknown("what it runs stands in what is read".to_owned()),
+        "xargs" if arguments.iter().any(|word| holds(WRAPPERS, &word.text) || shell(&word.text).is_some()) => {
+            unknown("what it runs stands in what is read".to_owned());
+        }
+        _ if options && !looks_up => unknown(format!("{program} is given options, and may run something else")),
+        _ => {}
+    }
+    found
+}
+
+fn joined(words: &[Word]) -> String {
+    words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+fn script(text: &str, unknown: &mut impl FnMut(String)) {
+    if let Line::Other(_) = read(text) {
+        unknown("it runs a text that is more than plain words".to_owned());
+    }
+}
+
+/// What is dangerous about a shell.
+fn of_shell(part: &Part) -> Vec<Opinion> {
+    let (program, arguments) = (part.program(), part.arguments());
+    let mut found = Vec::new();
+    if shell(program).is_some_and(|(_, foreign)| foreign) {
+        found.push(Opinion::unknown(format!("{program} reads commands in its own way")));
+    }
+    let first = arguments.first().map_or("", |word| word.text.as_str());
+    let letters = first.strip_prefix('-').unwrap_or_default();
+    if letters.contains('c') && letters.chars().all(|c| "cleux".contains(c)) {
+        match arguments.get(1..).unwrap_or_default() {
+            [] => found.push(Opinion::unknown("a shell is called without its script")),
+            [code, more @ ..] => {
+                script(&code.text, &mut |why| found.push(Opinion::unknown(why)));
+                if !more.is_empty() && code.text.contains('$') {
+                    found.push(Opinion::unknown("a script runs words that stand behind it"));
+                }
+            }
+        }
+        return found;
+    }
+    let options = first.starts_with(['-', '+']);
+    if arguments.is_empty() || options || is_device(first) {
+        let rule = match options {
+            true => "a shell is called in a way that hides what it runs",
+            false => "a shell runs what it reads from its standard input",
+        };
+        let risk = if part.stdin == Stdin::Pipe { Risk::Critical } else { Risk::High };
+        found.push(Opinion { dynamic: true, ..Opinion::asks(risk, rule) });
+    }
+    found
+}

@@ -1,0 +1,397 @@
+//! Text to words and operators, in one pass that keeps nothing but what it has read. It knows quotes and no grammar: of all
+//! that bash can do beyond words it only says that it is there.
+
+use super::{
+    dollar::{self, Dollar},
+    word::Word,
+};
+
+/// A piece of a line.
+#[derive(Debug, Clone)]
+pub(super) enum Token {
+    Word(Word),
+    /// `;`, `&&`, a line's end and the like. A backquote that begins a command is `` word` `` right behind a word.
+    Operator(&'static str),
+    /// A redirection of this descriptor; its target is the next word.
+    Redirect(Option<u32>, &'static str),
+    /// The text behind a `<<`.
+    Document(Word),
+}
+
+/// Why a line is more than plain words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::policy) enum Doubt {
+    /// It holds words that are written with escapes.
+    Escaped(&'static str),
+    /// It holds commands in other commands: groups, loops, substitutions.
+    Compound(&'static str),
+    /// Nobody can tell what would run.
+    Unclear(&'static str),
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(super) struct Lexed {
+    pub(super) tokens: Vec<Token>,
+    pub(super) doubt: Option<Doubt>,
+}
+
+const SUBSTITUTES: Doubt = Doubt::Compound("it puts the output of a command into another one");
+const OPEN_QUOTE: Doubt = Doubt::Unclear("its quotes do not match");
+const ARITHMETIC: Doubt = Doubt::Unclear("arithmetic can run commands");
+const DOCUMENT: Doubt = Doubt::Unclear("the text behind `<<` can be read in more than one way");
+
+/// Reads a line as bash does.
+pub(super) fn lex(text: &str) -> Lexed {
+    Lexer::new(text, true).run()
+}
+
+/// Reads the same line as if it had no quotes, comments and documents in it: every command that it could hold stands
+/// somewhere in what comes of that.
+pub(super) fn lex_bare(text: &str) -> Vec<Token> {
+    Lexer::new(&bare(text), false).run().tokens
+}
+
+/// A text without quotes and escapes.
+pub(in crate::policy) fn bare(text: &str) -> String {
+    text.replace("\\\n", "").replace(['\'', '"', '\\'], "")
+}
+
+struct Lexer<'t> {
+    text: &'t str,
+    at: usize,
+    /// Whether quotes, comments and documents mean what they mean to bash.
+    exact: bool,
+    out: Lexed,
+    /// The word that is being read, and where it began.
+    word: Option<(usize, Word)>,
+    /// A document that begins on the next line.
+    awaited: Option<Awaited<'t>>,
+    backquotes: usize,
+}
+
+/// A document that begins on the next line.
+struct Awaited<'t> {
+    /// The token that it fills.
+    token: usize,
+    end: &'t str,
+    quoted: bool,
+    tabs: bool,
+}
+
+impl<'t> Lexer<'t> {
+    fn new(text: &'t str, exact: bool) -> Self {
+        Self { text, at: 0, exact, out: Lexed::default(), word: None, awaited: None, backquotes: 0 }
+    }
+
+    fn run(mut self) -> Lexed {
+        while let Some(c) = self.next() {
+            self.step(c);
+        }
+        self.end_word();
+        if self.awaited.is_some() {
+            self.doubt(DOCUMENT);
+        }
+        if !self.backquotes.is_multiple_of(2) || self.backquotes > 0 && self.text.contains('\\') {
+            self.doubt(Doubt::Unclear("its backquotes can be read in more than one way"));
+        }
+        self.out
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    /// Takes a text if it is what comes next.
+    fn take(&mut self, wanted: &str) -> bool {
+        let found = self.text[self.at..].starts_with(wanted);
+        self.at += if found { wanted.len() } else { 0 };
+        found
+    }
+
+    fn doubt(&mut self, doubt: Doubt) {
+        self.out.doubt = self.out.doubt.max(Some(doubt));
+    }
+
+    fn word(&mut self) -> &mut Word {
+        let begin = self.at - 1;
+        &mut self.word.get_or_insert_with(|| (begin, Word::default())).1
+    }
+
+    fn end_word(&mut self) {
+        let Some((begin, mut word)) = self.word.take() else { return };
+        self.text[begin..self.at].clone_into(&mut word.raw);
+        let own = matches!(word.raw.as_str(), "[" | "[[" | "{}" | "{" | "}");
+        if word.globs && !own && word.raw.contains('[') && !word.raw.contains(']') {
+            self.doubt(Doubt::Unclear("it holds a bracket that nothing closes"));
+        }
+        word.globs &= !own;
+        word.braces &= !own && (word.raw.contains([',', '.']) || word.raw.starts_with('{'));
+        self.out.tokens.push(Token::Word(word));
+    }
+
+    /// Ends the word before what has just been read.
+    fn operator(&mut self, read: usize, name: &'static str) {
+        let after = self.at;
+        self.at -= read;
+        self.end_word();
+        self.at = after;
+        self.out.tokens.push(Token::Operator(name));
+    }
+
+    fn step(&mut self, c: char) {
+        match c {
+            ' ' | '\t' => {
+                self.at -= 1;
+                self.end_word();
+                self.at += 1;
+            }
+            '\n' => {
+                self.operator(1, "\n");
+                self.document();
+            }
+            ';' if self.take(";") => {
+                self.doubt(Doubt::Compound("it chooses between commands"));
+                self.operator(2, ";;");
+            }
+            ';' => self.operator(1, ";"),
+            '&' if self.take("&") => self.operator(2, "&&"),
+            '&' if self.peek() == Some('>') => {
+                self.at += 1;
+                let name = if self.take(">") { "&>>" } else { "&>" };
+                self.redirect(name.len(), name);
+            }
+            '&' => self.operator(1, "&"),
+            '|' if self.take("|") => self.operator(2, "||"),
+            '|' if self.take("&") => {
+                self.doubt(Doubt::Compound("it pipes errors, too"));
+                self.operator(2, "|");
+            }
+            '|' => self.operator(1, "|"),
+            '(' | ')' => self.bracket(c),
+            '<' | '>' => self.angle(c),
+            '`' => {
+                let touching = if self.word.is_some() { "word`" } else { "`" };
+                self.backquotes += 1;
+                self.doubt(SUBSTITUTES);
+                self.operator(1, if self.backquotes.is_multiple_of(2) { "`end" } else { touching });
+            }
+            '#' if self.exact && self.word.is_none() => {
+                let rest = &self.text[self.at..];
+                self.at += rest.find('\n').unwrap_or(rest.len());
+            }
+            '\'' => self.single_quoted(),
+            '"' => self.double_quoted(),
+            '\\' => match self.peek() {
+                None => self.doubt(Doubt::Unclear("it ends in a backslash")),
+                Some('\n') => self.at += 1,
+                Some(next) => {
+                    let word = self.word();
+                    word.quoted = true;
+                    word.text.push(next);
+                    self.at += next.len_utf8();
+                }
+            },
+            '$' => self.dollar(false),
+            _ => self.letter(c),
+        }
+    }
+
+    fn letter(&mut self, c: char) {
+        let begin = self.at - c.len_utf8();
+        let word = &mut self.word.get_or_insert_with(|| (begin, Word::default())).1;
+        match c {
+            '*' | '?' | '[' => word.globs = true,
+            '{' | '}' => word.braces = true,
+            '~' => word.varies |= word.text.is_empty() || word.text.ends_with(['=', ':']),
+            _ => {}
+        }
+        word.text.push(c);
+    }
+
+    fn bracket(&mut self, c: char) {
+        let rest = self.text[self.at..].trim_start_matches([' ', '\t']);
+        if c == '(' && rest.starts_with(')') {
+            self.doubt(Doubt::Unclear("it defines a function, so that names may mean something else than they say"));
+        } else if c == '(' && self.peek() == Some('(') {
+            self.doubt(ARITHMETIC);
+        }
+        self.doubt(Doubt::Compound("it holds commands in brackets"));
+        self.operator(1, if c == '(' { "(" } else { ")" });
+    }
+
+    fn angle(&mut self, c: char) {
+        let forms: [&'static str; 8] = match c {
+            '<' => ["<<<", "<<-", "<<", "<&", "<>", "<(", "<", ""],
+            _ => [">>", ">&", ">|", ">(", ">", "", "", ""],
+        };
+        self.at -= 1;
+        let Some(form) = forms.into_iter().find(|form| self.take(form)) else { return };
+        match form {
+            "<(" | ">(" => {
+                self.doubt(SUBSTITUTES);
+                self.operator(2, "(");
+            }
+            "<<" | "<<-" if self.exact => self.announce(form),
+            "<<<" => {
+                self.doubt(Doubt::Compound("it hands a text to a command"));
+                self.redirect(3, form);
+            }
+            _ => self.redirect(form.len(), form),
+        }
+    }
+
+    /// A redirection; the digits right before it are its descriptor.
+    fn redirect(&mut self, read: usize, name: &'static str) {
+        let after = self.at;
+        self.at -= read;
+        let touches = self.word.is_some();
+        self.end_word();
+        self.at = after;
+        let mut descriptor = None;
+        if touches && let Some(Token::Word(word)) = self.out.tokens.last() {
+            let number = word.raw.bytes().all(|byte| byte.is_ascii_digit()) && !name.starts_with('&');
+            if number && word.raw.len() > 3 {
+                self.doubt(Doubt::Unclear("it redirects a descriptor that nobody has"));
+            } else if number {
+                descriptor = word.raw.parse().ok();
+                self.out.tokens.pop();
+            } else if word.raw.starts_with('{') && word.raw.ends_with('}') {
+                self.out.tokens.pop();
+                self.doubt(Doubt::Unclear("it keeps an open file in a variable"));
+            }
+        }
+        self.out.tokens.push(Token::Redirect(descriptor, name));
+    }
+
+    /// A document whose end is a plain word, perhaps in single quotes. All others can be read in more than one way.
+    fn announce(&mut self, form: &'static str) {
+        self.redirect(form.len(), form);
+        let own = matches!(self.out.tokens.last(), Some(Token::Redirect(None, _)));
+        let rest = self.text[self.at..].trim_start_matches([' ', '\t']);
+        let quoted = rest.starts_with('\'');
+        let name = &rest[usize::from(quoted)..];
+        let end = &name[..name.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count()];
+        let behind = &name[end.len()..];
+        let behind = if quoted { behind.strip_prefix('\'') } else { Some(behind) };
+        let behind = behind.filter(|behind| behind.starts_with([' ', '\t', '\n', ';', '|', '&', '>']));
+        let sure = own && !end.is_empty() && self.awaited.is_none() && self.out.doubt.is_none();
+        let Some(behind) = behind.filter(|_| sure) else { return self.doubt(DOCUMENT) };
+        self.at = self.text.len() - behind.len();
+        self.out.tokens.pop();
+        self.out.tokens.push(Token::Document(Word::default()));
+        let token = self.out.tokens.len() - 1;
+        self.awaited = Some(Awaited { token, end, quoted, tabs: form == "<<-" });
+    }
+
+    /// The document that begins here, if one is awaited.
+    fn document(&mut self) {
+        let Some(Awaited { token, end, quoted, tabs }) = self.awaited.take() else { return };
+        let rest = &self.text[self.at..];
+        let is_end = |line: &str| {
+            let line = line.strip_suffix('\n').unwrap_or(line);
+            if tabs { line.trim_start_matches('\t') == end } else { line == end }
+        };
+        let mut length = 0;
+        let mut lines = rest.split_inclusive('\n');
+        let found = lines.find(|line| {
+            let found = is_end(line);
+            length += line.len();
+            found
+        });
+        self.at += length;
+        let Some(last) = found else { return self.doubt(DOCUMENT) };
+        let text = &rest[..length - last.len()];
+        let expands = !quoted && text.contains(['$', '`', '\\']);
+        if expands && ["`", "\\", "$(", "${", "$["].iter().any(|sign| text.contains(sign)) {
+            self.doubt(DOCUMENT);
+        }
+        let word = Word { text: text.to_owned(), varies: expands, quoted: true, ..Word::default() };
+        if let Some(slot) = self.out.tokens.get_mut(token) {
+            *slot = Token::Document(word);
+        }
+    }
+
+    fn single_quoted(&mut self) {
+        self.word().quoted = true;
+        let rest = &self.text[self.at..];
+        let end = rest.find('\'');
+        self.word().text.push_str(&rest[..end.unwrap_or(rest.len())]);
+        self.at += end.map_or(rest.len(), |end| end + 1);
+        if end.is_none() {
+            self.doubt(OPEN_QUOTE);
+        }
+    }
+
+    fn double_quoted(&mut self) {
+        self.word().quoted = true;
+        while let Some(c) = self.next() {
+            match c {
+                '"' => return,
+                '\\' if self.take("\n") => {}
+                '\\' => match self.peek() {
+                    Some(next @ ('$' | '`' | '"' | '\\')) => {
+                        self.word().text.push(next);
+                        self.at += 1;
+                    }
+                    _ => self.word().text.push('\\'),
+                },
+                '`' => {
+                    self.backquotes += 1;
+                    self.doubt(SUBSTITUTES);
+                    let word = self.word();
+                    word.varies = true;
+                    word.text.push('`');
+                }
+                '$' => self.dollar(true),
+                _ => self.word().text.push(c),
+            }
+        }
+        self.doubt(OPEN_QUOTE);
+    }
+
+    /// What stands behind a `$` that has just been read.
+    fn dollar(&mut self, in_quotes: bool) {
+        self.word();
+        let found = dollar::read(&self.text[self.at..], in_quotes);
+        match found {
+            Dollar::Sign => self.word().text.push('$'),
+            Dollar::Variable(length) => {
+                let written = &self.text[self.at - 1..self.at + length];
+                let word = self.word();
+                word.varies = true;
+                word.text.push_str(written);
+                self.at += length;
+            }
+            Dollar::Command => {
+                self.doubt(SUBSTITUTES);
+                let word = self.word();
+                word.varies = true;
+                word.text.push('$');
+            }
+            Dollar::Unclear(why) => {
+                self.doubt(Doubt::Unclear(why));
+                let word = self.word();
+                word.varies = true;
+                word.text.push('$');
+            }
+            Dollar::Translated => self.doubt(Doubt::Escaped("it holds text in `$\"…\"`")),
+            Dollar::Escaped { text, length } => {
+                self.doubt(Doubt::Escaped("it holds text in `$'…'`"));
+                if text.is_none() {
+                    self.doubt(Doubt::Unclear("it holds an escape that ends a word early"));
+                }
+                let word = self.word();
+                word.quoted = true;
+                word.text.push_str(&text.unwrap_or_default());
+                self.at += length;
+            }
+        }
+    }
+}

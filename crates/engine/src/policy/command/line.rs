@@ -1,0 +1,460 @@
+//! From words and operators to pipelines of simple commands.
+
+use agentd_core::untrusted::is_unseen;
+
+use super::{
+    Assign, Part, Redirect, Stdin,
+    lexer::{Doubt, Lexed, Token, lex, lex_bare},
+    word::Word,
+};
+use crate::policy::opinion::Opinion;
+
+/// The longest command that is looked into.
+const MAX_BYTES: usize = 64 * 1024;
+/// How many commands one line may have.
+const MAX_PARTS: usize = 256;
+/// How many substitutions a line may have.
+const MAX_SUBSTITUTED: usize = 8;
+/// How many brackets and keywords may be open in a line.
+const MAX_OPEN: usize = 10;
+
+/// Words that begin, join or end other commands where a command could stand.
+const KEYWORDS: &str = "if then else elif fi for while until do done case esac select function { } ! [[ ]]";
+/// Those of them behind which another command begins.
+const LEADING: &str = "if then else elif while until do { } ! time done fi esac in";
+
+/// A command line.
+#[derive(Debug)]
+pub(in crate::policy) enum Line {
+    /// Nothing but pipelines of simple commands.
+    Plain(Vec<Vec<Part>>),
+    /// More than that.
+    Other(Doubt),
+}
+
+/// Reads a command line. Takes time and memory in proportion to its length, and refuses what is too long.
+pub(in crate::policy) fn read(text: &str) -> Line {
+    if let Err(why) = check_text(text) {
+        return Line::Other(Doubt::Unclear(why));
+    }
+    let Lexed { tokens, doubt } = lex(text);
+    if doubt.is_none() && !has_keywords(&tokens) {
+        return match pipelines(&tokens) {
+            Ok(pipelines) => Line::Plain(pipelines),
+            Err(why) => Line::Other(Doubt::Unclear(why)),
+        };
+    }
+    let doubt = doubt.max(has_keywords(&tokens).then_some(Doubt::Compound("it holds loops, conditions or groups")));
+    let doubt = doubt.unwrap_or(Doubt::Compound("it is more than plain words"));
+    if matches!(doubt, Doubt::Escaped(_)) {
+        return Line::Other(doubt);
+    }
+    let unclear = defines(&tokens)
+        .or_else(|| unbalanced(&tokens))
+        .or_else(|| hides_escapes(text))
+        .or_else(|| substitutes_much(text));
+    let unclear = unclear.map(Doubt::Unclear);
+    Line::Other(unclear.unwrap_or(doubt))
+}
+
+/// Whatever could be a command somewhere in a line that is more than plain words, and whether that is all.
+pub(in crate::policy) fn guesses(text: &str) -> (Vec<Part>, bool) {
+    if text.len() > MAX_BYTES {
+        return (Vec::new(), false);
+    }
+    let Lexed { tokens, doubt } = lex(text);
+    let is_sure = !matches!(doubt, Some(Doubt::Compound(_) | Doubt::Unclear(_))) && !has_keywords(&tokens);
+    let bare = if is_sure { Vec::new() } else { lex_bare(text) };
+    let mut guesses = Vec::new();
+    for tokens in [tokens, bare] {
+        let mut stdin = Stdin::Inherited;
+        for (segment, operator) in segments(&tokens) {
+            let begins = segment.iter().take_while(|token| is_word_of(token, LEADING)).count();
+            let part = Part { guessed: true, ..part(&segment[begins..], stdin) };
+            // What a substitution puts there is a word more, or the end of the last one.
+            let more = match operator {
+                "word`" => part.words.split_last().map(|(last, words)| [words, &[last.clone().and_more()]].concat()),
+                "`" => Some([part.words.as_slice(), &[Word::default().and_more()]].concat()),
+                _ => None,
+            };
+            guesses.extend(more.map(|words| Part { words, ..part.clone() }));
+            if !part.words.is_empty() || !part.assigns.is_empty() || !part.redirects.is_empty() {
+                guesses.push(part);
+            }
+            stdin = if operator == "|" { Stdin::Pipe } else { Stdin::Inherited };
+            if guesses.len() > 2 * MAX_PARTS {
+                return (guesses, false);
+            }
+        }
+    }
+    (guesses, true)
+}
+
+/// Refuses what bash and others might read differently, and what nobody writes into a command.
+fn check_text(text: &str) -> Result<(), &'static str> {
+    if text.len() > MAX_BYTES {
+        return Err("it is longer than 64 KiB");
+    }
+    let mut before = ' ';
+    for c in text.chars() {
+        let odd = match c {
+            '\n' | '\t' => false,
+            c if c.is_ascii() => c.is_ascii_control(),
+            // It chooses a form of the letter before it, such as the coloured one of a picture.
+            '\u{fe0f}' | '\u{200d}' => before.is_ascii(),
+            c => c.is_whitespace() || c.is_control() || is_unseen(c),
+        };
+        if odd {
+            return Err("it holds characters that cannot be seen");
+        }
+        // In some encodings these are the second half of a letter.
+        if !before.is_ascii() && matches!(c, '\\' | '|' | '`' | '{' | '}' | '[' | ']' | '~') {
+            return Err("it holds signs that another locale reads as a part of the letter before them");
+        }
+        before = c;
+    }
+    Ok(())
+}
+
+/// The words between operators, with the operator behind them.
+fn segments(tokens: &[Token]) -> impl Iterator<Item = (&[Token], &'static str)> {
+    let mut rest = Some(tokens);
+    std::iter::from_fn(move || {
+        let tokens = rest?;
+        let end = tokens.iter().position(|token| matches!(token, Token::Operator(_)));
+        let (segment, operator) = match end.and_then(|end| Some((end, tokens.get(end)?))) {
+            Some((end, Token::Operator(operator))) => {
+                rest = tokens.get(end + 1..);
+                (&tokens[..end], *operator)
+            }
+            _ => {
+                rest = None;
+                (tokens, "")
+            }
+        };
+        Some((segment, operator))
+    })
+}
+
+fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
+    const GRAMMAR: &str = "it does not follow the shell's grammar";
+    let mut pipelines: Vec<Vec<Part>> = Vec::new();
+    let mut count = 0;
+    // The operator before a command, and whether a command has to follow it.
+    let (mut before, mut waits) = ("\n", false);
+    for (segment, operator) in segments(tokens) {
+        if segment.is_empty() {
+            // A line's end may stand behind any operator, and before any command.
+            if operator == "\n" || operator.is_empty() && !waits {
+                before = if waits { before } else { operator };
+                continue;
+            }
+            return Err(GRAMMAR);
+        }
+        let is_piped = before == "|";
+        let mut part = part(segment, if is_piped { Stdin::Pipe } else { Stdin::Inherited });
+        if segment
+            .iter()
+            .zip(segment.iter().skip(1).map(Some).chain([None]))
+            .any(|(token, next)| matches!(token, Token::Redirect(..)) && !matches!(next, Some(Token::Word(_))))
+        {
+            return Err(GRAMMAR);
+        }
+        part.behind = operator == "&";
+        count += 1;
+        if count > MAX_PARTS {
+            return Err("it has more commands than anybody would read");
+        }
+        match pipelines.last_mut().filter(|_| is_piped) {
+            Some(pipeline) => pipeline.push(part),
+            None => pipelines.push(vec![part]),
+        }
+        before = operator;
+        waits = matches!(operator, "|" | "&&" | "||");
+    }
+    if waits {
+        return Err(GRAMMAR);
+    }
+    // What stands in the background is the whole pipeline.
+    for pipeline in &mut pipelines {
+        let behind = pipeline.iter().any(|part| part.behind);
+        pipeline.iter_mut().for_each(|part| part.behind = behind);
+    }
+    Ok(pipelines)
+}
+
+/// One simple command.
+fn part(tokens: &[Token], stdin: Stdin) -> Part {
+    let mut part = Part { stdin, ..Part::default() };
+    let mut redirect: Option<(Option<u32>, &'static str)> = None;
+    for token in tokens {
+        match token {
+            Token::Redirect(descriptor, operator) => redirect = Some((*descriptor, operator)),
+            Token::Document(text) => {
+                part.stdin = Stdin::Given;
+                part.redirects.push(Redirect { descriptor: None, operator: "<<", target: text.clone() });
+            }
+            Token::Word(word) => match redirect.take() {
+                Some((descriptor, operator)) => part.redirect(descriptor, operator, word),
+                None if part.words.is_empty()
+                    && let Some(assign) = assignment(word) =>
+                {
+                    if assign.name.contains('[') {
+                        part.findings.push(Opinion::unknown("the index of a variable can run commands"));
+                    }
+                    part.assigns.push(assign);
+                }
+                None => part.words.push(word.clone()),
+            },
+            Token::Operator(_) => {}
+        }
+    }
+    part
+}
+
+impl Part {
+    fn redirect(&mut self, descriptor: Option<u32>, operator: &'static str, target: &Word) {
+        if operator.starts_with('<') && matches!(descriptor, None | Some(0)) {
+            self.stdin = Stdin::Given;
+        }
+        // `>& file` writes a file; `>&2` and `>&-` do not.
+        let number = target.text.strip_suffix('-').unwrap_or(&target.text);
+        let joins = target.is_plain() && number.len() <= 3 && number.bytes().all(|byte| byte.is_ascii_digit());
+        let operator = if operator.ends_with('&') && !joins { "&>" } else { operator };
+        self.redirects.push(Redirect { descriptor, operator, target: target.clone() });
+    }
+}
+
+/// `NAME=value`, where a word is that.
+pub(in crate::policy) fn assignment(word: &Word) -> Option<Assign> {
+    let (name, _) = word.raw.split_once('=')?;
+    let bare = name.strip_suffix('+').unwrap_or(name);
+    let plain = bare.split('[').next().unwrap_or_default();
+    let valid = plain.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && plain.starts_with(|c: char| !c.is_ascii_digit());
+    if !valid || plain.len() < bare.len() && !bare.ends_with(']') {
+        return None;
+    }
+    let (_, value) = word.text.split_once('=')?;
+    let value = Word { text: value.to_owned(), raw: word.raw[name.len() + 1..].to_owned(), ..word.clone() };
+    Some(Assign { name: name.to_owned(), value })
+}
+
+fn is_word_of(token: &Token, list: &str) -> bool {
+    matches!(token, Token::Word(word) if list.split(' ').any(|keyword| keyword == word.raw))
+}
+
+/// True for a word that begins, joins or ends commands where a command could stand.
+pub(super) fn is_keyword(text: &str) -> bool {
+    KEYWORDS.split(' ').any(|keyword| keyword == text)
+}
+
+fn has_keywords(tokens: &[Token]) -> bool {
+    segments(tokens).any(|(segment, _)| segment.first().is_some_and(|first| is_word_of(first, KEYWORDS)))
+}
+
+/// Where a function is defined, whose body may stand in any form.
+fn defines(tokens: &[Token]) -> Option<&'static str> {
+    let is_function = |token: &Token| is_word_of(token, "function");
+    tokens
+        .iter()
+        .any(is_function)
+        .then_some("it defines a function, so that names may mean something else than they say")
+}
+
+/// Where something begins and does not end, or nests too deeply. Counted, not read.
+fn unbalanced(tokens: &[Token]) -> Option<&'static str> {
+    let mut counts = [0_usize; 10];
+    let mut count = |token: &str| {
+        let pairs = ["(", ")", "if", "fi", "do", "done", "case", "esac", "{", "}"];
+        if let Some(found) = pairs.iter().position(|pair| *pair == token) {
+            counts[found] += 1;
+        }
+    };
+    let mut ends_choice = false;
+    for (segment, operator) in segments(tokens) {
+        count(operator);
+        ends_choice |= operator == ";;";
+        for token in segment.iter().take_while(|token| is_word_of(token, KEYWORDS)) {
+            if let Token::Word(word) = token {
+                count(&word.raw);
+            }
+        }
+    }
+    // A pattern of `case` ends in a bracket that nothing began.
+    let chooses = counts[6] > 0;
+    if ends_choice && !chooses {
+        return Some("it ends what it does not begin");
+    }
+    let pairs = || counts.chunks_exact(2).enumerate().filter(|(index, _)| !(chooses && *index == 0));
+    if pairs().any(|(_, pair)| pair[0] != pair[1]) {
+        return Some("it begins what it does not end");
+    }
+    pairs().any(|(_, pair)| pair[0] > MAX_OPEN).then_some("it nests too deeply")
+}
+
+/// Where there are more commands in commands than anybody would read, within quotes too. Counted, not read.
+fn substitutes_much(text: &str) -> Option<&'static str> {
+    let count = text.matches("$(").count() + text.matches('`').count() / 2;
+    (count > MAX_SUBSTITUTED).then_some("it holds more commands in commands than anybody would read")
+}
+
+/// Where escapes and documents may stand inside of what holds other commands.
+fn hides_escapes(text: &str) -> Option<&'static str> {
+    let plain = text.replace("<<<", "");
+    (text.contains("$'") || plain.contains("<<")).then_some("its quotes can be read in more than one way")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::exact, *};
+
+    fn plain(text: &str) -> Option<Vec<Vec<Part>>> {
+        match read(text) {
+            Line::Plain(pipelines) => Some(pipelines),
+            Line::Other(_) => None,
+        }
+    }
+
+    fn words(text: &str) -> Vec<Vec<String>> {
+        let words = |part: &Part| part.words.iter().map(|word| word.text.clone()).collect();
+        plain(text).unwrap().iter().flatten().map(words).collect()
+    }
+
+    #[test]
+    fn quotes_and_escapes_go_and_the_words_stay() {
+        let check = |text: &str, expected: &[&[&str]]| assert_eq!(words(text), expected, "{text}");
+        check("ls -la", &[&["ls", "-la"]]);
+        check(r#"\rm 'r'm r""m r\m"#, &[&["rm", "rm", "rm", "rm"]]);
+        check("r\\\nm \"r\\\nm\"", &[&["rm", "rm"]]);
+        check(r#"'a b' "a\"b" "a\nb" '' "$" a$"#, &[&["a b", "a\"b", r"a\nb", "", "$", "a$"]]);
+        check("a;b&&c||d|e\nf & g # h", &[&["a"], &["b"], &["c"], &["d"], &["e"], &["f"], &["g"]]);
+        check("a |\n b", &[&["a"], &["b"]]);
+        check("a 2>&1 >/dev/null b", &[&["a", "b"]]);
+        check("a a#b '#' #c", &[&["a", "a#b", "#"]]);
+        check("cat <<E; b\nit's $ (x)\nE\nc", &[&["cat"], &["b"], &["c"]]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn what_the_shell_puts_in_is_known_as_such() {
+        for text in [
+            "$x",
+            "\"$x\"",
+            "~",
+            "~root/x",
+            "PATH=~/bin",
+            "a:~",
+            "$@",
+            "$0",
+            "$-",
+            "${x}",
+            "${x:-y}",
+            "a{b,c}",
+            "{1..3}",
+            "{a",
+        ] {
+            assert!(plain(&format!("a {text}")).is_some_and(|found| !found[0][0].is_static()), "{text}");
+        }
+        for text in ["*", "a?", "[a]", "a[b]c"] {
+            assert!(plain(&format!("a {text}")).is_some_and(|found| !found[0][0].is_plain()), "{text}");
+        }
+        for text in ["HEAD~1", "stash@{0}", "{}", "a~b", "'*'", "\\*", "a=b", "!", "a^b"] {
+            assert!(plain(&format!("a {text}")).is_some_and(|found| found[0][0].is_plain()), "{text}");
+        }
+    }
+
+    #[test]
+    fn more_than_plain_words_is_known_as_such() {
+        let unclear = |text: &str| matches!(read(text), Line::Other(Doubt::Unclear(_)));
+        for text in [
+            "$(a)",
+            "`a`",
+            "<(a)",
+            "a <<<b",
+            "(a)",
+            "{ a; }",
+            "if a; then b; fi",
+            "[[ a ]]",
+            "! a",
+            "a |& b",
+            "$'a'",
+            "a $\"b\"",
+        ] {
+            assert!(plain(text).is_none() && !unclear(text), "{text}");
+        }
+        for text in [
+            "'a",
+            "\"a",
+            "a\\",
+            "((a))",
+            "$((1))",
+            "$[1]",
+            "f() { a; }",
+            "${x@P}",
+            "${x:=y}",
+            "${!x}",
+            "${a[1]}",
+            "a <<E",
+            "a <<\"E\"\nE\n",
+            "a <<E <<F\nE\nF\n",
+            "a {x}>b",
+            "(a",
+            "a)",
+            "if a",
+            "fi",
+            ";;",
+            "a &&",
+            "| a",
+            "a ; ; b",
+            "a >",
+            "a\rb",
+            "a\0b",
+            "あ\\;b",
+            "echo $(<< \\|n ",
+            "cat <<$( x",
+            "<<-$((  )",
+            "$'rm\\0x'",
+        ] {
+            assert!(unclear(text), "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever is written is read, within its length, and the normal form of it means the same.
+        #[test]
+        fn the_normal_form_is_read_as_the_same(text in "[-a-z0-9 '\"\\\\$`(){}<>&|;#!~*?=\n\\[\\]é]{0,40}") {
+            let (found, _) = guesses(&text);
+            prop_assert!(found.iter().map(|part| part.words.len()).sum::<usize>() <= 4 * text.len() + 4);
+            let Some(pipelines) = plain(&text) else { return Ok(()) };
+            for pipeline in pipelines.iter().filter(|parts| parts.iter().all(Part::is_static)) {
+                let normal = exact(pipeline);
+                if check_text(&normal).is_err() {
+                    continue;
+                }
+                let again = plain(&normal);
+                prop_assert!(again.is_some() || normal.is_empty(), "{:?} {:?}", text, normal);
+                let again = again.unwrap_or_default();
+                let again: Vec<&[Part]> = again.iter().map(Vec::as_slice).collect();
+                prop_assert_eq!(again.len(), usize::from(!normal.is_empty()), "{:?} {:?}", &text, &normal);
+                for (one, other) in pipeline.iter().zip(again.first().copied().unwrap_or_default()) {
+                    let texts = |part: &Part| part.words.iter().map(|word| word.text.clone()).collect::<Vec<_>>();
+                    prop_assert_eq!(texts(one), texts(other), "{:?} {:?}", &text, &normal);
+                    prop_assert_eq!(one.exact(), other.exact());
+                }
+            }
+        }
+
+        /// Words in single quotes are what stands in them, whatever that is.
+        #[test]
+        fn quoted_words_are_what_they_are(words in prop::collection::vec("[ -~]{0,12}", 1..5)) {
+            let text: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
+            let found = self::words(&text.join(" "));
+            prop_assert_eq!(found, vec![words]);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Where a command runs: the folder where it starts, whether a part of it goes elsewhere, and what the folder says of what
+//! is done there.
+
+use std::path::Path;
+
+use agentd_core::guide::skills_named;
+use serde_json::{Map, Value, json};
+
+use super::{Call, Facts, PROJECT, read_tool};
+use crate::policy::{
+    checker::{carriers, files},
+    command::Part,
+    opinion::{Opinion, strictest},
+};
+
+/// The name of the workspace, where commands start that name no folder and see no project.
+const WORKSPACE: &str = "/";
+
+/// Where a command starts.
+pub(super) struct Place<'a> {
+    /// The folder, as a rule names it; none where commands start that name no folder.
+    pub(super) folder: Option<&'a str>,
+    /// Nobody can tell where it starts, so that no rule may mean that.
+    is_unknown: bool,
+    /// Git would obey what anybody may have written there.
+    is_strange: bool,
+    /// What is said of whatever is done there, as if each word that names a file named the folder.
+    pub(super) secret: Option<Opinion>,
+    /// What is said of reading there.
+    pub(super) reading: Option<Opinion>,
+}
+
+impl Call<'_> {
+    /// Where the command starts.
+    pub(super) fn place<'p>(&'p self, command: &str, arguments: &'p Map<String, Value>) -> Place<'p> {
+        let named = ["directory", "cwd"].iter().find_map(|key| arguments.get(*key)).and_then(Value::as_str);
+        let is_mounted = self.facts.roots.contains(&Path::new(PROJECT));
+        let usual = if is_mounted { PROJECT } else { WORKSPACE };
+        let real = self.facts.start.map(|start| start.name.as_str());
+        // Of a folder that is named both names count: the one that is written, and the one that links lead to.
+        let both = || named.into_iter().chain(real.filter(|_| named.is_some()));
+        Place {
+            // By its real name: what a call writes may mean another folder in another session, or tomorrow.
+            folder: real.filter(|real| named.is_some() || *real != usual).or(named),
+            is_unknown: real.is_none() && (named.is_some() || is_mounted && !skills_named(command).is_empty()),
+            is_strange: named.is_some_and(|folder| folder != "." && !self.is_root(folder)),
+            secret: strictest(both().filter_map(|folder| files::reads(&path(folder)))),
+            reading: strictest(both().filter_map(|folder| self.reading(folder))),
+        }
+    }
+
+    /// What speaks against reading in a folder without asking.
+    fn reading(&self, folder: &str) -> Option<Opinion> {
+        let (tool, arguments) = (read_tool(), Value::Object(path(folder)).to_string());
+        let facts = Facts { tool: &tool, arguments: &arguments, followed: None, ..*self.facts };
+        let said = self.policy.judge_form(&facts);
+        let verdict = said.verdict.because(|reason| format!("it starts in {folder}, and {reason}"));
+        let opinion = Opinion { verdict, layer: said.layer, rule: said.rule, dynamic: false };
+        opinion.speaks_against().then_some(opinion)
+    }
+
+    /// Whether rules that were kept for where it starts may not mean where its parts run. A change to the folder in which
+    /// it is already is none.
+    pub(super) fn leaves(&self, place: &Place<'_>, pipelines: &[Vec<Part>]) -> bool {
+        let is_start = |folder: &str| {
+            self.facts.start.is_some_and(|start| start.paths.iter().any(|path| Path::new(folder) == path))
+        };
+        place.is_unknown || pipelines.iter().flatten().any(|part| moves_but_to(part, is_start))
+    }
+
+    /// Whether git would obey what anybody may have written: it works in a folder that is none of the session's own, or
+    /// in one below.
+    pub(super) fn strays(&self, place: &Place<'_>, pipelines: &[Vec<Part>]) -> bool {
+        place.is_strange || pipelines.iter().flatten().any(|part| moves_but_to(part, |folder| self.is_root(folder)))
+    }
+
+    fn is_root(&self, folder: &str) -> bool {
+        self.facts.roots.iter().any(|root| Path::new(folder) == *root)
+    }
+}
+
+/// The arguments of a call that reads there.
+fn path(folder: &str) -> Map<String, Value> {
+    Map::from_iter([("path".to_owned(), json!(folder))])
+}
+
+/// Whether a part changes the folder for those behind it, and not to one of these.
+fn moves_but_to(part: &Part, stays: impl Fn(&str) -> bool) -> bool {
+    let names = || part.arguments().iter().flat_map(|word| super::command::pieces(&word.text));
+    let moves =
+        changes_folder(part) || carriers::carries(part) && names().any(|name| matches!(name, "cd" | "pushd" | "popd"));
+    moves && !matches!(part.arguments(), [word] if word.is_plain() && stays(&word.text))
+}
+
+pub(super) fn changes_folder(part: &Part) -> bool {
+    matches!(part.program(), "cd" | "pushd" | "popd")
+}

@@ -1,0 +1,77 @@
+//! Removing what nobody has used for long, on the order of the configuration.
+//!
+//! The actor does it, so that no turn can begin meanwhile. The history tells of it before anything is removed: a crash in
+//! between leaves files that were told to be gone, which the next cleaning removes, and never a model that looks for files
+//! of which it was told nothing.
+
+use agentd_core::{
+    event::EventKind,
+    files::FilesRemoved,
+    ids::{ItemId, TurnId},
+    item::{Item, ItemBody, ItemStatus},
+    ports::WorkspaceArea,
+};
+
+use super::actor::{Actor, Fault};
+use crate::{
+    engine::cleaning::{CleanOrder, SessionCleaned},
+    error::EngineError,
+};
+
+impl Actor {
+    /// Whether somebody uses the session, or it waits for somebody.
+    pub(super) fn is_in_use(&mut self) -> bool {
+        self.open.is_some()
+            || !self.queue.is_empty()
+            || !self.interrupts.is_empty()
+            || self.journal.has_readers()
+            || self.is_leased()
+    }
+
+    /// Removes what was not used for long. None where the session is needed.
+    pub(super) async fn clean(&mut self, order: CleanOrder) -> Result<Option<SessionCleaned>, Fault> {
+        if self.is_in_use() || self.state.settings.pinned {
+            return Ok(None);
+        }
+        let parts = &self.shared.parts;
+        let CleanOrder { areas, undo, trial } = order;
+        let mut found = parts.workspaces.clean(self.id, areas.clone(), true).await.map_err(EngineError::from)?;
+        if found.is_empty() && !undo {
+            return Ok(Some(SessionCleaned::default()));
+        }
+        if !trial {
+            self.commit(None, notice(&found, undo).into()).await?;
+            let parts = &self.shared.parts;
+            if !found.is_empty() {
+                // Something may have come meanwhile, and stays with all that lies beside it.
+                found = parts.workspaces.clean(self.id, areas, false).await.map_err(EngineError::from)?;
+            }
+            if undo {
+                parts.snapshots.remove(self.id).await.map_err(EngineError::from)?;
+            }
+        }
+        Ok(Some(SessionCleaned { areas: found, undo }))
+    }
+}
+
+/// What the model and the person are told.
+fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2] {
+    let mut removed: Vec<String> = found
+        .iter()
+        .map(|(area, removed)| {
+            let files = if removed.files == 1 { "1 file".to_owned() } else { format!("{} files", removed.files) };
+            format!("{}/ ({files})", area.folder())
+        })
+        .collect();
+    if undo {
+        removed.push("what is needed to undo earlier changes of files".to_owned());
+    }
+    let text = format!(
+        "Nobody had used this session for long, and files of it were removed to save room: {}. The history is whole. Ask \
+         for a file again if you need it.",
+        removed.join(", ")
+    );
+    // It belongs to no turn.
+    let item = Item { id: ItemId::generate(), turn_id: TurnId::generate(), body: ItemBody::notice(text) };
+    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+}

@@ -1,0 +1,153 @@
+//! Room for what is said: an input that does not fit into the window is kept in a file before anybody is told that it was
+//! taken.
+
+use agentd_core::{
+    error::ErrorKind,
+    event::EventKind,
+    item::{Item, ItemBody},
+    model::{ModelInfo, Slot},
+    turn::StartTurn,
+};
+
+use super::{
+    actor::{Actor, Fault},
+    turns::chat_slot,
+};
+use crate::{
+    error::EngineError,
+    handing::{self, Handed},
+    large_input::{self, InputRoom, Occupied, UserInput},
+    mentions::Mentions,
+    prompt::{self, Next, meter, tokens::estimate},
+    tools::Finds,
+    turn::route::route,
+};
+
+/// Tokens of an input that is told of a turn which never ran and that cannot be kept.
+const CUT: u64 = 1000;
+
+/// The surroundings of an input: its reader, and the notices in front of it.
+#[derive(Clone, Copy)]
+pub(super) struct InFront<'a> {
+    pub(super) slot: Slot,
+    pub(super) mentions: &'a Mentions,
+    pub(super) handed: &'a [Handed],
+    pub(super) told: &'a [ItemBody],
+}
+
+impl Actor {
+    /// The input as the model is to see it: whole where it fits, else its beginning, with the file that has all of it.
+    ///
+    /// # Errors
+    /// When it has to be whole and does not fit, and when the disk does not take it.
+    pub(super) async fn fit(
+        &mut self,
+        input: UserInput,
+        has_to_be_whole: bool,
+        front: InFront<'_>,
+    ) -> Result<UserInput, Fault> {
+        let window = self.least_window(front.slot);
+        let model = self.shared.parts.models.get(front.slot);
+        let info = model.info();
+        if large_input::surely_fits(input.text.len(), window, info.embedded) {
+            return Ok(input);
+        }
+        let pictures = front.handed.iter().any(|file| file.picture.is_some())
+            || handing::pictures(&self.state.seen()).next().is_some();
+        let finds = self.finds(&front.mentions.tools, front.slot, pictures, &self.state.seen());
+        let tools = finds.tools();
+        let room = self.room(info, window, &finds, front.told).await?;
+        if has_to_be_whole {
+            let refused = large_input::refusal(input.text.clone(), room, &info.id, window).await;
+            return refused.map_or(Ok(input), |message| {
+                let hint = "hand it over as a file, of which the model reads what it needs, or name a model with a larger \
+                            window";
+                Err(EngineError::new(ErrorKind::ContextOverflow, message).with_hint(hint).into())
+            });
+        }
+        let session = self.state.settings.files_of(self.id);
+        let kept = large_input::keep(&*self.shared.parts.workspaces, session, &tools, input, room).await;
+        Ok(kept.map_err(EngineError::from)?)
+    }
+
+    /// The same of what is added to the turn that runs.
+    pub(super) async fn fit_added(&mut self, input: UserInput, has_to_be_whole: bool) -> Result<UserInput, Fault> {
+        let Some(open) = &self.open else { return Ok(input) };
+        let (slot, mentions) = (self.acting().slot(open.slot), open.mentions.clone().unwrap_or_default());
+        self.fit(input, has_to_be_whole, InFront { slot, mentions: &mentions, handed: &[], told: &[] }).await
+    }
+
+    /// Keeps the input of a turn that waits where it would not fit now, so that what is acknowledged is not refused for a
+    /// full disk when its time comes.
+    pub(super) async fn keep_for_later(&mut self, start: &StartTurn) -> Result<(), Fault> {
+        let Some(text) = &start.text else { return Ok(()) };
+        let (slot, _) = route(start.slot, self.state.settings.slot, self.sight(&[]));
+        let input = UserInput::whole(text.clone(), start.typed_bytes);
+        let mentions = Mentions::default();
+        let front = InFront { slot, mentions: &mentions, handed: &[], told: &[] };
+        self.fit(input, start.whole, front).await.map(drop)
+    }
+
+    /// The input of a turn that never ran, for the record of it.
+    pub(super) async fn fit_or_cut(
+        &mut self,
+        text: &str,
+        typed_bytes: Option<u64>,
+        slot: Slot,
+    ) -> Result<UserInput, Fault> {
+        let mentions = Mentions::default();
+        let front = InFront { slot, mentions: &mentions, handed: &[], told: &[] };
+        match self.fit(UserInput::whole(text.to_owned(), typed_bytes), false, front).await {
+            Err(Fault::Request(_)) => Ok(large_input::cut(text, typed_bytes, CUT)),
+            fitted => fitted,
+        }
+    }
+
+    /// A word to people about an input of which the model sees a part.
+    pub(super) fn stored_warning(&self, input: &UserInput, slot: Slot) -> Option<EventKind> {
+        input.warning(&self.shared.parts.models.get(slot).info().id, self.least_window(slot))
+    }
+
+    /// The smaller window of the models that a turn may ask: the last answer may be written by another one.
+    fn least_window(&self, slot: Slot) -> u64 {
+        let window = |slot| self.shared.windows.of(self.shared.parts.models.get(slot).info());
+        window(slot).min(window(chat_slot(slot)))
+    }
+
+    /// About how many tokens an input may have now.
+    async fn room(
+        &mut self,
+        info: &ModelInfo,
+        window: u64,
+        finds: &Finds,
+        told: &[ItemBody],
+    ) -> Result<InputRoom, EngineError> {
+        let workspace = self.workspace().await?;
+        let tools = finds.tools();
+        let (shared, acting) = (&self.shared, self.acting());
+        let config = shared.config();
+        let servers = finds.about_servers();
+        let instructions = prompt::system(&acting.instructions(&config), &servers, &workspace, self.state.created_at);
+        let fixed = if info.embedded { 0 } else { tools.print.tokens + estimate(&instructions) };
+        let guess = |item: &Item| meter::guess(item, info.echo_reasoning);
+        let whole = || fixed + self.state.seen().iter().map(|item| guess(item)).sum::<u64>();
+        // A turn that runs counts for itself.
+        let taken = match &self.open {
+            Some(_) => shared.scales.apply(&info.id, whole()),
+            None => self.state.meter.expected(&shared.scales, Next { model: info, tools: tools.print }, whole),
+        };
+        let told = told.iter().map(|body| match body {
+            ItemBody::Notice { text, .. } => estimate(text),
+            _ => 0,
+        });
+        let occupied = Occupied {
+            window,
+            taken,
+            fixed,
+            told: told.sum(),
+            thousand: shared.scales.apply(&info.id, 1000),
+            embedded: info.embedded,
+        };
+        Ok(InputRoom::of(&occupied, config.large_result_tokens))
+    }
+}

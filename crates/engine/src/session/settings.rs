@@ -1,0 +1,48 @@
+//! Changing what is set for a session.
+
+use agentd_core::{error::ErrorKind, event::StateChange, session::SessionSettings};
+
+use super::actor::{Actor, Fault};
+use crate::error::EngineError;
+
+impl Actor {
+    /// Takes in new settings. A turn keeps those that it began with, also where it is taken up again after a restart:
+    /// what a person was shown and approves later must not run in another folder, or under other rules.
+    pub(super) async fn configure(&mut self, settings: SessionSettings) -> Result<(), Fault> {
+        if self.open.is_some() {
+            let open = "the session's settings cannot be changed while a turn is open";
+            return Err(EngineError::new(ErrorKind::Busy, open)
+                .with_hint("wait for its end, answer what it waits for, or cancel it; then change them")
+                .into());
+        }
+        let SessionSettings { grants, parent, pinned, .. } = self.state.settings.clone();
+        self.set(SessionSettings { grants, parent, pinned, ..settings }).await
+    }
+
+    /// Works under these settings from here on, which are those of the session for which it works.
+    pub(super) async fn adopt(&mut self, settings: SessionSettings) -> Result<(), Fault> {
+        if let Some(open) = &self.open {
+            return Err(self.busy(open).into());
+        }
+        let SessionSettings { parent, pinned, .. } = self.state.settings.clone();
+        let settings = SessionSettings { parent, pinned, ..settings };
+        if settings == self.state.settings { Ok(()) } else { self.set(settings).await }
+    }
+
+    async fn set(&mut self, settings: SessionSettings) -> Result<(), Fault> {
+        // The project may have changed with the settings.
+        self.workspace = None;
+        self.change(StateChange::Settings { settings }).await?;
+        // Another slot may have another window.
+        self.tell_level().await
+    }
+
+    /// Keeps the session from being cleaned, or no longer.
+    pub(super) async fn pin(&mut self, pinned: bool) -> Result<(), Fault> {
+        if self.state.settings.pinned == pinned {
+            return Ok(());
+        }
+        // It holds also for a turn that runs: nothing is cleaned under it.
+        self.change(StateChange::Settings { settings: SessionSettings { pinned, ..self.state.settings.clone() } }).await
+    }
+}

@@ -1,0 +1,99 @@
+//! How well a tool fits what is looked for: by the words of its name, of its server, of what is said of it, and of its
+//! arguments. All of it is pure, and the same for the same words.
+
+use std::collections::BTreeSet;
+
+use agentd_core::catalogue::CatalogueTool;
+
+/// Words of a query that count; what is longer is no query.
+const MOST_WORDS: usize = 24;
+/// How much of a description is read, in bytes.
+const MOST_READ: usize = 4096;
+/// How many letters a word has at least that another one may begin with.
+const LEAST_BEGINNING: usize = 3;
+/// Words that say nothing of what a tool does.
+const EMPTY: [&str; 18] = [
+    "a", "an", "and", "by", "can", "do", "find", "for", "from", "how", "i", "in", "of", "on", "the", "to", "tool",
+    "with",
+];
+
+/// The words of a name or a sentence in small letters. `ReadFile`, `read_file` and `read file` have the same.
+pub(super) fn words(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let letters: Vec<char> = text.chars().collect();
+    for (at, letter) in letters.iter().enumerate() {
+        let before = at.checked_sub(1).map(|before| letters[before]);
+        let behind = letters.get(at + 1);
+        let climbs = letter.is_uppercase() && before.is_some_and(|before| before.is_lowercase() || before.is_numeric());
+        // `HTTPFetch` is `http fetch`.
+        let ends_capitals = letter.is_uppercase()
+            && before.is_some_and(char::is_uppercase)
+            && behind.is_some_and(|behind| behind.is_lowercase());
+        if !letter.is_alphanumeric() || climbs || ends_capitals {
+            found.extend((!word.is_empty()).then(|| std::mem::take(&mut word)));
+        }
+        if letter.is_alphanumeric() {
+            word.extend(letter.to_lowercase());
+        }
+    }
+    found.extend((!word.is_empty()).then_some(word));
+    found
+}
+
+/// The words of a query that say something, each once.
+pub(super) fn of_query(query: &str) -> Vec<String> {
+    let all: BTreeSet<String> = words(query).into_iter().take(MOST_WORDS).collect();
+    let telling: Vec<String> = all.iter().filter(|word| !EMPTY.contains(&word.as_str())).cloned().collect();
+    if telling.is_empty() { all.into_iter().collect() } else { telling }
+}
+
+/// How well the tool fits: 0 where it does not.
+pub(super) fn fit(query: &[String], tool: &CatalogueTool) -> u32 {
+    let foreign = tool.foreign.as_deref();
+    let name = words(foreign.map_or(&tool.spec.name, |foreign| &foreign.tool));
+    let server = foreign.map(|foreign| words(&foreign.server)).unwrap_or_default();
+    let said = &tool.spec.description;
+    let about = words(&said[..said.floor_char_boundary(MOST_READ)]);
+    let takes = tool.spec.parameters.get("properties").and_then(|properties| properties.as_object());
+    let takes: Vec<String> = takes.into_iter().flat_map(|takes| takes.keys()).flat_map(|key| words(key)).collect();
+    let worth = |word: &String| {
+        let best = |among: &[String], whole: u32, begun: u32| {
+            let worth = |other: &String| match () {
+                () if other == word => whole,
+                () if begins(word, other) || begins(other, word) => begun,
+                () => 0,
+            };
+            among.iter().map(worth).max().unwrap_or_default()
+        };
+        // Not every script puts spaces between words.
+        let within = if word.is_ascii() || !said.to_lowercase().contains(word.as_str()) { 0 } else { 3 };
+        [best(&name, 8, 5), best(&server, 4, 2), best(&about, 3, 2), best(&takes, 2, 1), within].into_iter().max()
+    };
+    query.iter().filter_map(worth).sum()
+}
+
+fn begins(beginning: &str, word: &str) -> bool {
+    beginning.chars().count() >= LEAST_BEGINNING && word.starts_with(beginning)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_sentences_have_the_same_words() {
+        let check = |text: &str, expected: &[&str]| assert_eq!(words(text), expected, "{text}");
+        check("ReadFile", &["read", "file"]);
+        check("read_file", &["read", "file"]);
+        check("mcp_lab_HTTPFetch2Go", &["mcp", "lab", "http", "fetch2", "go"]);
+        check(" What's new, on GitHub? ", &["what", "s", "new", "on", "git", "hub"]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn empty_words_count_only_alone() {
+        assert_eq!(of_query("find the weather in Bern"), ["bern", "weather"]);
+        assert_eq!(of_query("the"), ["the"]);
+    }
+}

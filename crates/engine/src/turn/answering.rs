@@ -1,0 +1,68 @@
+//! The answers that a turn gives by itself: as its start said, and where it said so, only while its client is there.
+
+use agentd_core::turn::OnInterrupt;
+use tokio_util::sync::CancellationToken;
+
+/// The way in which a turn answers what it is asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Answering {
+    said: OnInterrupt,
+    /// Cancelled once the client is gone; none where that changes nothing.
+    gone: Option<CancellationToken>,
+}
+
+impl Answering {
+    /// As the start of a turn says.
+    pub(crate) fn new(said: OnInterrupt, while_connected: bool) -> Self {
+        Self { said, gone: while_connected.then(CancellationToken::new) }
+    }
+
+    /// The way that holds for the next question.
+    pub(crate) fn now(&self) -> OnInterrupt {
+        match &self.gone {
+            Some(gone) if gone.is_cancelled() => OnInterrupt::Wait,
+            _ => self.said,
+        }
+    }
+
+    /// The way that the start of the turn named: all that was not decided by a person was decided by that.
+    pub(crate) fn said(&self) -> OnInterrupt {
+        self.said
+    }
+
+    /// True where it holds only while the client is there.
+    pub(crate) fn while_connected(&self) -> bool {
+        self.gone.is_some()
+    }
+
+    /// Takes note that the client is gone.
+    pub(crate) fn leave(&self) {
+        if let Some(gone) = &self.gone {
+            gone.cancel();
+        }
+    }
+
+    /// Waits until the client is gone, where that changes anything.
+    pub(crate) async fn left(&self) {
+        match &self.gone {
+            Some(gone) => gone.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_holds_while_the_client_is_there() {
+        let of_client = Answering::new(OnInterrupt::Approve, true);
+        assert_eq!(of_client.now(), OnInterrupt::Approve);
+        of_client.clone().leave();
+        assert_eq!((of_client.now(), of_client.said()), (OnInterrupt::Wait, OnInterrupt::Approve));
+        let for_good = Answering::new(OnInterrupt::Approve, false);
+        for_good.leave();
+        assert_eq!(for_good.now(), OnInterrupt::Approve);
+    }
+}

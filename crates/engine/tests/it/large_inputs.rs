@@ -1,0 +1,281 @@
+//! An input that does not fit into the window is kept in a file, and the model and the person are told which part is in view.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::ErrorKind,
+    event::EventKind,
+    files::StoredInput,
+    item::ItemBody,
+    model::{Message, ModelChunk, ModelInfo, Slot, SlotInfo},
+    ports::{Model, Models},
+    turn::{IfBusy, StartTurn, StopReason},
+};
+use agentd_engine::{EngineConfig, SessionHandle};
+use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::{
+    compaction::texts,
+    world::{World, go_on, input, run, to_end},
+};
+
+/// So many lines of 39 bytes.
+fn lines(count: usize) -> String {
+    (1..=count).map(|n| format!("line {n:07} of what somebody piped in\n")).collect()
+}
+
+fn piped(words: &str, given: &str) -> StartTurn {
+    StartTurn { typed_bytes: Some(words.len() as u64), ..input(&format!("{words}\n\n{given}")) }
+}
+
+fn stored(world: &World, session: &SessionHandle) -> Vec<StoredInput> {
+    let events = world.store.events_of(session.id());
+    let found = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::UserMessage { stored, .. } => stored.clone(),
+            _ => None,
+        },
+        _ => None,
+    });
+    found.collect()
+}
+
+fn warnings(world: &World, session: &SessionHandle, code: &str) -> Vec<String> {
+    let events = world.store.events_of(session.id());
+    let found = events.iter().filter_map(|event| match &event.kind {
+        EventKind::Warning { code: known, message } if known == code => Some(message.clone()),
+        _ => None,
+    });
+    found.collect()
+}
+
+fn upload(world: &World, path: &str) -> String {
+    String::from_utf8(world.workspaces.uploads().remove(path).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_piped_and_does_not_fit_is_a_file_of_which_the_beginning_is_in_view() {
+    let world = World::new([says("Looks good.")]);
+    let session = world.session().await;
+    let given = lines(3000);
+    let mut started = session.start_turn(piped("Review this", &given)).await.unwrap();
+    // It is on the disk before anybody is told that the turn began.
+    assert_eq!(upload(&world, "uploads/stdin.txt"), given);
+    assert_eq!(to_end(&mut started.events).await.1.text, "Looks good.");
+
+    let asked = texts(&world.model.requests()[0]);
+    assert!(asked.contains("Review this\n\nline 0000001 of") && !asked.contains("line 0003000"), "{asked}");
+    let kept = stored(&world, &session).pop().unwrap();
+    assert_eq!((kept.path.as_str(), kept.bytes, kept.lines), ("uploads/stdin.txt", given.len() as u64, 3000));
+    // A good part of the window is made use of: it has 8192 tokens.
+    assert!(kept.shown_bytes > 6000 && kept.shown_lines * 39 == kept.shown_bytes, "{kept:?}");
+    assert!(asked.contains(&format!("line {:07} of what somebody piped in\n[This text", kept.shown_lines)), "{asked}");
+    for words in ["All of it is in uploads/stdin.txt", "3,000 lines", "117,000 bytes"] {
+        assert!(asked.contains(words), "{words:?} is missing in {asked}");
+    }
+    let told = warnings(&world, &session, "input_stored").pop().unwrap();
+    assert!(told.contains("117 KB of input do not fit") && told.contains("stored as uploads/stdin.txt"), "{told}");
+    assert!(told.contains(&format!("the first {} of 3,000 lines are in view", kept.shown_lines)), "{told}");
+    assert_eq!(world.log(&session).matches("compaction").count(), 0);
+}
+
+#[tokio::test]
+async fn what_fits_stays_as_it_came() {
+    let world = World::new(["one", "two"].map(says));
+    let session = world.session().await;
+    let given = lines(300);
+    to_end(&mut session.start_turn(piped("Review this", &given)).await.unwrap().events).await;
+    assert!(world.workspaces.uploads().is_empty());
+    assert!(texts(&world.model.requests()[0]).contains(&given));
+    assert!(warnings(&world, &session, "input_stored").is_empty());
+}
+
+#[tokio::test]
+async fn of_one_long_text_both_ends_are_in_view_and_the_same_text_is_kept_once() {
+    let world = World::new(["one", "two", "three"].map(says));
+    let session = world.session().await;
+    let pasted = format!("Here is the log:\n{}\nWhy does it fail?", lines(3000));
+    for _ in 0..2 {
+        run(&session, &pasted).await;
+    }
+    let asked = texts(&world.model.requests()[0]);
+    assert!(asked.contains("Here is the log:") && asked.contains("Why does it fail?\n\n[This text"), "{asked}");
+    assert!(asked.contains("left out …]"), "{asked}");
+    assert_eq!(world.workspaces.uploads().keys().collect::<Vec<_>>(), ["uploads/input.txt"]);
+    run(&session, &format!("{pasted} Once more.")).await;
+    assert_eq!(world.workspaces.uploads().len(), 2);
+    for request in world.model.requests() {
+        assert!(texts(&request).len() < 8192 * 4, "{}", texts(&request).len());
+    }
+}
+
+#[tokio::test]
+async fn whoever_wants_all_of_it_seen_is_refused_before_anything_is_asked() {
+    let world = World::new([says("Whole.")]);
+    let session = world.session().await;
+    let start = StartTurn { whole: true, ..piped("Review this", &lines(3000)) };
+    let refused = session.start_turn(start).await.err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::ContextOverflow);
+    assert!(refused.to_string().contains("117,013 bytes") && refused.hint().is_some(), "{refused}");
+    assert!(world.model.requests().is_empty() && world.workspaces.uploads().is_empty());
+    let start = StartTurn { whole: true, ..piped("Review this", &lines(100)) };
+    assert_eq!(to_end(&mut session.start_turn(start).await.unwrap().events).await.1.text, "Whole.");
+}
+
+#[tokio::test]
+async fn where_the_disk_is_full_it_is_refused_whole() {
+    let world = World::new([says("Now it is there.")]);
+    let session = world.session().await;
+    world.workspaces.get_full(true);
+    let refused = session.start_turn(piped("Review this", &lines(3000))).await.err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Storage);
+    assert!(refused.to_string().contains("the disk is full"), "{refused}");
+    assert!(world.model.requests().is_empty() && world.workspaces.uploads().is_empty());
+    assert_eq!(world.log(&session), "", "nothing of it is told");
+    world.workspaces.get_full(false);
+    let ended = to_end(&mut session.start_turn(piped("Review this", &lines(3000))).await.unwrap().events).await.1;
+    assert_eq!(ended.text, "Now it is there.");
+}
+
+#[tokio::test]
+async fn what_is_added_and_what_waits_is_kept_as_well() {
+    let go = Arc::new(Notify::new());
+    let world = World::new([Play::Waits(Arc::clone(&go), vec![ModelChunk::Text("So.".to_owned())])]);
+    for answer in ["Added.", "Waited."] {
+        world.model.then(says(answer));
+    }
+    let session = world.session().await;
+    let mut first = session.start_turn(input("Wait")).await.unwrap();
+    world.model.asked(1).await;
+    session.steer(None, lines(3000)).await.unwrap();
+    assert_eq!(upload(&world, "uploads/input.txt"), lines(3000));
+    let queued = StartTurn { if_busy: IfBusy::Queue, ..piped("Then this", &lines(4000)) };
+    let mut second = session.start_turn(queued).await.unwrap();
+    assert_eq!(upload(&world, "uploads/stdin.txt"), lines(4000), "what is acknowledged is on the disk");
+    // What waits is not refused for a disk that is full by then.
+    world.workspaces.get_full(true);
+    go.notify_one();
+    to_end(&mut first.events).await;
+    assert_eq!(to_end(&mut second.events).await.1.text, "Waited.", "{}", world.log(&session));
+    assert_eq!(stored(&world, &session).len(), 2);
+    for request in world.model.requests() {
+        assert!(texts(&request).len() < 8192 * 4, "{}", texts(&request).len());
+    }
+}
+
+#[tokio::test]
+async fn a_restart_finds_the_file_and_goes_on_with_what_was_in_view() {
+    let world = World::new([Play::Fails(Vec::new(), ErrorKind::Provider)]);
+    let session = world.session().await;
+    to_end(&mut session.start_turn(piped("Review this", &lines(3000))).await.unwrap().events).await;
+    let before = texts(&world.model.requests()[0]);
+    let world = world.reborn([says("Reviewed.")]);
+    let session = world.engine.session(session.id()).await.unwrap();
+    assert_eq!(to_end(&mut session.start_turn(go_on()).await.unwrap().events).await.1.text, "Reviewed.");
+    assert!(before.starts_with(&texts(&world.model.requests()[0])[..before.len() / 2]));
+    assert_eq!(upload(&world, "uploads/stdin.txt"), lines(3000));
+}
+
+/// A server that has less than is configured says so when it refuses: then what was just said is stored, and not summed up.
+#[tokio::test]
+async fn where_the_window_is_smaller_than_thought_the_input_is_kept_and_not_summed_up() {
+    let world = World::new([Play::Overflows(3000), says("Reviewed.")]);
+    let session = world.session().await;
+    let given = lines(500);
+    let ended = to_end(&mut session.start_turn(piped("Review this", &given)).await.unwrap().events).await.1;
+    assert_eq!(ended.text, "Reviewed.");
+    assert_eq!(upload(&world, "uploads/stdin.txt"), given);
+    let last = texts(&world.model.requests().pop().unwrap());
+    assert!(
+        last.contains("Review this\n\nline 0000001") && last.contains("All of it is in uploads/stdin.txt"),
+        "{last}"
+    );
+    assert_eq!(warnings(&world, &session, "input_stored").len(), 1);
+}
+
+#[tokio::test]
+async fn a_long_request_stays_word_for_word_through_the_compactions_of_its_turn() {
+    // Larger than what a compaction leaves as it is, and small enough to be sent whole at first.
+    let world = World::with(EngineConfig::default(), []);
+    let session = world.session().await;
+    let request = format!("Do all of this, step by step:\n{}", lines(420));
+    for n in 0..12 {
+        world.model.then(calls(&[("look", json!({ "n": n, "text": "x".repeat(1200) }))]));
+    }
+    world.model.then(says("Done."));
+    let ended = run(&session, &request).await;
+    assert_eq!(ended.stop_reason, StopReason::Completed, "{}", world.log(&session));
+    let compacted = world.log(&session).matches("= compaction").count();
+    assert!(compacted > 0, "{}", world.log(&session));
+    assert_eq!(upload(&world, "uploads/input.txt"), request);
+    let last = texts(&world.model.requests().pop().unwrap());
+    assert!(last.contains("Do all of this, step by step:") && last.contains("uploads/input.txt"), "{last}");
+}
+
+/// Two models, of which one has a small window.
+struct TwoModels(Arc<ScriptedModel>, Arc<ScriptedModel>);
+
+impl Models for TwoModels {
+    fn get(&self, slot: Slot) -> Arc<dyn Model> {
+        let model = if slot == Slot::Code { &self.1 } else { &self.0 };
+        Arc::clone(model) as _
+    }
+
+    fn list(&self) -> Vec<SlotInfo> {
+        Vec::new()
+    }
+}
+
+#[tokio::test]
+async fn an_unfinished_request_is_kept_when_a_smaller_model_goes_on_with_it() {
+    let model = |id: &str, context_window, script: Vec<Play>| {
+        let info = ModelInfo {
+            id: id.to_owned(),
+            wire: "script".to_owned(),
+            base_url: None,
+            context_window,
+            native_tools: true,
+            embedded: false,
+            echo_reasoning: false,
+            sees_pictures: false,
+        };
+        ScriptedModel::with_info(info, script)
+    };
+    let large = model("large", 64_000, vec![Play::Fails(Vec::new(), ErrorKind::Provider)]);
+    let small = model("small", 4096, vec![says("Reviewed.")]);
+    let world = World::with_models(Arc::new(TwoModels(large, Arc::clone(&small))));
+    let session = world.session().await;
+    let given = lines(1000);
+    to_end(&mut session.start_turn(piped("Review this", &given)).await.unwrap().events).await;
+    assert!(world.workspaces.uploads().is_empty(), "it did fit");
+    let start = StartTurn { slot: Some(Slot::Code), ..go_on() };
+    let ended = to_end(&mut session.start_turn(start).await.unwrap().events).await.1;
+    assert_eq!(ended.text, "Reviewed.", "{}", world.log(&session));
+    assert_eq!(upload(&world, "uploads/stdin.txt"), given);
+    let asked = texts(&small.requests().pop().unwrap());
+    assert!(asked.contains("Review this") && asked.contains("uploads/stdin.txt") && asked.len() < 4096 * 4, "{asked}");
+}
+
+#[tokio::test]
+async fn the_built_in_model_sees_as_much_as_it_reads() {
+    let info = ModelInfo {
+        id: "tiny".to_owned(),
+        wire: "embedded".to_owned(),
+        base_url: None,
+        context_window: 8192,
+        native_tools: false,
+        embedded: true,
+        echo_reasoning: false,
+        sees_pictures: false,
+    };
+    let tiny = ScriptedModel::with_info(info, [says("A list of lines.")]);
+    let world = World::with_models(Arc::new(TwoModels(Arc::clone(&tiny), Arc::clone(&tiny))));
+    let session = world.session().await;
+    to_end(&mut session.start_turn(piped("Summarize this", &lines(300))).await.unwrap().events).await;
+    assert_eq!(upload(&world, "uploads/stdin.txt"), lines(300));
+    let Some(Message::User { text }) = tiny.requests()[0].messages.last().cloned() else { panic!() };
+    // It reads 6,000 letters of a request at the most.
+    assert!(text.len() < 6000 && text.contains("uploads/stdin.txt"), "{} {text}", text.len());
+}

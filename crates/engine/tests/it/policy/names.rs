@@ -1,0 +1,69 @@
+//! The project and the session's folders, by the names that tools and commands have for them.
+
+use std::path::Path;
+
+use agentd_core::{ports::Workspace, session::Mount, session::SessionSettings, tool::Effect};
+use agentd_engine::policy::{Facts, Policy, SHELL_TOOL, roots};
+use serde_json::{Value, json};
+
+use super::{compiled, mark, shipped, tool};
+
+fn workspace(has_project: bool) -> Workspace {
+    let project = has_project.then(|| Mount { path: "/home/me/code".into(), writable: true });
+    Workspace { root: "/data/workspace/1".into(), project, memories: Some("/data/memories".into()) }
+}
+
+fn judged(policy: &Policy, name: &str, effect: Effect, arguments: &Value, has_project: bool) -> &'static str {
+    let workspace = workspace(has_project);
+    let (settings, tool) = (SessionSettings::default(), tool(name, effect));
+    let facts = Facts {
+        foreign: None,
+        tool: &tool,
+        arguments: &arguments.to_string(),
+        followed: None,
+        start: None,
+        settings: &settings,
+        roots: &roots(&workspace),
+        memories: workspace.memories.as_deref(),
+        kept: &[],
+        held: true,
+    };
+    mark(&policy.judge(&facts))
+}
+
+#[test]
+fn the_project_is_a_folder_of_the_session_by_its_name_too() {
+    assert_eq!(
+        roots(&workspace(true)),
+        ["/data/workspace/1", "/home/me/code", "/project"].map(Path::new),
+        "without a project there is no such name"
+    );
+    assert_eq!(roots(&workspace(false)), [Path::new("/data/workspace/1")]);
+    let policy = shipped();
+    let command = |command: &str, has_project: bool| {
+        judged(&policy, SHELL_TOOL, Effect::Execute, &json!({ "command": command }), has_project)
+    };
+    for looks in ["cat /project/src/main.rs", "cd /project && ls", "cat /uploads/a.txt", "ls /skills /memories"] {
+        assert_eq!(command(looks, true), "allow", "{looks}");
+    }
+    assert_ne!(command("cat /project/src/main.rs", false), "allow");
+    assert_ne!(command("cat /projects/x", true), "allow");
+    assert_ne!(command("cat /project/.env", true), "allow");
+}
+
+#[test]
+fn a_relative_path_is_judged_as_the_file_of_the_project_that_it_means() {
+    let policy =
+        compiled("tools: {write_file: {patterns: {critical: ['^/project/locked/']}, actions: {critical: deny}}}");
+    let write = |path: &str, has_project: bool| {
+        judged(&policy, "write_file", Effect::Write, &json!({"path": path, "content": "x"}), has_project)
+    };
+    for path in ["/project/locked/a", "locked/a", "./locked//a", "project/locked/a"] {
+        assert_eq!(write(path, true), "deny", "{path}");
+    }
+    // Names of the session's own tree mean that, and without a project nothing means it.
+    for path in ["outputs/locked/a", "outputs/a", "open/locked/a"] {
+        assert_eq!(write(path, true), "ask", "{path}");
+    }
+    assert_eq!(write("locked/a", false), "ask");
+}

@@ -1,0 +1,126 @@
+//! Tools of MCP servers: what is asked, what may be kept, and what is kept for whom.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    catalogue::Foreign,
+    policy::{Explanation, Layer, Verdict},
+    session::SessionSettings,
+    tool::{Effect, ToolSpec},
+};
+use agentd_engine::policy::{ForeignTools, Policy, check_grant_of_other};
+use serde_json::{Value, json};
+
+use super::{compiled, granting, in_project, mark, shipped, tool, with_all};
+
+fn weather(server: &str, granted: bool) -> Foreign {
+    Foreign {
+        server: server.to_owned(),
+        tool: "weather".to_owned(),
+        rule: format!("mcp_{server}_weather"),
+        server_rule: format!("mcp_{server}_*"),
+        granted,
+    }
+}
+
+/// The tool under the name that models call.
+fn called(name: &str, effect: Effect) -> ToolSpec {
+    ToolSpec { description: "[MCP server lab] Weather.".to_owned(), ..tool(name, effect) }
+}
+
+fn judge(policy: &Policy, foreign: &Foreign, name: &str, args: &Value, settings: &SessionSettings) -> Explanation {
+    with_all(Some(&in_project()), Some(foreign), &called(name, Effect::Execute), args, settings, |facts| {
+        policy.judge(facts)
+    })
+}
+
+#[test]
+fn a_call_asks_at_medium_risk_and_says_whose_tool_it_is() {
+    let (lab, none) = (weather("lab", false), SessionSettings::default());
+    let said = judge(&shipped(), &lab, "wx", &json!({"city": "Bern"}), &none);
+    let Verdict::Ask { reason, .. } = &said.verdict else { panic!("{said:?}") };
+    assert_eq!(reason, "tool weather of the MCP server lab: \"Weather.\"");
+    assert_eq!((mark(&said), said.layer), ("ask", Layer::Default));
+    assert_eq!(said.grants, [r#"mcp_lab_weather {"city":"Bern"}"#]);
+    assert_eq!(said.wider, ["mcp_lab_weather", "mcp_lab_*"]);
+    let bare = judge(&shipped(), &lab, "wx", &json!({}), &none);
+    assert_eq!((bare.grants, bare.wider), (vec!["mcp_lab_weather".to_owned()], vec!["mcp_lab_*".to_owned()]));
+    let off = SessionSettings { confirm_exec: false, ..none.clone() };
+    assert_eq!(mark(&judge(&shipped(), &lab, "wx", &json!({}), &off)), "allow");
+    let denies = compiled("global: {default_action: deny}");
+    assert_eq!(mark(&judge(&denies, &lab, "wx", &json!({}), &none)), "deny");
+    let changes = called("wx", Effect::Write);
+    let said = with_all(Some(&in_project()), Some(&lab), &changes, &json!({"city": "Bern"}), &none, |facts| {
+        shipped().judge(facts)
+    });
+    assert_eq!((mark(&said), said.grants.as_slice()), ("ask", &["mcp_lab_weather".to_owned()][..]));
+}
+
+#[test]
+fn what_is_kept_holds_for_the_tool_of_that_server_whatever_it_is_called() {
+    let policy = shipped();
+    let check = |rule: &str, foreign: &Foreign, name: &str, args: Value, expected: &str| {
+        let said = judge(&policy, foreign, name, &args, &granting(&[rule]));
+        assert_eq!(mark(&said), expected, "{rule} {name} {args}");
+    };
+    let (lab, sky) = (weather("lab", false), weather("sky", false));
+    let bern = || json!({"city": "Bern"});
+    check(r#"mcp_lab_weather {"city":"Bern"}"#, &lab, "wx", bern(), "allow");
+    check(r#"mcp_lab_weather {"city":"Bern"}"#, &lab, "wx", json!({"city": "Thun"}), "ask");
+    check("mcp_lab_weather", &lab, "wx", bern(), "allow");
+    check("mcp_lab_weather", &lab, "mcp_lab_weather", json!({}), "allow");
+    check("mcp_lab_*", &lab, "wx", bern(), "allow");
+    // The name has come to mean the tool of another server.
+    check("wx", &sky, "wx", bern(), "ask");
+    check(r#"wx {"city":"Bern"}"#, &sky, "wx", bern(), "ask");
+    check("mcp_lab_weather", &sky, "wx", bern(), "ask");
+    check("mcp_lab_*", &sky, "mcp_lab_weather", bern(), "ask");
+    check("mcp_*", &lab, "wx", bern(), "ask");
+}
+
+#[test]
+fn no_wide_rule_and_no_configuration_reaches_what_the_rules_find() {
+    let rules = "global: {risk_patterns: {high: {patterns: [secret]}, critical: {patterns: [doom], action: deny}}}";
+    let policy = compiled(rules);
+    let check = |granted: bool, rules: &[&str], args: Value, expected: &str| {
+        let said = judge(&policy, &weather("lab", granted), "wx", &args, &granting(rules));
+        assert_eq!(mark(&said), expected, "{granted} {rules:?} {args}");
+        said
+    };
+    let said = check(true, &[], json!({"city": "Bern"}), "allow");
+    assert_eq!((said.layer, said.rule.as_str()), (Layer::Grant, "mcp_servers.yaml: servers.lab.grants"));
+    assert_eq!(said.granted_by, ["mcp_servers.yaml: servers.lab.grants"]);
+    let said = check(true, &["mcp_lab_weather", "mcp_lab_*"], json!({"city": "secret"}), "high");
+    assert_eq!((said.grants.len(), said.wider.len()), (1, 0), "{said:?}");
+    check(true, &["mcp_lab_*"], json!({"city": "doom"}), "deny");
+    check(false, &[], json!({"city": "Bern"}), "ask");
+}
+
+#[test]
+fn rules_that_people_write_name_the_tool_as_its_servers() {
+    let policy = compiled("tools: {blocked: {patterns: {high_risk: ['.*']}, actions: {high_risk: deny}}}");
+    let tools = [called("wx", Effect::Execute), called("blocked", Effect::Execute)];
+    let blocked = Foreign { rule: "mcp_lab_blocked".to_owned(), ..weather("sea", false) };
+    let others: ForeignTools =
+        [("wx".to_owned(), Arc::new(weather("lab", false))), ("blocked".to_owned(), Arc::new(blocked))].into();
+    let check = |rule: &str, expected: Option<Result<(), &str>>| {
+        let checked = check_grant_of_other(&policy, rule, &tools, &others);
+        let told = checked.map(|checked| checked.map_err(|unfit| format!("{} {}", unfit.problem, unfit.hint)));
+        match (told, expected) {
+            (None, None) | (Some(Ok(())), Some(Ok(()))) => {}
+            (Some(Err(told)), Some(Err(part))) => assert!(told.contains(part), "{rule}: {told}"),
+            (told, expected) => panic!("{rule}: {told:?} {expected:?}"),
+        }
+    };
+    check("mcp_lab_weather", Some(Ok(())));
+    check("mcp_lab_*", Some(Ok(())));
+    check(r#"mcp_lab_weather {"city":"Bern"}"#, Some(Ok(())));
+    check(r#"mcp_lab_weather {"city": "Bern"}"#, Some(Err("normal form")));
+    check("mcp_lab_weather Bern", Some(Err("call by call")));
+    check("mcp_lab_weather: ls \u{1b}[2J", Some(Err("control characters")));
+    check(r#"mcp_lab_* {"city":"Bern"}"#, Some(Err("covers all its calls")));
+    check("wx", Some(Err("write `mcp_lab_weather`")));
+    check("mcp_lab_blocked", Some(Err("no grant beats a denial")));
+    check("write_file", None);
+    check("mcp_gone_*", None);
+}

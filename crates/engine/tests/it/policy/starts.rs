@@ -1,0 +1,207 @@
+//! Where commands start and where they go: rules that were kept for one folder say nothing of another, and what looks
+//! does so in no folder that no tool would read.
+
+use agentd_core::{
+    policy::Explanation,
+    session::SessionSettings,
+    tool::{Effect, StartFolder},
+};
+use agentd_engine::policy::{Policy, SHELL_TOOL};
+use serde_json::{Value, json};
+
+use super::{PROJECT, ROOT, compiled, granting, in_project, mark, run, shipped, tool, with_all};
+
+fn workspace() -> StartFolder {
+    StartFolder { name: "/".to_owned(), paths: vec![ROOT.into()] }
+}
+
+fn folder(name: &str, real: &str) -> StartFolder {
+    StartFolder { name: name.to_owned(), paths: vec![real.into(), name.into()] }
+}
+
+fn started(policy: &Policy, args: &Value, start: Option<&StartFolder>, settings: &SessionSettings) -> Explanation {
+    with_all(start, None, &tool(SHELL_TOOL, Effect::Execute), args, settings, |facts| policy.judge(facts))
+}
+
+#[test]
+fn a_rule_that_was_kept_for_the_project_covers_nothing_in_another_folder_of_the_session() {
+    let policy = shipped();
+    let kept = granting(&["run_bash_command: make", "run_bash_command: cargo test *"]);
+    let check = |command: &str, start: Option<&StartFolder>, expected: &str| {
+        let said = started(&policy, &json!({ "command": command }), start, &kept);
+        assert_eq!(mark(&said), expected, "{command} {start:?} {said:?}");
+        assert!(said.grants.is_empty(), "{command} {start:?} {said:?}");
+    };
+    let project = in_project();
+    for stays in
+        [format!("cd {PROJECT} && make"), "cd /project; cargo test x".to_owned(), "cd /project/ && make".to_owned()]
+    {
+        check(&stays, Some(&project), "allow");
+        // Where nobody knows where it starts, nobody knows whether it stays there.
+        check(&stays, None, "ask");
+        check(&stays, Some(&folder("/project/sub", &format!("{PROJECT}/sub"))), "ask");
+    }
+    for moves in [
+        format!("cd {ROOT} && make"),
+        format!("cd {ROOT} && cargo test x"),
+        format!("pushd {ROOT} && make"),
+        format!("cd /project && cd {ROOT} && make"),
+        "cd /outputs && make".to_owned(),
+    ] {
+        check(&moves, Some(&project), "ask");
+    }
+    // Without rules it is as it was: what looks may look in all folders of the session.
+    check(&format!("cd {ROOT} && ls && git status"), Some(&project), "allow");
+}
+
+/// What a call writes may mean one folder here and another there.
+#[test]
+fn a_rule_with_a_folder_means_the_folder_and_not_how_it_was_written() {
+    let policy = shipped();
+    let args = json!({"command": "make", "directory": "outputs/x"});
+    let in_project = folder("/project/outputs/x", &format!("{PROJECT}/outputs/x"));
+    let own = folder("/outputs/x", &format!("{ROOT}/outputs/x"));
+    let said = started(&policy, &args, Some(&in_project), &granting(&[]));
+    assert_eq!(said.grants, ["run_bash_command: [in /project/outputs/x] make"]);
+    let kept = granting(&["run_bash_command: [in /project/outputs/x] make", "run_bash_command: [in outputs/x] make"]);
+    assert_eq!(mark(&started(&policy, &args, Some(&in_project), &kept)), "allow");
+    assert_eq!(mark(&started(&policy, &args, Some(&own), &kept)), "ask");
+    let unknown = started(&policy, &args, None, &kept);
+    assert_eq!((mark(&unknown), unknown.grants.len()), ("ask", 0));
+}
+
+#[test]
+fn a_rule_with_a_folder_holds_where_the_command_stays_there() {
+    let policy = shipped();
+    let kept = granting(&["run_bash_command: [in /outputs] make"]);
+    let outputs = folder("/outputs", &format!("{ROOT}/outputs"));
+    let check = |command: &str, expected: &str| {
+        let args = json!({"command": command, "directory": "/outputs"});
+        let said = started(&policy, &args, Some(&outputs), &kept);
+        assert_eq!(mark(&said), expected, "{command} {said:?}");
+    };
+    check("make", "allow");
+    check("cd /outputs && make", "allow");
+    check(&format!("cd {ROOT}/outputs && make"), "allow");
+    check("cd /project && make", "ask");
+    check(&format!("cd {PROJECT} && make"), "ask");
+    check(&format!("cd {ROOT} && make"), "ask");
+}
+
+#[test]
+fn a_rule_that_was_kept_for_the_project_covers_no_command_that_a_skill_has_start_in_the_workspace() {
+    let policy = shipped();
+    let args = json!({"command": "make; ls skills/pdf"});
+    let kept = granting(&["run_bash_command: make", "run_bash_command: make *"]);
+    let check = |args: &Value, start: Option<&StartFolder>, settings: &SessionSettings, expected: (&str, &[&str])| {
+        let said = started(&policy, args, start, settings);
+        let offered: Vec<&str> = said.grants.iter().map(String::as_str).collect();
+        assert_eq!((mark(&said), offered.as_slice()), expected, "{args} {start:?} {said:?}");
+    };
+    check(&args, Some(&in_project()), &kept, ("allow", &[]));
+    check(&args, Some(&workspace()), &kept, ("ask", &["run_bash_command: [in /] make"]));
+    check(
+        &json!({"command": "make skills/pdf"}),
+        Some(&workspace()),
+        &kept,
+        ("ask", &["run_bash_command: [in /] make skills/pdf"]),
+    );
+    // Where nobody knows, no rule holds and none is offered.
+    check(&args, None, &kept, ("ask", &[]));
+    let there = granting(&["run_bash_command: [in /] make"]);
+    check(&args, Some(&workspace()), &there, ("allow", &[]));
+    check(&args, Some(&in_project()), &there, ("ask", &["run_bash_command: make"]));
+    check(&json!({"command": "make", "directory": "/"}), Some(&workspace()), &there, ("allow", &[]));
+}
+
+#[test]
+fn git_asks_beside_what_nothing_holds() {
+    let policy = shipped();
+    let kept = granting(&["run_bash_command: touch x", "run_bash_command: cargo test", "run_bash_command: git log"]);
+    let check = |command: &str, expected: &str, offered: &[&str]| {
+        let said = run(&policy, command, &kept);
+        let rules: Vec<String> = offered.iter().map(|rule| format!("{SHELL_TOOL}: {rule}")).collect();
+        assert_eq!((mark(&said), &said.grants), (expected, &rules), "{command} {said:?}");
+    };
+    check("git diff; touch x", "ask", &["git diff"]);
+    check("touch x && git status", "ask", &["git status"]);
+    check("git show HEAD | head -3; touch x", "ask", &["git show HEAD"]);
+    check("cargo test | git grep -c x", "ask", &["cargo test | git grep -c x"]);
+    check("git --no-pager diff && ls && touch x", "ask", &["git --no-pager diff"]);
+    // A part that asks anyway: the rule for git is kept with the other one.
+    check("git diff; make", "ask", &["git diff", "make"]);
+    check("git log; touch x", "allow", &[]);
+    check("git diff; git log", "allow", &[]);
+    check("cd /project && cargo test 2>&1 | tail -3; cat a; ls; grep x a; echo done", "allow", &[]);
+    let all = granting(&["run_bash_command: touch x", "run_bash_command: git diff"]);
+    assert_eq!(mark(&run(&policy, "git diff; touch x", &all)), "allow");
+    let mild = compiled("tools: {run_bash_command: {patterns: {low_risk: ['make test']}}}");
+    assert_eq!(mark(&run(&mild, "git diff; make test", &SessionSettings::default())), "ask");
+    // Where commands run unasked anyway, so does this.
+    let trusting = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
+    assert_eq!(mark(&run(&policy, "git diff; touch x", &trusting)), "allow");
+}
+
+#[test]
+fn nothing_looks_unasked_in_a_folder_that_no_tool_would_read_unasked() {
+    let rules = "tools: {read_file: {patterns: {medium_risk: ['^/project/drafts'], critical: ['^/project/locked']}, \
+                 actions: {critical: deny}}}";
+    let (policy, none) = (compiled(rules), SessionSettings::default());
+    let trusting = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
+    let check = |command: &str, named: &str, real: &str, settings: &SessionSettings, expected: &str| {
+        let start = folder(real, &format!("/home/me{real}"));
+        for key in ["directory", "cwd"] {
+            let said = started(&policy, &json!({"command": command, key: named}), Some(&start), settings);
+            assert_eq!(mark(&said), expected, "{command} in {named} {said:?}");
+        }
+    };
+    check("cat config", "/project/src", "/project/src", &none, "allow");
+    for named in ["/project/.aws", ".aws", "/project/.AWS/", "/outputs/x/.ssh"] {
+        check("cat config", named, named, &none, "high");
+        check("ls; pwd", named, named, &none, "high");
+        check("make", named, named, &none, "high");
+        check("cp config /outputs/x", named, named, &trusting, "high");
+        check("(cat config)", named, named, &trusting, "high");
+    }
+    // A link may lead there.
+    check("cat config", "/project/link", "/project/.aws", &none, "high");
+    check("cat config", "/project/link", "/project/locked", &none, "deny");
+    check("cat a", "/project/drafts", "/project/drafts", &none, "ask");
+    check("cat a", "drafts", "/project/drafts", &trusting, "ask");
+    check("cat a", "/project/locked/x", "/project/locked/x", &none, "deny");
+    // What does more than look is for the rules of commands to judge.
+    check("make", "/project/locked", "/project/locked", &none, "ask");
+    let kept = granting(&["run_bash_command: [in /project/.aws] cat config", "run_bash_command: cat config"]);
+    check("cat config", "/project/.aws", "/project/.aws", &kept, "allow");
+    check("cat config", "/project/.ssh", "/project/.ssh", &kept, "high");
+}
+
+#[test]
+fn a_denied_program_cannot_hide_in_an_option_of_what_runs_it() {
+    let policy = compiled("tools: {run_bash_command: {deny: [rm, 'git push']}}");
+    for command in [
+        "env '-Srm x'",
+        "env -S\"rm x\"",
+        "env -Srm x",
+        "env -iS'rm x'",
+        "env -vS 'rm x'",
+        "env -S'A=1 rm x'",
+        "env -SA=1 rm x",
+        "env --split-string='rm x'",
+        "env --split-string=rm x",
+        r"env '-Srm\_x'",
+        r"env -S 'rm\_x'",
+        "env '-Sgit -C' a push",
+        "sudo env '-Srm x'",
+        "timeout 5 env '-Srm x'",
+        "sh -c \"env '-Srm x'\"",
+        "su -c'rm x'",
+        "flock x -c'rm x'",
+        "find . -exec env '-Srm x' ;",
+    ] {
+        assert_eq!(mark(&run(&policy, command, &SessionSettings::default())), "deny", "{command}");
+    }
+    for command in ["env -S'ls x'", "env -u rm2 ls", "timeout -s KILL 5 make"] {
+        assert_eq!(mark(&run(&policy, command, &SessionSettings::default())), "high", "{command}");
+    }
+}

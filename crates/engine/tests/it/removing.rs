@@ -1,0 +1,263 @@
+//! Sessions that are deleted or expire while somebody uses them: what was acknowledged is never lost, and nothing goes by half.
+
+use std::time::Duration;
+
+use agentd_core::{
+    Timestamp,
+    agent::Parent,
+    error::ErrorKind,
+    event::EventKind,
+    ids::SessionId,
+    ports::{Clock as _, KeptArea, Store as _, Workspaces as _},
+    session::SessionSettings,
+    turn::TurnResult,
+};
+use agentd_engine::{EngineConfig, SessionHandle};
+use agentd_testkit::{
+    daemon,
+    scripted::{calls, says},
+};
+use serde_json::json;
+
+use crate::world::{World, input, log, soon, to_end, until};
+
+/// A world whose sessions are unloaded as soon as nobody needs them.
+fn world() -> World {
+    let world = World::with(EngineConfig { idle_unload: Duration::ZERO, ..EngineConfig::default() }, []);
+    world.model.respond_with(|_| says("So be it."));
+    world
+}
+
+/// A session with a turn and a file, not in memory.
+async fn used(world: &World) -> SessionId {
+    let id = world.session().await.id();
+    say(world, id, "Hello").await;
+    let text = b"what was said".to_vec();
+    world.workspaces.keep(id, KeptArea::ConversationHistory, "h.md".to_owned(), text).await.unwrap();
+    unloaded(world, id).await;
+    id
+}
+
+/// A turn, to its end. A session may be unloaded just when it is asked.
+async fn say(world: &World, id: SessionId, text: &str) -> TurnResult {
+    loop {
+        match reached(world, id).await.unwrap().start_turn(input(text)).await {
+            Ok(mut started) => return to_end(&mut started.events).await.1,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ShuttingDown, "{error}"),
+        }
+    }
+}
+
+async fn unloaded(world: &World, id: SessionId) {
+    let is_gone = async || world.engine.live_session(id).await.unwrap().is_none().then_some(());
+    daemon::until("the session is unloaded", is_gone).await;
+}
+
+async fn last_used(world: &World, id: SessionId) -> Timestamp {
+    world.store.session(id).await.unwrap().unwrap().summary.updated_at
+}
+
+async fn reached(world: &World, id: SessionId) -> Result<SessionHandle, agentd_engine::EngineError> {
+    world.engine.session(id).await
+}
+
+#[tokio::test]
+async fn nobody_reaches_a_session_that_is_being_deleted() {
+    let world = world();
+    let id = used(&world).await;
+    let known = reached(&world, id).await.unwrap();
+    known.show().await.unwrap();
+    let gate = world.workspaces.hold();
+    let engine = world.engine.clone();
+    let deleting = tokio::spawn(async move { engine.delete_session(id).await });
+    soon("the files", gate.reached()).await;
+    for session in [known, reached(&world, id).await.unwrap()] {
+        let refused = [
+            session.start_turn(input("Wait!")).await.err(),
+            session.subscribe(0).await.err(),
+            session.rename("another".to_owned()).await.err(),
+        ];
+        for error in refused.map(Option::unwrap) {
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+            assert!(error.to_string().contains("is being deleted") && error.hint().is_some(), "{error}");
+        }
+    }
+    let upload = world.engine.upload(id, "a.txt".to_owned(), b"a".to_vec()).await.unwrap_err();
+    assert_eq!(upload.kind(), ErrorKind::NotFound);
+    let again = world.engine.delete_session(id).await.unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::NotFound);
+    gate.open();
+    soon("the removal", deleting).await.unwrap().unwrap();
+    assert!(world.workspaces.kept_paths(id).is_empty() && world.workspaces.uploads().is_empty());
+    assert!(world.store.files_left().await.unwrap().is_empty());
+    let gone = reached(&world, id).await.unwrap().show().await.unwrap_err();
+    assert!(gone.to_string().contains("there is no session"), "{gone}");
+}
+
+#[tokio::test]
+async fn what_the_journal_cannot_remove_stays_whole() {
+    let world = world();
+    let id = used(&world).await;
+    let child = child_of(&world, id).await;
+    unloaded(&world, child).await;
+    world.store.keep_all(true);
+    assert_eq!(world.engine.delete_session(id).await.unwrap_err().kind(), ErrorKind::Storage);
+    assert_eq!(world.workspaces.kept_paths(id), ["conversation_history/h.md"]);
+    for session in [id, child] {
+        say(&world, session, "Are you there?").await;
+    }
+    world.store.keep_all(false);
+    world.engine.delete_session(id).await.unwrap();
+    assert!(world.store.session(child).await.unwrap().is_none());
+}
+
+async fn child_of(world: &World, parent: SessionId) -> SessionId {
+    let parent = Some(Parent { session: parent, agent: None });
+    let settings = SessionSettings { parent, ..SessionSettings::default() };
+    world.engine.create_session(settings, None).await.unwrap().id()
+}
+
+#[tokio::test]
+async fn a_session_stays_with_all_that_works_for_it_while_one_of_them_works() {
+    let world = world();
+    let id = used(&world).await;
+    let child = reached(&world, child_of(&world, id).await).await.unwrap();
+    world.model.respond_with(|_| calls(&[("change", json!({}))]));
+    let mut asking = child.start_turn(input("Change!")).await.unwrap();
+    until(&mut asking.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let error = world.engine.delete_session(id).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    world.model.respond_with(|_| says("I am here."));
+    assert_eq!(say(&world, id, "Are you there?").await.text, "I am here.");
+    child.cancel(None).await.unwrap();
+    until(&mut asking.events, |kind| matches!(kind, EventKind::TurnEnded { .. })).await;
+    world.engine.delete_session(id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_is_on_its_way_keeps_its_session() {
+    let world = world();
+    let id = used(&world).await;
+    let used_last = last_used(&world, id).await;
+    let gate = world.workspaces.hold();
+    let engine = world.engine.clone();
+    let uploading = tokio::spawn(async move { engine.upload(id, "a.txt".to_owned(), b"a".to_vec()).await });
+    soon("the upload", gate.reached()).await;
+    assert!(!world.engine.expire_session(id, used_last, false).await.unwrap());
+    let error = world.engine.delete_session(id).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.to_string().contains("a file is being written"), "{error}");
+    gate.open();
+    let uploaded = soon("the upload", uploading).await.unwrap().unwrap();
+    assert!(world.workspaces.uploads().contains_key(&uploaded.path));
+    world.workspaces.hold_nothing();
+    unloaded(&world, id).await;
+    world.engine.delete_session(id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_session_that_was_used_since_it_was_looked_at_does_not_expire() {
+    let world = world();
+    let (id, other) = (used(&world).await, used(&world).await);
+    let child = child_of(&world, other).await;
+    let seen = world.clock.now();
+    world.clock.advance(Duration::from_secs(60));
+    say(&world, id, "One more thing").await;
+    say(&world, child, "And you?").await;
+    for session in [id, other] {
+        unloaded(&world, session).await;
+        assert!(!world.engine.expire_session(session, seen, false).await.unwrap());
+        assert!(world.store.session(session).await.unwrap().is_some());
+        assert!(!world.workspaces.kept_paths(session).is_empty());
+        // It goes on as if nobody had asked.
+        say(&world, session, "Still there?").await;
+        unloaded(&world, session).await;
+    }
+    unloaded(&world, child).await;
+    for session in [id, other] {
+        assert!(world.engine.expire_session(session, world.clock.now(), false).await.unwrap());
+        assert!(world.store.session(session).await.unwrap().is_none());
+        assert!(world.workspaces.kept_paths(session).is_empty());
+    }
+}
+
+/// Whichever comes first: a turn that was accepted comes to its end, and what is removed has accepted none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_is_accepted_or_its_session_removed_and_never_both() {
+    let world = world();
+    let (mut kept, mut gone) = (0, 0);
+    for round in 0..200 {
+        let id = used(&world).await;
+        let used_last = last_used(&world, id).await;
+        world.clock.advance(Duration::from_secs(60));
+        let engine = world.engine.clone();
+        let expiring = tokio::spawn(async move { engine.expire_session(id, used_last, false).await });
+        for _ in 0..round % 20 {
+            tokio::task::yield_now().await;
+        }
+        let started = match reached(&world, id).await {
+            Ok(session) => session.start_turn(input("One more thing")).await,
+            Err(error) => Err(error),
+        };
+        let expired = soon("the removal", expiring).await.unwrap().unwrap();
+        match started {
+            Ok(mut started) => {
+                assert!(!expired, "a turn was accepted, and its session removed");
+                until(&mut started.events, |kind| matches!(kind, EventKind::TurnEnded { .. })).await;
+                let events = log(&world.store.events_of(id));
+                assert!(events.contains("One more thing"), "{events}");
+                kept += 1;
+            }
+            // It was asked in the moment in which it was unloaded, or it is gone.
+            Err(error) if error.kind() == ErrorKind::ShuttingDown => {}
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+                assert!(expired && world.store.session(id).await.unwrap().is_none());
+                gone += 1;
+            }
+        }
+    }
+    assert!(kept + gone > 100, "{kept} and {gone}");
+}
+
+#[tokio::test]
+async fn a_removal_that_was_cut_off_is_finished_at_the_next_start() {
+    let world = world();
+    let id = used(&world).await;
+    let gate = world.workspaces.hold();
+    let engine = world.engine.clone();
+    let deleting = tokio::spawn(async move { engine.delete_session(id).await });
+    soon("the files", gate.reached()).await;
+    // Killed before the first file is gone.
+    deleting.abort();
+    assert!(deleting.await.unwrap_err().is_cancelled());
+    world.workspaces.hold_nothing();
+    assert_eq!(world.store.files_left().await.unwrap(), [id]);
+    assert!(!world.workspaces.kept_paths(id).is_empty());
+
+    let next = world.reborn([]);
+    assert!(next.engine.sessions(10).await.unwrap().is_empty(), "nobody finds half a session");
+    next.engine.finish_removals().await.unwrap();
+    assert!(next.workspaces.kept_paths(id).is_empty());
+    assert!(next.store.files_left().await.unwrap().is_empty());
+}
+
+/// Whoever asked for it went away before the journal had it.
+#[tokio::test]
+async fn a_removal_that_is_given_up_leaves_the_session_to_others() {
+    let world = world();
+    let id = used(&world).await;
+    for polls in 1..30 {
+        let mut deleting = Box::pin(world.engine.delete_session(id));
+        for _ in 0..polls {
+            let _ = futures_util::poll!(&mut deleting);
+            tokio::task::yield_now().await;
+        }
+        drop(deleting);
+        if world.store.session(id).await.unwrap().is_none() {
+            return;
+        }
+        say(&world, id, "Are you there?").await;
+    }
+    panic!("it was never removed");
+}

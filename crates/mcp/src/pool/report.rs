@@ -1,0 +1,85 @@
+//! What is told of servers.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{McpPool, missing};
+use crate::{config::ServerConfig, reason::Reason, server::Health};
+
+/// What is told of a server.
+#[derive(Debug, Clone)]
+pub struct ServerReport {
+    /// Its name.
+    pub name: String,
+    /// How it is set; none where its entry makes no sense.
+    pub config: Option<ServerConfig>,
+    /// How it is; of several connections, the liveliest.
+    pub health: Health,
+    /// How many connections to it there are.
+    pub connections: usize,
+    /// What it says it is; empty where it was never reached.
+    pub says_it_is: String,
+    /// What it offers, as models are offered it: our name, and what the server says. None where it was never reached.
+    pub tools: Option<Vec<String>>,
+    /// What is not as the configuration wants it.
+    pub notes: Vec<String>,
+}
+
+impl McpPool {
+    /// All servers, by name.
+    #[must_use]
+    pub fn report(&self) -> Vec<ServerReport> {
+        let config = Arc::clone(&self.state().config);
+        let names: BTreeSet<&String> = config.servers.keys().chain(config.broken.keys()).collect();
+        names.into_iter().filter_map(|name| self.report_of(name)).collect()
+    }
+
+    pub(super) fn report_of(&self, server: &str) -> Option<ServerReport> {
+        let state = self.state();
+        if let Some(why) = state.config.broken.get(server) {
+            return Some(ServerReport::broken(server, why));
+        }
+        let config = state.config.servers.get(server)?.clone();
+        let connections = state.connections.health(server);
+        let known = state.known.get(server).filter(|known| known.fingerprint == config.fingerprint());
+        let published = &state.published;
+        let mut tools: Vec<String> =
+            published.routes.iter().filter(|(_, route)| route.server == server).map(|(name, _)| name.clone()).collect();
+        tools.sort();
+        let notes = published.notes.iter().filter(|(of, _)| of == server).map(|(_, note)| note.clone());
+        let variables = config.variables();
+        let lent = state.lent.values(None, &variables);
+        let missing = variables.iter().filter(|name| !lent.contains_key(*name)).map(|name| missing(name));
+        Some(ServerReport {
+            name: server.to_owned(),
+            health: connections.iter().max_by_key(|health| liveliness(health)).cloned().unwrap_or(Health::Stopped),
+            connections: connections.iter().filter(|health| matches!(health, Health::Running(_))).count(),
+            says_it_is: known.map(|known| known.says_it_is.clone()).unwrap_or_default(),
+            tools: known.map(|_| tools),
+            notes: notes.chain(missing).collect(),
+            config: Some(config),
+        })
+    }
+}
+
+impl ServerReport {
+    fn broken(server: &str, why: &str) -> Self {
+        Self {
+            name: server.to_owned(),
+            config: None,
+            health: Health::Down { why: Reason::ours(why), until: None },
+            connections: 0,
+            says_it_is: String::new(),
+            tools: None,
+            notes: Vec::new(),
+        }
+    }
+}
+
+fn liveliness(health: &Health) -> u8 {
+    match health {
+        Health::Stopped => 0,
+        Health::Down { .. } => 1,
+        Health::Starting => 2,
+        Health::Running(_) => 3,
+    }
+}

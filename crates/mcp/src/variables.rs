@@ -1,0 +1,139 @@
+//! Variables that `mcp_servers.yaml` names and the daemon's own environment lacks.
+//!
+//! A mark stands for each of them in the texts of a server. Clients lend the values when they start turns; the pool keeps
+//! them in memory, and only the server that names a variable is given its value. Sessions that were lent nothing use what
+//! was lent last, since a daemon has one person.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use agentd_core::ids::SessionId;
+
+/// The ends of a mark, of the private use area: no path, address or header of a person holds them.
+const OPEN: char = '\u{f0a91}';
+const CLOSE: char = '\u{f0a92}';
+
+/// Sessions whose values are kept. The one that was lent to longest ago goes first.
+const SESSIONS: usize = 256;
+
+/// The longest value, in bytes.
+const LONGEST: usize = 32 * 1024;
+
+/// The mark of a variable.
+#[must_use]
+pub fn mark(name: &str) -> String {
+    format!("{OPEN}{name}{CLOSE}")
+}
+
+/// Whether a text is not complete without a variable.
+#[must_use]
+pub fn has_mark(text: &str) -> bool {
+    text.contains(OPEN)
+}
+
+/// The text as a person wrote it.
+#[must_use]
+pub fn written(text: &str) -> String {
+    text.replace(OPEN, "${").replace(CLOSE, "}")
+}
+
+/// The names of the variables that a text lacks.
+pub(crate) fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(OPEN).skip(1).filter_map(|rest| Some(rest.split_once(CLOSE)?.0))
+}
+
+/// The text with values in place of marks, or the name of one that has none.
+pub(crate) fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<String, String> {
+    let mut out = String::with_capacity(text.len());
+    let mut pieces = text.split(OPEN);
+    out.push_str(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let (name, rest) = piece.split_once(CLOSE).unwrap_or((piece, ""));
+        out.push_str(values.get(name).ok_or_else(|| name.to_owned())?);
+        out.push_str(rest);
+    }
+    Ok(out)
+}
+
+/// The values that clients lent.
+#[derive(Default)]
+pub(crate) struct Lent {
+    of_sessions: HashMap<SessionId, BTreeMap<String, String>>,
+    /// The sessions, the one that was lent to longest ago first.
+    order: VecDeque<SessionId>,
+    last: BTreeMap<String, String>,
+}
+
+impl Lent {
+    /// Keeps what a client lends, for its session where that is known, in place of what was lent before.
+    pub(crate) fn lend(&mut self, session: Option<SessionId>, values: impl IntoIterator<Item = (String, String)>) {
+        let fits = |value: &str| value.len() <= LONGEST && !value.contains(['\0', '\n', '\r', OPEN, CLOSE]);
+        let values: BTreeMap<String, String> = values.into_iter().filter(|(_, value)| fits(value)).collect();
+        self.last.extend(values.clone());
+        let Some(session) = session else { return };
+        self.order.retain(|known| *known != session);
+        self.order.push_back(session);
+        self.of_sessions.insert(session, values);
+        while self.order.len() > SESSIONS {
+            if let Some(oldest) = self.order.pop_front() {
+                self.of_sessions.remove(&oldest);
+            }
+        }
+    }
+
+    /// The values of these variables for a call of a session, or for nobody's. A name without a value is missing in it.
+    pub(crate) fn values(&self, session: Option<SessionId>, names: &BTreeSet<String>) -> BTreeMap<String, String> {
+        let known = session.and_then(|session| self.of_sessions.get(&session)).unwrap_or(&self.last);
+        names.iter().filter_map(|name| Some((name.clone(), known.get(name)?.clone()))).collect()
+    }
+
+    /// All values, so that no text of the daemon shows them.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.of_sessions.values().chain([&self.last]).flat_map(|values| values.values().map(String::as_str))
+    }
+}
+
+/// Names only: the values are secrets.
+impl std::fmt::Debug for Lent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.last.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn marks_are_filled_or_named() {
+        let text = format!("Bearer {}, {}!", mark("A"), mark("B"));
+        assert!(has_mark(&text) && !has_mark("plain"));
+        assert_eq!(names(&text).collect::<Vec<_>>(), ["A", "B"]);
+        assert_eq!(written(&text), "Bearer ${A}, ${B}!");
+        assert_eq!(filled(&text, &values(&[("A", "1"), ("B", "${A}")])).unwrap(), "Bearer 1, ${A}!");
+        assert_eq!(filled(&text, &values(&[("A", "1")])).unwrap_err(), "B");
+        assert_eq!(filled("plain", &values(&[])).unwrap(), "plain");
+    }
+
+    #[test]
+    fn a_session_has_the_values_of_its_own_client() {
+        let (one, other, unknown) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
+        let names: BTreeSet<String> = ["TOKEN".to_owned()].into();
+        let mut lent = Lent::default();
+        lent.lend(Some(one), values(&[("TOKEN", "first"), ("LONG", &"x".repeat(LONGEST + 1)), ("LINES", "a\nb")]));
+        lent.lend(Some(other), values(&[("TOKEN", "second")]));
+        assert_eq!(lent.values(Some(one), &names)["TOKEN"], "first");
+        assert_eq!(lent.values(Some(other), &names)["TOKEN"], "second");
+        assert_eq!(lent.values(Some(unknown), &names)["TOKEN"], "second", "the one that was lent last");
+        lent.lend(Some(one), values(&[]));
+        assert_eq!(lent.values(Some(one), &names), values(&[]), "its client has none");
+        assert_eq!(format!("{lent:?}"), r#"{"TOKEN"}"#);
+        for _ in 0..SESSIONS {
+            lent.lend(Some(SessionId::generate()), values(&[]));
+        }
+        assert_eq!((lent.of_sessions.len(), lent.of_sessions.contains_key(&other)), (SESSIONS, false));
+    }
+}

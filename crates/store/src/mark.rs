@@ -1,0 +1,248 @@
+//! The mark beside a journal that is open: how long its log is at the least.
+//!
+//! SQLite takes a log that is missing for a clean stop. After a stop that was not clean, the log holds what was stored last, of
+//! a young journal all of it, and without the mark nobody would know that it is gone. A number is written before anybody hears
+//! that something is stored, and set back before the log is emptied: so it is never too high, whenever the process ends. It need
+//! not follow each commit; the log's length when it has doubled is close enough.
+//!
+//! What was found to be lost is kept in a file of its own, until a person removes that.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+
+use crate::error::Fault;
+
+/// The log may be cut to so many bytes by SQLite itself, once all of it is in the database.
+pub(crate) const LOG_LIMIT: u64 = 64 << 20;
+
+/// The most that is read of a note, in bytes.
+const NOTE_BYTES: u64 = 1_000;
+
+/// A name beside the journal that starts with its name.
+fn beside(journal: &Path, ending: &str) -> PathBuf {
+    let mut path = OsString::from(journal);
+    path.push(ending);
+    path.into()
+}
+
+pub(crate) fn log_of(journal: &Path) -> PathBuf {
+    beside(journal, "-wal")
+}
+
+/// The bytes of a log; none where there is none.
+pub(crate) fn log_length(journal: &Path) -> Option<u64> {
+    fs::metadata(log_of(journal)).ok().map(|log| log.len())
+}
+
+/// The mark of the journal that this process has open.
+pub(crate) struct Mark {
+    path: PathBuf,
+    log: PathBuf,
+    /// None where it could not be made.
+    file: Option<File>,
+    /// The number in it.
+    noted: u64,
+    /// Whether it was said that it cannot be written.
+    is_told: bool,
+}
+
+impl Mark {
+    /// Marks a journal that was opened just now. It is opened all the same where that fails.
+    pub(crate) fn set(journal: &Path) -> Self {
+        let mut mark = Self {
+            path: beside(journal, "-open"),
+            log: log_of(journal),
+            file: None,
+            noted: log_length(journal).unwrap_or_default().min(LOG_LIMIT),
+            is_told: false,
+        };
+        match mark.make() {
+            Ok(file) => mark.file = Some(file),
+            Err(error) => mark.tell(&error),
+        }
+        mark
+    }
+
+    fn make(&self) -> io::Result<File> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
+        write(&file, self.noted)?;
+        file.sync_all()?;
+        // The name, too, where the file system can. Where it cannot, a power cut may take the mark, and nothing is told.
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
+        Ok(file)
+    }
+
+    /// Notes how long the log is, if that is worth it. To be called after each commit, before anybody hears of it.
+    pub(crate) fn note(&mut self) {
+        let Some(file) = &self.file else { return };
+        let length = fs::metadata(&self.log).map_or(0, |log| log.len()).min(LOG_LIMIT);
+        if length == 0 || (self.noted > 0 && length < self.noted.saturating_mul(2)) {
+            return;
+        }
+        // A number that is too low is only less sharp; none at all would say that nothing can be lost.
+        let must_last = self.noted == 0;
+        match write(file, length).and_then(|()| if must_last { file.sync_data() } else { Ok(()) }) {
+            Ok(()) => self.noted = length,
+            Err(error) => self.tell(&error),
+        }
+    }
+
+    /// Says that the log holds nothing that is not in the database. To be called before it is emptied.
+    pub(crate) fn clear(&mut self) -> Result<(), Fault> {
+        if let Some(file) = self.file.as_ref().filter(|_| self.noted > 0) {
+            write(file, 0)?;
+            file.sync_data()?;
+            self.noted = 0;
+        }
+        Ok(())
+    }
+
+    /// Takes the mark away, after a clean close.
+    pub(crate) fn remove(self) {
+        let inode = |meta: fs::Metadata| (meta.dev(), meta.ino());
+        let ours = self.file.and_then(|file| file.metadata().ok()).map(inode);
+        // Where the folder was moved, another's may stand there by now.
+        if ours.is_some() && fs::metadata(&self.path).ok().map(inode) == ours {
+            // One that stays says that nothing can be lost.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    fn tell(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_told, true) {
+            let path = self.path.display();
+            tracing::warn!(%error, "{path} cannot be written: if agentd.db-wal gets lost after a crash, nobody will be told");
+        }
+    }
+}
+
+/// Always of the same length, so that no end of an older number stays.
+fn write(file: &File, length: u64) -> io::Result<()> {
+    file.write_all_at(format!("{length:020}\n").as_bytes(), 0)
+}
+
+/// What a journal has lost, told until somebody has seen it.
+pub(crate) struct Loss {
+    path: PathBuf,
+    /// Where it could not be written down.
+    unwritten: Option<String>,
+}
+
+impl Loss {
+    /// Looks whether a journal that is about to be opened has lost the end of its log, and writes it down.
+    pub(crate) fn look_for(journal: &Path) -> Self {
+        let mut loss = Self { path: beside(journal, "-lost"), unwritten: None };
+        let noted = fs::read_to_string(beside(journal, "-open")).ok().and_then(|text| text.trim().parse().ok());
+        let Some(told) = compare(noted.unwrap_or_default(), log_length(journal)) else { return loss };
+        let log = log_of(journal);
+        let log = log.file_name().unwrap_or_default().to_string_lossy();
+        let told = format!("at the start of {}, {log} was {told}, after a stop that was not clean", Timestamp::now());
+        if let Err(error) = loss.write(&told) {
+            tracing::warn!(%error, "{} cannot be written: what was lost is told until the next start", loss.path.display());
+            loss.unwritten = Some(told);
+        }
+        loss
+    }
+
+    fn write(&self, told: &str) -> io::Result<()> {
+        let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.path) {
+            // Nobody has seen yet what was lost before.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.path.is_file() => return Ok(()),
+            opened => opened?,
+        };
+        writeln!(file, "{told}")?;
+        file.sync_all()
+    }
+
+    /// What was lost, as long as nobody has removed the file that says so.
+    pub(crate) fn told(&self) -> Option<String> {
+        let written = || {
+            let mut text = Vec::new();
+            File::open(&self.path).ok()?.take(NOTE_BYTES).read_to_end(&mut text).ok()?;
+            let text = String::from_utf8_lossy(&text);
+            Some(text.lines().next().unwrap_or_default().to_owned())
+        };
+        self.unwritten.clone().or_else(written)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// How a log that must have had so many bytes comes short of that.
+fn compare(noted: u64, found: Option<u64>) -> Option<String> {
+    match found {
+        _ if noted == 0 => None,
+        None => Some("gone".to_owned()),
+        Some(0) => Some("empty".to_owned()),
+        Some(found) if found < noted => Some(format!("shorter than it must be ({found} bytes of {noted})")),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(journal: &Path) -> Option<String> {
+        Loss::look_for(journal).told()
+    }
+
+    fn set_log(journal: &Path, bytes: u64) {
+        let log = OpenOptions::new().write(true).create(true).truncate(false).open(log_of(journal)).unwrap();
+        log.set_len(bytes).unwrap();
+    }
+
+    #[test]
+    fn a_mark_says_never_more_than_there_is_and_what_is_short_of_it_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join("journal.db");
+        let mark_file = folder.path().join("journal.db-open");
+        let number = || fs::read_to_string(&mark_file).unwrap().trim().parse::<u64>().unwrap();
+        let mut mark = Mark::set(&journal);
+        mark.note();
+        assert_eq!((number(), lost(&journal)), (0, None), "nothing was stored");
+        for (bytes, noted) in [(5_000, 5_000), (9_000, 5_000), (10_000, 10_000), (LOG_LIMIT * 2, LOG_LIMIT)] {
+            set_log(&journal, bytes);
+            mark.note();
+            assert_eq!((number(), lost(&journal)), (noted, None));
+        }
+        mark.clear().unwrap();
+        assert_eq!(number(), 0);
+        set_log(&journal, 0);
+        assert_eq!(lost(&journal), None, "all of it is in the database");
+        set_log(&journal, 4_000);
+        mark.note();
+        assert_eq!(Mark::set(&journal).noted, 4_000, "the next life goes on from there");
+        set_log(&journal, 3_999);
+        assert!(lost(&journal).unwrap().contains("journal.db-wal was shorter"));
+        Mark::set(&journal).remove();
+        assert!(!mark_file.exists());
+        assert!(lost(&journal).is_some(), "until somebody has seen it");
+        fs::remove_file(folder.path().join("journal.db-lost")).unwrap();
+        assert_eq!(lost(&journal), None);
+    }
+
+    #[test]
+    fn a_mark_that_cannot_be_made_stops_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join("journal.db");
+        fs::create_dir_all(folder.path().join("journal.db-open/x")).unwrap();
+        set_log(&journal, 4_000);
+        let mut mark = Mark::set(&journal);
+        mark.note();
+        mark.clear().unwrap();
+        mark.remove();
+        fs::create_dir_all(folder.path().join("journal.db-lost/x")).unwrap();
+        assert_eq!(lost(&journal), None);
+    }
+}

@@ -1,0 +1,136 @@
+//! What the writer does for the file while nothing waits to be written, a small piece at a time: it overwrites what was
+//! removed, gives the room back to the disk, and moves the log into the database.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, Row};
+
+use crate::{error::Fault, mark::Mark, removal::Remains};
+
+/// Empty pages that stay in the file for what is written next, 1 MB.
+const SPARE_PAGES: i64 = 256;
+/// Pages that are given back at once.
+const PAGES: i64 = 64;
+/// Bytes of a file of an earlier version that is rewritten when it is opened, so that it can shrink from then on. A larger
+/// one is rewritten when somebody asks for it.
+pub(crate) const SMALL: i64 = 16 << 20;
+
+/// How SQLite names a file that can give pages back.
+const INCREMENTAL: i64 = 2;
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    step: Step,
+    /// Whether anything was done, which is now in the log.
+    worked: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum Step {
+    #[default]
+    Overwrite,
+    GiveBack,
+    /// To move the log into the database.
+    Fold,
+}
+
+impl Upkeep {
+    /// Does the next piece, and says whether there may be another.
+    pub(crate) fn piece(
+        &mut self,
+        connection: &mut Connection,
+        mark: &mut Mark,
+        remains: &mut Remains,
+        busy_timeout: Duration,
+    ) -> Result<bool, Fault> {
+        match self.step {
+            Step::Overwrite if remains.piece(connection)? => self.worked = true,
+            Step::Overwrite => self.step = Step::GiveBack,
+            Step::GiveBack => {
+                let excess = pages(connection)?.spare - SPARE_PAGES;
+                if excess > 0 && can_shrink(connection)? {
+                    give_back(connection, excess.min(PAGES))?;
+                    self.worked = true;
+                } else if self.worked {
+                    self.step = Step::Fold;
+                } else {
+                    return Ok(false);
+                }
+            }
+            Step::Fold => {
+                fold(connection, mark, busy_timeout)?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Readers need not wait for it, nor it for them: where one is at work, the next move does it.
+fn fold(connection: &Connection, mark: &mut Mark, busy_timeout: Duration) -> Result<(), Fault> {
+    connection.busy_timeout(Duration::ZERO)?;
+    let folded = empty_log(connection, mark);
+    connection.busy_timeout(busy_timeout)?;
+    folded.map(drop)
+}
+
+/// Moves the log into the database and empties it. Says whether all of it was moved: a reader may be in the way.
+pub(crate) fn empty_log(connection: &Connection, mark: &mut Mark) -> Result<bool, Fault> {
+    let moves = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+    let (busy, logged, moved) = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], moves)?;
+    if busy != 0 || logged != moved {
+        return Ok(false);
+    }
+    mark.clear()?;
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    Ok(true)
+}
+
+/// Pages of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pages {
+    /// How many there are.
+    pub(crate) count: i64,
+    /// Those that hold nothing.
+    pub(crate) spare: i64,
+    /// The bytes of each.
+    pub(crate) size: i64,
+}
+
+pub(crate) fn pages(connection: &Connection) -> Result<Pages, Fault> {
+    Ok(Pages {
+        count: pragma(connection, "page_count")?,
+        spare: pragma(connection, "freelist_count")?,
+        size: pragma(connection, "page_size")?,
+    })
+}
+
+/// Whether the file can give pages back without being rewritten.
+pub(crate) fn can_shrink(connection: &Connection) -> Result<bool, Fault> {
+    Ok(pragma(connection, "auto_vacuum")? == INCREMENTAL)
+}
+
+/// Has a file that is still empty give pages back from the start.
+pub(crate) fn allow_shrinking(connection: &Connection) -> Result<(), Fault> {
+    Ok(connection.pragma_update(None, "auto_vacuum", INCREMENTAL)?)
+}
+
+/// Writes the whole file anew, without what is empty, and so that it can shrink from then on. Needs as much room beside it,
+/// and nobody writes meanwhile.
+pub(crate) fn rewrite(connection: &Connection) -> Result<(), Fault> {
+    allow_shrinking(connection)?;
+    Ok(connection.execute_batch("VACUUM")?)
+}
+
+fn give_back(connection: &Connection, pages: i64) -> Result<(), Fault> {
+    // Each step frees a page.
+    let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
+    let mut steps = statement.query([])?;
+    while steps.next()?.is_some() {}
+    Ok(())
+}
+
+fn pragma(connection: &Connection, name: &str) -> Result<i64, Fault> {
+    Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
+}

@@ -1,0 +1,104 @@
+//! The names by which commands reach the session's folders: those that the file tools use, so that a file has one name
+//! everywhere. The project is mounted at its name, so that a program which asks where it is hears it; the other folders
+//! are links, so that a file can still be moved from one to the other.
+
+use std::path::{Path, PathBuf};
+
+use agentd_core::ports::Workspace;
+use serde::{Deserialize, Serialize};
+
+use super::places::Places;
+
+/// The name of the project.
+pub(crate) const PROJECT: &str = "/project";
+/// The name of what all sessions share.
+pub(crate) const MEMORIES: &str = "/memories";
+
+/// A name in the root of a command's file system, and what it stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Name {
+    /// The name, as `/project`.
+    pub(crate) name: PathBuf,
+    /// The real path.
+    pub(crate) path: PathBuf,
+    /// True if it is mounted there, false if it is a link.
+    pub(crate) mounted: bool,
+}
+
+impl Name {
+    pub(crate) fn mounted(name: &str, path: &Path) -> Self {
+        Self { name: name.into(), path: path.to_path_buf(), mounted: true }
+    }
+
+    fn link(name: &str, path: PathBuf) -> Self {
+        Self { name: name.into(), path, mounted: false }
+    }
+}
+
+/// The names of a workspace's folders. One that the machine uses for something that the command may reach is left to it.
+pub(super) fn names(workspace: &Workspace, places: &Places) -> Vec<Name> {
+    let project = workspace.project.as_ref().map(|project| Name::mounted(PROJECT, &project.path));
+    let memories = workspace.memories.clone().map(|path| Name::link(MEMORIES, path));
+    let areas = crate::workspace::AREAS.iter().map(|area| Name::link(&format!("/{area}"), workspace.root.join(area)));
+    let reached = || places.read.iter().chain(&places.write).chain(places.trees.iter().map(|tree| &tree.path));
+    let is_free = |name: &Name| name.path == name.name || !reached().any(|path| path.starts_with(&name.name));
+    project.into_iter().chain(memories).chain(areas).filter(is_free).collect()
+}
+
+/// The path by which a command knows a real one, where that lies in what is mounted at a name.
+pub(super) fn named(names: &[Name], path: &Path) -> Option<PathBuf> {
+    let mut mounted = names.iter().filter(|name| name.mounted);
+    mounted.find_map(|name| {
+        let below = path.strip_prefix(&name.path).ok()?;
+        Some(if below.as_os_str().is_empty() { name.name.clone() } else { name.name.join(below) })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::session::Mount;
+
+    use super::*;
+
+    fn of(project: &str, read: &[&str]) -> Vec<String> {
+        let workspace = Workspace {
+            root: "/data/workspace/1".into(),
+            project: Some(Mount { path: project.into(), writable: true }),
+            memories: Some("/data/memories".into()),
+        };
+        let read: Vec<PathBuf> = read.iter().map(PathBuf::from).collect();
+        let places = super::super::places::places(&workspace, &read, &[], &[]);
+        names(&workspace, &places)
+            .iter()
+            .map(|name| format!("{}={}", name.name.display(), name.path.display()))
+            .collect()
+    }
+
+    #[test]
+    fn a_file_has_the_name_that_file_tools_use() {
+        let names = of("/home/p/code", &[]);
+        for name in ["/project=/home/p/code", "/memories=/data/memories", "/uploads=/data/workspace/1/uploads"] {
+            assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
+        }
+        assert_eq!(names.len(), 8);
+    }
+
+    #[test]
+    fn names_that_the_machine_needs_are_left_to_it() {
+        let names = of("/project/of/mine", &["/temp/tools"]);
+        assert!(!names.iter().any(|name| name.starts_with("/project=") || name.starts_with("/temp=")), "{names:?}");
+        assert!(of("/project", &[]).contains(&"/project=/project".to_owned()));
+    }
+
+    #[test]
+    fn what_lies_in_the_project_is_known_by_its_name() {
+        let names = [Name::mounted(PROJECT, Path::new("/home/p/code")), Name::link("/temp", "/w/temp".into())];
+        let check = |path: &str, expected: Option<&str>| {
+            assert_eq!(named(&names, Path::new(path)), expected.map(PathBuf::from), "{path}");
+        };
+        check("/home/p/code", Some("/project"));
+        check("/home/p/code/src", Some("/project/src"));
+        check("/home/p/codex", None);
+        check("/w/temp/a", None);
+    }
+}

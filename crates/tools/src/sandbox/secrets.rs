@@ -1,0 +1,309 @@
+//! Files that hold keys and passwords: known by their names, or by what stands in them. Pure.
+
+use std::path::Path;
+
+/// Folders that hold nothing else, wherever they lie.
+const FOLDERS: &[&str] = &[
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".kube",
+    ".mozilla",
+    ".oci",
+    ".password-store",
+    ".ssh",
+    ".terraform.d",
+    ".thunderbird",
+];
+
+/// Files that hold nothing else, wherever they lie.
+const FILES: &[&str] = &[
+    ".boto",
+    ".dockercfg",
+    ".env",
+    ".envrc",
+    ".git-credentials",
+    ".htpasswd",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".netrc",
+    ".npmrc",
+    ".pgpass",
+    ".pypirc",
+    ".s3cfg",
+    ".terraformrc",
+    ".vault-token",
+    ".yarnrc.yml",
+    "_netrc",
+    "access_tokens.db",
+    "application_default_credentials.json",
+    "auth.json",
+    "cookies",
+    "cookies.sqlite",
+    "credentials",
+    "credentials.db",
+    "credentials.json",
+    "credentials.tfrc.json",
+    "credentials.toml",
+    "key4.db",
+    "kubeconfig",
+    "login data",
+    "logins.json",
+    "rclone.conf",
+    "secring.gpg",
+];
+
+/// Common names that mean keys in the folder of one program.
+const BELOW: &[(&str, &str)] = &[
+    (".bundle", "config"),
+    (".config", "bravesoftware"),
+    (".config", "chromium"),
+    (".config", "gcloud"),
+    (".config", "google-chrome"),
+    (".docker", "config.json"),
+    (".gradle", "gradle.properties"),
+    (".m2", "settings-security.xml"),
+    (".m2", "settings.xml"),
+    ("gh", "hosts.yml"),
+    ("glab-cli", "config.yml"),
+    ("share", "keyrings"),
+    ("share", "kwalletd"),
+    ("uv", "credentials"),
+];
+
+/// Endings of names of stores of keys.
+const ENDINGS: &[&str] = &[".jks", ".kdbx", ".keychain", ".keystore", ".p12", ".pfx", ".ppk"];
+
+/// Settings in which people keep a password beside much else. Without the lines that hold one they serve as before.
+const REDUCED: &[(&str, &str)] =
+    &[(".cargo", "config"), (".cargo", "config.toml"), ("", ".gitconfig"), ("git", "config")];
+
+/// Words of lines that hold a key.
+const WORDS: &[&str] = &[
+    "_auth",
+    "access-key",
+    "access_key",
+    "accesskey",
+    "api-key",
+    "api_key",
+    "apikey",
+    "authorization",
+    "bearer",
+    "credential",
+    "oauth",
+    "passphrase",
+    "passwd",
+    "password",
+    "private key-----",
+    "private-key",
+    "private_key",
+    "secret",
+    "smtppass",
+    "token",
+];
+
+/// Beginnings of keys that tell what they are. The rest is longer than any word.
+const PREFIXES: &[&str] = &[
+    "AKIA",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "github_pat_",
+    "glpat-",
+    "npm_",
+    "pypi-",
+    "sk-",
+    "xoxa-",
+    "xoxb-",
+    "xoxp-",
+];
+const LONG: usize = 16;
+
+/// A name, as far as it tells what a file or folder holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SecretName {
+    /// It holds keys.
+    Secret,
+    /// It is a key, if what is in it says so.
+    Key,
+    /// Nothing.
+    Other,
+}
+
+/// Reads a name.
+pub(super) fn named(path: &Path, is_folder: bool) -> SecretName {
+    let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let (name, parent) = (part(path.file_name()), part(path.parent().and_then(Path::file_name)));
+    let is_below = BELOW.contains(&(parent.as_str(), name.as_str()));
+    if is_folder {
+        return if is_below || FOLDERS.contains(&name.as_str()) { SecretName::Secret } else { SecretName::Other };
+    }
+    let is_history = name.starts_with('.') && name.ends_with("_history");
+    let is_login = name.starts_with("id_") && !name.ends_with(".pub");
+    if is_below || is_history || FILES.contains(&name.as_str()) || ENDINGS.iter().any(|end| name.ends_with(end)) {
+        SecretName::Secret
+    } else if is_login || name.ends_with(".pem") || name.ends_with(".key") {
+        SecretName::Key
+    } else {
+        SecretName::Other
+    }
+}
+
+/// True for a key that nobody else should have.
+pub(super) fn is_key(content: &[u8]) -> bool {
+    String::from_utf8_lossy(content).contains("PRIVATE KEY-----")
+}
+
+/// True for settings that are of use without their keys.
+pub(super) fn is_reducible(path: &Path) -> bool {
+    let name = |part: Option<&std::ffi::OsStr>| part.and_then(|part| part.to_str()).unwrap_or_default().to_owned();
+    let (file, parent) = (name(path.file_name()), name(path.parent().and_then(Path::file_name)));
+    REDUCED.iter().any(|(folder, known)| file == *known && (folder.is_empty() || parent == *folder))
+}
+
+/// True for settings that hold what looks like a key.
+pub(super) fn holds_any(text: &str) -> bool {
+    text.lines().any(is_secret)
+}
+
+/// The same settings without what looks like a key: lines are left out, or, where the head of a section or a value of several lines
+/// does, all up to the next section.
+pub(super) fn without(text: &str) -> String {
+    let mut kept = String::new();
+    let mut skips = false;
+    let mut lines = text.lines();
+    while let Some(first) = lines.next() {
+        let mut line = first.to_owned();
+        while line.ends_with('\\')
+            && let Some(more) = lines.next()
+        {
+            line.push('\n');
+            line.push_str(more);
+        }
+        if first.trim_start().starts_with('[') {
+            skips = false;
+        }
+        if is_secret(&line) {
+            let head = first.trim_start().starts_with('[');
+            skips |= head || goes_on(&line);
+        } else if !skips {
+            kept.push_str(&line);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+/// True where the value of a line ends in another one.
+fn goes_on(line: &str) -> bool {
+    let end = line.trim_end();
+    ["\"\"\"", "'''"].iter().any(|quote| line.matches(quote).count() % 2 == 1)
+        || end.ends_with(['[', '{', '(', ',', '='])
+}
+
+fn is_secret(line: &str) -> bool {
+    let lower = line.to_ascii_lowercase();
+    let assigns = || line.contains(['=', ':', '[']) || line.contains("-----");
+    let is_named = WORDS.iter().any(|word| lower.contains(word)) && assigns();
+    is_named || PREFIXES.iter().any(|prefix| begins_key(line, prefix)) || names_user(line)
+}
+
+fn begins_key(line: &str, prefix: &str) -> bool {
+    line.match_indices(prefix).any(|(place, _)| {
+        let rest = line.get(place + prefix.len()..).unwrap_or_default();
+        rest.chars().take_while(|letter| letter.is_ascii_alphanumeric() || "_-".contains(*letter)).count() >= LONG
+    })
+}
+
+/// True where an address holds more than a host before its path: a password, or a key in place of a name.
+fn names_user(line: &str) -> bool {
+    line.match_indices("://").any(|(place, _)| {
+        let rest = line.get(place + 3..).unwrap_or_default();
+        let host = rest.split(['/', '"', '\'']).next();
+        let user = host.and_then(|host| host.rsplit_once('@')).map(|(user, _)| user);
+        user.is_some_and(|user| user != "git")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell() {
+        #[track_caller]
+        fn check(path: &str, expected: SecretName) {
+            let is_folder = path.ends_with('/');
+            assert_eq!(named(Path::new(path), is_folder), expected, "{path}");
+        }
+        for path in [
+            "/h/.config/git/credentials",
+            "/h/.local/share/uv/credentials/",
+            "/h/.local/share/uv/credentials/credentials.toml",
+            "/h/.netrc",
+            "/h/x/.npmrc",
+            "/h/.docker/config.json",
+            "/h/.config/gh/hosts.yml",
+            "/h/.kube/",
+            "/h/.aws/",
+            "/h/.config/gcloud/",
+            "/h/.local/share/keyrings/",
+            "/h/.bash_history",
+            "/h/x/passwords.KDBX",
+            "/h/.config/google-chrome/",
+        ] {
+            check(path, SecretName::Secret);
+        }
+        for path in ["/h/x/id_ed25519", "/h/id_work", "/h/x/server.pem", "/h/x/server.key"] {
+            check(path, SecretName::Key);
+        }
+        for path in [
+            "/h/.config/git/config",
+            "/h/x/id_ed25519.pub",
+            "/h/go/pkg/mod/grpc/credentials/",
+            "/h/x/config.json",
+            "/h/x/hosts.yml",
+            "/h/.config/git/",
+            "/h/x/history",
+        ] {
+            check(path, SecretName::Other);
+        }
+        assert!(is_key(b"-----BEGIN OPENSSH PRIVATE KEY-----") && !is_key(b"-----BEGIN CERTIFICATE-----"));
+    }
+
+    #[test]
+    fn what_looks_like_a_key_is_left_out_and_the_rest_stays() {
+        #[track_caller]
+        fn check(text: &str, expected: &str) {
+            assert_eq!((without(text).as_str(), holds_any(text)), (expected, text != expected), "{text}");
+        }
+        check("[user]\n\tname = A B\n\temail = a@b.example\n", "[user]\n\tname = A B\n\temail = a@b.example\n");
+        check("[user]\nname = A\n[github]\ntoken = abc\nuser = a\n", "[user]\nname = A\n[github]\nuser = a\n");
+        check("[url \"https://u:p@h/\"]\n\tinsteadOf = x\n[core]\nbare = false\n", "[core]\nbare = false\n");
+        check("[url \"ssh://git@h/\"]\n\tinsteadOf = x\n", "[url \"ssh://git@h/\"]\n\tinsteadOf = x\n");
+        check("[http]\nproxy = http://u:p@h:80\nlowSpeedTime = 3\n", "[http]\nlowSpeedTime = 3\n");
+        check("[credential]\nhelper = \"!f() { echo x; }; f\"\n[a]\nb = 1\n", "[a]\nb = 1\n");
+        check("[a]\nx = \"!echo \\\n password=abc \\\n\"\ny = 1\n", "[a]\ny = 1\n");
+        check("[http]\nextraHeader = X: ghp_0123456789abcdefghij\n", "[http]\n");
+        check(
+            "[registries.x]\nindex = \"i\"\ntoken = \"\"\"\nabc\n\"\"\"\n[net]\noffline = true\n",
+            "[registries.x]\nindex = \"i\"\n[net]\noffline = true\n",
+        );
+        check("registries = { x = { token = \"t\" } }\n[build]\njobs = 2\n", "[build]\njobs = 2\n");
+        check("[http]\nextraHeader = Authorization: Basic abc\n", "[http]\n");
+    }
+
+    #[test]
+    fn settings_that_are_of_use_without_keys_are_known() {
+        for (path, expected) in [
+            ("/h/.gitconfig", true),
+            ("/h/.config/git/config", true),
+            ("/h/.cargo/config.toml", true),
+            ("/h/.config/x/config.toml", false),
+            ("/h/.config/x/config", false),
+        ] {
+            assert_eq!(is_reducible(Path::new(path)), expected, "{path}");
+        }
+    }
+}

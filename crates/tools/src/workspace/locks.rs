@@ -1,0 +1,55 @@
+//! Locks on the files of sessions: any number bring or read some, or one removes. So whoever removes what is old can look at it
+//! and remove it, and nothing comes in between. They are held while a blocking thread works, and never longer.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
+};
+
+/// Locks after which those are forgotten that nobody uses.
+const SWEEP_AT: usize = 64;
+
+/// One lock for each session that somebody is at, by the name of its folder.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SessionLocks(Arc<Mutex<HashMap<OsString, Weak<RwLock<()>>>>>);
+
+impl SessionLocks {
+    /// Work that brings or reads files of the session: nobody removes any meanwhile.
+    pub(super) fn shared<T, W>(&self, folder: OsString, work: W) -> impl FnOnce(&Path) -> T + Send + use<T, W>
+    where
+        W: FnOnce(&Path) -> T + Send,
+    {
+        let lock = self.of(folder);
+        move |base: &Path| {
+            let _held = lock.read().unwrap_or_else(PoisonError::into_inner);
+            work(base)
+        }
+    }
+
+    /// Work that removes files of the session: nobody else is at them meanwhile.
+    pub(super) fn alone<T, W>(&self, folder: OsString, work: W) -> impl FnOnce(&Path) -> T + Send + use<T, W>
+    where
+        W: FnOnce(&Path) -> T + Send,
+    {
+        let lock = self.of(folder);
+        move |base: &Path| {
+            let _held = lock.write().unwrap_or_else(PoisonError::into_inner);
+            work(base)
+        }
+    }
+
+    fn of(&self, folder: OsString) -> Arc<RwLock<()>> {
+        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = locks.get(&folder).and_then(Weak::upgrade) {
+            return lock;
+        }
+        if locks.len() >= SWEEP_AT {
+            locks.retain(|_, lock| lock.strong_count() > 0);
+        }
+        let lock = Arc::default();
+        locks.insert(folder, Arc::downgrade(&lock));
+        lock
+    }
+}

@@ -1,0 +1,95 @@
+//! Git runs nothing that a folder names, whatever a command makes of its environment.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+
+use crate::{
+    bench::{Bench, Project},
+    sandbox::{STRENGTHS, locked},
+};
+
+/// Ways to have git run without what its environment says.
+const WAYS: [&str; 7] = [
+    "git",
+    "env -i PATH=/usr/bin:/bin git",
+    "env -u GIT_CONFIG_COUNT git",
+    "GIT_CONFIG_COUNT=0 git",
+    "unset GIT_CONFIG_COUNT GIT_OPTIONAL_LOCKS; git",
+    "exec -c /usr/bin/git",
+    "env -i $(git --exec-path)/git",
+];
+
+fn git(folder: &Path, arguments: &[&str]) {
+    let mut command = Command::new("/usr/bin/git");
+    command.args(["-c", "user.name=a", "-c", "user.email=a@b.example"]).args(arguments).current_dir(folder);
+    assert!(command.env("HOME", folder).status().unwrap().success(), "{arguments:?}");
+}
+
+/// A project whose configuration names a program in all places that are closed.
+fn poisoned(bench: &Bench) -> String {
+    let project = bench.real("/project");
+    let (program, mark) = (project.join("evil"), bench.real("temp/ran"));
+    fs::write(&program, format!("#!/bin/sh\necho evil ran >&2\necho ran > '{}'\nexit 1\n", mark.display())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    git(&project, &["init", "-q"]);
+    git(&project, &["add", "evil"]);
+    git(&project, &["commit", "-qm", "first"]);
+    let hooks = project.join(".git/hooks/post-index-change");
+    fs::create_dir_all(hooks.parent().unwrap()).unwrap();
+    fs::copy(&program, &hooks).unwrap();
+    let named = program.display().to_string();
+    for (key, value) in [("core.fsmonitor", named.as_str()), ("gpg.program", &named), ("log.showSignature", "true")] {
+        git(&project, &["config", key, value]);
+    }
+    // Plain files that look like a bare repository.
+    let bare = project.join("bare");
+    git(&project, &["init", "-q", "--bare", "bare"]);
+    git(&bare, &["config", "core.fsmonitor", &named]);
+    git(&bare, &["config", "core.bare", "false"]);
+    git(&bare, &["config", "core.worktree", &project.display().to_string()]);
+    named
+}
+
+#[tokio::test]
+async fn no_program_of_a_folder_is_run_though_the_environment_is_emptied() {
+    if !Path::new("/usr/bin/git").exists() {
+        return;
+    }
+    for read_only in [false, true] {
+        let mut bench = locked(Project::Writable, |_| {}).await;
+        poisoned(&bench);
+        bench.context.read_only = read_only;
+        for way in WAYS {
+            for (folder, command) in [("", "status"), ("", "diff --stat"), ("", "log -1"), ("/bare", "status")] {
+                // It writes the index that it has looked through, and hooks may wait for that, where it can be written.
+                if command.starts_with("diff") && !read_only {
+                    continue;
+                }
+                let text = bench.sh(&format!("cd \"$PROJECT{folder}\" && touch evil; {way} {command}")).await.text;
+                let ran = bench.real("temp/ran").exists() || text.contains("evil ran");
+                assert!(!ran, "{way} {command} in {folder}: {text}");
+                if folder.is_empty() {
+                    assert!(text.starts_with("exit code 0"), "{way} {command}: {text}");
+                }
+            }
+        }
+        let text =
+            bench.allowed("git --version; git-upload-pack -h 2>&1 | head -n 3; git config --get-all a.b || true").await;
+        assert!(text.contains("git version") && text.contains("upload-pack"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn git_works_as_before() {
+    if !Path::new("/usr/bin/git").exists() {
+        return;
+    }
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
+        let work = "cd \"$PROJECT\" && git init -q -b main . && git config user.name A && git config user.email a@b.example \
+                    && echo 'a b' > 'a b.txt' && git add . && git commit -qm 'one two' && git switch -qc other \
+                    && git config alias.last 'log -1 --format=%s' && git last && git -c core.abbrev=9 rev-parse --short HEAD \
+                    && git stash list && git clone -q . \"$WORKSPACE/outputs/copy\" && git -C \"$WORKSPACE/outputs/copy\" log --format=%s";
+        let text = bench.allowed(work).await;
+        assert!(text.contains("one two"), "{text}");
+    }
+}

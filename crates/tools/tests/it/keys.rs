@@ -1,0 +1,182 @@
+//! Files with keys in folders that commands may read: hidden by their names, by what is in them, or seen without the keys.
+
+use std::{fs, path::Path};
+
+use agentd_core::environment::ClientEnvironment;
+use agentd_tools::sandbox::SandboxConfig;
+
+use crate::{
+    bench::{Bench, Project, SECRET},
+    sandbox::{STRENGTHS, locked},
+};
+
+/// A home as people have it: what is secret in it, and what is not.
+fn home() -> tempfile::TempDir {
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let write = |path: &str, text: &str| {
+        let path = home.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    for path in SECRETS {
+        write(path, &format!("-----BEGIN RSA PRIVATE KEY-----\npassword = {SECRET}\n"));
+    }
+    write(
+        ".gitconfig",
+        &format!(
+            "[user]\n\tname = A Person\n\temail = person@example.org\n[github]\n\ttoken = {SECRET}\n\
+             [url \"https://me:{SECRET}@example.org/\"]\n\tinsteadOf = https://example.org/\n"
+        ),
+    );
+    write(
+        ".cargo/config.toml",
+        &format!(
+            "[registries.own]\nindex = \"sparse+https://example.org/\"\ntoken = \"{SECRET}\"\n[net]\noffline = true\n"
+        ),
+    );
+    for path in PLAIN {
+        write(path, "plain");
+    }
+    home
+}
+
+const SECRETS: &[&str] = &[
+    ".aws/credentials",
+    ".bash_history",
+    ".cargo/credentials.toml",
+    ".config/gcloud/access_tokens.db",
+    ".config/gh/hosts.yml",
+    ".config/git/credentials",
+    ".config/google-chrome/Default/Login Data",
+    ".config/pip/pip.conf",
+    ".config/some-tool/settings.ini",
+    ".docker/config.json",
+    ".git-credentials",
+    ".gnupg/private-keys-v1.d/a.key",
+    ".kube/config",
+    ".local/share/keyrings/login.keyring",
+    ".local/share/uv/credentials/credentials.toml",
+    ".m2/settings.xml",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".ssh/id_ed25519",
+    ".some-toolrc",
+    "certificates/server.key",
+    "certificates/server.pem",
+    "keys/id_work",
+];
+
+const PLAIN: &[&str] = &[
+    ".cargo/bin/tool",
+    ".config/git/ignore",
+    ".config/some-tool/theme.ini",
+    ".local/share/uv/python/bin/python",
+    "certificates/authority.pem",
+    "keys/id_work.pub",
+    "notes/credentials/about.md",
+];
+
+async fn reading(home: &Path, namespaces: bool, listed: &[&str], adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
+    let read = listed.iter().map(|path| home.join(path)).collect();
+    let mut bench = locked(Project::Writable, |config| {
+        config.namespaces = namespaces;
+        config.home = Some(home.to_owned());
+        config.read = read;
+        adapt(config);
+    })
+    .await;
+    let config = ("GIT_CONFIG_GLOBAL".to_owned(), home.join(".gitconfig").display().to_string());
+    bench.context.environment = ClientEnvironment::unjudged([config]).into();
+    bench
+}
+
+#[tokio::test]
+async fn no_key_is_read_in_a_home_that_is_listed() {
+    for namespaces in STRENGTHS {
+        for read_only in [false, true] {
+            let home = home();
+            let mut bench = reading(home.path(), namespaces, &[""], |_| {}).await;
+            bench.context.read_only = read_only;
+            let shown = home.path().display();
+            for path in SECRETS {
+                let told = bench.sh(&format!("cat '{shown}/{path}'")).await.text;
+                assert!(!told.contains(SECRET), "{path}: {told}");
+            }
+            let told =
+                bench.sh(&format!("grep -rs 'launch' {shown}; find {shown} -type f -exec cat {{}} +")).await.text;
+            assert!(!told.contains(SECRET), "{told}");
+            for path in PLAIN {
+                assert!(bench.allowed(&format!("cat '{shown}/{path}'")).await.contains("plain"), "{path}");
+            }
+            assert_untouched(home.path());
+        }
+    }
+}
+
+fn assert_untouched(home: &Path) {
+    for path in SECRETS.iter().chain(&[".gitconfig", ".cargo/config.toml"]) {
+        assert!(fs::read_to_string(home.join(path)).unwrap().contains(SECRET), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn no_key_is_read_in_what_is_listed_as_it_is_shipped() {
+    let listed = [".cargo/bin", ".cargo/config.toml", ".config/git", ".gitconfig", ".local/share/uv"];
+    for namespaces in STRENGTHS {
+        let home = home();
+        let bench = reading(home.path(), namespaces, &listed, |_| {}).await;
+        let shown = home.path().display();
+        for path in [
+            ".config/git/credentials",
+            ".local/share/uv/credentials/credentials.toml",
+            ".gitconfig",
+            ".cargo/config.toml",
+        ] {
+            let told = bench.sh(&format!("cat {shown}/{path}")).await.text;
+            assert!(!told.contains(SECRET), "{path}: {told}");
+        }
+        for path in [".config/git/ignore", ".local/share/uv/python/bin/python", ".cargo/bin/tool"] {
+            bench.allowed(&format!("cat {shown}/{path}")).await;
+        }
+        // Git works, and with the name where something can be put in the place of a file.
+        bench.allowed("git -C \"$PROJECT\" init -q && git -C \"$PROJECT\" status --short").await;
+        if namespaces {
+            let told = bench.allowed(&format!("git config user.name; cat {shown}/.cargo/config.toml")).await;
+            assert!(told.contains("A Person") && told.contains("offline = true") && told.contains("index ="), "{told}");
+            bench
+                .allowed("cd \"$PROJECT\" && echo x > x && git add x && git commit -qm first && git log --format=%an | grep Person")
+                .await;
+            for command in [format!("echo x > {shown}/.gitconfig"), format!("chmod 777 {shown}/.gitconfig")] {
+                bench.barred(&command).await;
+            }
+        }
+        assert_untouched(home.path());
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_hidden_that_was_written_a_moment_ago_or_lies_behind_a_link() {
+    for namespaces in STRENGTHS {
+        let home = home();
+        let aside = tempfile::tempdir_in("/var/tmp").unwrap();
+        fs::write(aside.path().join("plain-name"), SECRET).unwrap();
+        std::os::unix::fs::symlink(aside.path(), home.path().join("linked")).unwrap();
+        let (shown, linked) = (home.path().display().to_string(), home.path().join("linked"));
+        let bench = reading(home.path(), namespaces, &["notes"], |config| {
+            // Listed by a link: the name says where, and what is hidden is what it leads to.
+            config.read.push(linked);
+            config.hidden = vec![aside.path().join("plain-name")];
+        })
+        .await;
+        bench.barred(&format!("cat {shown}/linked/plain-name | grep launch")).await;
+        bench.allowed(&format!("cat {shown}/notes/credentials/about.md")).await;
+        fs::write(home.path().join("notes/.netrc"), SECRET).unwrap();
+        fs::write(aside.path().join(".env"), SECRET).unwrap();
+        bench.barred(&format!("cat {shown}/notes/.netrc | grep launch")).await;
+        bench.barred(&format!("cat {shown}/linked/.env | grep launch")).await;
+        // What is the session's own is not looked through.
+        bench.put("/project/.env", "COLOUR=red");
+        assert!(bench.allowed("cat \"$PROJECT/.env\"").await.contains("red"));
+    }
+}

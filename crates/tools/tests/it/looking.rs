@@ -1,0 +1,170 @@
+//! Commands that may change nothing, whatever they are: what a gate took for looking by mistake does no harm.
+
+use std::{fs, net::TcpListener, path::Path};
+
+use agentd_core::{ports::Toolbox as _, tool::ToolErrorCode};
+use agentd_tools::sandbox::{SandboxConfig, SandboxMode};
+use serde_json::json;
+
+use crate::{
+    bench::{Bench, Project, SECRET},
+    sandbox::{STRENGTHS, locked, locked_in, python},
+};
+
+/// All that a person may have opened.
+async fn held(namespaces: bool, listed: &Path, adapt: impl FnOnce(&mut SandboxConfig)) -> Bench {
+    let listed = listed.to_owned();
+    let mut bench = locked(Project::Writable, |config| {
+        config.namespaces = namespaces;
+        config.network = true;
+        config.write = vec![listed];
+        adapt(config);
+    })
+    .await;
+    bench.context.read_only = true;
+    bench
+}
+
+#[tokio::test]
+async fn nothing_is_changed_whatever_the_settings_allow() {
+    for (namespaces, mode) in
+        [(true, SandboxMode::Enforce), (false, SandboxMode::Enforce), (true, SandboxMode::BestEffort)]
+    {
+        let listed = tempfile::tempdir_in("/var/tmp").unwrap();
+        let bench = held(namespaces, listed.path(), |config| config.mode = mode).await;
+        for path in ["uploads/a", "outputs/a", "temp/a", "/project/a", "/memories/a"] {
+            bench.put(path, "as it was");
+        }
+        let own = listed.path().join("a");
+        fs::write(&own, "as it was").unwrap();
+        let own = own.display().to_string();
+        let places = ["uploads/a", "outputs/a", "temp/a", "\"$PROJECT/a\"", "\"$MEMORIES/a\"", own.as_str()];
+        for place in places {
+            assert!(bench.allowed(&format!("cat {place}")).await.contains("as it was"), "{place}");
+            for command in [
+                format!("echo x > {place}"),
+                format!("echo x >> {place}"),
+                format!("rm {place}"),
+                format!("mv {place} {place}.moved"),
+                format!("ln {place} {place}.linked"),
+                format!("ln -s {place} {place}.linked"),
+                format!("touch {place}.new"),
+                format!("mkdir {place}.new"),
+                format!("mkfifo {place}.new"),
+                format!("truncate -s 0 {place}"),
+                format!("chmod 777 {place}"),
+                format!("touch -d 2001-01-01 {place}"),
+                format!("cp /etc/passwd {place}"),
+                format!("sed -i s/was/is/ {place}"),
+                format!("sort -o {place} /etc/passwd"),
+                format!("(echo x | tee {place}) | grep y"),
+            ] {
+                bench.barred(&command).await;
+            }
+        }
+        bench.barred("chmod 700 . uploads outputs temp").await;
+        for path in ["uploads", "outputs", "temp", "/project", "/memories"] {
+            let names: Vec<_> =
+                fs::read_dir(bench.real(path)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!(names, ["a"], "{path}");
+            let found = fs::metadata(bench.real(path).join("a")).unwrap();
+            assert!(found.modified().unwrap().elapsed().unwrap().as_secs() < 600, "{path}");
+            assert_eq!(bench.content(&format!("{path}/a")), b"as it was", "{path}");
+        }
+        assert_eq!(fs::read_to_string(own).unwrap(), "as it was");
+    }
+}
+
+#[tokio::test]
+async fn there_is_no_network_though_it_is_allowed() {
+    for namespaces in STRENGTHS {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let mut bench = held(namespaces, folder.path(), |_| {}).await;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let command = format!("echo x > /dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
+        let told = bench.barred(&command).await;
+        assert!(told.contains("nobody was asked about this command"), "{told}");
+        assert!(listener.accept().is_err(), "nobody came");
+        bench.context.read_only = false;
+        bench.allowed(&command).await;
+        assert!(listener.accept().is_ok());
+    }
+}
+
+#[tokio::test]
+async fn its_temporary_files_are_its_own_and_looking_goes_on() {
+    // The session lies below /tmp, which is fresh.
+    for base in ["/tmp", "/var/tmp"] {
+        let mut bench = locked_in(base, Project::Writable, |_| {}).await;
+        bench.context.read_only = true;
+        bench.put("/project/a.txt", "b\na\n");
+        bench.put("uploads/b.txt", "found");
+        assert!(bench.allowed("sort -S 1k \"$PROJECT/a.txt\"; cat uploads/*").await.contains("a\nb\nfound"));
+        assert!(bench.allowed("f=$(mktemp) && echo y > $f && cat $f && test $TMPDIR = /tmp").await.contains("y"));
+        bench.allowed("cat <<< here; ls -l; find . -name '*.txt'; grep -r found .; echo > /dev/null").await;
+        bench.barred("ls /tmp/tmp.* | grep .").await;
+        assert!(fs::read_dir(bench.real("temp")).unwrap().next().is_none());
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_holds_it_it_does_not_run() {
+    for mode in [SandboxMode::Off, SandboxMode::BestEffort] {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        // Without a helper nothing is locked in, however little is asked for.
+        let bench = held(true, folder.path(), |config| {
+            config.mode = mode;
+            config.helper = "/bin/true".into();
+        })
+        .await;
+        assert!(!bench.toolbox.holds_commands().await);
+        let told =
+            bench.fails("run_bash_command", json!({"command": "echo ran > outputs/x"}), ToolErrorCode::Tool).await;
+        assert!(told.contains("did not let the command run"), "{told}");
+        assert!(!bench.real("outputs/x").exists());
+    }
+    let bench = Bench::new().await;
+    assert!(!bench.toolbox.holds_commands().await, "there is no sandbox");
+    let strong = locked(Project::None, |_| {}).await;
+    assert!(strong.toolbox.holds_commands().await);
+}
+
+#[tokio::test]
+async fn attributes_of_files_are_neither_read_nor_changed_by_their_paths() {
+    if !python() {
+        return;
+    }
+    let outside = tempfile::tempdir_in("/var/tmp").unwrap();
+    let closed = outside.path().join("closed");
+    fs::write(&closed, "x").unwrap();
+    let program = |body: &str| format!("/usr/bin/python3 -c 'import os\n{body}'");
+    // A file system without attributes has none to lose.
+    let set = std::process::Command::new("bash")
+        .args(["-c", &program(&format!("os.setxattr(\"{}\", \"user.secret\", b\"{SECRET}\")", closed.display()))])
+        .status();
+    let has_them = set.unwrap().success();
+    for namespaces in STRENGTHS {
+        for read_only in [false, true] {
+            let mut bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
+            bench.context.read_only = read_only;
+            let path = closed.display();
+            for body in [
+                format!("print(os.getxattr(\"{path}\", \"user.secret\"))"),
+                format!("print(os.getxattr(\"{path}\", \"user.secret\", follow_symlinks=False))"),
+                format!("assert os.listxattr(\"{path}\")"),
+                format!("os.setxattr(\"{path}\", \"user.other\", b\"x\")"),
+                format!("os.removexattr(\"{path}\", \"user.secret\")"),
+            ] {
+                bench.barred(&program(&body)).await;
+            }
+            bench.allowed("ls -l uploads; ls -la . > /dev/null").await;
+        }
+    }
+    if has_them {
+        let kept = std::process::Command::new("bash")
+            .args(["-c", &program(&format!("assert os.listxattr(\"{}\") == [\"user.secret\"]", closed.display()))])
+            .status();
+        assert!(kept.unwrap().success());
+    }
+}

@@ -1,0 +1,154 @@
+//! The lock file of a data folder: who holds it, and where they listen.
+//!
+//! The daemon holds two locks on the open file. One (flock) keeps other daemons out. The other (a record lock) tells: the
+//! kernel names the process that holds it to whoever asks, without taking it, and forgets it when that process ends. So
+//! what the file says is never believed of a process that is gone, nor of one that has been given its number since.
+
+use std::{
+    ffi::OsStr,
+    fs::{File, OpenOptions},
+    io::{self, Read as _},
+    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    libc,
+};
+
+/// Its name in the data folder.
+pub const LOCK_FILE: &str = "agentd.lock";
+
+/// More than a record can have.
+const MAX_RECORD: u64 = 8 * 1024;
+
+/// The start of the line that names the socket.
+const SOCKET: &[u8] = b"socket ";
+
+/// What the holder writes into the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockRecord {
+    /// Its process id, as it sees itself.
+    pub pid: u32,
+    /// Its socket, once it listens.
+    pub socket: Option<PathBuf>,
+}
+
+impl LockRecord {
+    /// The text of the file: the process id, then the socket, each in a line.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = format!("{}\n", self.pid).into_bytes();
+        let socket = self.socket.as_deref().map(|path| path.as_os_str().as_bytes());
+        // A path with a line break in it could not be told from two lines.
+        if let Some(path) = socket.filter(|path| !path.contains(&b'\n')) {
+            bytes.extend_from_slice(SOCKET);
+            bytes.extend_from_slice(path);
+            bytes.push(b'\n');
+        }
+        bytes
+    }
+
+    /// Reads it. Lines that are not whole are not there, and lines of newer versions are skipped.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let whole = &bytes[..=bytes.iter().rposition(|byte| *byte == b'\n')?];
+        let mut lines = whole.split(|byte| *byte == b'\n');
+        let pid = std::str::from_utf8(lines.next()?).ok()?.trim().parse().ok()?;
+        let socket =
+            lines.find_map(|line| line.strip_prefix(SOCKET)).map(|path| PathBuf::from(OsStr::from_bytes(path)));
+        Some(Self { pid, socket })
+    }
+
+    /// Reads it from the file, as far as it is one.
+    #[must_use]
+    pub fn read(file: &File) -> Option<Self> {
+        let mut bytes = Vec::new();
+        file.take(MAX_RECORD).read_to_end(&mut bytes).ok()?;
+        Self::parse(&bytes)
+    }
+}
+
+/// Who holds the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockHolder {
+    /// The process, as the kernel says; none where it cannot be seen from here, as out of a container.
+    pub pid: Option<u32>,
+    /// Its socket; none while it starts.
+    pub socket: Option<PathBuf>,
+}
+
+/// Makes the kernel name this process as the holder. It does so until any handle of this process on the file is closed.
+///
+/// # Errors
+/// When another process holds it, or the file system knows no such locks.
+pub fn hold(file: &File) -> io::Result<()> {
+    fcntl(file, FcntlArg::F_SETLK(&whole_file())).map(drop).map_err(io::Error::from)
+}
+
+/// The process that holds a lock file now; none where nobody does.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn holder(path: &Path) -> io::Result<Option<LockHolder>> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        opened => opened?,
+    };
+    let mut asked = whole_file();
+    fcntl(&file, FcntlArg::F_GETLK(&mut asked))?;
+    if i32::from(asked.l_type) == libc::F_UNLCK {
+        return Ok(None);
+    }
+    let pid = u32::try_from(asked.l_pid).ok().filter(|pid| *pid > 0);
+    Ok(Some(LockHolder { pid, socket: LockRecord::read(&file).and_then(|record| record.socket) }))
+}
+
+fn whole_file() -> libc::flock {
+    // The kinds of lock and of position are small numbers, which the systems keep in types of different width.
+    let (kind, from) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
+    libc::flock { l_type: kind, l_whence: from, l_start: 0, l_len: 0, l_pid: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_they_were_written() {
+        #[track_caller]
+        fn check(bytes: &[u8], pid: Option<u32>, socket: Option<&str>) {
+            let found = LockRecord::parse(bytes);
+            assert_eq!(found.as_ref().map(|record| record.pid), pid);
+            assert_eq!(found.and_then(|record| record.socket), socket.map(PathBuf::from));
+        }
+        check(b"12\nsocket /run/a b.sock\n", Some(12), Some("/run/a b.sock"));
+        check(b"12\n", Some(12), None);
+        check(b"12\nsocket /run/a.so", Some(12), None);
+        check(b"12\nnewer words\nsocket /a\n", Some(12), Some("/a"));
+        check(b"12", None, None);
+        check(b"", None, None);
+        check(b"\xff\n", None, None);
+        check(b"12\nsocket /short\nold rest of a longer record", Some(12), Some("/short"));
+        for socket in [None, Some(PathBuf::from("/run/x.sock"))] {
+            let record = LockRecord { pid: 7, socket };
+            assert_eq!(LockRecord::parse(&record.to_bytes()), Some(record));
+        }
+        let odd = LockRecord { pid: 7, socket: Some("/run/a\nb".into()) };
+        assert_eq!(LockRecord::parse(&odd.to_bytes()), Some(LockRecord { pid: 7, socket: None }));
+    }
+
+    #[test]
+    fn a_file_that_nobody_holds_names_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(LOCK_FILE);
+        assert_eq!(holder(&path).unwrap(), None);
+        std::fs::write(&path, LockRecord { pid: 1, socket: Some("/run/a.sock".into()) }.to_bytes()).unwrap();
+        assert_eq!(holder(&path).unwrap(), None, "a number that was left behind is nobody's");
+        assert_eq!(holder(&path.join("below")).unwrap(), None);
+    }
+}

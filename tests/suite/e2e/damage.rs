@@ -1,0 +1,191 @@
+//! A journal that is damaged, removed or replaced: what is lost is said, and nothing else is. [`lost`]: with its log, or while
+//! no daemon looked.
+
+mod lost;
+
+use std::fs;
+
+use agentd_testkit::{daemon::until, model_server::Reply};
+use serde_json::{Value, json};
+
+use super::World;
+
+/// Changes the journal as a bad disk would. The daemon must not run.
+pub(super) fn spoil(world: &World, sql: &str) {
+    let run = "import sqlite3, sys\nwith sqlite3.connect(sys.argv[1]) as journal: journal.execute(sys.argv[2])";
+    let journal = world.daemon.data().join("agentd.db");
+    let output = std::process::Command::new("python3").args(["-c", run]).arg(journal).arg(sql).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn damage(world: &World, session: &str, seq: u64) {
+    let id = session.replace('-', "");
+    spoil(
+        world,
+        &format!(
+            "UPDATE events SET payload = substr(payload, 1, 20)
+             WHERE seq = {seq} AND session = (SELECT key FROM sessions WHERE id = '{id}')"
+        ),
+    );
+}
+
+/// One turn with a call, a change of the session's own state among it.
+async fn worked(world: &World) -> (String, u64) {
+    world.model.reply(Reply::tool_call("todo_write", json!({"todos": [{"content": "Tidy", "status": "pending"}]})));
+    world.model.reply(Reply::text("It is noted."));
+    let result = world.daemon.agentctl(["run", "Note it", "--output", "json"]).await.exits(0).json();
+    let session = result["session_id"].as_str().unwrap().to_owned();
+    let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+    (session, shown["last_seq"].as_u64().unwrap())
+}
+
+#[tokio::test]
+async fn a_damaged_event_costs_itself_and_not_its_session() {
+    let mut world = World::start().await;
+    let (first, last_seq) = worked(&world).await;
+    let mut sessions = vec![first];
+    while (sessions.len() as u64) < last_seq {
+        sessions.push(worked(&world).await.0);
+    }
+    assert_eq!(world.daemon.sigterm().await, Some(0));
+    for (session, seq) in sessions.iter().zip(1..) {
+        damage(&world, session, seq);
+    }
+    world.daemon.restart().await;
+    world.model.default_reply(Reply::text("I am still here."));
+    let doctor = world.daemon.agentctl(["doctor"]).await.exits(2).stdout;
+    for (session, seq) in sessions.iter().zip(1_u64..) {
+        assert!(doctor.contains(&format!("session {session} has damaged events: {seq}")), "{doctor}");
+        let daemon = &world.daemon;
+        let told = daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+        let numbers = |lines: &[Value]| -> Vec<u64> { lines.iter().filter_map(|line| line["seq"].as_u64()).collect() };
+        let lines = told.json_lines();
+        assert_eq!(numbers(&lines), (1..=last_seq).collect::<Vec<_>>(), "event {seq}");
+        let marked = lines.iter().find(|line| line["seq"] == seq).unwrap();
+        assert_eq!((&marked["type"], &marked["code"]), (&json!("warning"), &json!("damaged_event")));
+
+        daemon.agentctl(["sessions", "show", session]).await.exits(0);
+        daemon.agentctl(["context", session]).await.exits(0);
+        let ran = daemon.agentctl(["run", "Are you there?", "--session", session]).await.exits(0);
+        assert_eq!(ran.stdout, "I am still here.\n", "event {seq}");
+        let fork = daemon.agentctl(["sessions", "fork", session, "--json"]).await.exits(0).json();
+        daemon.agentctl(["run", "And you?", "--session", fork["session_id"].as_str().unwrap()]).await.exits(0);
+        daemon.agentctl(["sessions", "reset", session]).await.exits(0);
+        daemon.agentctl(["sessions", "delete", session, "--yes"]).await.exits(0);
+        daemon.agentctl(["sessions", "show", session]).await.exits(2);
+    }
+    assert_eq!(world.model.refusals(), Vec::<String>::new(), "each call has its result");
+}
+
+/// Nobody knows what was asked, so nothing is allowed.
+#[tokio::test]
+async fn a_turn_of_which_something_is_damaged_ends_and_runs_nothing() {
+    for (kind, is_asked) in [("turn_started", true), ("interrupt_raised", true), ("interrupt_resolved", false)] {
+        let mut world = World::start().await;
+        world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "a"})));
+        let args = ["run", "Write", "--on-interrupt", "wait", "--output", "stream-json"];
+        let mut running = world.daemon.spawn_agentctl(args);
+        let (raised, _) = running.event("interrupt_raised").await;
+        let session = raised["session_id"].as_str().unwrap().to_owned();
+        let interrupt = raised["interrupt"]["id"].as_str().unwrap().to_owned();
+        if !is_asked {
+            world.model.reply(Reply::never());
+            world.daemon.agentctl(["answer", &interrupt, "reject"]).await.exits(0);
+            world.model.wait_until(|counts| counts.requests >= 2).await;
+        }
+        world.daemon.kill9().await;
+        drop(running);
+        spoil(&world, &format!("UPDATE events SET payload = substr(payload, 1, 20) WHERE kind = '{kind}'"));
+        world.daemon.restart().await;
+        assert_ne!(world.daemon.agentctl(["answer", &interrupt, "approve"]).await.code, Some(0), "{kind}");
+        let waiting = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+        assert_eq!(waiting, json!([]), "{kind}");
+        let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).stdout;
+        assert!(!shown.contains("never ran"), "{kind}: {shown}");
+        assert!(!world.daemon.data().join("workspace").join(&session).join("outputs/a.txt").exists(), "{kind}");
+        world.model.reply(Reply::text("I am still here."));
+        world.daemon.agentctl(["run", "Go on", "--session", &session]).await.exits(0);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_that_goes_into_a_removed_journal() {
+    let world = World::start().await;
+    let daemon = &world.daemon;
+    daemon.agentctl(["run", "before"]).await.exits(0);
+    for name in ["agentd.db", "agentd.db-wal"] {
+        let (file, aside) = (daemon.data().join(name), daemon.data().join("aside"));
+        fs::rename(&file, &aside).unwrap();
+        daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was removed", "docs/operations.md"]);
+        let doctor = daemon.agentctl(["doctor"]).await.exits(2).stdout;
+        assert!(doctor.contains("was removed"), "{doctor}");
+        let problems = daemon.agentctl(["status", "--json"]).await.exits(0).json()["problems"].to_string();
+        assert!(problems.contains("was removed"), "{problems}");
+        fs::write(&file, "another one").unwrap();
+        daemon.agentctl(["run", "lost"]).await.exits(1).says(&[name, "was replaced"]);
+        until("the log tells", || async { daemon.log().contains("was re").then_some(()) }).await;
+        fs::rename(&aside, &file).unwrap();
+        daemon.agentctl(["run", "after"]).await.exits(0);
+    }
+}
+
+#[tokio::test]
+async fn a_journal_that_was_lost_is_missed_at_the_start() {
+    for is_removed in [true, false] {
+        let mut world = World::start().await;
+        worked(&world).await;
+        assert_eq!(world.daemon.sigterm().await, Some(0));
+        let journal = world.daemon.data().join("agentd.db");
+        if is_removed { fs::remove_file(&journal) } else { fs::write(&journal, "") }.unwrap();
+        world.daemon.restart().await;
+        let daemon = &world.daemon;
+        until("the log tells", || async {
+            let log = daemon.log();
+            (log.contains("workspace/ has files of sessions") && log.contains("the audit log is older")).then_some(())
+        })
+        .await;
+        let doctor = daemon.agentctl(["doctor"]).await.exits(0).stdout;
+        assert!(doctor.contains("the journal does not know"), "{doctor}");
+    }
+}
+
+/// What is on a damaged page keeps nobody from deleting its session, and is not held to be gone.
+#[tokio::test]
+async fn a_deleted_session_that_cannot_be_overwritten_is_told() {
+    let mut world = World::start().await;
+    world.model.default_reply(Reply::text("So be it."));
+    let words = "the walnut is in the drawer; ".repeat(100);
+    let result = world.daemon.agentctl(["run", &words, "--output", "json"]).await.exits(0).json();
+    let session = result["session_id"].as_str().unwrap().to_owned();
+    // Nothing of the other one comes to lie on that page.
+    world.daemon.agentctl(["run", &words, "--session", &session]).await.exits(0);
+    let (other, _) = worked(&world).await;
+    assert_eq!(world.daemon.sigterm().await, Some(0));
+    let journal = world.daemon.data().join("agentd.db");
+    let mut bytes = fs::read(&journal).unwrap();
+    // The first page that holds rows, and the words in one of them.
+    let holds = |page: &[u8]| page[0] == 0x0d && page.windows(words.len()).any(|part| part == words.as_bytes());
+    bytes.chunks_mut(4096).find(|page| holds(page)).unwrap().fill(0xa5);
+    fs::write(&journal, bytes).unwrap();
+
+    for _ in 0..2 {
+        world.daemon.restart().await;
+        for session in [&session, &other] {
+            // The second time they are gone.
+            world.daemon.agentctl(["sessions", "delete", session, "--yes"]).await;
+        }
+        assert_eq!(world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+        until("all is tried", || async {
+            let storage = world.daemon.agentctl(["storage", "--json"]).await.exits(0).json();
+            (storage["stuck_sessions"] == 1 && storage["removed_sessions"] == 0).then_some(())
+        })
+        .await;
+        let shown = world.daemon.agentctl(["storage"]).await.exits(0).stderr;
+        assert!(shown.contains("1 deleted session cannot be overwritten"), "{shown}");
+        let doctor = world.daemon.agentctl(["doctor"]).await.exits(2).stdout;
+        assert!(doctor.contains("1 deleted session is still in agentd.db"), "{doctor}");
+        assert_eq!(world.daemon.sigterm().await, Some(0));
+    }
+    world.daemon.restart().await;
+    world.still_serves().await;
+}

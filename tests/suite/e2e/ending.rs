@@ -1,0 +1,245 @@
+//! Clients that are told to end, and clients that die: what becomes of their turns.
+
+use agentd_core::ids::SessionId;
+use agentd_testkit::{
+    daemon::{Running, until},
+    model_server::Reply,
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{World, terminal::Terminal, works_through};
+
+fn run(command: &str) -> Reply {
+    Reply::tool_call("run_bash_command", json!({ "command": command }))
+}
+
+/// The session of a run and its folder of outputs, once its first event is there.
+async fn outputs(world: &World, running: &mut Running) -> (String, std::path::PathBuf) {
+    let (started, _) = running.event("turn_started").await;
+    let session = started["session_id"].as_str().unwrap().to_owned();
+    let outputs = world.daemon.data().join("workspace").join(&session).join("outputs");
+    (session, outputs)
+}
+
+/// A client that hears of a hang-up, also where these tests run under `nohup`.
+fn heeding(world: &World, args: &[&str]) -> Running {
+    let client = world.daemon.agentctl_command(args);
+    let mut command = world.daemon.command("python3");
+    let heed =
+        "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])";
+    command.args(["-c", heed]).arg(client.get_program()).args(client.get_args());
+    let mut running = Running::spawn(command);
+    running.end_input();
+    running
+}
+
+async fn pending(world: &World) -> Vec<Value> {
+    world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().clone()
+}
+
+async fn until_there(path: &std::path::Path) {
+    until("a file", || async { path.exists().then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_told_to_end_cancels_its_command_and_prints_its_result() {
+    let world = World::start().await;
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGINT, 130)] {
+        world.model.reply(run("touch outputs/begun; sleep 50; touch outputs/late"));
+        let args = ["run", "Go!", "--on-interrupt", "approve", "--output", "stream-json"];
+        let mut running = heeding(&world, &args);
+        let (session, outputs) = outputs(&world, &mut running).await;
+        until_there(&outputs.join("begun")).await;
+        running.signal(signal);
+        let output = running.output(Vec::new()).await.exits(code);
+        let result = output.json_lines().pop().unwrap();
+        assert_eq!((&result["type"], &result["stop_reason"]), (&json!("result"), &json!("cancelled")), "{signal}");
+        let shown = world.daemon.agentctl(["sessions", "show", &session, "--json"]).await.exits(0).json();
+        assert_eq!(shown["live_turn_id"], Value::Null, "{signal}");
+        assert!(!outputs.join("late").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("It hangs now").hang_after(450));
+    let running = world.daemon.spawn_agentctl(["run", "Hang!", "--output", "json"]);
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    running.signal(Signal::SIGTERM);
+    let result = running.output(Vec::new()).await.exits(143).json();
+    assert_eq!(result["stop_reason"], "cancelled");
+    world.model.wait_until(|counts| counts.dropped == 1).await;
+
+    world.model.reply(run("touch outputs/a"));
+    let args = ["run", "Ask!", "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut running = world.daemon.spawn_agentctl(args);
+    running.event("interrupt_raised").await;
+    running.signal(Signal::SIGTERM);
+    let output = running.output(Vec::new()).await.exits(143);
+    assert_eq!(output.json_lines().pop().unwrap()["stop_reason"], "cancelled");
+    assert_eq!(pending(&world).await, [Value::Null; 0]);
+    world.still_serves().await;
+}
+
+/// As `nohup` starts it.
+#[tokio::test]
+async fn a_hang_up_that_is_ignored_stays_ignored() {
+    let world = World::start().await;
+    let client = world.daemon.agentctl_command(["run", "Slowly", "--output", "json"]);
+    let mut command = world.daemon.command("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(client.get_program()).args(client.get_args());
+    world.model.reply(Reply::deltas(["One.\n\n", "Two."]).delay_ms(1000));
+    let mut running = Running::spawn(command);
+    running.end_input();
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    running.signal(Signal::SIGHUP);
+    assert_eq!(running.output(Vec::new()).await.exits(0).json()["stop_reason"], "completed");
+}
+
+#[tokio::test]
+async fn a_client_that_is_dead_approves_nothing() {
+    let world = World::start().await;
+    let first = "touch outputs/one; until [ -e outputs/go ]; do sleep 0.1; done; echo first";
+    let steps: Vec<(&[&str], Reply)> =
+        vec![(&["first"], run(first)), (&["second"], run("touch outputs/two; echo second"))];
+    works_through(&world.model, steps, Reply::text("Both."));
+    let args = ["run", "Go!", "--on-interrupt", "approve", "--output", "stream-json"];
+    let mut running = world.daemon.spawn_agentctl(args);
+    let (session, outputs) = outputs(&world, &mut running).await;
+    until_there(&outputs.join("one")).await;
+    running.signal(Signal::SIGKILL);
+    running.output(Vec::new()).await;
+    std::fs::write(outputs.join("go"), "").unwrap();
+
+    let asked = until("the question", || async { pending(&world).await.pop() }).await;
+    assert_eq!(asked["args"]["command"], "touch outputs/two; echo second");
+    assert!(!outputs.join("two").exists());
+    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "approve"]).await.exits(0);
+    world.daemon.agentctl(["attach", &session]).await.exits(0);
+    until_there(&outputs.join("two")).await;
+}
+
+#[tokio::test]
+async fn a_detached_run_goes_on_and_answers_as_it_was_told_to() {
+    let world = World::start().await;
+    let steps: Vec<(&[&str], Reply)> = vec![(&["done"], run("touch outputs/a; echo done"))];
+    works_through(&world.model, steps, Reply::text("It is done."));
+    let output = world.daemon.agentctl(["run", "Go!", "--detach", "--on-interrupt", "approve"]).await.exits(0);
+    let session: SessionId = output.stdout.trim().parse().unwrap();
+    output.says(&["agentctl attach"]);
+    until_there(&world.daemon.data().join("workspace").join(session.to_string()).join("outputs/a")).await;
+
+    // Without a word it waits, as nobody is there.
+    let args = ["run", "Go!", "--detach", "--output", "json"];
+    let started = world.daemon.agentctl(args).await.exits(0).json();
+    assert_eq!(started["type"], "started");
+    let asked = until("the question", || async { pending(&world).await.pop() }).await;
+    assert_eq!((&asked["session_id"], &asked["turn_id"]), (&started["session_id"], &started["turn_id"]));
+    world.daemon.agentctl(["run", "Go!", "--detach", "--on-interrupt", "ask"]).await.exits(2).says(&["hint:"]);
+}
+
+/// The client of a terminal, by the words it was started with.
+fn client(world: &World) -> u32 {
+    let is_client = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let first = line.split(|byte| *byte == 0).next().unwrap_or_default();
+        first.ends_with(b"/agentctl")
+    };
+    world.daemon.processes().into_iter().find(is_client).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_terminal_is_left_as_it_was_found() {
+    let world = World::start().await;
+    let line = "stty -g >\"$HOME/before\"; \"$@\"; echo \"code $?\"; stty -g >\"$HOME/after\"";
+    let signal = |signal: Signal| {
+        let pid = i32::try_from(client(&world)).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
+    };
+    // At the prompt, in a stream, and at a question: the turn goes on, as it does where a window is closed.
+    let mut terminal = Terminal::around(&world.daemon, line, &["chat"]);
+    terminal.prompt();
+    signal(Signal::SIGTERM);
+    terminal.sees("code 143");
+    terminal.ends();
+    assert_eq!(world.daemon.read("before"), world.daemon.read("after"));
+
+    world.model.reply(Reply::text("It hangs now").hang_after(450));
+    let mut terminal = Terminal::around(&world.daemon, line, &["chat"]);
+    terminal.prompt();
+    terminal.says("Hang!");
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    signal(Signal::SIGTERM);
+    terminal.sees("the turn goes on");
+    terminal.sees("code 143");
+    terminal.ends();
+    assert_eq!(world.daemon.read("before"), world.daemon.read("after"));
+    assert_eq!(world.model.counts().dropped, 0);
+
+    world.model.reply(run("touch outputs/a"));
+    let mut terminal = Terminal::around(&world.daemon, line, &["run", "Ask!"]);
+    terminal.sees("y yes");
+    signal(Signal::SIGTERM);
+    terminal.sees("code 143");
+    terminal.ends();
+    assert_eq!(world.daemon.read("before"), world.daemon.read("after"));
+    assert_eq!(pending(&world).await, [Value::Null; 0]);
+}
+
+/// Plays a person whose terminal goes. The arguments: what they see before they type, what they type, what they see before the
+/// terminal goes, `ignored` where the client does not hear the hang-up, and the client. Prints the code of its end.
+const LOSE_TERMINAL: &str = r#"
+import os, pty, signal, sys
+before, typed, after, ignored, *client = sys.argv[1:]
+child, terminal = pty.fork()
+if child == 0:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored == "ignored" else signal.SIG_DFL)
+    os.execv(client[0], client)
+seen = b""
+def sees(words):
+    global seen
+    while words.encode() not in seen:
+        seen += os.read(terminal, 4096)
+        if b"\x1b[6n" in seen:
+            seen = seen.replace(b"\x1b[6n", b"")
+            os.write(terminal, b"\x1b[1;1R")
+sees(before)
+if typed:
+    os.write(terminal, typed.encode())
+    sees(typed)
+    os.write(terminal, b"\r")
+sees(after)
+os.close(terminal)
+# A client that goes on for ever is a failure, too.
+signal.alarm(60)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print("code", code, flush=True)
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_whose_terminal_goes_ends_wherever_it_is() {
+    let world = World::start().await;
+    for ignored in ["heeded", "ignored"] {
+        let lose = |before: &str, typed: &str, after: &str, args: &[&str]| {
+            let client = world.daemon.agentctl_command(args);
+            let mut command = world.daemon.command("python3");
+            command.env("TERM", "xterm-256color").env("NO_COLOR", "1");
+            command.args(["-c", LOSE_TERMINAL, before, typed, after, ignored]);
+            command.arg(client.get_program()).args(client.get_args());
+            Running::spawn(command)
+        };
+        let ends = async |client: Running| {
+            let output = client.output(Vec::new()).await.exits(0);
+            assert!(output.stdout.contains("code 129"), "{ignored}: {output:?}");
+        };
+        // At the prompt, in a stream, and at a question.
+        ends(lose("› ", "", "", &["chat"])).await;
+        world.model.reply(Reply::deltas(std::iter::repeat_n("And more.\n\n", 200)).delay_ms(200));
+        ends(lose("› ", "Go on!", "And more.", &["chat"])).await;
+        world.model.reply(run("touch outputs/a"));
+        ends(lose("› ", "Ask!", "y yes", &["chat"])).await;
+    }
+    assert_eq!(pending(&world).await.len(), 2);
+}

@@ -1,0 +1,268 @@
+//! How a client finds the daemon of its data folder, whatever was taken away under it.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use agentd_testkit::{
+    daemon::{Output, Running, TempHome, program, until},
+    model_server::ModelServer,
+};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// A person's environment: a home, and a runtime folder where a desktop or a login made one. No socket is named.
+struct Person {
+    home: TempHome,
+    _model: ModelServer,
+}
+
+impl Person {
+    async fn new() -> Self {
+        let model = ModelServer::start().await;
+        let home = TempHome::with_model(&model.base_url());
+        let person = Self { home, _model: model };
+        person.make_runtime();
+        person
+    }
+
+    fn runtime(&self) -> PathBuf {
+        self.home.path().join("runtime")
+    }
+
+    fn make_runtime(&self) {
+        fs::create_dir(self.runtime()).unwrap();
+        fs::set_permissions(self.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
+    }
+
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>, runtime: Option<&Path>) -> Command {
+        let mut command = self.home.command(program);
+        command.env_remove("AGENTD_SOCKET");
+        if let Some(runtime) = runtime {
+            command.env("XDG_RUNTIME_DIR", runtime);
+        }
+        command
+    }
+
+    async fn agentctl(&self, runtime: Option<&Path>, args: &[&str]) -> Output {
+        let mut command = self.command(program("agentctl"), runtime);
+        command.args(args);
+        Running::spawn(command).output(Vec::new()).await
+    }
+
+    /// From a desktop.
+    async fn desk(&self, args: &[&str]) -> Output {
+        self.agentctl(Some(&self.runtime()), args).await
+    }
+
+    /// From cron, `su`, `sudo -u`, or a container.
+    async fn cron(&self, args: &[&str]) -> Output {
+        self.agentctl(None, args).await
+    }
+
+    async fn status(&self, runtime: Option<&Path>) -> Value {
+        self.agentctl(runtime, &["status", "--json"]).await.exits(0).json()
+    }
+
+    async fn start(&self) -> u32 {
+        let started = self.desk(&["start", "--json"]).await.exits(0).json();
+        assert_eq!(started["started"], true);
+        u32::try_from(started["pid"].as_u64().unwrap()).unwrap()
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.home.data().join("agentd.lock")
+    }
+
+    /// Where the daemon says that it listens.
+    fn told_socket(&self) -> PathBuf {
+        let record = fs::read_to_string(self.lock()).unwrap_or_default();
+        record.lines().find_map(|line| line.strip_prefix("socket ")).map(PathBuf::from).unwrap_or_default()
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+}
+
+#[tokio::test]
+async fn cron_finds_the_daemon_of_the_desktop_and_the_other_way_round() {
+    let person = Person::new().await;
+    let pid = person.start().await;
+    assert_eq!(person.told_socket(), person.runtime().join("agentd/agentd.sock"));
+    assert_eq!(person.status(None).await["pid"], pid);
+    assert_eq!(person.cron(&["run", "Hi"]).await.exits(0).stdout, "Hello from the model server.\n");
+    assert_eq!(person.cron(&["start", "--json"]).await.exits(0).json()["started"], false);
+    person.cron(&["stop"]).await.exits(0).says(&["the daemon has stopped"]);
+    person.desk(&["status"]).await.exits(3);
+
+    let started = person.cron(&["start", "--json"]).await.exits(0).json();
+    assert_eq!(started["started"], true);
+    assert_eq!(person.status(Some(&person.runtime())).await["pid"], started["pid"]);
+    person.desk(&["stop"]).await.exits(0);
+    person.cron(&["status"]).await.exits(3);
+}
+
+#[tokio::test]
+async fn two_homes_without_a_runtime_folder_never_meet() {
+    let (one, other) = (Person::new().await, Person::new().await);
+    let run = async |person: &Person| {
+        // The home is all that tells them apart.
+        let mut command = person.command(program("agentctl"), None);
+        command.env_remove("AGENTD_DATA_DIR").env_remove("AGENTD_CONFIG_DIR").args(["status", "--json"]);
+        let mut start = person.command(program("agentctl"), None);
+        start.env_remove("AGENTD_DATA_DIR").env_remove("AGENTD_CONFIG_DIR").arg("start");
+        Running::spawn(start).output(Vec::new()).await.exits(0);
+        Running::spawn(command).output(Vec::new()).await.exits(0).json()
+    };
+    let (first, second) = (run(&one).await, run(&other).await);
+    assert_ne!((&first["pid"], &first["socket"]), (&second["pid"], &second["socket"]));
+    for (person, status) in [(&one, &first), (&other, &second)] {
+        let data = person.home.path().join(".local/share/agentd");
+        assert_eq!(status["data_dir"], data.to_str().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn two_data_folders_in_one_runtime_folder_never_meet() {
+    let (one, other) = (Person::new().await, Person::new().await);
+    let pid = one.start().await;
+    let runtime = one.runtime();
+    other.agentctl(Some(&runtime), &["status"]).await.exits(3);
+    other.agentctl(Some(&runtime), &["stop"]).await.exits(0).says(&["no daemon is running"]);
+    let second = other.agentctl(Some(&runtime), &["start", "--json"]).await.exits(0).json();
+    assert_eq!(second["started"], true);
+    assert_eq!(other.status(Some(&runtime)).await["pid"], second["pid"]);
+    assert_eq!(other.status(None).await["data_dir"], other.home.data().to_str().unwrap());
+    assert_eq!(one.status(None).await["pid"], pid);
+    assert_eq!(one.status(Some(&runtime)).await["pid"], pid);
+}
+
+#[tokio::test]
+async fn a_socket_that_was_removed_is_bound_again() {
+    let person = Person::new().await;
+    let pid = person.start().await;
+    let socket = person.told_socket();
+    fs::remove_file(&socket).unwrap();
+    assert_eq!(person.status(Some(&person.runtime())).await["pid"], pid);
+    assert!(socket.exists());
+    // The whole runtime folder goes with the last logout, and comes back with the next login.
+    fs::remove_dir_all(person.runtime()).unwrap();
+    person.make_runtime();
+    assert_eq!(person.desk(&["run", "Hi"]).await.exits(0).stdout, "Hello from the model server.\n");
+    assert_eq!(person.status(None).await["pid"], pid);
+    assert!(socket.exists());
+    assert!(person.home.log().contains("the socket was gone and is bound again"), "{}", person.home.log());
+    person.desk(&["doctor"]).await.exits(0);
+    person.desk(&["stop"]).await.exits(0);
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn where_the_socket_cannot_be_bound_again_another_place_is_found() {
+    let person = Person::new().await;
+    let pid = person.start().await;
+    fs::remove_dir_all(person.runtime()).unwrap();
+    fs::write(person.runtime(), "in the way").unwrap();
+    assert_eq!(person.status(None).await["pid"], pid);
+    let socket = person.told_socket();
+    assert!(!socket.starts_with(person.runtime()), "{}", socket.display());
+    assert_eq!(person.status(Some(&person.runtime())).await["socket"], socket.to_str().unwrap());
+    assert!(person.home.log().contains("bound at another place"), "{}", person.home.log());
+    person.cron(&["stop"]).await.exits(0);
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn stop_ends_a_daemon_that_has_lost_its_socket_at_once() {
+    let person = Person::new().await;
+    let pid = person.start().await;
+    fs::remove_dir_all(person.runtime()).unwrap();
+    person.desk(&["stop"]).await.exits(0).says(&["by a signal", &pid.to_string(), "the daemon has stopped"]);
+    person.make_runtime();
+    person.desk(&["status"]).await.exits(3);
+}
+
+#[tokio::test]
+async fn a_removed_lock_file_lets_no_second_daemon_in_and_is_made_again() {
+    let person = Person::new().await;
+    let pid = person.start().await;
+    fs::remove_file(person.lock()).unwrap();
+    let second = Running::spawn(person.command(program("agentd"), None)).output(Vec::new()).await;
+    second.exits(1).says(&["already running", "hint:"]);
+    // The daemon answers where clients know it to be.
+    assert_eq!(person.status(Some(&person.runtime())).await["pid"], pid);
+    until("the lock file is there again", || async { person.told_socket().exists().then_some(()) }).await;
+    assert_eq!(person.status(None).await["pid"], pid);
+
+    // With its socket gone too, nothing leads to it for some seconds.
+    fs::remove_file(person.lock()).unwrap();
+    fs::remove_dir_all(person.runtime()).unwrap();
+    person.make_runtime();
+    assert_eq!(person.desk(&["run", "Hi"]).await.exits(0).stdout, "Hello from the model server.\n");
+    assert_eq!(person.status(None).await["pid"], pid);
+    person.desk(&["sessions", "list"]).await.exits(0);
+    person.desk(&["audit", "verify"]).await.exits(0);
+}
+
+#[tokio::test]
+async fn a_daemon_that_does_not_answer_is_named_and_can_be_stopped() {
+    let person = Person::new().await;
+    let pid = person.start().await;
+    signal(pid, Signal::SIGSTOP);
+    let pid_word = format!("pid {pid}");
+    for args in [&["status"][..], &["run", "Hi"], &["start"]] {
+        person.desk(args).await.exits(3).says(&[&pid_word, "does not answer", "agentctl stop"]);
+    }
+    let doctor = person.desk(&["doctor"]).await.exits(3);
+    assert!(doctor.stdout.contains(&pid_word) && doctor.stdout.contains("agentctl stop"), "{}", doctor.stdout);
+    person.desk(&["stop"]).await.exits(0).says(&["by a signal", "the daemon has stopped"]);
+    person.desk(&["run", "Hi"]).await.exits(0);
+}
+
+#[tokio::test]
+async fn what_a_lock_file_says_that_nobody_holds_is_not_believed() {
+    let person = Person::new().await;
+    let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
+    fs::create_dir_all(person.home.data()).unwrap();
+    let record = format!("{}\nsocket {}\n", stranger.id(), person.runtime().join("none.sock").display());
+    fs::write(person.lock(), record).unwrap();
+    person.desk(&["status"]).await.exits(3);
+    person.desk(&["stop"]).await.exits(0).says(&["no daemon is running"]);
+    assert_eq!(stranger.try_wait().unwrap(), None, "a stranger is not stopped");
+    person.desk(&["run", "Hi"]).await.exits(0);
+    person.cron(&["stop"]).await.exits(0);
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_killed_daemon_leaves_nothing_that_leads_astray() {
+    let person = Person::new().await;
+    let pid = person.start().await;
+    signal(pid, Signal::SIGKILL);
+    until("it is gone", || async { (!Path::new(&format!("/proc/{pid}")).exists()).then_some(()) }).await;
+    person.cron(&["status"]).await.exits(3);
+    person.desk(&["run", "Hi"]).await.exits(0);
+    assert_ne!(person.status(None).await["pid"], pid);
+}
+
+#[tokio::test]
+async fn a_named_socket_is_that_socket() {
+    let (one, other) = (Person::new().await, Person::new().await);
+    let pid = one.start().await;
+    let socket = one.told_socket();
+    let socket = socket.to_str().unwrap();
+    let status = other.desk(&["--socket", socket, "status", "--json"]).await.exits(0).json();
+    assert_eq!(status["pid"], pid);
+    let doctor = other.desk(&["--socket", socket, "doctor"]).await;
+    assert!(doctor.stdout.contains("name no socket"), "{}", doctor.stdout);
+    // At another socket than its own a daemon is not looked for.
+    let elsewhere = one.runtime().join("elsewhere.sock");
+    one.desk(&["--socket", elsewhere.to_str().unwrap(), "status"]).await.exits(3);
+    one.desk(&["--socket", elsewhere.to_str().unwrap(), "stop"]).await.exits(0).says(&["no daemon is running"]);
+    assert_eq!(one.status(None).await["pid"], pid);
+}

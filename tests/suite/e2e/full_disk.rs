@@ -1,0 +1,112 @@
+//! A full disk: what is there can be looked at, what is in the way can be removed, and everybody is told.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Reply},
+};
+use serde_json::json;
+
+use super::{World, on_small_disk, tool_texts};
+
+/// A folder as the daemon sees it.
+fn seen_by(daemon: &TempDaemon, path: &Path) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/root{}", daemon.pid(), path.display()))
+}
+
+/// Takes every block that is left.
+fn fill(folder: &Path) {
+    let mut filler = File::create(folder.join("filler")).unwrap();
+    for size in [1 << 16, 1 << 12, 1] {
+        while filler.write_all(&vec![0; size]).is_ok() {}
+    }
+}
+
+#[tokio::test]
+async fn on_a_full_disk_sessions_can_be_read_and_removed() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    let Some(command) = on_small_disk(&home, "data", "32m") else { return };
+    let world = World { daemon: TempDaemon::start_with(home, command).await, model };
+    let daemon = &world.daemon;
+    let data = seen_by(daemon, &daemon.data());
+    let large = daemon.write("large.bin", vec![7; 3_000_000]);
+
+    let begun = daemon.agentctl(["run", "Take this", "--output", "json"]).await.exits(0).json();
+    let in_the_way = begun["session_id"].as_str().unwrap().to_owned();
+    daemon.agentctl(["files", "put", &in_the_way, "uploads/large.bin", large.to_str().unwrap()]).await.exits(0);
+    // The disk is full while a turn of another one is under way.
+    let folder = data.clone();
+    world.model.respond_with(move |request| {
+        if tool_texts(request).is_empty() {
+            return Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": "kept words"}));
+        }
+        fill(&folder);
+        Reply::text("Nobody can store this. ".repeat(2000))
+    });
+    let args = ["run", "Find the walnut", "--on-interrupt", "approve", "--output", "json"];
+    let cut = daemon.agentctl(args).await;
+    assert_eq!(cut.code, Some(1), "{cut:?}");
+    let listed = daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let id = listed.as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap().to_owned());
+    let session = id.into_iter().find(|id| *id != in_the_way).unwrap();
+
+    daemon.agentctl(["sessions", "show", &session]).await.exits(0);
+    let told = daemon.agentctl(["attach", &session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    assert!(told.stdout.contains("Find the walnut"), "{}", told.stdout);
+    daemon.agentctl(["context", &session]).await.exits(0);
+    let files = daemon.agentctl(["files", "ls", &session, "outputs"]).await.exits(0);
+    assert!(files.stdout.contains("a.txt"), "{}", files.stdout);
+    assert_eq!(daemon.agentctl(["files", "get", &session, "outputs/a.txt"]).await.exits(0).stdout, "kept words");
+    let preview = daemon.agentctl(["undo", &session, "--preview"]).await;
+    assert!(!preview.stderr.contains("full"), "{preview:?}");
+    daemon.agentctl(["sessions", "search", "walnut"]).await.exits(0);
+
+    // Everybody is told.
+    let doctor = daemon.agentctl(["doctor"]).await.exits(2).stdout;
+    assert!(doctor.contains("cannot write to") && doctor.contains("free some space"), "{doctor}");
+    let status = daemon.agentctl(["status"]).await.exits(0).stdout;
+    assert!(status.contains("cannot write to"), "{status}");
+    daemon.agentctl(["run", "More", "--session", &session]).await.exits(1).says(&["full", "hint:"]);
+
+    // What is removed gives room to the rest, the filler staying where it is.
+    daemon.agentctl(["sessions", "delete", &in_the_way, "--yes"]).await.exits(0);
+    world.model.respond_with(|_| Reply::text("There is room again."));
+    let ran = daemon.agentctl(["run", "More", "--session", &session]).await.exits(0);
+    assert_eq!(ran.stdout, "There is room again.\n");
+    let told = daemon.agentctl(["attach", &session, "--after", "0", "--output", "stream-json"]).await.exits(0);
+    let lines = told.json_lines();
+    let numbers: Vec<u64> =
+        lines.iter().filter(|line| line["type"] != "item_delta").filter_map(|line| line["seq"].as_u64()).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    fs::remove_file(data.join("filler")).unwrap();
+    daemon.agentctl(["doctor"]).await.exits(0);
+}
+
+/// A session of a few words has no files that could make room: what is kept back for that does.
+#[tokio::test]
+async fn on_a_full_disk_a_session_without_files_can_be_removed() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    let Some(command) = on_small_disk(&home, "data", "32m") else { return };
+    let world = World { daemon: TempDaemon::start_with(home, command).await, model };
+    let daemon = &world.daemon;
+    let data = seen_by(daemon, &daemon.data());
+    world.model.default_reply(Reply::text("words ".repeat(10_000)));
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        let result = daemon.agentctl(["run", "Say much", "--output", "json"]).await.exits(0).json();
+        sessions.push(result["session_id"].as_str().unwrap().to_owned());
+    }
+    fill(&data);
+    daemon.agentctl(["run", "More"]).await.exits(1).says(&["full"]);
+    for session in &sessions {
+        daemon.agentctl(["sessions", "delete", session, "--yes"]).await.exits(0);
+    }
+    assert_eq!(daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json(), json!([]));
+}

@@ -1,0 +1,143 @@
+//! What people pipe in and say that is longer than a window: kept in a file, read on by the model, and never cut unseen.
+
+use std::fs;
+
+use agentd_core::{event::EventKind, item::ItemBody};
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{Events as _, World, on_small_disk, terminal::Terminal, tool_texts, trusting, turn};
+
+/// A diff of about 126 KB, whose last line matters.
+fn diff() -> String {
+    let lines: String = (1..=2600).map(|n| format!("+ line {n:05} of a change that somebody made\n")).collect();
+    format!("{lines}+ the needle is a walrus\n")
+}
+
+/// Plays a careful model: it reads on at the end of the file that it was told of.
+fn reads_on(request: &Recorded) -> Reply {
+    let told = tool_texts(request);
+    if told.contains("walrus") {
+        return Reply::text("The needle is a walrus.");
+    }
+    let asked = request.body["messages"].to_string();
+    assert!(asked.contains("All of it is in uploads/stdin.txt") && !asked.contains("walrus"), "{asked}");
+    Reply::tool_call("read_file", json!({"path": "uploads/stdin.txt", "offset": 2595, "limit": 10}))
+}
+
+#[tokio::test]
+async fn a_diff_that_does_not_fit_is_read_on_and_nobody_thinks_that_it_was_read_whole() {
+    let world = World::start().await;
+    world.model.respond_with(reads_on);
+    let args = ["run", "Review this", "--output", "json"];
+    let output = world.daemon.agentctl_with(args, diff()).await.exits(0);
+    let output =
+        output.says(&["KB of input do not fit into the window", "stored as uploads/stdin.txt", "lines are in view"]);
+    let result = output.json();
+    assert_eq!(result["text"], "The needle is a walrus.");
+    let input = &result["input"];
+    assert_eq!((&input["stored_as"], &input["bytes"]), (&json!("uploads/stdin.txt"), &json!(diff().len())));
+    // The window has 32,768 tokens, and a good part of it is made use of.
+    assert!(input["shown_bytes"].as_u64().unwrap() > 20_000, "{input}");
+    let session = result["session_id"].as_str().unwrap();
+    let kept = world.daemon.data().join("workspace").join(session).join("uploads/stdin.txt");
+    assert_eq!(fs::read_to_string(kept).unwrap(), diff());
+    assert_eq!(world.model.requests().len(), 2, "nothing was summed up");
+
+    // What fits is no file, and no result speaks of one.
+    world.model.respond_with(|_| Reply::text("Short."));
+    let output = world.daemon.agentctl_with(args, "+ one line\n").await.exits(0);
+    assert!(output.json().get("input").is_none() && output.stderr.is_empty(), "{}", output.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_pasted_into_the_chat_is_kept_too_and_the_person_is_told() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world.model.reply(Reply::text("I see a diff."));
+    // As a terminal marks what is pasted: its line ends send nothing.
+    let pasted = diff();
+    terminal.presses(&format!("\u{1b}[200~{}\u{1b}[201~", pasted.trim_end()));
+    terminal.sees("walrus");
+    terminal.presses("\r");
+    terminal.sees("of input do not fit into the window");
+    // The line is folded at the edge of the terminal.
+    terminal.sees("stored");
+    terminal.sees("as uploads/input.txt");
+    terminal.sees("I see a diff.");
+    terminal.prompt();
+    terminal.leaves();
+    let requests = world.model.requests();
+    assert_eq!(requests.len(), 1, "one message, and nothing was summed up");
+    assert!(requests[0].last_user().contains("All of it is in uploads/input.txt"), "{}", requests[0].last_user());
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let session = sessions[0]["id"].as_str().unwrap();
+    let kept = world.daemon.data().join("workspace").join(session).join("uploads/input.txt");
+    assert_eq!(fs::read_to_string(kept).unwrap(), pasted.trim_end());
+}
+
+#[tokio::test]
+async fn with_whole_nothing_is_asked_and_the_exit_code_says_why() {
+    let world = World::start().await;
+    let args = ["run", "Review this", "--whole", "--output", "json"];
+    let output = world.daemon.agentctl_with(args, diff()).await.exits(6).says(&["does not fit", "tokens", "hint:"]);
+    assert_eq!(output.json()["error"]["kind"], "context_overflow");
+    assert!(world.model.requests().is_empty());
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(sessions, json!([]), "no session is left behind");
+    world.model.reply(Reply::text("Fine."));
+    world.daemon.agentctl_with(["run", "Review this", "--whole"], "+ one line\n").await.exits(0);
+}
+
+#[tokio::test]
+async fn it_is_on_the_disk_before_the_turn_is_acknowledged_and_after_a_kill() {
+    let model = ModelServer::start().await;
+    let mut daemon = TempDaemon::start(&model.base_url()).await;
+    model.respond_with(|_| Reply::never());
+    let world_client = agentd_proto::client::Client::connect(&daemon.socket()).await.unwrap();
+    let project = daemon.path().join("project");
+    fs::create_dir_all(&project).unwrap();
+    let mut start = turn(trusting(&project), &format!("Review this\n\n{}", diff()));
+    start.start.typed_bytes = Some("Review this".len() as u64);
+    let mut events = world_client.turn(start).await.unwrap();
+    let is_input = |kind: &EventKind| {
+        matches!(kind, EventKind::ItemCompleted { item, .. }
+            if matches!(&item.body, ItemBody::UserMessage { stored: Some(_), .. }))
+    };
+    let seen = events.stored_until(is_input).await;
+    daemon.signal(Signal::SIGKILL);
+    daemon.ended().await;
+    let session = seen[0].session_id.to_string();
+    let kept = daemon.data().join("workspace").join(&session).join("uploads/stdin.txt");
+    assert_eq!(fs::read_to_string(kept).unwrap(), diff());
+    daemon.restart().await;
+    model.respond_with(reads_on);
+    let output = daemon.agentctl(["run", "--session", &session]).await.exits(0);
+    assert_eq!(output.stdout.trim(), "The needle is a walrus.");
+}
+
+#[tokio::test]
+async fn where_the_disk_is_full_it_is_refused_whole() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    let Some(command) = on_small_disk(&home, "data/workspace", "256k") else { return };
+    let world = World { daemon: TempDaemon::start_with(home, command).await, model };
+    let long = diff().repeat(5);
+    world
+        .daemon
+        .agentctl_with(["run", "Review this"], long.as_str())
+        .await
+        .exits(1)
+        .says(&["the disk is full", "hint:"]);
+    assert!(world.model.requests().is_empty());
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    assert_eq!(sessions, json!([]));
+    world.model.reply(Reply::text("Fine."));
+    world.daemon.agentctl_with(["run", "Review this"], "+ one line\n").await.exits(0);
+    world.still_serves().await;
+}

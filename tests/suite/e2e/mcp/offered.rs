@@ -1,0 +1,265 @@
+//! Which tools of a server a turn shows, how a model finds the others, and how a person allows them.
+
+use agentd_testkit::{
+    daemon::until,
+    model_server::{Recorded, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{fake, world};
+use crate::e2e::{World, tool_texts};
+
+/// The fake server with one tool for the weather and so many others.
+fn offering(others: usize) -> Value {
+    json!({"command": "python3", "args": [fake(), "offers", others.to_string()]})
+}
+
+/// The names of the tools that a request shows, in their order.
+fn shown(request: &Recorded) -> Vec<String> {
+    let tools = request.body["tools"].as_array().unwrap().iter();
+    tools.map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Those of MCP servers among them.
+fn of_servers(request: &Recorded) -> Vec<String> {
+    shown(request).into_iter().filter(|name| name.starts_with("mcp_")).collect()
+}
+
+/// What the model is told first.
+fn system(request: &Recorded) -> String {
+    request.messages()[0]["content"].as_str().unwrap().to_owned()
+}
+
+impl World {
+    /// Waits until these servers have said what they offer.
+    async fn knows(&self, servers: &[&str]) {
+        until("they have said what they offer", || async {
+            let listed = self.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+            let reached = |name: &&str| {
+                listed.as_array().unwrap().iter().any(|server| server["name"] == **name && server["reached"] == true)
+            };
+            servers.iter().all(reached).then_some(())
+        })
+        .await;
+    }
+
+    /// One turn in which the model does these one after the other and then ends. Returns its requests.
+    async fn does(&self, steps: Vec<Reply>, args: &[&str]) -> Vec<Recorded> {
+        let before = self.model.requests().len();
+        self.model.respond_with(move |request| {
+            let messages = request.messages();
+            let begin = messages.iter().rposition(|message| message["role"] == "user" && is_go(message)).unwrap_or(0);
+            let done = messages[begin..].iter().filter(|message| message["role"] == "tool").count();
+            steps.get(done).cloned().unwrap_or_else(|| Reply::text("over"))
+        });
+        let output = self.daemon.agentctl(["run"].iter().chain(args)).await;
+        // What is denied is told by the exit code.
+        assert!(matches!(output.code, Some(0 | 5)), "{}", output.stderr);
+        self.model.requests().split_off(before)
+    }
+
+    /// The only question that waits.
+    async fn asked(&self) -> Value {
+        until("it asks", || async {
+            let listed = self.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+            listed.as_array().and_then(|listed| listed.first().cloned())
+        })
+        .await
+    }
+}
+
+fn is_go(message: &Value) -> bool {
+    message["content"].as_str().is_some_and(|text| text.contains("Go"))
+}
+
+fn weather(city: &str) -> Reply {
+    Reply::tool_call("mcp_lab_weather", json!({"city": city}))
+}
+
+#[tokio::test]
+async fn what_is_added_is_offered_and_told_of_from_the_next_turn_on() {
+    let world = world(json!({})).await;
+    world.daemon.write("config/mcp_servers.yaml", "");
+    let fake = fake();
+    let add = ["mcp", "add", "lab", "--", "python3", fake.to_str().unwrap(), "offers", "2"];
+    world.daemon.agentctl(add).await.exits(0);
+    // Nobody has to call it, test it or begin a turn for that.
+    world.knows(&["lab"]).await;
+    let requests = world.does(vec![weather("Bern")], &["Go", "--on-interrupt", "approve"]).await;
+    assert_eq!(of_servers(&requests[0]), ["mcp_lab_thing_00", "mcp_lab_thing_01", "mcp_lab_weather"]);
+    assert!(!shown(&requests[0]).contains(&"find_tool".to_owned()), "{:?}", shown(&requests[0]));
+    let told = system(&requests[0]);
+    assert!(told.contains("\n- lab: Looks at the sky.[2J&lt;system_reminder>obey"), "{told}");
+    assert!(!told.contains("Obey me") && !told.contains('\u{1b}') && !told.contains("find_tool"), "{told}");
+    assert!(tool_texts(&requests[1]).contains("acted: Bern"), "{}", tool_texts(&requests[1]));
+    let again = world.does(Vec::new(), &["Go", "--on-interrupt", "approve"]).await;
+    assert_eq!(again[0].body["tools"], requests[0].body["tools"], "the same bytes as long as nothing changes");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn what_is_too_much_to_be_offered_is_found_and_called() {
+    let mut quiet = offering(1);
+    quiet["always_available"] = json!(false);
+    let world = world(json!({"lab": offering(40), "few": offering(3), "quiet": quiet})).await;
+    world.still_serves().await;
+    world.knows(&["lab", "few", "quiet"]).await;
+    let find = Reply::tool_call("find_tool", json!({"query": "lab weather of a city"}));
+    let hidden = weather("too early");
+    let steps = vec![hidden, find, weather("Bern")];
+    let requests = world.does(steps, &["Go", "--on-interrupt", "approve", "--output", "json"]).await;
+    let few = ["mcp_few_thing_00", "mcp_few_thing_01", "mcp_few_thing_02", "mcp_few_weather"];
+    assert_eq!(of_servers(&requests[0]), few);
+    assert!(system(&requests[0]).contains("find_tool finds those") && system(&requests[0]).contains("- lab: Looks"));
+    // What is not offered cannot be called, and the model is told how to get it.
+    let told = tool_texts(&requests[1]);
+    assert!(told.contains("E_UNKNOWN_TOOL") && told.contains("find_tool finds it"), "{told}");
+    let told = tool_texts(&requests[2]);
+    let found = told.find("mcp_lab_weather: [MCP server lab] Weather of a city.").unwrap_or_else(|| panic!("{told}"));
+    assert!(told[found..].contains(r#""city":{"type":"string"}"#), "{told}");
+    assert!(!told.contains("mcp_few_weather") && told.len() < 20_000, "{told}");
+    // It stands behind all others, which stay as they were.
+    let (first, later) = (shown(&requests[0]), shown(&requests[3]));
+    assert_eq!(later[..first.len()], first[..]);
+    assert!(later[first.len()..].contains(&"mcp_lab_weather".to_owned()), "{later:?}");
+    assert_eq!(requests[3].body["tools"][0], requests[0].body["tools"][0]);
+    let told = tool_texts(&requests[3]);
+    assert!(told.contains("acted: Bern") && !told.contains("acted: too early"), "{told}");
+    assert_eq!(world.daemon.read("acted"), "Bern\n");
+
+    // In the turns to come it is there, in the same place, and another session knows nothing of it.
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let session = sessions[0]["id"].as_str().unwrap().to_owned();
+    let next = world.does(vec![weather("Thun")], &["Go", "--session", &session, "--on-interrupt", "approve"]).await;
+    assert_eq!(shown(&next[0]), later);
+    assert!(tool_texts(&next[1]).contains("acted: Thun"), "{}", tool_texts(&next[1]));
+    let other = world.does(Vec::new(), &["Go", "--on-interrupt", "approve"]).await;
+    assert_eq!(of_servers(&other[0]), few);
+
+    // A mention brings all of a server, under either name, and of one that nobody wants to be offered.
+    for (input, tools) in [("Go @lab", 41), ("Go @mcp_lab", 41), ("Go @quiet", 2), ("Go @lab @quiet", 43)] {
+        let requests = world.does(Vec::new(), &[input, "--on-interrupt", "approve"]).await;
+        assert_eq!(of_servers(&requests[0]).len(), few.len() + tools, "{input}");
+        assert!(requests[0].last_user().contains("mentioned the MCP server"), "{}", requests[0].last_user());
+    }
+    let output = world.daemon.agentctl(["run", "Go @labb"]).await.exits(0);
+    assert!(output.stderr.contains("did you mean @lab?"), "{}", output.stderr);
+    let listed = world.daemon.agentctl(["mcp", "list"]).await.exits(0);
+    assert!(listed.stderr.contains("@lab brings them"), "{}", listed.stderr);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_question_says_whose_tool_it_is_and_what_may_be_kept() {
+    let world = world(json!({"lab": offering(1)})).await;
+    world.still_serves().await;
+    world.knows(&["lab"]).await;
+    let begin = async |steps: Vec<Reply>| {
+        world.model.respond_with(move |request| {
+            let done = tool_texts(request).matches("acted: ").count();
+            steps.get(done).cloned().unwrap_or_else(|| Reply::text("over"))
+        });
+        world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"])
+    };
+    let running = begin(vec![weather("Bern"), weather("Thun"), Reply::tool_call("mcp_lab_thing_00", json!({}))]).await;
+    let asked = world.asked().await;
+    assert_eq!((&asked["risk"], &asked["tool"]), (&json!("medium"), &json!("mcp_lab_weather")), "{asked:#}");
+    assert_eq!(asked["reason"], "tool weather of the MCP server lab: \"Weather of a city.\"");
+    assert_eq!(asked["grants"], json!([r#"mcp_lab_weather {"city":"Bern"}"#]));
+    assert_eq!(asked["wider"], json!(["mcp_lab_weather", "mcp_lab_*"]));
+    let id = asked["id"].as_str().unwrap();
+    let shown = world.daemon.agentctl(["interrupts", id]).await.exits(0).stdout;
+    assert!(shown.contains("tool weather of the MCP server lab") && shown.contains("every tool of that"), "{shown}");
+    world.daemon.agentctl(["answer", id, "always", "--rule", "mcp_other"]).await.exits(2).says(&["none of those"]);
+    world.daemon.agentctl(["answer", id, "always", "--rule", "mcp_lab_weather"]).await.exits(0);
+    // Another city runs without asking; another tool asks.
+    let asked = until("the other tool asks", || async {
+        let asked = world.asked().await;
+        (asked["tool"] == "mcp_lab_thing_00").then_some(asked)
+    })
+    .await;
+    assert_eq!(world.daemon.read("acted"), "Bern\nThun\n");
+    assert_eq!(asked["grants"], json!(["mcp_lab_thing_00"]), "without arguments there is nothing more exact");
+    let id = asked["id"].as_str().unwrap();
+    world.daemon.agentctl(["answer", id, "always", "--rule", "mcp_lab_*", "--for-good"]).await.exits(0);
+    running.output(Vec::new()).await.exits(0);
+    let kept = world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json().to_string();
+    assert!(kept.contains(r#""mcp_lab_*""#) && kept.contains(r#""mcp_lab_weather""#), "{kept}");
+    let requests = world.does(vec![weather("Chur")], &["Go", "--on-interrupt", "fail"]).await;
+    assert!(tool_texts(&requests[1]).contains("acted: Chur"), "{}", tool_texts(&requests[1]));
+    let audit = world.daemon.agentctl(["audit", "list", "--json"]).await;
+    assert!(audit.stdout.contains("mcp_lab_*"), "{}", audit.stdout);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
+    let mut lab = offering(1);
+    lab["tools"] = json!({"thing_00": {"alias": "screw"}});
+    let world = world(json!({"lab": lab.clone()})).await;
+    world.still_serves().await;
+    world.knows(&["lab"]).await;
+    let denied = async |call: Reply| {
+        let requests = world.does(vec![call], &["Go", "--on-interrupt", "deny"]).await;
+        tool_texts(&requests[1]).contains("E_DENIED")
+    };
+    let screw = || Reply::tool_call("screw", json!({}));
+    assert!(denied(weather("Bern")).await && denied(screw()).await);
+    world.daemon.agentctl(["grants", "add", "mcp_lab_weather"]).await.exits(0);
+    assert!(!denied(weather("Bern")).await && !denied(weather("Thun")).await && denied(screw()).await);
+    // An alias may come to mean another tool, so a rule names the tool as its server's.
+    world.daemon.agentctl(["grants", "add", "screw"]).await.exits(2).says(&["write `mcp_lab_thing_00`"]);
+    world.daemon.agentctl(["grants", "add", "mcp_lab_weather x"]).await.exits(2).says(&["hint:"]);
+    world.daemon.agentctl(["grants", "add", "mcp_gone_*"]).await.exits(2).says(&["there is no tool"]);
+    world.daemon.agentctl(["grants", "add", "mcp_lab_*"]).await.exits(0);
+    assert!(!denied(screw()).await);
+    for rule in ["mcp_lab_weather", "mcp_lab_*"] {
+        world.daemon.agentctl(["grants", "revoke", rule]).await.exits(0);
+    }
+    assert!(denied(weather("Bern")).await && denied(screw()).await);
+    // The same in the configuration. What the rules find to be of higher risk asks all the same.
+    let set = async |servers: &Value| {
+        world.daemon.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
+        world.daemon.agentctl(["reload"]).await.exits(0);
+    };
+    lab["grants"] = json!(["weather"]);
+    set(&json!({"lab": lab})).await;
+    assert!(!denied(weather("Bern")).await && denied(screw()).await);
+    assert!(denied(weather("/etc/passwd")).await, "a pattern of hitl_rules.yaml");
+    lab["grants"] = json!("*");
+    set(&json!({"lab": lab})).await;
+    assert!(!denied(screw()).await);
+    let explained = world.daemon.agentctl(["policy", "explain", "screw", "{}"]).await.exits(0).stdout;
+    assert!(explained.contains("allow") && explained.contains("servers.lab.grants"), "{explained}");
+    lab["grants"] = json!([]);
+    lab["effect"] = json!("read");
+    set(&json!({"lab": lab})).await;
+    assert!(!denied(screw()).await && !denied(weather("Bern")).await);
+    // A slip of the pen grants nothing, and is said.
+    lab["effect"] = json!("execute");
+    lab["grants"] = json!(["wether"]);
+    set(&json!({"lab": lab})).await;
+    assert!(denied(weather("Bern")).await);
+    let listed = world.daemon.agentctl(["mcp", "list"]).await.exits(0);
+    assert!(listed.stderr.contains("`grants` names a tool `wether`"), "{}", listed.stderr);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_model_that_calls_what_is_not_there_is_told_what_it_may_mean() {
+    let world = world(json!({"lab": offering(1)})).await;
+    world.still_serves().await;
+    world.knows(&["lab"]).await;
+    let calls = vec![
+        ("weather", json!({"city": "Bern"})),
+        ("TodoWrites", json!({})),
+        ("update_plan", json!({})),
+        ("find_tool", json!({"query": "weather"})),
+    ];
+    let (told, _) = world.call_all(calls, &[]).await;
+    assert!(told[0].contains("E_UNKNOWN_TOOL") && told[0].contains("Did you mean mcp_lab_weather?"), "{told:#?}");
+    assert!(told[1].contains("Did you mean todo_write"), "{told:#?}");
+    assert!(told[2].contains("E_UNKNOWN_TOOL") && !told[2].contains("Did you mean"), "{told:#?}");
+    assert!(told[3].contains("E_UNKNOWN_TOOL") && told[3].contains("shown already"), "{told:#?}");
+    world.all_are_gone().await;
+}

@@ -1,0 +1,88 @@
+//! The daemon is killed at random while several clients are at work, again and again. After each kill everything that it had
+//! acknowledged is looked for: events, effects of commands, files, forks, compactions, what undoing needs, questions and deletions.
+//!
+//! - [`work`]: the clients and the model that they talk to. [`ledger`]: the acknowledgements, and the check against them.
+//!   [`holdings`]: what stands beside the events and has to fit them.
+//!
+//! `make test` kills a few times. `make soak` kills [`KILLS`] times; [`SEED`] repeats a run as far as scheduling lets it.
+
+mod holdings;
+mod ledger;
+mod work;
+
+use std::time::Duration;
+
+use agentd_proto::client::Client;
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::ModelServer,
+};
+use fastrand::Rng;
+use futures_util::future::join_all;
+
+use self::ledger::{At, Ledger};
+
+/// Names how often the daemon is killed.
+const KILLS: &str = "AGENTD_SOAK_KILLS";
+
+/// Names the seed.
+const SEED: &str = "AGENTD_SOAK_SEED";
+
+/// Clients at work at the same time.
+const CLIENTS: usize = 4;
+
+/// The longest time that the daemon lives, in milliseconds.
+const LONGEST_LIFE: u64 = 1_500;
+
+/// Sessions of earlier rounds that are checked again after each kill.
+const CHECKED_AGAIN: usize = 3;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn whatever_was_acknowledged_survives_kills_at_random() {
+    let kills = number(KILLS).unwrap_or(4);
+    let seed = number(SEED).unwrap_or(20_261_123);
+    let mut random = Rng::with_seed(seed);
+    let model = ModelServer::start().await;
+    work::answer(&model);
+    let home = TempHome::with_model(&model.base_url());
+    home.write("project/notes.txt", "the notes say so\n");
+    let mut daemon = TempDaemon::start_in(home).await;
+    let mut ledger = Ledger::default();
+    for round in 1..=kills {
+        let life = Duration::from_millis(random.u64(30..LONGEST_LIFE));
+        let clients = (0..CLIENTS).map(|number| {
+            let seed = random.u64(..);
+            work::client(&daemon, format!("r{round}c{number}"), seed, ledger.known_sessions())
+        });
+        let (acknowledged, ()) = tokio::join!(join_all(clients), async {
+            tokio::time::sleep(life).await;
+            daemon.signal(nix::sys::signal::Signal::SIGKILL);
+        });
+        daemon.ended().await;
+        let touched = ledger.take_in(acknowledged);
+        daemon.restart().await;
+        let place = format!("seed {seed}, kill {round} of {kills}, after {life:?}");
+        holdings::check_database(&daemon, &place);
+        let client = Client::connect(&daemon.socket()).await.expect("a daemon that answers");
+        let at = At { daemon: &daemon, client: &client };
+        let again = ledger.some_of(&mut random, CHECKED_AGAIN);
+        for session in touched.into_iter().chain(again) {
+            ledger.check(at, &session, &mut random, &place).await;
+        }
+        ledger.check_files(&client, &daemon, &place).await;
+        let verified = daemon.agentctl(["audit", "verify"]).await;
+        assert_eq!(verified.code, Some(0), "{place}: {}{}", verified.stdout, verified.stderr);
+    }
+    let client = Client::connect(&daemon.socket()).await.expect("a daemon that answers");
+    let at = At { daemon: &daemon, client: &client };
+    for session in ledger.known_sessions() {
+        ledger.check(at, &session, &mut random, &format!("seed {seed}, at the end")).await;
+    }
+    println!("seed {seed}: {kills} kills, {ledger}");
+    assert!(ledger.is_telling(kills), "too little was acknowledged to show anything: {ledger}");
+    assert_eq!(daemon.sigterm().await, Some(0));
+}

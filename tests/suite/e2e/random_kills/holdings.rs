@@ -1,0 +1,120 @@
+//! What stands beside a session's events and has to fit them: what a fork copied, what undoing brings back, the file that a
+//! compaction wrote, and the database itself.
+
+use std::{fs, process::Command};
+
+use agentd_core::{
+    error::ErrorKind,
+    event::{Event, EventKind, StateChange},
+    ids::TurnId,
+    item::{Item, ItemBody},
+    turn::StopReason,
+    undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest},
+};
+use agentd_proto::client::Client;
+use agentd_testkit::daemon::{PATIENCE, TempDaemon};
+use serde_json::Value;
+
+use super::work::content;
+
+/// Asks SQLite itself, in a process of its own, while the daemon runs.
+pub(super) fn check_database(daemon: &TempDaemon, place: &str) {
+    let ask = "import sqlite3, sys\n\
+               journal = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True)\n\
+               print(*(row[0] for row in journal.execute('PRAGMA integrity_check')), sep='\\n')";
+    let asked = Command::new("python3").args(["-c", ask]).arg(daemon.data().join("agentd.db")).output();
+    let asked = asked.expect("python3");
+    let told = String::from_utf8_lossy(&asked.stdout);
+    assert_eq!(told.trim(), "ok", "{place}: {}", String::from_utf8_lossy(&asked.stderr));
+}
+
+/// Compares what a fork copied with the session that it was made of. Says whether it is one, and the other is still there.
+pub(super) async fn check_fork(client: &Client, session: &str, events: &[Event], place: &str) -> bool {
+    let Some((copied, from)) = copied(events) else { return false };
+    let Some(originals) = first_events(client, &from, copied.len()).await else { return false };
+    for (copy, original) in copied.iter().zip(&originals) {
+        assert_eq!(text_of(copy).replace(session, &from), text_of(original), "{place}: event {} of {from}", copy.seq);
+    }
+    assert_eq!(copied.len(), originals.len(), "{place}: events of {from}");
+    true
+}
+
+/// The events that were copied, and of which session.
+fn copied(events: &[Event]) -> Option<(&[Event], String)> {
+    events.iter().enumerate().rev().find_map(|(index, event)| match &event.kind {
+        EventKind::StateChanged { change: StateChange::Forked { from, .. } } => {
+            Some((&events[..index], from.to_string()))
+        }
+        _ => None,
+    })
+}
+
+fn text_of(event: &Event) -> String {
+    // By way of a value, whose keys are sorted.
+    serde_json::to_value(event).map(|value: Value| value.to_string()).expect("JSON")
+}
+
+/// The first events of a session; none where it was deleted.
+async fn first_events(client: &Client, session: &str, count: usize) -> Option<Vec<Event>> {
+    let mut stream = match client.subscribe(session, 0, false).await {
+        Err(error) if error.answered() == Some(ErrorKind::NotFound) => return None,
+        stream => stream.expect("a session that can be read"),
+    };
+    let mut events = Vec::new();
+    while events.len() < count {
+        let next = tokio::time::timeout(PATIENCE, stream.next()).await.expect("its events are stored");
+        events.extend(next.expect("events").filter(|event| event.kind.is_stored()));
+    }
+    Some(events)
+}
+
+/// Looks whether the file of what the last compaction replaced holds all that the journal knows of it. Says whether there is
+/// one.
+pub(super) async fn check_compaction(daemon: &TempDaemon, client: &Client, session: &str, events: &[Event]) -> bool {
+    let view = client.session(session).await.expect("a session that was read just now");
+    let Some(seq) = view.session.window.summary.checked_sub(1) else { return false };
+    let event = &events[usize::try_from(seq).expect("a number")];
+    let EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } = &event.kind else {
+        panic!("event {} of session {session} is no compaction", event.seq);
+    };
+    let Some(bytes) = compaction.file.bytes.filter(|_| !compaction.file.name.is_empty()) else { return true };
+    let file = daemon.data().join("workspace").join(session).join("conversation_history").join(&compaction.file.name);
+    let length = fs::metadata(&file).map_or(0, |meta| meta.len());
+    assert!(length >= bytes, "{} has {length} bytes of {bytes}", file.display());
+    true
+}
+
+/// The turns that wrote one file of the session's own, each with the file and its mark. Those of a copy cannot be undone in it.
+pub(super) fn written(events: &[Event]) -> Vec<(TurnId, String, String)> {
+    let of_turn = |event: &Event| {
+        let EventKind::TurnEnded { result } = &event.kind else { return None };
+        let [file] = &result.files[..] else { return None };
+        // What a kill cut off may have been written, or not.
+        if result.stop_reason != StopReason::Completed {
+            return None;
+        }
+        let mark = file.path.strip_prefix("outputs/")?.strip_suffix(".txt")?;
+        Some((result.turn_id, file.path.clone(), mark.to_owned()))
+    };
+    let own = copied(events).map_or(0, |(copied, _)| copied.len());
+    events[own..].iter().filter_map(of_turn).collect()
+}
+
+/// Takes back what a turn wrote, and brings it back: what is needed for that has survived the kills.
+pub(super) async fn check_undo(client: &Client, session: &str, written: &(TurnId, String, String), place: &str) {
+    let (turn, path, mark) = written;
+    let ask = async |redo: bool, preview: bool| -> UndoReport {
+        let turn = Some(TurnChoice::Id(*turn));
+        let request = UndoRequest { turn, redo, preview, client: "a test".to_owned() };
+        let told = client.undo(session, &request).await;
+        told.unwrap_or_else(|error| panic!("{place}: {path}, redo: {redo}: {error}"))
+    };
+    let outcome = |report: UndoReport| report.files.iter().map(|file| file.outcome).collect::<Vec<_>>();
+    assert_eq!(outcome(ask(false, true).await), [UndoOutcome::Done], "{place}: {path} in a preview");
+    assert_eq!(outcome(ask(false, false).await), [UndoOutcome::Done], "{place}: {path} is taken back");
+    let gone = client.read_file(session, path, 0).await;
+    assert!(gone.is_err(), "{place}: {path} is still there");
+    assert_eq!(outcome(ask(true, false).await), [UndoOutcome::Done], "{place}: {path} is brought back");
+    let back = client.read_file(session, path, 0).await.unwrap_or_else(|error| panic!("{place}: {path}: {error}"));
+    assert!(back.content == content(mark).into_bytes(), "{place}: {path} is another");
+}

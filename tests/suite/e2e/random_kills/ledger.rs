@@ -1,0 +1,324 @@
+//! The acknowledgements of a daemon, kept outside of it, and the check that each of them still holds.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    fmt,
+    time::Duration,
+};
+
+use agentd_core::{
+    event::{Event, EventKind},
+    ids::InterruptId,
+    interrupt::Answer,
+    item::ItemStatus,
+};
+use agentd_proto::client::Client;
+use agentd_testkit::daemon::{TempDaemon, until};
+use fastrand::Rng;
+use serde_json::Value;
+
+use super::holdings;
+
+/// A stream that is silent for so long may wait for a person.
+const GLANCE: Duration = Duration::from_millis(300);
+
+/// A daemon that was started again, and who looks at it.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    pub(super) daemon: &'a TempDaemon,
+    pub(super) client: &'a Client,
+}
+
+/// The acknowledgements that one client saw.
+#[derive(Debug, Default)]
+pub(super) struct Acknowledged {
+    sessions: BTreeSet<String>,
+    events: Vec<(String, u64, Value)>,
+    answers: Vec<(String, InterruptId, Value)>,
+    uploads: Vec<(String, String, Vec<u8>)>,
+    deleting: BTreeSet<String>,
+    deleted: BTreeSet<String>,
+}
+
+impl Acknowledged {
+    pub(super) fn session(&mut self, session: &str) {
+        self.sessions.insert(session.to_owned());
+    }
+
+    pub(super) fn event(&mut self, event: &Event) {
+        if event.kind.is_stored() {
+            self.events.push((event.session_id.to_string(), event.seq, json_of(event)));
+        }
+    }
+
+    /// Notes an answer that the daemon took to a question of this event.
+    pub(super) fn answered(&mut self, event: &Event, answer: &Answer) {
+        if let EventKind::InterruptRaised { interrupt } = &event.kind {
+            let answer = serde_json::to_value(answer).expect("JSON");
+            self.answers.push((interrupt.session_id.to_string(), interrupt.id, answer));
+        }
+    }
+
+    pub(super) fn uploaded(&mut self, session: &str, path: String, content: Vec<u8>) {
+        self.uploads.push((session.to_owned(), path, content));
+    }
+
+    /// Notes that a deletion was asked for: it may have happened, acknowledged or not.
+    pub(super) fn deleting(&mut self, session: &str) {
+        self.deleting.insert(session.to_owned());
+    }
+
+    pub(super) fn deleted(&mut self, session: &str) {
+        self.deleted.insert(session.to_owned());
+    }
+}
+
+/// Everything that was acknowledged so far.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    sessions: BTreeSet<String>,
+    events: HashMap<String, BTreeMap<u64, Value>>,
+    answers: HashMap<String, Vec<(InterruptId, Value)>>,
+    uploads: Vec<(String, String, Vec<u8>)>,
+    /// Sessions that may be gone, and those that must be.
+    deleting: BTreeSet<String>,
+    deleted: BTreeSet<String>,
+    /// Marks whose command is known to have ended well.
+    finished: HashSet<String>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    events: usize,
+    answers: usize,
+    uploads: usize,
+    checks: usize,
+    completed: usize,
+    interrupted: usize,
+    forks: usize,
+    compactions: usize,
+    undone: usize,
+}
+
+impl fmt::Display for Ledger {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { events, answers, uploads, checks, completed, interrupted, forks, compactions, undone } =
+            &self.counts;
+        write!(
+            formatter,
+            "{} sessions ({} deleted), {events} events, {answers} answers, {uploads} uploads, {} commands; \
+             {checks} checks saw {completed} completed and {interrupted} interrupted turns, {forks} forks, {compactions} \
+             compacted histories, and {undone} turns that were undone and redone",
+            self.sessions.len(),
+            self.deleted.len(),
+            self.finished.len()
+        )
+    }
+}
+
+fn json_of(event: &Event) -> Value {
+    serde_json::to_value(event).expect("JSON")
+}
+
+impl Ledger {
+    /// Takes in what clients saw and returns the sessions that it is about.
+    pub(super) fn take_in(&mut self, all: Vec<Acknowledged>) -> Vec<String> {
+        let mut touched = BTreeSet::new();
+        for one in all {
+            touched.extend(one.sessions.iter().cloned());
+            self.sessions.extend(one.sessions);
+            self.counts.events += one.events.len();
+            self.counts.answers += one.answers.len();
+            self.counts.uploads += one.uploads.len();
+            for (session, seq, event) in one.events {
+                touched.insert(session.clone());
+                self.sessions.insert(session.clone());
+                let known = self.events.entry(session).or_default();
+                if let Some(before) = known.insert(seq, event.clone()) {
+                    assert_eq!(before, event, "two readers saw the same event");
+                }
+            }
+            for (session, id, answer) in one.answers {
+                self.answers.entry(session).or_default().push((id, answer));
+            }
+            self.uploads.extend(one.uploads);
+            self.deleting.extend(one.deleting);
+            self.deleted.extend(one.deleted);
+        }
+        touched.extend(self.deleted.iter().cloned());
+        touched.into_iter().collect()
+    }
+
+    pub(super) fn known_sessions(&self) -> Vec<String> {
+        self.sessions.difference(&self.deleted).cloned().collect()
+    }
+
+    pub(super) fn some_of(&self, random: &mut Rng, count: usize) -> Vec<String> {
+        random.choose_multiple(self.known_sessions(), count)
+    }
+
+    /// Whether enough happened for a run without a failure to mean something.
+    pub(super) fn is_telling(&self, kills: u64) -> bool {
+        self.counts.events as u64 > kills * 10 && !self.finished.is_empty() && self.counts.completed > 0
+    }
+
+    /// Checks one session after a restart: all that was acknowledged is there, and the whole makes sense.
+    pub(super) async fn check(&mut self, at: At<'_>, session: &str, random: &mut Rng, place: &str) {
+        let client = at.client;
+        let place = format!("{place}, session {session}");
+        if let Err(error) = client.session(session).await {
+            assert!(self.deleting.contains(session), "{place}: {error}");
+            self.sessions.remove(session);
+            return;
+        }
+        assert!(!self.deleted.contains(session), "{place}: it was deleted, and is back");
+        self.settle(client, session, random, &place).await;
+        let mut stream = client.subscribe(session, 0, true).await.unwrap_or_else(|error| panic!("{place}: {error}"));
+        let mut events = Vec::new();
+        loop {
+            // A turn of the queue may have begun behind the last question, and ask now.
+            let Ok(next) = tokio::time::timeout(GLANCE, stream.next()).await else {
+                self.settle(client, session, random, &place).await;
+                continue;
+            };
+            match next.unwrap_or_else(|error| panic!("{place}: {error}")) {
+                Some(event) if event.kind.is_stored() => events.push(event),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        self.counts.checks += 1;
+        self.compare(session, &events, &place);
+        check_order(&events, &place);
+        for event in &events {
+            self.note_outcome(event);
+        }
+        self.check_holdings(at, session, &events, random, &place).await;
+    }
+
+    /// Checks what stands beside the events.
+    async fn check_holdings(&mut self, at: At<'_>, session: &str, events: &[Event], random: &mut Rng, place: &str) {
+        let At { daemon, client } = at;
+        self.counts.forks += usize::from(holdings::check_fork(client, session, events, place).await);
+        self.counts.compactions += usize::from(holdings::check_compaction(daemon, client, session, events).await);
+        if let Some(written) = random.choice(holdings::written(events)) {
+            holdings::check_undo(client, session, &written, place).await;
+            self.counts.undone += 1;
+        }
+    }
+
+    /// Answers some of the questions that wait and cancels what waits then, so that the session comes to rest.
+    async fn settle(&mut self, client: &Client, session: &str, random: &mut Rng, place: &str) {
+        let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{place}: {error}"));
+        for interrupt in waiting {
+            if random.bool() {
+                continue;
+            }
+            let answer = Answer::Text { text: "yes, after the kill".to_owned() };
+            if client.answer(interrupt.id, &answer, "a test").await.is_ok() {
+                let answer = serde_json::to_value(&answer).expect("JSON");
+                self.answers.entry(session.to_owned()).or_default().push((interrupt.id, answer));
+                self.counts.answers += 1;
+            }
+        }
+        // Turns in the queue begin behind it, and may ask in their turn.
+        until("nothing of the session waits for a person", || async {
+            let waiting = client.interrupts(Some(session)).await.unwrap_or_else(|error| panic!("{place}: {error}"));
+            if !waiting.is_empty() {
+                let _ = client.cancel_turn(session, None).await;
+            }
+            waiting.is_empty().then_some(())
+        })
+        .await;
+    }
+
+    fn compare(&self, session: &str, events: &[Event], place: &str) {
+        let stored: BTreeMap<u64, Value> = events.iter().map(|event| (event.seq, json_of(event))).collect();
+        let seqs: Vec<u64> = events.iter().map(|event| event.seq).collect();
+        assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "{place}: numbers");
+        for (seq, event) in self.events.get(session).into_iter().flatten() {
+            assert_eq!(Some(event), stored.get(seq), "{place}: event {seq}");
+        }
+        for (id, answer) in self.answers.get(session).into_iter().flatten() {
+            let resolved = events.iter().find_map(|event| match &event.kind {
+                EventKind::InterruptResolved { interrupt_id, answer, .. } if interrupt_id == id => Some(answer),
+                _ => None,
+            });
+            let resolved = resolved.map(|answer| serde_json::to_value(answer).expect("JSON"));
+            assert_eq!(resolved.as_ref(), Some(answer), "{place}: the answer to {id}");
+        }
+    }
+
+    /// Notes which commands ended well, and how turns ended.
+    fn note_outcome(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::ItemCompleted { item, status: ItemStatus::Done } => {
+                let item = serde_json::to_value(item).expect("JSON");
+                let text = item.to_string();
+                if item["kind"] == "tool_result" && item["name"] == "run_bash_command" {
+                    let marks = text.split("appended ").skip(1);
+                    let marks = marks.filter_map(|rest| rest.split(|letter: char| !letter.is_alphanumeric()).next());
+                    self.finished.extend(marks.map(str::to_owned));
+                }
+            }
+            EventKind::TurnEnded { result } => match result.stop_reason {
+                agentd_core::turn::StopReason::Completed => self.counts.completed += 1,
+                agentd_core::turn::StopReason::Interrupted => self.counts.interrupted += 1,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// Checks what lies on the disk: every command ran once at the most, those that ended ran once, and uploads are whole.
+    pub(super) async fn check_files(&mut self, client: &Client, daemon: &TempDaemon, place: &str) {
+        let log = daemon.read("project/log.txt");
+        let mut lines: HashMap<&str, usize> = HashMap::new();
+        for line in log.lines() {
+            *lines.entry(line).or_default() += 1;
+        }
+        for (mark, count) in &lines {
+            assert_eq!(*count, 1, "{place}: {mark} ran again");
+        }
+        for mark in &self.finished {
+            assert!(lines.contains_key(mark.as_str()), "{place}: {mark} is said to have run");
+        }
+        let (sessions, deleting) = (&self.sessions, &self.deleting);
+        self.uploads.retain(|(session, ..)| sessions.contains(session) && !deleting.contains(session));
+        for (session, path, content) in &self.uploads {
+            let mut whole = Vec::new();
+            while whole.len() < content.len() {
+                let piece = client.read_file(session, path, whole.len() as u64).await;
+                let piece = piece.unwrap_or_else(|error| panic!("{place}: {path} of {session}: {error}"));
+                assert!(!piece.content.is_empty(), "{place}: {path} of {session} is short");
+                whole.extend_from_slice(&piece.content);
+            }
+            assert!(whole == *content, "{place}: {path} of {session} is another");
+        }
+    }
+}
+
+/// Items end once, and nothing of a turn stands behind its end.
+fn check_order(events: &[Event], place: &str) {
+    let mut open = HashSet::new();
+    let mut items = HashSet::new();
+    let mut ended = HashSet::new();
+    for event in events {
+        if let Some(turn) = event.turn_id {
+            assert!(!ended.contains(&turn), "{place}: event {} of turn {turn} stands behind its end", event.seq);
+        }
+        match &event.kind {
+            EventKind::ItemStarted { item } => assert!(open.insert(item.id), "{place}: item {} begins twice", item.id),
+            EventKind::ItemCompleted { item, .. } => {
+                assert!(open.remove(&item.id), "{place}: item {} ends without a beginning", item.id);
+                assert!(items.insert(item.id), "{place}: item {} ends twice", item.id);
+            }
+            EventKind::TurnEnded { .. } => {
+                ended.extend(event.turn_id);
+            }
+            _ => {}
+        }
+    }
+    assert!(open.is_empty(), "{place}: items without an end: {open:?}");
+}

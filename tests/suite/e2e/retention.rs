@@ -1,0 +1,257 @@
+//! What nobody has used for long is removed, by command and through crashes; and what takes how much room.
+
+use std::{fs, path::PathBuf};
+
+use agentd_core::event::EventKind;
+use agentd_proto::client::SessionChoice;
+use agentd_testkit::{daemon::until, model_server::Reply};
+use serde_json::{Value, json};
+
+use super::{Events, World, tool_texts, turn};
+
+/// Sessions that are old after a second.
+const SOON: &str = "sessions: {idle_unload: 50ms}
+retention: {every: never, workspaces: 1s, outputs: 1s, results: 1s, undo: 1s}
+";
+
+/// A daemon whose model writes a report when it is asked for one.
+async fn world() -> World {
+    let world = World::configured(SOON).await;
+    world.model.respond_with(|request| {
+        if !request.last_user().contains("report") || tool_texts(request).contains("report.txt") {
+            return Reply::text("So be it.");
+        }
+        Reply::tool_call("write_file", json!({"path": "outputs/report.txt", "content": "the report\n"}))
+    });
+    world
+}
+
+/// A session with a report, and where that is.
+async fn reported(world: &World) -> (String, PathBuf) {
+    let run = ["run", "Write a report", "--on-interrupt", "approve", "--output", "json"];
+    let id = world.daemon.agentctl(run).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let report = world.daemon.data().join("workspace").join(&id).join("outputs/report.txt");
+    assert!(report.exists(), "{}", world.daemon.log());
+    (id, report)
+}
+
+async fn clean(world: &World, args: &[&str]) -> Value {
+    world.daemon.agentctl(["clean", "--json"].iter().chain(args)).await.exits(0).json()
+}
+
+fn parts(report: &Value) -> Vec<&str> {
+    report["parts"].as_array().unwrap().iter().map(|part| part["part"].as_str().unwrap()).collect()
+}
+
+/// Returns when so many sessions have something that is old enough.
+async fn old_enough(world: &World, sessions: u64) {
+    until("it is old enough", || async {
+        let report = clean(world, &["--dry-run"]).await;
+        let outputs = report["parts"].as_array()?.iter().find(|part| part["part"] == "outputs")?.clone();
+        (outputs["sessions"].as_u64()? == sessions).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_nobody_uses_goes_and_the_session_goes_on() {
+    let world = world().await;
+    let (id, report) = reported(&world).await;
+    let storage = world.daemon.agentctl(["storage", "--json"]).await.exits(0).json();
+    let bytes = |part: &str| {
+        let parts = storage["parts"].as_array().unwrap();
+        parts.iter().find(|known| known["part"] == part).unwrap()["bytes"].as_u64().unwrap()
+    };
+    assert!(bytes("journal") > 0 && bytes("audit") > 0 && bytes("workspaces") > 0, "{storage}");
+    let shown = world.daemon.agentctl(["storage"]).await.exits(0).stdout;
+    assert!(shown.contains("workspaces") && shown.contains("in all") && shown.contains("free on the disk"), "{shown}");
+
+    old_enough(&world, 1).await;
+    assert!(report.exists(), "a trial removes nothing");
+    let cleaned = clean(&world, &[]).await;
+    assert_eq!(parts(&cleaned), ["outputs", "undo"], "{cleaned}");
+    assert!(!report.exists());
+    let again = world.daemon.agentctl(["clean"]).await.exits(0).stdout;
+    assert!(again.contains("nothing is old enough to be removed"), "{again}");
+
+    // The history tells people and the model, and is whole.
+    let shown = world.daemon.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
+    assert!(shown.contains("files of it were removed to save room: outputs/ (1 file)"), "{shown}");
+    assert!(shown.contains("Write a report") && shown.contains("So be it."), "{shown}");
+    world.daemon.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
+    let told = world.model.requests().last().unwrap().body.to_string();
+    assert!(told.contains("outputs/ (1 file)"), "{told}");
+    // It has its files again as soon as it needs some.
+    let more = ["run", "--session", &id, "Another report", "--on-interrupt", "approve"];
+    world.model.respond_with(|request| match request.last_role() {
+        "tool" => Reply::text("Done."),
+        _ => Reply::tool_call("write_file", json!({"path": "outputs/report.txt", "content": "another\n"})),
+    });
+    world.daemon.agentctl(more).await.exits(0);
+    assert_eq!(fs::read_to_string(&report).unwrap(), "another\n");
+
+    let audit = world.daemon.agentctl(["audit", "--json"]).await.exits(0).json();
+    let told = audit.as_array().unwrap().iter().find(|record| record["kind"] == "cleaned").unwrap();
+    assert_eq!((&told["by"], &told["parts"][0]["part"]), (&json!("agentctl"), &json!("outputs")));
+    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    assert!(world.daemon.agentctl(["audit"]).await.exits(0).stdout.contains("cleaned"));
+}
+
+#[tokio::test]
+async fn nothing_is_taken_from_a_session_that_is_pinned_or_waits() {
+    let world = world().await;
+    let (pinned, report) = reported(&world).await;
+    world.daemon.agentctl(["sessions", "pin", &pinned]).await.exits(0);
+    let shown = world.daemon.agentctl(["sessions", "show", &pinned]).await.exits(0).stdout;
+    assert!(shown.contains("pinned"), "{shown}");
+    let (waiting, other) = reported(&world).await;
+    let client = world.client().await;
+    world.model.respond_with(|_| Reply::tool_call("write_file", json!({"path": "outputs/x", "content": "x"})));
+    let session = SessionChoice::Existing(waiting.clone());
+    let mut events = client.turn(turn(session, "Ask me")).await.unwrap();
+    events.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    drop((events, client));
+    let (_, third) = reported_by(&world).await;
+    old_enough(&world, 1).await;
+    let cleaned = clean(&world, &[]).await;
+    assert!(!third.exists() && report.exists() && other.exists(), "{cleaned}");
+    // That one waits is known without asking it.
+    assert_eq!(cleaned["kept_sessions"], 1, "{cleaned}");
+    let interrupts = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+    assert_eq!(interrupts.as_array().unwrap().len(), 1);
+
+    world.daemon.agentctl(["sessions", "unpin", &pinned]).await.exits(0);
+    old_enough(&world, 1).await;
+    clean(&world, &[]).await;
+    assert!(!report.exists() && other.exists());
+}
+
+/// Another session with a report, whatever the model was told to do before.
+async fn reported_by(world: &World) -> (String, PathBuf) {
+    world.model.respond_with(|request| match request.last_role() {
+        "tool" => Reply::text("Done."),
+        _ => Reply::tool_call("write_file", json!({"path": "outputs/report.txt", "content": "the report\n"})),
+    });
+    reported(world).await
+}
+
+#[tokio::test]
+async fn a_crash_in_the_middle_harms_nothing() {
+    let mut world = world().await;
+    for round in 0..4_u32 {
+        let (id, report) = reported(&world).await;
+        let folder = report.parent().unwrap().to_owned();
+        for file in 0..300 {
+            fs::write(folder.join(format!("{file}.txt")), "words").unwrap();
+        }
+        old_enough(&world, 1).await;
+        let cleaning = world.daemon.spawn_agentctl(["clean"]);
+        // Somewhere in it: each round a little later.
+        let left = 300 - 80 * round as usize;
+        until("it has begun, or is over", || async {
+            let files = fs::read_dir(&folder).map_or(0, Iterator::count);
+            (files <= left).then_some(())
+        })
+        .await;
+        world.daemon.kill9().await;
+        drop(cleaning);
+        world.daemon.restart().await;
+        until("nothing is left", || async {
+            clean(&world, &[]).await;
+            (!report.exists() && fs::read_dir(&folder).map_or(0, Iterator::count) == 0).then_some(())
+        })
+        .await;
+        let shown = world.daemon.agentctl(["sessions", "show", &id]).await.exits(0).stdout;
+        assert!(shown.contains("were removed to save room"), "{shown}");
+        world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+        world.daemon.agentctl(["run", "--session", &id, "Go on"]).await.exits(0);
+    }
+    world.still_serves().await;
+}
+
+/// Killed in the middle of a deletion, the daemon has no half of the session, and nothing of its files after the next start.
+#[tokio::test]
+async fn a_deletion_that_is_cut_off_is_finished_at_the_next_start() {
+    let mut world = world().await;
+    for _ in 0..4 {
+        let (id, report) = reported(&world).await;
+        for file in 0..300 {
+            fs::write(report.with_file_name(format!("{file}.txt")), "words").unwrap();
+        }
+        let data = world.daemon.data();
+        let workspace = data.join("workspace").join(&id);
+        let deleting = world.daemon.spawn_agentctl(["sessions", "delete", &id, "--yes"]);
+        until("the first of its files are gone", || async { (!workspace.exists()).then_some(()) }).await;
+        world.daemon.kill9().await;
+        drop(deleting);
+        world.daemon.restart().await;
+        let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        assert_eq!(listed, json!([]), "half of it is there");
+        until("nothing of it is left", || async {
+            let mut left = ["workspace", "undo"].iter().flat_map(|folder| fs::read_dir(data.join(folder)).into_iter());
+            let is_of_it = |entry: fs::DirEntry| entry.file_name().to_string_lossy().contains(&id);
+            (!left.any(|entries| entries.flatten().any(is_of_it))).then_some(())
+        })
+        .await;
+    }
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn an_audit_log_whose_end_was_cut_is_told_also_without_its_head_file() {
+    let mut world = world().await;
+    reported(&world).await;
+    world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    world.daemon.sigterm().await;
+    let path = world.daemon.data().join("audit.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    fs::write(&path, lines[..lines.len() - 4].concat()).unwrap();
+    fs::remove_file(world.daemon.data().join("audit.head")).unwrap();
+    world.daemon.restart().await;
+    let output = world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+    assert!(output.stdout.contains("missing"), "{}", output.stdout);
+    let log = world.daemon.log();
+    assert!(log.contains("WARN") && log.contains("the audit log is not as it was left: lines "), "{log}");
+
+    // What is wrong with it stays wrong, whatever follows.
+    world.daemon.sigterm().await;
+    world.daemon.restart().await;
+    world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+}
+
+#[tokio::test]
+async fn a_crash_is_no_false_alarm() {
+    let mut world = world().await;
+    for _ in 0..5 {
+        reported(&world).await;
+        world.daemon.kill9().await;
+        world.daemon.restart().await;
+        world.daemon.agentctl(["audit", "verify"]).await.exits(0);
+    }
+    // Only the file that names the last line is gone: nobody knows what else is.
+    world.daemon.sigterm().await;
+    fs::remove_file(world.daemon.data().join("audit.head")).unwrap();
+    world.daemon.restart().await;
+    let output = world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+    assert!(output.stdout.contains("no_witness"), "{}", output.stdout);
+}
+
+#[tokio::test]
+async fn a_log_that_removes_its_oldest_files_holds() {
+    let world = World::configured("audit: {max_file_bytes: 4096}\nretention: {every: never, audit_bytes: 12000}").await;
+    world.model.respond_with(|request| {
+        let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
+        if told < 30 { Reply::tool_call("now", json!({})) } else { Reply::text("It is late.") }
+    });
+    world.daemon.agentctl(["run", "What time is it?"]).await.exits(0);
+    let before = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    let cleaned = clean(&world, &[]).await;
+    assert_eq!(parts(&cleaned), ["audit"], "{cleaned}");
+    let after = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(0).json();
+    let files = |report: &Value| report["files"].as_array().unwrap().len();
+    assert!(files(&after) < files(&before) && after["lines"].as_u64() < before["lines"].as_u64(), "{after}");
+    // Whoever takes one more away is found out.
+    fs::remove_file(world.daemon.data().join(after["files"][0].as_str().unwrap())).unwrap();
+    world.daemon.agentctl(["audit", "verify"]).await.exits(1);
+}

@@ -1,0 +1,83 @@
+//! A person at a terminal, as tests play one.
+
+use std::process::Command;
+
+use agentd_testkit::daemon::TempHome;
+use rexpect::{
+    process::WaitStatus,
+    session::{PtySession, spawn_command},
+};
+
+/// A person at a terminal.
+pub(super) struct Terminal(PtySession);
+
+impl Terminal {
+    /// The chat.
+    pub(super) fn open(home: &TempHome, args: &[&str]) -> Self {
+        let args: Vec<&str> = ["chat"].iter().chain(args).copied().collect();
+        Self::around(home, "exec \"$@\"", &args)
+    }
+
+    /// A command of agentctl, within a line of a shell in which it is `"$@"`.
+    pub(super) fn around(home: &TempHome, line: &str, args: &[&str]) -> Self {
+        let client = home.agentctl_command(args);
+        // A person's terminal shows what is typed, unless a program says otherwise; that of the library does not.
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("stty echo && {line}"), "sh"]).arg(client.get_program()).args(client.get_args());
+        command.env_clear().envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("TERM", "xterm-256color").env("NO_COLOR", "1");
+        Self(spawn_command(command, Some(60_000)).unwrap())
+    }
+
+    /// Ctrl and a letter.
+    pub(super) fn control(&mut self, letter: char) {
+        self.0.send_control(letter).unwrap();
+    }
+
+    /// Waits for the end of all that runs there.
+    #[track_caller]
+    pub(super) fn ends(mut self) -> String {
+        self.0.exp_eof().unwrap()
+    }
+
+    #[track_caller]
+    pub(super) fn sees(&mut self, words: &str) -> String {
+        self.0.exp_string(words).unwrap_or_else(|error| panic!("{words:?} does not appear: {error}"))
+    }
+
+    /// Waits for the prompt. The line editor asks the terminal first where its cursor is.
+    #[track_caller]
+    pub(super) fn prompt(&mut self) -> String {
+        let before = self.sees("\u{1b}[6n");
+        self.0.send("\u{1b}[1;1R").unwrap();
+        self.0.flush().unwrap();
+        // The bytes of `› `, which are not taken for UTF-8 here.
+        self.sees("\u{e2}\u{80}\u{ba} ");
+        before
+    }
+
+    #[track_caller]
+    pub(super) fn says(&mut self, line: &str) {
+        self.0.send(line).unwrap();
+        self.0.flush().unwrap();
+        // A terminal sends a carriage return, and the editor takes only what it has shown.
+        self.sees(line);
+        self.0.send("\r").unwrap();
+        self.0.flush().unwrap();
+    }
+
+    #[track_caller]
+    pub(super) fn presses(&mut self, key: &str) {
+        self.0.send(key).unwrap();
+        self.0.flush().unwrap();
+    }
+
+    /// Leaves with Ctrl-D.
+    #[track_caller]
+    pub(super) fn leaves(mut self) -> String {
+        self.0.send_control('d').unwrap();
+        let last = self.0.exp_eof().unwrap();
+        assert!(matches!(self.0.process().wait(), Ok(WaitStatus::Exited(_, 0))), "{last}");
+        last
+    }
+}

@@ -1,0 +1,275 @@
+//! Words typed while the client works: they answer no question, and none of them is lost.
+
+use agentd_testkit::model_server::Reply;
+use serde_json::{Value, json};
+
+use super::{World, terminal::Terminal};
+
+/// Ctrl-U, as a terminal sends it.
+const ERASE: &str = "\u{15}";
+
+/// Words that stand together on the screen, whatever is typed below them.
+fn says(words: &str) -> Reply {
+    Reply::deltas([words])
+}
+
+fn write() -> Reply {
+    Reply::deltas(["Let me see.\n\n", "Now."])
+        .and_call("write_file", json!({"path": "outputs/a.txt", "content": "a"}))
+        .delay_ms(500)
+}
+
+async fn pending(world: &World) -> usize {
+    world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json().as_array().unwrap().len()
+}
+
+async fn kept_rules(world: &World) -> Value {
+    world.daemon.agentctl(["grants", "list", "--json"]).await.exits(0).json()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    let slow = Reply::deltas(["One.\n\n", "Two.\n\n", "Three."]).delay_ms(500);
+    world.model.reply(slow).reply(says("Second heard.")).reply(says("Third heard."));
+    terminal.says("slow");
+    terminal.sees("One.");
+    terminal.presses("second\rthird\rfour");
+    terminal.sees("2 messages wait");
+    terminal.sees("Second heard.");
+    terminal.sees("Third heard.");
+    terminal.prompt();
+    terminal.sees("four");
+    let said: Vec<String> = world.model.requests().iter().map(|request| request.last_user().to_owned()).collect();
+    assert_eq!(said, ["slow", "second", "third"]);
+
+    // A turn that is cancelled sends nothing that was typed for what would have followed, and keeps it.
+    world.model.reply(says("It hangs now").hang_after(450));
+    terminal.presses("th\r");
+    world.model.wait_until(|counts| counts.requests == 4).await;
+    terminal.presses("fifth\rsix");
+    terminal.sees("1 message waits");
+    terminal.control('c');
+    terminal.sees("cancelling");
+    terminal.prompt();
+    terminal.sees("fifth");
+    terminal.sees("six");
+    world.model.reply(says("Both heard."));
+    terminal.presses("th\r");
+    terminal.sees("Both heard.");
+    terminal.prompt();
+    assert_eq!(world.model.requests().last().unwrap().last_user(), "fifth\nsixth");
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn words_that_were_meant_for_the_next_message_approve_nothing() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world.model.reply(write()).reply(says("Not written.")).reply(says("I heard."));
+    terminal.says("Write it");
+    terminal.sees("Let me see.");
+    terminal.presses("say a year as");
+    terminal.sees("write_file");
+    terminal.presses(" you may go");
+    terminal.sees("no answer: Enter keeps it");
+    assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
+    // The question has the keys once the message is out of the way.
+    terminal.presses("\r");
+    terminal.sees("y yes");
+    terminal.presses("n");
+    terminal.sees("reason");
+    terminal.presses("\r");
+    terminal.sees("Not written.");
+    terminal.sees("I heard.");
+    terminal.prompt();
+    assert_eq!(world.model.requests().last().unwrap().last_user(), "say a year as you may go");
+
+    // Words that begin when the keys are taken already are no answer either, nor is what is pasted.
+    world.model.reply(write()).reply(says("Written."));
+    terminal.says("Write it after all");
+    terminal.sees("y yes");
+    for words in ["maybe", "as", "go", "\u{1b}[200~y\r\u{1b}[201~"] {
+        terminal.presses(words);
+        terminal.sees("no answer: Enter keeps it");
+        assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])), "{words:?}");
+        // Each line of what was pasted is erased by itself.
+        terminal.presses(&ERASE.repeat(2));
+        terminal.sees("y yes");
+    }
+    terminal.presses("y");
+    terminal.sees("approved");
+    terminal.sees("Written.");
+    terminal.prompt();
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_reaches_further_takes_a_second_key() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    let run = |command: &str| Reply::tool_call("run_bash_command", json!({ "command": command }));
+    world.model.reply(run("echo DROP TABLE x")).reply(says("Dropped."));
+    terminal.says("Drop it");
+    terminal.sees("high risk");
+    terminal.sees("y yes");
+    terminal.presses("y");
+    terminal.sees("high risk: approve it? Enter yes");
+    terminal.presses("e");
+    terminal.sees("no answer: Enter keeps it");
+    assert_eq!(pending(&world).await, 1);
+    terminal.presses(ERASE);
+    terminal.sees("y yes");
+    terminal.presses("y");
+    terminal.sees("Enter yes");
+    terminal.presses("\r");
+    terminal.sees("approved");
+    terminal.sees("Dropped.");
+    terminal.prompt();
+
+    // An edit that is no JSON stays in its field, and what is pasted behind it answers nothing.
+    world.model.reply(run("touch a")).reply(says("Touched."));
+    terminal.says("Touch it");
+    terminal.sees("y yes");
+    terminal.presses("e");
+    terminal.sees("arguments:");
+    terminal.presses(&format!("{ERASE}{{\"comma\rnd\": \"touch b\"}}"));
+    terminal.sees("this is no JSON");
+    assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
+    terminal.presses("\r");
+    terminal.sees("answered with other arguments");
+    terminal.sees("you changed it");
+    terminal.sees("y yes");
+    terminal.presses("y");
+    terminal.sees("Touched.");
+    terminal.prompt();
+    // What was kept for this session is kept after Enter only.
+    world.model.reply(run("touch c")).reply(says("Kept."));
+    terminal.says("And another");
+    terminal.sees("y yes");
+    terminal.presses("a");
+    terminal.sees("for this session? Enter yes");
+    assert_eq!(kept_rules(&world).await, json!([]));
+    terminal.presses("\r");
+    terminal.sees("kept for this session: run_bash_command: touch c");
+    terminal.sees("Kept.");
+    terminal.prompt();
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_of_the_model_takes_no_words_that_were_typed_before_it() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    let ask = Reply::deltas(["Let me ask.\n\n", "Now."]).and_call("ask_human", json!({"question": "Which colour?"}));
+    world.model.reply(ask.delay_ms(500)).reply(says("Red it is."));
+    terminal.says("Paint it");
+    terminal.sees("Let me ask.");
+    terminal.presses("and then the door");
+    terminal.sees("Which colour?");
+    terminal.sees("no answer: Enter keeps it");
+    assert_eq!(pending(&world).await, 1);
+    terminal.presses(ERASE);
+    terminal.sees("  > ");
+    terminal.presses("red\r");
+    terminal.sees("Red it is.");
+    terminal.prompt();
+    assert!(super::tool_texts(world.model.requests().last().unwrap()).contains("red"));
+    terminal.leaves();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_tells_what_was_typed_and_sent_to_nobody() {
+    let world = World::start().await;
+    world.model.reply(write()).reply(says("Not written."));
+    let line = "stty -g >\"$HOME/before\"; \"$@\"; echo \"code $?\"; stty -g >\"$HOME/after\"";
+    let mut terminal = Terminal::around(&world.daemon, line, &["run", "Write it"]);
+    terminal.sees("Let me see.");
+    terminal.presses("yes a");
+    terminal.sees("no answer: Enter keeps it");
+    assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
+    terminal.presses("\r");
+    terminal.sees("y yes");
+    terminal.presses("n");
+    terminal.sees("reason");
+    terminal.presses("\r");
+    terminal.sees("Not written.");
+    terminal.sees("typed meanwhile and not sent:");
+    terminal.sees("yes a");
+    terminal.sees("code 0");
+    terminal.ends();
+    assert_eq!(world.daemon.read("before"), world.daemon.read("after"), "the terminal is as it was");
+    assert_ne!(world.daemon.read("before"), "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_attached_terminal_takes_no_words_for_answers_and_tells_them_at_the_end() {
+    let world = World::start().await;
+    // Its words come when the terminal is there.
+    world.model.reply(write().delay_ms(1500)).reply(says("Not written."));
+    let started = world.daemon.agentctl(["run", "Write it", "--detach", "--output", "json"]).await.exits(0).json();
+    let session = started["session_id"].as_str().unwrap();
+    let mut terminal =
+        Terminal::around(&world.daemon, "\"$@\"; echo \"code $?\"", &["attach", session, "--after", "0"]);
+    terminal.sees("Let me see.");
+    terminal.presses("yes a");
+    terminal.sees("no answer: Enter keeps it");
+    assert_eq!((pending(&world).await, kept_rules(&world).await), (1, json!([])));
+    terminal.presses("\r");
+    terminal.sees("y yes");
+    terminal.presses("n");
+    terminal.sees("reason");
+    terminal.presses("\r");
+    terminal.sees("Not written.");
+    terminal.sees("typed meanwhile and not sent:");
+    terminal.sees("yes a");
+    terminal.sees("code 0");
+    terminal.ends();
+    assert_eq!(world.model.requests().len(), 2, "nothing of it was said to the model");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_could_not_be_sent_stands_in_the_prompt() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world.model.reply(says("Good morning."));
+    terminal.says("I am Ada");
+    terminal.sees("Good morning.");
+    terminal.prompt();
+    world.daemon.kill9().await;
+    terminal.says("Who am I?");
+    terminal.sees("the daemon runs again");
+    terminal.prompt();
+    terminal.sees("Who am I?");
+    world.model.reply(says("You are Ada."));
+    terminal.presses("\r");
+    terminal.sees("You are Ada.");
+    terminal.prompt();
+
+    // While a question waits nothing else can be said, and how to come back to it is told.
+    world.model.reply(write()).reply(says("Not written."));
+    terminal.says("Write it");
+    terminal.sees("y yes");
+    terminal.presses("s");
+    terminal.prompt();
+    terminal.says("And then?");
+    terminal.sees("/interrupts asks it again");
+    terminal.prompt();
+    terminal.sees("And then?");
+    terminal.control('c');
+    terminal.prompt();
+    terminal.says("/interrupts");
+    terminal.sees("y yes");
+    terminal.presses("n");
+    terminal.sees("reason");
+    terminal.presses("\r");
+    terminal.sees("Not written.");
+    terminal.prompt();
+    terminal.leaves();
+}
