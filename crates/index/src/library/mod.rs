@@ -371,11 +371,14 @@ async fn until_cancelled<T>(
     work: impl Future<Output = Result<T, IndexError>>,
     cancel: &CancellationToken,
 ) -> Result<T, KnowledgeError> {
-    tokio::select! {
-        done = work => done.map_err(|error| of_index(&error)),
+    let done = tokio::select! {
+        done = work => done,
         // What is dropped here ends its worker, and leaves nothing of its document.
-        () = cancel.cancelled() => Err(of_index(&IndexError::Cancelled)),
-    }
+        () = cancel.cancelled() => Err(IndexError::Cancelled),
+    };
+    // Work that was cancelled may end first, with the part it had looked at: that is no answer.
+    let done = if cancel.is_cancelled() { Err(IndexError::Cancelled) } else { done };
+    done.map_err(|error| of_index(&error))
 }
 
 /// A failure in a sentence with what to do about it.
