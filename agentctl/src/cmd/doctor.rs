@@ -343,6 +343,13 @@ fn model(slot: &SlotInfo) -> Check {
     if slot.model.embedded {
         return builtin(&what);
     }
+    if slot.model.wire == "embedded" {
+        return Check::fail(
+            NAME,
+            format!("{}: this agentd was built without a model of its own", slot.slot),
+            "name a model server in models.yaml or MODEL_BASIC_BASE_URL, or build with the feature `builtin-model`",
+        );
+    }
     let Some(url) = &slot.model.base_url else { return Check::ok(NAME, what) };
     match address(url).ok_or_else(|| "it is no http or https address".to_owned()).and_then(|at| connects(&at)) {
         Ok(()) => Check::ok(NAME, format!("{what} at {url}")),

@@ -4,6 +4,10 @@ mod edit;
 mod entry;
 mod import;
 mod login;
+#[cfg(feature = "mcp-serve")]
+mod serve;
+#[cfg(not(feature = "mcp-serve"))]
+#[path = "mcp/serve_missing.rs"]
 mod serve;
 
 use std::{
