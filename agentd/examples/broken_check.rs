@@ -16,7 +16,7 @@ use agentd::{
     redact::Redactor,
     service::Supervisor,
 };
-use agentd_engine::policy::{Check, Facts, Policy, Rules};
+use agentd_policy::{Check, Facts, Policy, Rules};
 use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
 
 /// A check as it is with a mistake in it.

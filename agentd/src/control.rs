@@ -14,8 +14,9 @@ use agentd_core::{
     ids::SessionId,
     ports::{Audit as _, Clock},
 };
-use agentd_engine::{Engine, policy::Policy};
+use agentd_engine::Engine;
 use agentd_mcp::McpPool;
+use agentd_policy::Policy;
 use agentd_proto::client::Reloaded;
 use agentd_tools::{SkillShelf, sandbox::Sandbox};
 use futures_util::{FutureExt, future::BoxFuture};

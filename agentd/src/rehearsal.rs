@@ -7,7 +7,8 @@ use agentd_core::{
     policy::Verdict,
     tool::{Followed, ToolSpec},
 };
-use agentd_engine::{LookedUp, Standpoint, policy::Policy, unknown_tool};
+use agentd_engine::{LookedUp, Standpoint, unknown_tool};
+use agentd_policy::Policy;
 use agentd_proto::client::{AuditChange, AuditComparison, Comparison, PolicyCall};
 use serde_json::Value;
 
@@ -122,7 +123,7 @@ mod tests {
         audit::{DecidedBy, Requester, VerdictName},
         tool::Effect,
     };
-    use agentd_engine::policy::{RuleFile, Rules, SHELL_TOOL, file::ToolRules};
+    use agentd_policy::{RuleFile, Rules, SHELL_TOOL, file::ToolRules};
     use serde_json::json;
 
     use super::*;

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_engine::policy::SHELL_TOOL;
+use agentd_policy::SHELL_TOOL;
 use agentd_proto::client::SandboxState;
 use agentd_tools::sandbox::{SandboxConfig, SandboxLimits, SandboxMode, SandboxStatus};
 

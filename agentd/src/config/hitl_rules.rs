@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use agentd_audit::chain::sha256;
-use agentd_engine::policy::{Policy, RuleError, RuleFile, Rules};
+use agentd_policy::{Policy, RuleError, RuleFile, Rules};
 
 use super::{
     ConfigError, Sources,

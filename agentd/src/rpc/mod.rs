@@ -40,8 +40,9 @@ use agentd_core::{
     ids::SessionId,
     ports::{AuditReader, Knowledge},
 };
-use agentd_engine::{Engine, policy::Policy};
+use agentd_engine::Engine;
 use agentd_mcp::McpPool;
+use agentd_policy::Policy;
 use agentd_proto::{
     FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
     client::Reloaded,

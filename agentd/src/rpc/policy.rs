@@ -3,7 +3,8 @@
 use std::{path::PathBuf, sync::Arc};
 
 use agentd_core::ids::SessionId;
-use agentd_engine::{Standpoint, policy::Policy as Rules};
+use agentd_engine::Standpoint;
+use agentd_policy::Policy as Rules;
 use agentd_proto::{
     client::{Comparison, PolicyCall, RuleText},
     convert::{self, WireError},

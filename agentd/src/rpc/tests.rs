@@ -76,7 +76,7 @@ impl Control for FakeControl {
         std::future::ready(Err(refusal)).boxed()
     }
 
-    fn try_rules(&self, text: String, _: PathBuf) -> Result<Arc<agentd_engine::policy::Policy>, Refusal> {
+    fn try_rules(&self, text: String, _: PathBuf) -> Result<Arc<agentd_policy::Policy>, Refusal> {
         Err(Refusal::invalid(text))
     }
 

@@ -7,7 +7,7 @@ use agentd_core::{
 };
 use tokio::sync::watch;
 
-use crate::policy::{Facts, Policy};
+use agentd_policy::{Facts, Policy};
 
 /// What can be set about sessions and turns.
 #[derive(Debug, Clone)]

@@ -14,7 +14,6 @@
 //!   `guides/`: what people wrote for models to know, told in the history.
 //! - `acting`: who works in a turn, and with what; `subagent/`: sessions that work for a call of another one.
 //! - `tools/`: which tools a turn shows, pure; `mentions/`: what an input names with `@`, pure.
-//! - [`policy`]: whether a call may run, pure.
 //! - `handing`: files that people hand over, made fit for models and told with what is said next.
 //! - `large_input`: an input that does not fit into the window, kept in a file and told by its beginning.
 //! - `state_changes`: what calls change in the session's own state, told and taken back like changes of files.
@@ -30,7 +29,6 @@ mod guides;
 mod handing;
 mod large_input;
 mod mentions;
-pub mod policy;
 mod prompt;
 pub mod recovery;
 mod session;

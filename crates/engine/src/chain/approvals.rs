@@ -13,16 +13,14 @@ use agentd_core::{
     tool::{Followed, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
+use agentd_policy::{Facts, SHELL_TOOL, is_shallow, roots};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
 use super::{Invocation, Link, Next};
-use crate::{
-    policy::{self, Facts},
-    turn::{
-        Stop,
-        recorder::{Answered, Answers},
-    },
+use crate::turn::{
+    Stop,
+    recorder::{Answered, Answers},
 };
 
 /// What a person is shown at the most, in bytes. What is longer could not be shown whole, and is not asked.
@@ -129,7 +127,7 @@ async fn followed(call: &Invocation<'_>) -> Result<Option<Followed>, Stop> {
 
 /// Where the command of the call starts, if it runs one.
 async fn start(call: &Invocation<'_>, tool: &ToolSpec) -> Result<Option<StartFolder>, Stop> {
-    if tool.name != policy::SHELL_TOOL {
+    if tool.name != SHELL_TOOL {
         return Ok(None);
     }
     let context = call.context;
@@ -210,7 +208,7 @@ pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutp
 async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) -> Result<Explanation, Stop> {
     let context = call.context;
     let start = start(call, tool).await?;
-    let held = tool.name != policy::SHELL_TOOL || context.toolbox.holds_commands().await;
+    let held = tool.name != SHELL_TOOL || context.toolbox.holds_commands().await;
     let settings = SessionSettings { grants: context.grants.of_session(), ..context.settings.clone() };
     let foreign = context.foreign(tool);
     let facts = Facts {
@@ -220,7 +218,7 @@ async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followe
         followed,
         start: start.as_ref(),
         settings: &settings,
-        roots: &policy::roots(&context.workspace),
+        roots: &roots(&context.workspace),
         memories: context.workspace.memories.as_deref(),
         kept: &context.grants.for_good(),
         held,
@@ -384,7 +382,7 @@ fn refuse(reason: &str) -> ToolOutput {
 /// deeply that what holds them could not be read back.
 pub(super) fn arguments(call: &ToolCall) -> Value {
     match serde_json::from_str(&call.arguments) {
-        Ok(args) if policy::is_shallow(&args) => args,
+        Ok(args) if is_shallow(&args) => args,
         _ => Value::String(call.arguments.clone()),
     }
 }

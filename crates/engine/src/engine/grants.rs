@@ -12,10 +12,11 @@ use agentd_core::{
     interrupt::AnsweredBy,
     ports::Store,
 };
+use agentd_policy::{check_grant, check_grant_of_other};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Engine;
-use crate::{error::EngineError, policy};
+use crate::error::EngineError;
 
 /// Characters that are kept of a client's name.
 const MAX_NAME: usize = 100;
@@ -118,8 +119,8 @@ impl Engine {
         let client: String = client.chars().take(MAX_NAME).collect();
         let config = self.shared.config();
         let tools = self.tools();
-        policy::check_grant_of_other(&config.policy, &rule, &tools, &self.shared.stock().others())
-            .unwrap_or_else(|| policy::check_grant(&config.policy, &rule, &tools))
+        check_grant_of_other(&config.policy, &rule, &tools, &self.shared.stock().others())
+            .unwrap_or_else(|| check_grant(&config.policy, &rule, &tools))
             .map_err(|unfit| EngineError::new(ErrorKind::InvalidInput, unfit.problem).with_hint(unfit.hint))?;
         let at = self.shared.parts.clock.now();
         let fact = AuditFact::GrantAdded {

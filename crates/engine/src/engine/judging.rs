@@ -13,15 +13,12 @@ use agentd_core::{
     session::SessionSettings,
     tool::{Effect, Followed, StartFolder, ToolCall, ToolSpec},
 };
+use agentd_policy::{Facts, ForeignTools, Policy, is_shallow, roots};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
-use crate::{
-    chain::showable,
-    error::EngineError,
-    policy::{self, Facts, ForeignTools, Policy},
-};
+use crate::{chain::showable, error::EngineError};
 
 /// Where a call would be made: all that a verdict depends on, besides the call and the rules.
 #[derive(Debug, Clone, Default)]
@@ -48,7 +45,7 @@ impl Standpoint {
     /// What a policy says of a call, with what [`Engine::look_up`] has found of it.
     #[must_use]
     pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str, looked_up: &LookedUp) -> Explanation {
-        let roots = self.workspace.as_deref().map(policy::roots).unwrap_or_default();
+        let roots = self.workspace.as_deref().map(roots).unwrap_or_default();
         let memories = self.workspace.as_ref().and_then(|workspace| workspace.memories.as_deref());
         let (settings, followed, start) = (&self.settings, looked_up.followed.as_ref(), looked_up.start.as_ref());
         let (kept, held) = (&*self.kept, !self.unheld);
@@ -127,7 +124,7 @@ impl Engine {
             return Err(EngineError::new(ErrorKind::NotFound, format!("no approval {id} waits for an answer"))
                 .with_hint("agentctl interrupts shows what waits"));
         };
-        if !args.is_object() || !policy::is_shallow(&args) {
+        if !args.is_object() || !is_shallow(&args) {
             return Err(EngineError::new(
                 ErrorKind::InvalidInput,
                 "edited arguments must be a JSON object, not too deep",

@@ -13,6 +13,7 @@ use agentd_core::{
     policy::Verdict,
     session::SessionSettings,
 };
+use agentd_policy::{Facts, is_shallow, roots};
 use jiff::SignedDuration;
 use serde_json::Value;
 use tokio::{sync::oneshot, time::Instant};
@@ -21,7 +22,6 @@ use super::actor::{Actor, Fault, Next};
 use crate::{
     engine::{grants::not_kept, judging::denied_edit},
     error::EngineError,
-    policy::{self, Facts},
     turn::recorder::Answered,
 };
 
@@ -75,7 +75,7 @@ impl Actor {
         if let Some(problem) = answer.misfit(&interrupt.ask) {
             return Err(EngineError::new(ErrorKind::InvalidInput, format!("the answer does not fit: {problem}")).into());
         }
-        if matches!(&answer, Answer::Edit { args } if !policy::is_shallow(args)) {
+        if matches!(&answer, Answer::Edit { args } if !is_shallow(args)) {
             return Err(EngineError::new(ErrorKind::InvalidInput, "the edited arguments nest too deeply").into());
         }
         let kept = kept_by(&interrupt.ask, &answer);
@@ -138,7 +138,7 @@ impl Actor {
             // That only says which kept rules hold, and none beats a denial.
             start: None,
             settings: &self.state.settings,
-            roots: &policy::roots(&workspace),
+            roots: &roots(&workspace),
             memories: workspace.memories.as_deref(),
             kept: &shared.kept.now(),
             held: shared.parts.toolbox.holds_commands().await,

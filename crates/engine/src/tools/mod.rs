@@ -22,13 +22,14 @@ use agentd_core::{
     catalogue::{Catalogue, CatalogueTool, ServerCard, ToolLabel, ToolOrigin, ToolStanding, ToolTier},
     tool::{Effect, ToolSpec},
 };
+use agentd_policy::ForeignTools;
 
 pub(crate) use self::{
     finds::Finds,
     reach::{AgentReach, Reach},
 };
 use self::{told::Told, visible::Standing};
-use crate::{acting::Acting, chain::Chain, policy::ForeignTools, prompt::ToolSet};
+use crate::{acting::Acting, chain::Chain, prompt::ToolSet};
 
 /// The tools that people or agents mention, by the names that calls use.
 pub(crate) type Mentioned = BTreeSet<String>;

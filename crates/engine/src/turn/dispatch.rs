@@ -13,13 +13,13 @@ use agentd_core::{
     turn::{Denial, StopReason},
     usage::Usage,
 };
+use agentd_policy::only_fetches;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use super::{Stop, TurnContext, TurnState};
 use crate::{
     chain::{Invocation, Trail, delegation},
     compaction::Wanted,
-    policy::only_fetches,
 };
 
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works

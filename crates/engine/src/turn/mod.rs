@@ -44,6 +44,7 @@ use agentd_core::{
     tool::{Effect, ToolCall, ToolSpec},
     turn::{Denial, StopReason, TurnError},
 };
+use agentd_policy::{Facts, roots};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -62,7 +63,6 @@ use crate::{
     config::PolicyInForce,
     engine::{grants::LiveGrants, registry::Siblings},
     mentions::Mentions,
-    policy::{self, Facts},
     prompt::{ToolSet, tokens::Scales},
     tools::Finds,
 };
@@ -229,7 +229,7 @@ impl TurnContext {
                 followed: None,
                 start: None,
                 settings: &settings,
-                roots: &policy::roots(&workspace),
+                roots: &roots(&workspace),
                 memories: workspace.memories.as_deref(),
                 kept: &kept,
                 // It is no command that is judged here.

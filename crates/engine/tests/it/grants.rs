@@ -16,7 +16,8 @@ use agentd_core::{
     tool::{Effect, ToolCall, ToolOutput, ToolSpec},
     turn::{OnInterrupt, StartTurn, StopReason},
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle, StartedTurn, Subscription, policy::SHELL_TOOL};
+use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle, StartedTurn, Subscription};
+use agentd_policy::SHELL_TOOL;
 use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,

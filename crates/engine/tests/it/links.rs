@@ -10,10 +10,8 @@ use agentd_core::{
     tool::{Effect, Followed, ToolErrorCode},
     turn::{OnInterrupt, StartTurn},
 };
-use agentd_engine::{
-    EngineConfig,
-    policy::{Facts, Policy},
-};
+use agentd_engine::EngineConfig;
+use agentd_policy::{Facts, Policy};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 

@@ -11,10 +11,8 @@ use agentd_core::{
     tool::{Effect, ToolCall, ToolOutput, ToolSpec},
     turn::{OnInterrupt, StartTurn},
 };
-use agentd_engine::{
-    Engine, EngineConfig, EngineParts,
-    policy::{Policy, SHELL_TOOL},
-};
+use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_policy::{Policy, SHELL_TOOL};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,

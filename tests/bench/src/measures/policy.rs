@@ -6,7 +6,7 @@ use agentd_core::{
     session::SessionSettings,
     tool::{Effect, ToolSpec},
 };
-use agentd_engine::policy::{
+use agentd_policy::{
     Facts, Policy, RuleFile, Rules, SHELL_TOOL,
     file::{ByLevel, GlobalRules, PatternList, RiskPatterns, ToolRules},
 };

@@ -1,7 +1,7 @@
 //! Rules that people write by hand: what could never hold is refused, with what to write instead.
 
 use agentd_core::tool::{Effect, ToolSpec};
-use agentd_engine::policy::{SHELL_TOOL, check_grant};
+use agentd_policy::{SHELL_TOOL, check_grant};
 use serde_json::json;
 
 use super::{compiled, granting, judge, mark, run, shipped, tool};

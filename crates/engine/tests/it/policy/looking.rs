@@ -12,7 +12,7 @@ use std::{
 };
 
 use agentd_core::{policy::Verdict, session::SessionSettings};
-use agentd_engine::policy::{Policy, Rules};
+use agentd_policy::{Policy, Rules};
 use agentd_testkit::hostile::state;
 use tempfile::TempDir;
 

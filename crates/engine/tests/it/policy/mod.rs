@@ -30,7 +30,7 @@ use agentd_core::{
     session::SessionSettings,
     tool::{Effect, StartFolder, ToolSpec},
 };
-use agentd_engine::policy::{Facts, Policy, RuleFile, Rules, SHELL_TOOL};
+use agentd_policy::{Facts, Policy, RuleFile, Rules, SHELL_TOOL};
 use agentd_testkit::hostile;
 use serde_json::{Value, json};
 

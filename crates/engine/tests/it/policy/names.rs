@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use agentd_core::{ports::Workspace, session::Mount, session::SessionSettings, tool::Effect};
-use agentd_engine::policy::{Facts, Policy, SHELL_TOOL, roots};
+use agentd_policy::{Facts, Policy, SHELL_TOOL, roots};
 use serde_json::{Value, json};
 
 use super::{compiled, mark, shipped, tool};

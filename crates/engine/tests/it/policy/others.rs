@@ -8,7 +8,7 @@ use agentd_core::{
     session::SessionSettings,
     tool::{Effect, ToolSpec},
 };
-use agentd_engine::policy::{ForeignTools, Policy, check_grant_of_other};
+use agentd_policy::{ForeignTools, Policy, check_grant_of_other};
 use serde_json::{Value, json};
 
 use super::{compiled, granting, in_project, mark, shipped, tool, with_all};

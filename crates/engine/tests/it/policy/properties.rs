@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use agentd_core::{policy::Verdict, session::SessionSettings};
-use agentd_engine::policy::{Policy, SHELL_TOOL};
+use agentd_policy::{Policy, SHELL_TOOL};
 use proptest::{collection::vec, prelude::*, sample::select, strategy::ValueTree};
 
 use super::{granting, mark, run, shipped};

@@ -1,7 +1,7 @@
 //! How far denials, patterns and grants reach.
 
 use agentd_core::{policy::Layer, session::SessionSettings, tool::Effect};
-use agentd_engine::policy::SHELL_TOOL;
+use agentd_policy::SHELL_TOOL;
 use serde_json::json;
 
 use super::{compiled, granting, judge, mark, run, shipped, tool};

@@ -10,7 +10,7 @@ use agentd_core::{
     session::SessionSettings,
     tool::Effect,
 };
-use agentd_engine::policy::{Check, Facts, Policy, RuleFile, Rules, SHELL_TOOL};
+use agentd_policy::{Check, Facts, Policy, RuleFile, Rules, SHELL_TOOL};
 use serde_json::json;
 
 use super::{compiled, granting, judge, mark, may_show, run, shipped, tool};
@@ -102,7 +102,7 @@ fn the_letters_of_json_hide_nothing() {
         let roots: [&std::path::Path; 0] = [];
         let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
         let tool = tool("write_file", Effect::Write);
-        mark(&policy.judge(&agentd_engine::policy::Facts {
+        mark(&policy.judge(&agentd_policy::Facts {
             foreign: None,
             tool: &tool,
             arguments,

@@ -6,7 +6,7 @@ use agentd_core::{
     session::SessionSettings,
     tool::{Effect, StartFolder},
 };
-use agentd_engine::policy::{Policy, SHELL_TOOL};
+use agentd_policy::{Policy, SHELL_TOOL};
 use serde_json::{Value, json};
 
 use super::{PROJECT, ROOT, compiled, granting, in_project, mark, run, shipped, tool, with_all};

@@ -1,7 +1,7 @@
 //! Requests over the network: what only fetches runs, what sends anything asks.
 
 use agentd_core::{policy::Layer, session::SessionSettings, tool::Effect};
-use agentd_engine::policy::check_grant;
+use agentd_policy::check_grant;
 use serde_json::{Value, json};
 
 use super::{compiled, granting, judge, mark, shipped, tool};

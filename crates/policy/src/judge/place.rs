@@ -7,7 +7,7 @@ use agentd_core::guide::skills_named;
 use serde_json::{Map, Value, json};
 
 use super::{Call, Facts, PROJECT, read_tool};
-use crate::policy::{
+use crate::{
     checker::{carriers, files},
     command::Part,
     opinion::{Opinion, strictest},

@@ -9,7 +9,7 @@ use super::{
     paths::{self, Place},
     programs, scripted,
 };
-use crate::policy::{
+use crate::{
     command::{Part, Redirect, word::Word},
     opinion::{Opinion, strictest},
 };
@@ -63,7 +63,7 @@ const PROGRAM_FOLDERS: [&str; 6] =
     ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
 
 /// The checker's opinion of a part, where it has one.
-pub(in crate::policy) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
+pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
     let mut found = part.findings.clone();
     part.assigns.iter().for_each(|assign| environment::check(&assign.name, &mut found));
     found.extend(part.redirects.iter().filter_map(|redirect| redirected(redirect, roots)));

@@ -9,10 +9,10 @@ use super::{
     paths,
     tables::holds,
 };
-use crate::policy::command::{Part, Redirect, word::Word};
+use crate::command::{Part, Redirect, word::Word};
 
 /// Whether a part only looks, inside the session's folders.
-pub(in crate::policy) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
+pub(crate) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
     let Some(program) = part.words.first().filter(|_| part.is_plain()) else { return false };
     let (name, arguments) = (program.text.as_str(), part.arguments());
     // What is only said leads nowhere.
@@ -28,17 +28,17 @@ pub(in crate::policy) fn only_looks(part: &Part, roots: &[&Path]) -> bool {
 }
 
 /// Why a part that [`is_led`] asks beside what does more than look.
-pub(in crate::policy) const LED: &str =
+pub(crate) const LED: &str =
     "git runs programs that its repository names, and beside what does more than look nothing holds them";
 
 /// Whether what lies in the folder may have the program run others: git runs those that the configuration of its repository
 /// names. No other program on the list obeys a file that nobody named.
-pub(in crate::policy) fn is_led(part: &Part) -> bool {
+pub(crate) fn is_led(part: &Part) -> bool {
     part.program() == "git"
 }
 
 /// Why a part is none that only looks, in words for the person who is asked.
-pub(in crate::policy) fn why_not(part: &Part) -> &'static str {
+pub(crate) fn why_not(part: &Part) -> &'static str {
     let words = || part.words.iter();
     match part {
         _ if carriers::carries(part) => "it runs another command",

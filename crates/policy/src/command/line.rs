@@ -7,7 +7,7 @@ use super::{
     lexer::{Doubt, Lexed, Token, lex, lex_bare},
     word::Word,
 };
-use crate::policy::opinion::Opinion;
+use crate::opinion::Opinion;
 
 /// The longest command that is looked into.
 const MAX_BYTES: usize = 64 * 1024;
@@ -25,7 +25,7 @@ const LEADING: &str = "if then else elif while until do { } ! time done fi esac 
 
 /// A command line.
 #[derive(Debug)]
-pub(in crate::policy) enum Line {
+pub(crate) enum Line {
     /// Nothing but pipelines of simple commands.
     Plain(Vec<Vec<Part>>),
     /// More than that.
@@ -33,7 +33,7 @@ pub(in crate::policy) enum Line {
 }
 
 /// Reads a command line. Takes time and memory in proportion to its length, and refuses what is too long.
-pub(in crate::policy) fn read(text: &str) -> Line {
+pub(crate) fn read(text: &str) -> Line {
     if let Err(why) = check_text(text) {
         return Line::Other(Doubt::Unclear(why));
     }
@@ -58,7 +58,7 @@ pub(in crate::policy) fn read(text: &str) -> Line {
 }
 
 /// Whatever could be a command somewhere in a line that is more than plain words, and whether that is all.
-pub(in crate::policy) fn guesses(text: &str) -> (Vec<Part>, bool) {
+pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
     if text.len() > MAX_BYTES {
         return (Vec::new(), false);
     }
@@ -226,7 +226,7 @@ impl Part {
 }
 
 /// `NAME=value`, where a word is that.
-pub(in crate::policy) fn assignment(word: &Word) -> Option<Assign> {
+pub(crate) fn assignment(word: &Word) -> Option<Assign> {
     let (name, _) = word.raw.split_once('=')?;
     let bare = name.strip_suffix('+').unwrap_or(name);
     let plain = bare.split('[').next().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use agentd_core::policy::Risk;
 
-use crate::policy::{
+use crate::{
     command::{Part, word::Word},
     opinion::Opinion,
 };

@@ -3,7 +3,7 @@
 use agentd_core::policy::Risk;
 
 use super::tables::{INTERPRETERS, RUNNING_MODULES, holds};
-use crate::policy::{
+use crate::{
     command::{Part, Stdin, word::Word},
     opinion::Opinion,
 };

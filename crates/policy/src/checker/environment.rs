@@ -3,7 +3,7 @@
 use agentd_core::policy::Risk;
 
 use super::tables::holds;
-use crate::policy::opinion::Opinion;
+use crate::opinion::Opinion;
 
 /// Names that programs trust.
 const TRUSTED: &str = "PATH IFS ENV SHELLOPTS PS4 PS1 PS0 PROMPT_COMMAND CDPATH HOME SHELL PAGER EDITOR VISUAL BROWSER \
@@ -56,7 +56,7 @@ const TRUSTED_FAMILIES: [&str; 32] = [
 ];
 
 /// Notes where a variable is one that programs trust.
-pub(in crate::policy) fn check(name: &str, findings: &mut Vec<Opinion>) {
+pub(crate) fn check(name: &str, findings: &mut Vec<Opinion>) {
     let name = name.trim_end_matches('+');
     let valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !valid {

@@ -5,7 +5,7 @@ use std::path::Path;
 use agentd_core::policy::Risk;
 use serde_json::{Map, Value};
 
-use crate::policy::opinion::{Opinion, strictest};
+use crate::opinion::{Opinion, strictest};
 
 /// The names under which tools take a path.
 const PATH_KEYS: [&str; 8] = ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "destination"];
@@ -84,7 +84,7 @@ const RUN_BY_FOLDERS: [(&str, &str); 3] = [(".github", "workflows"), (".github",
 const PATCH_KEYS: [&str; 3] = ["patch", "diff", "input"];
 
 /// What is known of a call of a tool that changes files.
-pub(in crate::policy) fn check(arguments: &Map<String, Value>, memories: Option<&Path>) -> Option<Opinion> {
+pub(crate) fn check(arguments: &Map<String, Value>, memories: Option<&Path>) -> Option<Opinion> {
     let texts = |keys: &'static [&str]| {
         let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
         named.filter_map(|(_, value)| value.as_str())
@@ -113,7 +113,7 @@ const OWN_TOOLS: [&str; 2] = ["edit_file", "write_file"];
 
 /// Whether a call changes nothing but files of the session's own state. Where a real folder of the session lies below
 /// `/state`, its paths begin the same way, and the words do not tell which is meant.
-pub(in crate::policy) fn only_state<'r>(
+pub(crate) fn only_state<'r>(
     tool: &str,
     arguments: &Map<String, Value>,
     mut real: impl Iterator<Item = &'r Path>,
@@ -135,14 +135,14 @@ pub(in crate::policy) fn only_state<'r>(
 }
 
 /// The paths that the arguments of a call name.
-pub(in crate::policy) fn named(arguments: &str) -> Vec<String> {
+pub(crate) fn named(arguments: &str) -> Vec<String> {
     let arguments: Map<String, Value> = serde_json::from_str(arguments).unwrap_or_default();
     let named = arguments.into_iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
     named.filter_map(|(_, path)| path.as_str().map(str::to_owned)).collect()
 }
 
 /// The names of files in the patches of a call, as they stand there.
-pub(in crate::policy) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
+pub(crate) fn patched_names(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let texts = PATCH_KEYS.iter().filter_map(|key| arguments.get(*key)).filter_map(Value::as_str);
     texts.flat_map(patched).filter_map(|named| match named {
         Named::Path(path) => Some(path),
@@ -152,7 +152,7 @@ pub(in crate::policy) fn patched_names(arguments: &Map<String, Value>) -> impl I
 }
 
 /// What is known of a call of a tool that reads files.
-pub(in crate::policy) fn reads(arguments: &Map<String, Value>) -> Option<Opinion> {
+pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<Opinion> {
     let named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
     let paths = named.filter_map(|(_, value)| value.as_str());
     strictest(paths.filter(|path| super::paths::is_secret(&path.to_lowercase().replace('\\', "/"))).map(|path| {

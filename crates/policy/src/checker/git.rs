@@ -8,7 +8,7 @@ use super::{
     paths::{self, Place},
     tables::{GIT, holds},
 };
-use crate::policy::{command::word::Word, opinion::Opinion};
+use crate::{command::word::Word, opinion::Opinion};
 
 /// Global options after which another word is their value.
 const VALUED: [&str; 5] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace"];

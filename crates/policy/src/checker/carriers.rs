@@ -4,7 +4,7 @@
 use agentd_core::policy::Risk;
 
 use super::{interpreters::is_device, tables::holds};
-use crate::policy::{
+use crate::{
     command::{Line, Part, Stdin, assignment, guesses, read, word::Word},
     opinion::Opinion,
 };
@@ -26,7 +26,7 @@ const MAX_GUESSES: usize = 1024;
 const MAX_DEPTH: usize = 6;
 
 /// Whether a command runs what its arguments say.
-pub(in crate::policy) fn carries(part: &Part) -> bool {
+pub(crate) fn carries(part: &Part) -> bool {
     let program = part.program();
     let executes = |word: &Word| word.text.starts_with("-exec") || word.text.starts_with("-ok") || !word.is_static();
     holds(WRAPPERS, program)
@@ -43,7 +43,7 @@ fn shell(program: &str) -> Option<(&str, bool)> {
 }
 
 /// Whatever it may run. None where that would be too much to look at.
-pub(in crate::policy) fn inner(part: &Part) -> Option<Vec<Part>> {
+pub(crate) fn inner(part: &Part) -> Option<Vec<Part>> {
     let mut found = Vec::new();
     collect(part, MAX_DEPTH, &mut found).then_some(found)
 }

@@ -13,7 +13,7 @@ use super::{
         holds,
     },
 };
-use crate::policy::{
+use crate::{
     command::{Part, Stdin, word::Word},
     opinion::Opinion,
 };
@@ -144,12 +144,12 @@ pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<Opinion> {
 }
 
 /// Whether any word behind the program may be another program.
-pub(in crate::policy) fn carries_others(part: &Part) -> bool {
+pub(crate) fn carries_others(part: &Part) -> bool {
     holds(FAR_REACHING, part.program()) || holds(RUINOUS, part.program()) || carriers::carries(part)
 }
 
 /// Whether the words behind the program are texts and names, never another program.
-pub(in crate::policy) fn speaks(program: &str) -> bool {
+pub(crate) fn speaks(program: &str) -> bool {
     holds(SPEAKING, program)
 }
 

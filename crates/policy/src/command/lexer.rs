@@ -20,7 +20,7 @@ pub(super) enum Token {
 
 /// Why a line is more than plain words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::policy) enum Doubt {
+pub(crate) enum Doubt {
     /// It holds words that are written with escapes.
     Escaped(&'static str),
     /// It holds commands in other commands: groups, loops, substitutions.
@@ -53,7 +53,7 @@ pub(super) fn lex_bare(text: &str) -> Vec<Token> {
 }
 
 /// A text without quotes and escapes.
-pub(in crate::policy) fn bare(text: &str) -> String {
+pub(crate) fn bare(text: &str) -> String {
     text.replace("\\\n", "").replace(['\'', '"', '\\'], "")
 }
 

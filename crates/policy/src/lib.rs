@@ -26,7 +26,7 @@ pub mod rules;
 
 use serde_json::Value;
 
-pub(crate) use self::checker::web::only_fetches;
+pub use self::checker::web::only_fetches;
 pub use self::{
     file::RuleFile,
     grant_check::{ForeignTools, UnfitGrant, check_grant, check_grant_of_other},
@@ -38,7 +38,7 @@ pub use self::{
 const MAX_DEPTH: usize = 64;
 
 /// Whether arguments nest no deeper than can be stored and read back.
-pub(crate) fn is_shallow(args: &Value) -> bool {
+pub fn is_shallow(args: &Value) -> bool {
     fn within(value: &Value, left: usize) -> bool {
         match value {
             Value::Array(items) => left > 0 && items.iter().all(|item| within(item, left - 1)),

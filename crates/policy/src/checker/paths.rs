@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use crate::policy::command::word::Word;
+use crate::command::word::Word;
 
 /// Where a word points, as far as the word alone can say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,7 @@ fn fits(glob: &str, name: &str) -> bool {
 }
 
 /// Whether a word can become another one, or one that begins so where that goes on.
-pub(in crate::policy) fn may_be(word: &Word, wanted: &str, goes_on: bool) -> bool {
+pub(crate) fn may_be(word: &Word, wanted: &str, goes_on: bool) -> bool {
     let text = word.text.to_lowercase();
     if !word.is_static() {
         return true;
@@ -190,7 +190,7 @@ pub(super) fn is_device(text: &str) -> bool {
 }
 
 /// Whether a word, with the values that options hold inside it, stays in the session's folders and away from secrets.
-pub(in crate::policy) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
+pub(crate) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
     let text = word.text.as_str();
     if may_be_secret(word)
         || is_device(text)

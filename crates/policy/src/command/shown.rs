@@ -3,13 +3,13 @@
 use super::{Part, Redirect, line::is_keyword, word::Word};
 
 /// The exact text of a pipeline: what a grant names. Two with the same text do the same.
-pub(in crate::policy) fn exact(pipeline: &[Part]) -> String {
+pub(crate) fn exact(pipeline: &[Part]) -> String {
     pipeline.iter().map(Part::exact).collect::<Vec<_>>().join(" | ")
 }
 
 impl Part {
     /// The exact text: what a grant names and what a person is shown.
-    pub(in crate::policy) fn exact(&self) -> String {
+    pub(crate) fn exact(&self) -> String {
         let assigns = self.assigns.iter().map(|assign| format!("{}={}", assign.name, word(&assign.value)));
         let words =
             self.words.iter().enumerate().map(|(index, found)| if index == 0 { first(found) } else { word(found) });
@@ -18,7 +18,7 @@ impl Part {
     }
 
     /// The text for patterns: without any quotes. The folder of the program is left out where `bare`.
-    pub(in crate::policy) fn plain(&self, bare: bool) -> String {
+    pub(crate) fn plain(&self, bare: bool) -> String {
         let mut text = String::new();
         let mut add = |piece: &str| {
             if !text.is_empty() {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// What a call sends, where it does more than fetch; in words for the person who is asked. A header can turn a fetch into
 /// anything, so only those count as harmless that are known to be.
-pub(in crate::policy) fn sends(arguments: &Map<String, Value>) -> Option<String> {
+pub(crate) fn sends(arguments: &Map<String, Value>) -> Option<String> {
     let method = match arguments.get("method") {
         None | Some(Value::Null) => WebMethod::Get,
         Some(Value::String(name)) => match WebMethod::of(name) {
@@ -29,7 +29,7 @@ pub(in crate::policy) fn sends(arguments: &Map<String, Value>) -> Option<String>
 }
 
 /// Whether a call, as it was written, only fetches.
-pub(crate) fn only_fetches(arguments: &str) -> bool {
+pub fn only_fetches(arguments: &str) -> bool {
     serde_json::from_str::<Map<String, Value>>(arguments).is_ok_and(|arguments| sends(&arguments).is_none())
 }
 

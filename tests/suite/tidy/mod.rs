@@ -106,9 +106,10 @@ fn modules_open_with_prose() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 13] = [
+const HOUSE: [(&str, &[&str]); 14] = [
     ("crates/core", &[]),
-    ("crates/engine", &["agentd-core"]),
+    ("crates/policy", &["agentd-core"]),
+    ("crates/engine", &["agentd-core", "agentd-policy"]),
     ("crates/models", &["agentd-core"]),
     ("crates/local", &["agentd-core"]),
     ("crates/tools", &["agentd-core"]),
@@ -129,6 +130,7 @@ const HOUSE: [(&str, &[&str]); 13] = [
             "agentd-local",
             "agentd-mcp",
             "agentd-models",
+            "agentd-policy",
             "agentd-proto",
             "agentd-store",
             "agentd-tools",

@@ -2,45 +2,45 @@
 
 /// A word of a command.
 #[derive(Debug, Clone, Default)]
-pub(in crate::policy) struct Word {
+pub(crate) struct Word {
     /// The word without quotes and escapes. What will be expanded stands as it is written.
-    pub(in crate::policy) text: String,
+    pub(crate) text: String,
     /// The word as it is written.
-    pub(in crate::policy) raw: String,
+    pub(crate) raw: String,
     /// It holds variables, the output of a command or a home folder: nobody knows it beforehand.
-    pub(in crate::policy) varies: bool,
+    pub(crate) varies: bool,
     /// File names are put in its place.
-    pub(in crate::policy) globs: bool,
+    pub(crate) globs: bool,
     /// It holds `{a,b}`: it may become several words.
-    pub(in crate::policy) braces: bool,
+    pub(crate) braces: bool,
     /// Some of it was quoted or escaped.
-    pub(in crate::policy) quoted: bool,
+    pub(crate) quoted: bool,
 }
 
 impl Word {
     /// A word that is known already.
-    pub(in crate::policy) fn literal(text: impl Into<String>) -> Self {
+    pub(crate) fn literal(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { raw: super::shown::quoted(&text), text, ..Self::default() }
     }
 
     /// The same word with something behind it that nobody knows.
-    pub(in crate::policy) fn and_more(self) -> Self {
+    pub(crate) fn and_more(self) -> Self {
         Self { text: self.text + "$", varies: true, ..self }
     }
 
     /// Whether it is known before it runs, up to the file names that a glob stands for.
-    pub(in crate::policy) fn is_static(&self) -> bool {
+    pub(crate) fn is_static(&self) -> bool {
         !self.varies && !self.braces
     }
 
     /// Whether it is just what it says: nothing is put in its place.
-    pub(in crate::policy) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.is_static() && !self.globs
     }
 
     /// The text after the last slash, where the word is known.
-    pub(in crate::policy) fn file_name(&self) -> &str {
+    pub(crate) fn file_name(&self) -> &str {
         if self.is_plain() { self.text.rsplit('/').next().unwrap_or_default() } else { "" }
     }
 }

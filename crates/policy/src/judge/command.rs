@@ -9,7 +9,7 @@ use super::{
     Call, Judged, NAMES,
     place::{Place, changes_folder},
 };
-use crate::policy::{
+use crate::{
     checker::{bash, carriers, looking, may_be, programs},
     command::{Doubt, Line, Part, bare, guesses, read, word::Word},
     grants::Wanted,

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{Call, NAMES, PROJECT, SHELL_TOOL};
-use crate::policy::{checker::files, opinion::Opinion};
+use crate::{checker::files, opinion::Opinion};
 
 /// Arguments that say what a call is about, so that a pattern which allows may look at them. What is written into a
 /// file says nothing of that.
