@@ -7,14 +7,11 @@ use agentd_core::{
     error::WorkspaceError, event::EventKind, files::StoredInput, ids::SessionId, item::ItemBody, ports::Workspaces,
 };
 
-use crate::{
-    chain::{
-        ResultLimits,
-        excerpt::{self, Excerpt, grouped, sizes},
-        large_results::{aside, at_once, from_behind, lines_at_once},
-    },
-    engine::Ports,
-    prompt::{ToolSet, tokens::estimate},
+use crate::context::{
+    ToolSet,
+    excerpt::{self, Excerpt, grouped, sizes},
+    long_text::{ResultLimits, aside, at_once, from_behind, lines_at_once},
+    tokens::estimate,
 };
 
 /// The least that an input may have, in tokens, however full the window is.
@@ -181,14 +178,6 @@ pub(crate) async fn keep(
     let content = text.as_bytes()[parting.given..].to_vec();
     let path = workspaces.keep_input(session, name.to_owned(), content).await?;
     Ok(shown(&text, typed_bytes, parting, path, tools))
-}
-
-/// Removes what was kept for a session that was never stored.
-pub(crate) async fn forget(ports: &Ports, session: SessionId) {
-    // A journal that cannot be read does not say if it is there.
-    if let Ok(None) = ports.store.session(session).await {
-        let _ = ports.workspaces.remove(session).await;
-    }
 }
 
 /// The places at which the input is parted; none if it may stay whole.

@@ -19,6 +19,9 @@ use agentd_core::{
 };
 use sha2::{Digest as _, Sha256};
 
+/// How the notice begins that stands between what is copied and what is the fork's own. Models write no notices.
+pub(crate) const FORK_NOTICE: &str = "This session is a fork:";
+
 /// Where tools see these files.
 pub(crate) const ROOT: &str = "/state/";
 

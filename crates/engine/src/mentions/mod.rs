@@ -17,7 +17,7 @@ use agentd_core::{
 };
 
 pub(crate) use self::names::names;
-use crate::tools::{Mentioned, Reach, Stock};
+use crate::catalog::{Mentioned, Reach, Stock};
 
 /// The tool by which an agent is given work.
 const DELEGATE: &str = "delegate_task";
@@ -284,7 +284,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::chain::Chain;
+    use crate::links::standard;
 
     fn stock() -> Stock {
         let spec = |name: &str| ToolSpec {
@@ -301,7 +301,7 @@ mod tests {
         catalogue.tools.extend([of_server("lab.2", "mcp_lab_weather", ToolTier::Discovered)]);
         catalogue.tools.extend([of_server("lab.2", "mcp_lab_wind", ToolTier::Off)]);
         catalogue.tools.extend([of_server("pdf", "mcp_pdf_split", ToolTier::Enabled)]);
-        Stock::new(Arc::new(catalogue), &Chain::standard())
+        Stock::new(Arc::new(catalogue), standard::chain().tools())
     }
 
     fn server(name: &str) -> ServerCard {

@@ -36,11 +36,11 @@ use super::{
     state::SessionState,
 };
 use crate::{
-    engine::{Shared, gauges::Share},
     error::EngineError,
     large_input::UserInput,
     mentions::Mentions,
     recovery::RecoveredTurn,
+    session::{gauges::Share, shared::Shared},
     turn::{UnderWay, answering::Answering, recorder::TurnMessage},
 };
 

@@ -19,11 +19,7 @@ use serde_json::Value;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::actor::{Actor, Fault, Next};
-use crate::{
-    engine::{grants::not_kept, judging::denied_edit},
-    error::EngineError,
-    turn::recorder::Answered,
-};
+use crate::{error::EngineError, grants::not_kept, recovery::withdrawn, turn::recorder::Answered};
 
 /// How long a deadline is waited for before the clock is looked at again.
 const GLANCE: Duration = Duration::from_secs(30);
@@ -290,14 +286,10 @@ impl Actor {
     }
 }
 
-/// The end of a question that nobody answered.
-pub(crate) fn withdrawn(interrupt: Interrupt, why: &str) -> EventKind {
-    EventKind::InterruptResolved {
-        interrupt_id: interrupt.id,
-        call_id: interrupt.call_id,
-        answer: Answer::Reject { reason: Some(why.to_owned()) },
-        by: AnsweredBy::Daemon,
-    }
+/// The rules deny what a person wrote in the place of a call.
+pub(crate) fn denied_edit(reason: &str) -> EngineError {
+    EngineError::new(ErrorKind::InvalidInput, format!("the edited arguments are denied: {reason}"))
+        .with_hint("the question still waits: edit it otherwise, approve it as it is, or reject it")
 }
 
 /// The rules that an answer keeps.

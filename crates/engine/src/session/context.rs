@@ -16,16 +16,17 @@ use tokio::sync::oneshot;
 
 use super::{
     actor::{Actor, Fault},
-    load,
+    context_view, load,
     turns::chat_slot,
 };
 use crate::{
+    attachments::{self, Handed},
+    catalog::Mentioned,
+    context::{self, history},
     error::EngineError,
-    guides::{self, Opening},
-    handing::{self, Handed},
+    instructions::{self, Opening},
     mentions::Mentions,
-    prompt::{self, view::Standing},
-    tools::Mentioned,
+    session::context_view::Standing,
     turn::route::route,
 };
 
@@ -40,8 +41,8 @@ impl Actor {
         let model = self.shared.parts.models.get(slot);
         let finds = self.finds(&Mentioned::new(), slot, pictures, &self.state.seen());
         let instructions =
-            prompt::system(&config.system_prompt, &finds.about_servers(), &workspace, self.state.created_at);
-        Ok(prompt::view::view(&Standing {
+            context::system(&config.system_prompt, &finds.about_servers(), &workspace, self.state.created_at);
+        Ok(context_view::view(&Standing {
             model: model.info(),
             instructions: &instructions,
             tools: &finds.tools(),
@@ -64,7 +65,7 @@ impl Actor {
     ) -> Result<Vec<ItemBody>, Fault> {
         let workspace = self.workspace().await?;
         let (shared, limits) = (&self.shared, self.shared.config().guides);
-        let looked = guides::look(&*shared.parts.workspaces, &workspace, limits).await;
+        let looked = instructions::look(&*shared.parts.workspaces, &workspace, limits).await;
         // What could not be found out is left as it was told before.
         let limits = if looked.is_some() { limits } else { GuideLimits { memory: false, skills: false, ..limits } };
         let guides = looked.unwrap_or_default();
@@ -72,7 +73,8 @@ impl Actor {
         let chat = shared.parts.models.get(chat_slot(slot));
         let window = shared.windows.of(model.info()).min(shared.windows.of(chat.info()));
         let history = self.state.seen();
-        let pictures = handed.iter().any(|file| file.picture.is_some()) || handing::pictures(&history).next().is_some();
+        let pictures =
+            handed.iter().any(|file| file.picture.is_some()) || attachments::pictures(&history).next().is_some();
         let tools = &self.shown(&mentions.tools, slot, pictures);
         Ok(shared.chain.before_input(&Opening { guides: &guides, limits, window, history: &history, handed, tools }))
     }
@@ -93,7 +95,7 @@ impl Actor {
         let (items, summary) = load::window(&*self.shared.parts.store, self.id, compaction.before).await?;
         // Compactions stand among the items, too, and are not seen there.
         let seen = items.iter().map(|(_, item)| item).filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
-        let messages = seen.chain(&summary).filter(|item| prompt::history::counts(item)).count() as u64;
+        let messages = seen.chain(&summary).filter(|item| history::counts(item)).count() as u64;
         let window = Window { held: messages.max(1), ..compaction.before };
         self.commit(None, vec![EventKind::StateChanged { change: StateChange::Window { window } }]).await?;
         self.state.show(items, summary);

@@ -15,12 +15,12 @@ use super::{
     turns::{chat_slot, turn_error},
 };
 use crate::{
-    acting::Acting,
-    chain::ResultLimits,
-    engine::grants::LiveGrants,
+    agents::active::Acting,
+    attachments,
+    context::{self, long_text::ResultLimits},
     error::EngineError,
-    handing, prompt,
-    subagent::fate,
+    grants::LiveGrants,
+    recovery::subagents,
     turn::{
         Limits, TurnContext, TurnState,
         files::SessionFiles,
@@ -61,7 +61,7 @@ impl Actor {
         let acting = self.acting();
         acting.check()?;
         let Some(slot) = self.open.as_ref().map(|open| acting.slot(open.slot)) else { return Ok(()) };
-        let pictures = handing::pictures(&state.history).next().is_some();
+        let pictures = attachments::pictures(&state.history).next().is_some();
         let known = self.open.as_ref().and_then(|open| open.mentions.clone());
         let mentions = match known {
             Some(mentions) => mentions,
@@ -69,7 +69,7 @@ impl Actor {
         };
         let finds = self.finds(&mentions.tools, slot, pictures, &state.history);
         let system_prompt =
-            prompt::system(&acting.instructions(&config), &finds.about_servers(), &workspace, self.state.created_at);
+            context::system(&acting.instructions(&config), &finds.about_servers(), &workspace, self.state.created_at);
         let Some(open) = &mut self.open else { return Ok(()) };
         let shared = &self.shared;
         let model = shared.parts.models.get(slot);
@@ -124,7 +124,7 @@ impl Actor {
             files: SessionFiles::new(self.state.settings.files_of(self.id), Arc::clone(&shared.parts.workspaces)),
             recorder,
             clock: Arc::clone(&shared.parts.clock),
-            siblings: shared.siblings.clone(),
+            subagents: Arc::clone(&shared.subagents),
             under_way: open.under_way.clone(),
             delegated: Arc::default(),
             client: open.client.clone(),
@@ -158,7 +158,7 @@ impl Actor {
             for event in &events {
                 state.replay(event);
             }
-            for Denial { call_id, tool, reason } in fate::denials(&*self.shared.parts.store, &events).await? {
+            for Denial { call_id, tool, reason } in subagents::denials(&*self.shared.parts.store, &events).await? {
                 state.note_denial(call_id, tool, reason);
             }
         }

@@ -23,10 +23,9 @@ use super::{
     state::{MAX_ITEMS, SessionState},
 };
 use crate::{
-    engine::Shared,
     error::EngineError,
-    recovery::{self, Disposition},
-    subagent::fate,
+    recovery::{self, Disposition, subagents},
+    session::shared::{Ports, Shared},
     turn::answering::Answering,
 };
 
@@ -183,7 +182,14 @@ impl Actor {
             let asked = self.shared.parts.store.pending_interrupts(Some(self.id)).await.map_err(EngineError::from)?;
             (HashMap::new(), asked.into_iter().filter(|asked| asked.session_id == self.id).collect())
         } else {
-            (fate::of_turn(&self.shared, self.id, &events).await?, Vec::new())
+            (
+                {
+                    let shared = &self.shared;
+                    let Ports { store, snapshots, .. } = &shared.parts;
+                    subagents::of_turn(&**store, &**snapshots, &*shared.subagents, self.id, &events).await?
+                },
+                Vec::new(),
+            )
         };
         let mut recovery = recovery::recover(self.id, turn_id, &events, &fates, waiting);
         self.tell_what_was_changed(first_seq, &mut recovery.facts).await;

@@ -10,17 +10,21 @@
 
 mod actor;
 pub(crate) mod asks;
-mod clean;
+pub(crate) mod clean;
 mod context;
+mod context_view;
 mod drain;
+pub(crate) mod gauges;
 mod interrupts;
 mod journal;
 mod launch;
 pub(crate) mod leaving;
 mod load;
 mod queue;
+pub(crate) mod registry;
 mod room;
 mod settings;
+pub(crate) mod shared;
 mod state;
 mod steers;
 pub(crate) mod subscribers;
@@ -54,9 +58,9 @@ use self::{
     subscribers::Subscription,
 };
 use crate::{
-    engine::cleaning::{CleanOrder, SessionCleaned},
     error::EngineError,
     recovery::RecoveredTurn,
+    session::clean::{CleanOrder, SessionCleaned},
 };
 
 /// Commands that wait for a session at the most.

@@ -14,12 +14,12 @@ use super::{
     turns::chat_slot,
 };
 use crate::{
+    attachments::{self, Handed},
+    catalog::Finds,
+    context::{self, Next, meter, tokens::estimate},
     error::EngineError,
-    handing::{self, Handed},
     large_input::{self, InputRoom, Occupied, UserInput},
     mentions::Mentions,
-    prompt::{self, Next, meter, tokens::estimate},
-    tools::Finds,
     turn::route::route,
 };
 
@@ -53,7 +53,7 @@ impl Actor {
             return Ok(input);
         }
         let pictures = front.handed.iter().any(|file| file.picture.is_some())
-            || handing::pictures(&self.state.seen()).next().is_some();
+            || attachments::pictures(&self.state.seen()).next().is_some();
         let finds = self.finds(&front.mentions.tools, front.slot, pictures, &self.state.seen());
         let tools = finds.tools();
         let room = self.room(info, window, &finds, front.told).await?;
@@ -127,7 +127,7 @@ impl Actor {
         let (shared, acting) = (&self.shared, self.acting());
         let config = shared.config();
         let servers = finds.about_servers();
-        let instructions = prompt::system(&acting.instructions(&config), &servers, &workspace, self.state.created_at);
+        let instructions = context::system(&acting.instructions(&config), &servers, &workspace, self.state.created_at);
         let fixed = if info.embedded { 0 } else { tools.print.tokens + estimate(&instructions) };
         let guess = |item: &Item| meter::guess(item, info.echo_reasoning);
         let whole = || fixed + self.state.seen().iter().map(|item| guess(item)).sum::<u64>();

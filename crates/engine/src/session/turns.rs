@@ -24,9 +24,9 @@ use super::{
     room::InFront,
 };
 use crate::{
-    compaction::Wanted,
+    attachments::{self, Handed},
+    context::compaction::plan::Wanted,
     error::EngineError,
-    handing::{self, Handed},
     large_input::UserInput,
     turn::{
         TurnOutcome, TurnState,
@@ -215,13 +215,13 @@ impl Actor {
             return Ok(Vec::new());
         }
         let tree = SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) };
-        Ok(handing::read(&*self.shared.parts.workspaces, &tree, &self.state.handed_over).await)
+        Ok(attachments::read(&*self.shared.parts.workspaces, &tree, &self.state.handed_over).await)
     }
 
     /// What pictures mean for the choice of the model.
     pub(super) fn sight(&self, handed: &[Handed]) -> Sight {
-        let there =
-            handed.iter().any(|file| file.picture.is_some()) || handing::pictures(&self.state.seen()).next().is_some();
+        let there = handed.iter().any(|file| file.picture.is_some())
+            || attachments::pictures(&self.state.seen()).next().is_some();
         let sees = |slot| self.shared.parts.models.get(slot).info().sees_pictures;
         Sight { pictures: there, base: there && sees(Slot::Base), vision: there && sees(Slot::Vision) }
     }

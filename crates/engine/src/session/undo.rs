@@ -16,8 +16,8 @@ use agentd_core::{
 
 use super::actor::{Actor, Fault};
 use crate::{
-    chain::UNDO_PATCH,
     error::EngineError,
+    links::UNDO_PATCH,
     state_changes::{self, Shown, WayBack},
 };
 

@@ -7,10 +7,10 @@ use tokio::time::timeout;
 
 use super::actor::{Actor, Fault};
 use crate::{
-    handing::{self, Handed},
+    attachments::{self, Handed},
+    catalog::{Finds, Mentioned, Reach},
+    context::ToolSet,
     mentions::{self, Known, KnownAgent, Mentions, Said},
-    prompt::ToolSet,
-    tools::{Finds, Mentioned, Reach},
     turn::route::route,
 };
 
@@ -45,7 +45,7 @@ impl Actor {
     /// The same, and what can be found, where the turn goes on from that history.
     pub(super) fn finds(&self, mentioned: &Mentioned, slot: Slot, pictures: bool, history: &[Arc<Item>]) -> Finds {
         let (stock, reach) = (self.shared.stock(), self.reach(slot, pictures));
-        let shown = stock.told(mentioned, &reach, &self.acting());
+        let shown = self.shared.toolsets.tools(&stock, mentioned, &reach, &self.acting());
         Finds::new(stock, reach, shown, history)
     }
 
@@ -72,7 +72,8 @@ impl Actor {
         slot: Slot,
     ) -> Result<Arc<Mentions>, Fault> {
         let history = self.state.seen();
-        let pictures = handed.iter().any(|file| file.picture.is_some()) || handing::pictures(&history).next().is_some();
+        let pictures =
+            handed.iter().any(|file| file.picture.is_some()) || attachments::pictures(&history).next().is_some();
         let Some(text) = &start.text else { return self.mentioned_last(&history, slot, pictures).await };
         let files: Vec<String> = handed.iter().map(|file| file.path.clone()).collect();
         let text = mentions::typed(text, start.typed_bytes);

@@ -6,11 +6,7 @@
 //!
 //! - this file: the work, from the call to its result.
 //! - `watch`: follows a subagent, tells what a person must know, and carries down cancels, limits, grants, and that the client is gone.
-//! - [`outcome`]: what the parent's model is told of it, pure.
-//! - [`fate`]: what a stop of the daemon left of it.
 
-pub(crate) mod fate;
-pub(crate) mod outcome;
 mod watch;
 
 use agentd_core::{
@@ -18,18 +14,26 @@ use agentd_core::{
     error::ErrorKind,
     event::{EventKind, StateChange},
     ids::{SessionId, TurnId},
-    ports::Snapshots,
     session::SessionSettings,
-    tool::{FileChange, ToolErrorCode, ToolOutput},
+    tool::{ToolErrorCode, ToolOutput},
     turn::{IfBusy, StartTurn, StopReason},
 };
+use futures_util::{FutureExt as _, future::BoxFuture};
 
-use self::{outcome::Work, watch::Watch};
+use self::watch::Watch;
 use crate::{
-    chain::{Invocation, delegation},
     error::EngineError,
-    session::SessionHandle,
-    turn::{Stop, TurnContext, dispatch},
+    links::delegation,
+    recovery::{
+        subagent_result::{self, Work},
+        subagents::{adopted, ended},
+    },
+    session::{SessionHandle, registry::Siblings},
+    turn::{
+        Stop, TurnContext, dispatch,
+        hooks::Invocation,
+        subagents::{Subagents, Task},
+    },
 };
 
 /// The characters of a task that name it in one line.
@@ -43,20 +47,6 @@ const DETAIL: &str = "Your answer is all that whoever gave you this task will se
                       repeat it as it is. Otherwise give it in full: what you found or did, with paths, names and figures, \
                       and what is left to do. Run no tool unless something is missing.";
 
-/// What a subagent shall do.
-pub(crate) struct Task {
-    /// In words, for the subagent.
-    pub(crate) text: String,
-    /// Which agent a new one is; none for one that is like the main agent.
-    pub(crate) agent: Option<String>,
-    /// Whether the call names that agent.
-    pub(crate) is_named: bool,
-    /// The steps that it may take.
-    pub(crate) max_steps: u32,
-    /// The earlier one that shall go on.
-    pub(crate) context_id: Option<SessionId>,
-}
-
 /// A subagent at work.
 struct AtWork {
     session: SessionHandle,
@@ -65,80 +55,163 @@ struct AtWork {
     turn: TurnId,
 }
 
-/// Has a subagent do the task, and returns what came of it.
-pub(crate) async fn work(call: &Invocation<'_>, task: Task) -> Result<ToolOutput, Stop> {
-    match begin(call, &task).await? {
-        Ok(at_work) => follow(call, at_work, task.max_steps).await,
-        Err(refused) => without(call, &refused).await,
-    }
-}
+/// Subagents as sessions of the same daemon.
+pub(crate) struct SessionSubagents(pub(crate) Siblings);
 
-/// What a call comes to that cannot have its subagent. Where the daemon stops, what is left to do is for its next life.
-async fn without(call: &Invocation<'_>, why: &EngineError) -> Result<ToolOutput, Stop> {
-    if is_stopping(call.context, why).await {
-        return left_to_the_next_life(call).await;
-    }
-    Ok(ToolOutput::error(ToolErrorCode::Tool, told(why)))
-}
-
-/// Whether that is so because the daemon stops, and not because a session was unloaded that nobody used.
-async fn is_stopping(context: &TurnContext, why: &EngineError) -> bool {
-    why.kind() == ErrorKind::ShuttingDown
-        && match context.siblings.registry() {
-            Ok(registry) => registry.live(context.session_id).await.is_err(),
-            Err(_) => true,
+impl Subagents for SessionSubagents {
+    fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        async move {
+            match self.begin(call, &task).await? {
+                Ok(at_work) => self.follow(call, at_work, task.max_steps).await,
+                Err(refused) => self.without(call, &refused).await,
+            }
         }
+        .boxed()
+    }
+
+    fn resume<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        subagent: Subagent,
+        max_steps: u32,
+    ) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        async move {
+            let context = call.context;
+            let lost = match self.found(context, &subagent).await {
+                Ok((session, Some(turn))) => {
+                    return self.follow(call, AtWork { session, subagent, turn }, max_steps).await;
+                }
+                Ok((_, None)) => {
+                    match ended(&*context.store, &*context.snapshots, context.session_id, subagent).await {
+                        Ok(output) => return Ok(output),
+                        Err(lost) => lost,
+                    }
+                }
+                Err(lost) => lost,
+            };
+            self.without(call, &lost).await
+        }
+        .boxed()
+    }
+
+    fn is_alive(&self, id: SessionId) -> BoxFuture<'_, bool> {
+        async move {
+            match self.0.registry() {
+                Ok(registry) => matches!(registry.live(id).await, Ok(Some(_))),
+                Err(_) => false,
+            }
+        }
+        .boxed()
+    }
+}
+
+impl SessionSubagents {
+    /// What a call comes to that cannot have its subagent. Where the daemon stops, what is left to do is for its next life.
+    async fn without(&self, call: &Invocation<'_>, why: &EngineError) -> Result<ToolOutput, Stop> {
+        if self.is_stopping(call.context, why).await {
+            return left_to_the_next_life(call).await;
+        }
+        Ok(ToolOutput::error(ToolErrorCode::Tool, told(why)))
+    }
+
+    /// Whether that is so because the daemon stops, and not because a session was unloaded that nobody used.
+    async fn is_stopping(&self, context: &TurnContext, why: &EngineError) -> bool {
+        why.kind() == ErrorKind::ShuttingDown
+            && match self.0.registry() {
+                Ok(registry) => registry.live(context.session_id).await.is_err(),
+                Err(_) => true,
+            }
+    }
+
+    /// A subagent of an earlier life, and its turn if that has not ended meanwhile. What people have allowed since is passed
+    /// on: who did that before may be gone.
+    async fn found(
+        &self,
+        context: &TurnContext,
+        subagent: &Subagent,
+    ) -> Result<(SessionHandle, Option<TurnId>), EngineError> {
+        let session = self.0.registry()?.get(subagent.session_id).await?;
+        session.take_grants(context.grants.of_session()).await?;
+        let turn = session.show().await?.live_turn;
+        Ok((session, turn))
+    }
+
+    /// Tells in the journal who works for the call, and then begins: a stop in between leaves nobody who is not known.
+    async fn begin(&self, call: &Invocation<'_>, task: &Task) -> Result<Result<AtWork, EngineError>, Stop> {
+        let context = call.context;
+        let known = match task.context_id {
+            None => (SessionId::generate(), task.agent.clone(), 0),
+            Some(id) => match earlier(call, task, id).await {
+                Ok((agent, last_seq)) => (id, agent, last_seq),
+                Err(refused) => return Ok(Err(refused)),
+            },
+        };
+        let (session_id, agent, after) = known;
+        let subagent = Subagent {
+            call_id: call.call.call_id.clone(),
+            session_id,
+            name: agent.clone().unwrap_or_else(|| SUBAGENT.to_owned()),
+            task: subagent_result::one_line(&task.text, TITLE),
+            after,
+        };
+        dispatch::begin(call).await?;
+        let change = StateChange::Subagent(subagent.clone());
+        context.recorder.fact(EventKind::StateChanged { change }).await?;
+        context.recorder.flush().await?;
+        Ok(self.start(context, task, subagent, agent).await)
+    }
+
+    /// Starts the work with the settings, rules and grants that the session has now.
+    async fn start(
+        &self,
+        context: &TurnContext,
+        task: &Task,
+        subagent: Subagent,
+        agent: Option<String>,
+    ) -> Result<AtWork, EngineError> {
+        let registry = self.0.registry()?;
+        let parent = Some(Parent { session: context.session_id, agent });
+        let settings = SessionSettings { parent, grants: context.grants.of_session(), ..context.settings.clone() };
+        let session = match task.context_id {
+            Some(id) => {
+                let session = registry.get(id).await?;
+                session.adopt(settings).await?;
+                session
+            }
+            None => registry.newborn(subagent.session_id, settings).await?,
+        };
+        let turn = session.start_turn(input(context, task.text.clone(), task.max_steps)).await?.turn_id;
+        Ok(AtWork { session, subagent, turn })
+    }
+
+    /// Follows the subagent to its end, and asks it once for more where it said little.
+    async fn follow(&self, call: &Invocation<'_>, at_work: AtWork, max_steps: u32) -> Result<ToolOutput, Stop> {
+        let AtWork { session, subagent, turn } = at_work;
+        let mut work = Work::new(subagent);
+        let mut watch = match Watch::begin(call, session.clone(), turn, &work).await {
+            Ok(watch) => watch,
+            Err(lost) if self.is_stopping(call.context, &lost).await => return left_to_the_next_life(call).await,
+            Err(lost) => return Ok(work.lost(&told(&lost))),
+        };
+        watch.follow_to_end(&mut work).await?;
+        if work.wants_detail(SHORT_ANSWER) {
+            let detail = input(call.context, DETAIL.to_owned(), max_steps);
+            // One that cannot be asked has said what it has to say.
+            if let Ok(started) = session.start_turn(detail).await {
+                watch.go_on_with(started.turn_id);
+                watch.follow_to_end(&mut work).await?;
+            }
+        }
+        let mut output = work.output();
+        let context = call.context;
+        output.files = adopted(&*context.snapshots, session.id(), context.session_id, output.files).await;
+        Ok(output)
+    }
 }
 
 async fn left_to_the_next_life<T>(call: &Invocation<'_>) -> Result<T, Stop> {
     call.context.cancel.cancelled().await;
     Err(Stop::Ended(StopReason::Cancelled))
-}
-
-/// Follows one that works already for this call, since before a restart, and returns what came of it.
-pub(crate) async fn take_up(call: &Invocation<'_>, subagent: Subagent, max_steps: u32) -> Result<ToolOutput, Stop> {
-    match found(call.context, &subagent).await {
-        Ok((session, Some(turn))) => follow(call, AtWork { session, subagent, turn }, max_steps).await,
-        Ok((_, None)) => match fate::ended(call.context, subagent).await {
-            Ok(output) => Ok(output),
-            Err(lost) => without(call, &lost).await,
-        },
-        Err(lost) => without(call, &lost).await,
-    }
-}
-
-/// A subagent of an earlier life, and its turn if that has not ended meanwhile. What people have allowed since is passed
-/// on: who did that before may be gone.
-async fn found(context: &TurnContext, subagent: &Subagent) -> Result<(SessionHandle, Option<TurnId>), EngineError> {
-    let session = context.siblings.registry()?.get(subagent.session_id).await?;
-    session.take_grants(context.grants.of_session()).await?;
-    let turn = session.show().await?.live_turn;
-    Ok((session, turn))
-}
-
-/// Tells in the journal who works for the call, and then begins: a stop in between leaves nobody who is not known.
-async fn begin(call: &Invocation<'_>, task: &Task) -> Result<Result<AtWork, EngineError>, Stop> {
-    let context = call.context;
-    let known = match task.context_id {
-        None => (SessionId::generate(), task.agent.clone(), 0),
-        Some(id) => match earlier(call, task, id).await {
-            Ok((agent, last_seq)) => (id, agent, last_seq),
-            Err(refused) => return Ok(Err(refused)),
-        },
-    };
-    let (session_id, agent, after) = known;
-    let subagent = Subagent {
-        call_id: call.call.call_id.clone(),
-        session_id,
-        name: agent.clone().unwrap_or_else(|| SUBAGENT.to_owned()),
-        task: outcome::one_line(&task.text, TITLE),
-        after,
-    };
-    dispatch::begin(call).await?;
-    let change = StateChange::Subagent(subagent.clone());
-    context.recorder.fact(EventKind::StateChanged { change }).await?;
-    context.recorder.flush().await?;
-    Ok(start(context, task, subagent, agent).await)
 }
 
 /// The agent of a subagent of this session that has ended, and the number of its last event.
@@ -160,28 +233,6 @@ async fn earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(O
     }
 }
 
-/// Starts the work with the settings, rules and grants that the session has now.
-async fn start(
-    context: &TurnContext,
-    task: &Task,
-    subagent: Subagent,
-    agent: Option<String>,
-) -> Result<AtWork, EngineError> {
-    let registry = context.siblings.registry()?;
-    let parent = Some(Parent { session: context.session_id, agent });
-    let settings = SessionSettings { parent, grants: context.grants.of_session(), ..context.settings.clone() };
-    let session = match task.context_id {
-        Some(id) => {
-            let session = registry.get(id).await?;
-            session.adopt(settings).await?;
-            session
-        }
-        None => registry.newborn(subagent.session_id, settings).await?,
-    };
-    let turn = session.start_turn(input(context, task.text.clone(), task.max_steps)).await?.turn_id;
-    Ok(AtWork { session, subagent, turn })
-}
-
 /// A turn of a subagent. Its input is a model's, and no word of a person.
 fn input(context: &TurnContext, text: String, max_steps: u32) -> StartTurn {
     StartTurn {
@@ -196,47 +247,6 @@ fn input(context: &TurnContext, text: String, max_steps: u32) -> StartTurn {
         if_busy: IfBusy::Refuse,
         client: context.client.clone().unwrap_or_default(),
         environment: (*context.environment).clone(),
-    }
-}
-
-/// Follows the subagent to its end, and asks it once for more where it said little.
-async fn follow(call: &Invocation<'_>, at_work: AtWork, max_steps: u32) -> Result<ToolOutput, Stop> {
-    let AtWork { session, subagent, turn } = at_work;
-    let mut work = Work::new(subagent);
-    let mut watch = match Watch::begin(call, session.clone(), turn, &work).await {
-        Ok(watch) => watch,
-        Err(lost) if is_stopping(call.context, &lost).await => return left_to_the_next_life(call).await,
-        Err(lost) => return Ok(work.lost(&told(&lost))),
-    };
-    watch.follow_to_end(&mut work).await?;
-    if work.wants_detail(SHORT_ANSWER) {
-        let detail = input(call.context, DETAIL.to_owned(), max_steps);
-        // One that cannot be asked has said what it has to say.
-        if let Ok(started) = session.start_turn(detail).await {
-            watch.go_on_with(started.turn_id);
-            watch.follow_to_end(&mut work).await?;
-        }
-    }
-    let mut output = work.output();
-    let context = call.context;
-    output.files = adopted(&*context.snapshots, session.id(), context.session_id, output.files).await;
-    Ok(output)
-}
-
-/// What a subagent changed, as it can be taken back with the turn that it worked for.
-pub(crate) async fn adopted(
-    snapshots: &dyn Snapshots,
-    subagent: SessionId,
-    parent: SessionId,
-    changes: Vec<FileChange>,
-) -> Vec<FileChange> {
-    let told = || changes.iter().map(|change| FileChange::new(change.path.clone(), change.change)).collect();
-    match snapshots.adopt(subagent, parent, changes.clone()).await {
-        Ok(adopted) => adopted,
-        Err(error) => {
-            tracing::warn!(session = %parent, "what the subagent {subagent} changed can be undone only there: {error}");
-            told()
-        }
     }
 }
 

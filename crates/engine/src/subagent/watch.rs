@@ -18,13 +18,12 @@ use agentd_core::{
 };
 use tokio::time::{Instant, sleep_until};
 
-use super::outcome::{self, Work};
 use crate::{
-    chain::Invocation,
-    engine::grants::LiveGrants,
     error::EngineError,
+    grants::LiveGrants,
+    recovery::subagent_result::{self, Work},
     session::{SessionHandle, subscribers::Subscription},
-    turn::{Stop, stopwatch::Share},
+    turn::{Stop, hooks::Invocation, stopwatch::Share},
 };
 
 /// How long a subagent has to tell its end after a cancel. A tool of it has five seconds of that.
@@ -167,7 +166,7 @@ impl<'a> Watch<'a> {
 
     /// How far it is, in one line.
     fn tell(&self, work: &Work, call: &ToolCall) {
-        let arguments = outcome::one_line(&call.arguments, ARGUMENTS);
+        let arguments = subagent_result::one_line(&call.arguments, ARGUMENTS);
         self.progress.tell(&format!("{}: {} {arguments}", work.subagent().name, call.name));
     }
 

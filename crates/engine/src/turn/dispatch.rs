@@ -18,8 +18,8 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use super::{Stop, TurnContext, TurnState};
 use crate::{
-    chain::{Invocation, Trail, delegation},
-    compaction::Wanted,
+    context::compaction::plan::Wanted,
+    turn::{call_record::Trail, hooks::Invocation},
 };
 
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
@@ -89,7 +89,7 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[Due]) 
 /// another session works for; or the first alone.
 fn independent(context: &TurnContext, calls: &[Due]) -> usize {
     let looks = |Due { call, .. }: &&Due| {
-        delegation::is_call(context, &call.name)
+        context.is_delegation(&call.name)
             || context.tool(&call.name).is_some_and(|tool| match tool.effect {
                 Effect::Read => true,
                 Effect::Network => only_fetches(&call.arguments),

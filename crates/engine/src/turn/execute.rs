@@ -8,7 +8,7 @@ use agentd_core::{
 };
 
 use super::{Stop, dispatch::begin, sampler::Tab};
-use crate::chain::Invocation;
+use crate::turn::hooks::Invocation;
 
 /// How long a tool has to end its processes after a cancel before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);

@@ -12,8 +12,8 @@ use tokio::sync::OnceCell;
 
 use super::Stop;
 use crate::{
+    context::ToolSet,
     large_input::{self, InputRoom, UserInput},
-    prompt::ToolSet,
 };
 
 /// Folders that are made when they are first needed.

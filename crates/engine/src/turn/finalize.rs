@@ -3,7 +3,7 @@
 use agentd_core::event::EventKind;
 
 use super::{Stop, TurnContext, TurnState, sample};
-use crate::prompt::{self, ToolSet};
+use crate::{context::ToolSet, turn::request};
 
 /// Said at the end of the last request: a model that is only forbidden to call often says nothing instead.
 const LAST_WORDS: &str = "No tool can be called any more in this turn. Answer the person now, in words, with what you have: \
@@ -45,7 +45,7 @@ async fn ask(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Re
 }
 
 async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), Stop> {
-    let mut draft = prompt::assemble(context, state, tools);
+    let mut draft = request::assemble(context, state, tools);
     draft.forbid_calls();
     context.chain.before_model(context, state, &mut draft);
     draft.remind(LAST_WORDS);

@@ -3,11 +3,11 @@
 use agentd_core::event::EventKind;
 
 use super::{Stop, TurnContext, TurnState};
-use crate::prompt;
+use crate::turn::request;
 
 /// Takes in how full the window of the turn's model is now, whoever was asked last.
 pub(crate) async fn tell(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
-    let tokens = prompt::expected(context, state, context.model.info());
+    let tokens = request::expected(context, state, context.model.info());
     match state.meter.moved(tokens, context.window()) {
         Some(change) => context.recorder.fact(EventKind::StateChanged { change }).await,
         None => Ok(()),

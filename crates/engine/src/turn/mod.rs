@@ -6,13 +6,16 @@
 //! the [`recorder::Recorder`].
 
 pub(crate) mod answering;
+pub(crate) mod call_record;
 pub(crate) mod dispatch;
 pub(crate) mod execute;
 pub(crate) mod files;
 pub(crate) mod finalize;
+pub(crate) mod hooks;
 pub(crate) mod level;
 mod person;
 pub(crate) mod recorder;
+pub(crate) mod request;
 pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod sample;
@@ -20,6 +23,7 @@ mod sampler;
 pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod stopwatch;
+pub(crate) mod subagents;
 
 use std::{
     collections::HashMap,
@@ -57,14 +61,13 @@ use self::{
     stopwatch::Stopwatch,
 };
 use crate::{
-    acting::Acting,
-    chain::{Chain, ResultLimits, delegation},
-    compaction::Windows,
+    agents::{active::Acting, delegate_tool},
+    catalog::Finds,
     config::PolicyInForce,
-    engine::{grants::LiveGrants, registry::Siblings},
+    context::{ToolSet, long_text::ResultLimits, tokens::Scales, windows::Windows},
+    grants::LiveGrants,
     mentions::Mentions,
-    prompt::{ToolSet, tokens::Scales},
-    tools::Finds,
+    turn::{hooks::Chain, subagents::Subagents},
 };
 
 /// What is fixed while a turn runs: a reload of the configuration changes later turns, never this one, but for the rules.
@@ -120,8 +123,8 @@ pub(crate) struct TurnContext {
     pub(crate) guide_limits: GuideLimits,
     pub(crate) recorder: Recorder,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The way to sessions that work for calls of this turn.
-    pub(crate) siblings: Siblings,
+    /// Sessions that work for calls of this turn.
+    pub(crate) subagents: Arc<dyn Subagents>,
     /// Calls that an earlier life of the daemon began, and that a session still works for.
     pub(crate) under_way: HashMap<CallId, UnderWay>,
     /// What was taken for calls of this turn by sessions that work for them, and by who asked the model, in tokens.
@@ -195,9 +198,14 @@ impl TurnContext {
 
     /// The visible tool of that name or alias.
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
-        let own = || self.tools.get(delegation::canonical_name(name));
+        let own = || self.tools.get(delegate_tool::canonical_name(name));
         let found = || self.finds.get(name).map(|tool| &tool.spec);
         self.tools.get(self.toolbox.canonical_name(name)).or_else(own).or_else(found)
+    }
+
+    /// Whether a call is one of `delegate_task`: nobody else's tool of that name.
+    pub(crate) fn is_delegation(&self, name: &str) -> bool {
+        self.tool(name).is_some_and(|tool| tool.name == delegate_tool::NAME)
     }
 
     /// Whose a visible tool is, where it is somebody else's.

@@ -8,7 +8,7 @@ use agentd_core::{
     event::EventKind,
     ids::{CallId, ItemId},
     item::{Item, ItemBody, ItemStatus},
-    model::{Finish, ModelChunk, Slot},
+    model::{Finish, ModelChunk, ModelInfo, Slot},
     ports::Model,
     tool::ToolCall,
     usage::Usage,
@@ -17,8 +17,8 @@ use futures_util::StreamExt as _;
 
 use super::{Stop, TurnContext, TurnState, level, recorder::Recorder};
 use crate::{
-    compaction::{self, Wanted},
-    prompt::{self, Draft},
+    context::{Draft, compaction::plan::Wanted},
+    turn::request,
 };
 
 /// Calls of one answer that are run at the most. A model that asks for more has lost its way.
@@ -26,7 +26,7 @@ const MAX_CALLS: usize = 64;
 
 /// Asks the turn's model with its tools.
 pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
-    let mut draft = prompt::assemble(context, state, context.finds.tools());
+    let mut draft = request::assemble(context, state, context.finds.tools());
     context.chain.before_model(context, state, &mut draft);
     ask(context, state, context.slot, &*context.model, draft).await
 }
@@ -108,7 +108,7 @@ async fn room_or_fail(
     if error.kind() != ErrorKind::ContextOverflow {
         return Err(error.into());
     }
-    compaction::learn(context, model.info(), prompt::expected(context, state, model.info()), &error).await?;
+    learn(context, model.info(), request::expected(context, state, model.info()), &error).await?;
     if state.overflowed {
         return Err(too_narrow(context, model, error).into());
     }
@@ -120,10 +120,26 @@ async fn room_or_fail(
     Ok(())
 }
 
+/// Takes in what an error says of the model's window, if it does, and tells it. The request had about so many tokens.
+pub(crate) async fn learn(
+    context: &TurnContext,
+    info: &ModelInfo,
+    refused: u64,
+    error: &ModelError,
+) -> Result<(), Stop> {
+    let Some(said) = error.window().filter(|said| context.windows.learn(info, refused, *said)) else { return Ok(()) };
+    let message = format!(
+        "the window of {} has {said} tokens, as its server says, not {}: that holds until the daemon stops; set \
+         context_window in models.yaml to keep it",
+        info.id, info.context_window
+    );
+    context.recorder.fact(EventKind::Warning { code: "window_learned".to_owned(), message }).await
+}
+
 /// Says so where it is not the history that does not fit.
 fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> ModelError {
     let info = model.info();
-    let fixed = context.scales.apply(&info.id, prompt::guess_fixed(context, info));
+    let fixed = context.scales.apply(&info.id, request::guess_fixed(context, info));
     let window = context.windows.of(info);
     if fixed < window / 2 {
         return error;

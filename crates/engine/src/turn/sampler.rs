@@ -22,7 +22,7 @@ use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::stopwatch::Stopwatch;
-use crate::{chain::Invocation, prompt::tokens::estimate};
+use crate::{context::tokens::estimate, turn::hooks::Invocation};
 
 /// Bytes that are read of an answer for each token that it may have, where its server holds to no limit.
 const BYTES_A_TOKEN: u64 = 16;

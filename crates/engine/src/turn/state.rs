@@ -16,7 +16,7 @@ use agentd_core::{
     usage::Usage,
 };
 
-use crate::{compaction::Wanted, prompt::Meter};
+use crate::context::{Meter, compaction::plan::Wanted};
 
 /// The room for the names of changed files in what clients are told at the end, in bytes: far below what a message to them
 /// may have (16 MiB).

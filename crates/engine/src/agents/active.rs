@@ -1,0 +1,229 @@
+//! Who works in a turn: the main agent, one that it has handed the session to, or a subagent. Pure.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    agent::{AgentCard, Agents, MAIN, Parent},
+    catalogue::{CatalogueTool, ToolLabel, ToolOrigin, ToolStanding},
+    error::ErrorKind,
+    model::Slot,
+    session::SessionSettings,
+    tool::ToolSpec,
+};
+
+use crate::{
+    agents::{delegate_tool, transfer_tool},
+    catalog::AgentReach,
+    config::EngineConfig,
+    context::ToolSet,
+    error::EngineError,
+};
+
+/// Who works in a turn. A reload of the configuration changes later turns only.
+#[derive(Debug, Clone)]
+pub(crate) struct Acting {
+    agents: Arc<Agents>,
+    /// Whom the session was handed to, one by the other; empty where the main agent works.
+    stack: Vec<String>,
+    parent: Option<Parent>,
+}
+
+impl Acting {
+    /// Of a session that was handed on so far. One whose card is gone works no more: whoever had handed on to it does.
+    pub(crate) fn of(settings: &SessionSettings, stack: &[String], agents: &Arc<Agents>) -> Self {
+        let known = stack.iter().take_while(|id| agents.get(id).is_some()).cloned().collect();
+        Self { agents: Arc::clone(agents), stack: known, parent: settings.parent.clone() }
+    }
+
+    /// Its name, as people know it.
+    pub(crate) fn name(&self) -> &str {
+        match (self.stack.last(), &self.parent) {
+            (Some(id), _) => id,
+            (None, Some(parent)) => parent.name(),
+            (None, None) => MAIN,
+        }
+    }
+
+    /// All agents besides the main one.
+    pub(crate) fn agents(&self) -> &Agents {
+        &self.agents
+    }
+
+    /// Whom the session was handed to.
+    pub(crate) fn stack(&self) -> &[String] {
+        &self.stack
+    }
+
+    /// Whether the session works for another.
+    pub(crate) fn is_subagent(&self) -> bool {
+        self.parent.is_some()
+    }
+
+    /// What is known of it, where it is not the main agent.
+    pub(crate) fn card(&self) -> Option<&AgentCard> {
+        let id = self.stack.last().or_else(|| self.parent.as_ref()?.agent.as_ref())?;
+        self.agents.get(id)
+    }
+
+    /// Makes sure that it is known what may be done here: a session that was made for an agent does nothing without its card.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        match self.missing() {
+            None => Ok(()),
+            Some(id) => Err(EngineError::new(
+                ErrorKind::Configuration,
+                format!("this session works as the agent `{id}`, which is not in agents.yaml any more"),
+            )
+            .with_hint("put it back there, or use another session")),
+        }
+    }
+
+    /// The agent as which the session was made to work, where nothing is known of it any more.
+    fn missing(&self) -> Option<&str> {
+        let id = self.parent.as_ref()?.agent.as_deref()?;
+        self.agents.get(id).is_none().then_some(id)
+    }
+
+    /// The slot that it uses in a turn that was begun with that one.
+    pub(crate) fn slot(&self, of_turn: Slot) -> Slot {
+        self.card().and_then(|card| card.slot).unwrap_or(of_turn)
+    }
+
+    /// What it may use, where that is not what the main agent may.
+    pub(crate) fn reach(&self) -> Option<AgentReach> {
+        if let Some(id) = self.missing() {
+            return Some(AgentReach { id: id.to_owned(), tools: Some(Default::default()) });
+        }
+        let card = self.card()?;
+        let tools = card.tools.as_ref().map(|tools| tools.iter().cloned().collect());
+        Some(AgentReach { id: card.id.clone(), tools })
+    }
+
+    /// What its system message begins with: the general instructions first, which are the same for all.
+    pub(crate) fn instructions(&self, config: &EngineConfig) -> String {
+        let mut text = config.system_prompt.trim_end().to_owned();
+        let mut add = |more: &str| {
+            text.push_str("\n\n");
+            text.push_str(more.trim());
+        };
+        if let Some(card) = self.card() {
+            add(&format!("You are the agent `{}`. {}", card.id, card.prompt));
+            if let Some(skills) = card.skills.as_ref().filter(|skills| !skills.is_empty()) {
+                add(&format!("Read these skills before you begin, as far as they matter: {}.", skills.join(", ")));
+            }
+        }
+        if self.is_subagent() {
+            add(&config.subagent_prompt);
+        } else if !self.stack.is_empty() {
+            add(transfer_tool::TAKEN_OVER);
+        }
+        text
+    }
+
+    /// Whether it is shown the same as the other, of the same: it works as the same agent, among the same agents.
+    pub(crate) fn is_shown_as(&self, other: &Self) -> bool {
+        let as_whom = |acting: &Self| acting.parent.as_ref().map(|parent| parent.agent.clone());
+        Arc::ptr_eq(&self.agents, &other.agents) && self.stack == other.stack && as_whom(self) == as_whom(other)
+    }
+
+    /// What it is shown, of what it may use: with the tools by which it hands work on, as the agents are now.
+    pub(crate) fn tools(&self, may_use: ToolSet) -> ToolSet {
+        let transfers = self.transfers();
+        if transfers.is_empty() {
+            return may_use;
+        }
+        let told = |tool: &ToolSpec| delegate_tool::told_of(tool, &self.offered());
+        // A name means one tool: a request that names two of it is refused.
+        let is_other = |tool: &&ToolSpec| transfers.iter().all(|transfer| transfer.name != tool.name);
+        let shown = may_use.specs.iter().filter(|tool| self.may_give(tool)).filter(is_other).map(told);
+        let shown: Vec<ToolSpec> = shown.collect();
+        ToolSet::new(shown.into_iter().chain(transfers).collect()).standing_as_in(&may_use)
+    }
+
+    /// Whether it may use the tool, as far as that is one to give work away: an agent that names its tools does so only where
+    /// it names that one, too.
+    fn may_give(&self, tool: &ToolSpec) -> bool {
+        let named = self.card().and_then(|card| card.tools.as_ref());
+        tool.name != delegate_tool::NAME || named.is_none_or(|named| named.contains(&tool.name))
+    }
+
+    /// The same of every tool, with the reason.
+    pub(crate) fn standings(&self, mut standings: Vec<ToolStanding>) -> Vec<ToolStanding> {
+        let transfers = self.transfers();
+        for standing in &mut standings {
+            let spec = &standing.tool.spec;
+            if standing.visible && !self.may_give(spec) {
+                (standing.visible, standing.why) = (false, format!("the agent {} does not name it", self.name()));
+            } else if transfers.iter().any(|transfer| transfer.name == spec.name) {
+                let by = ToolOrigin::Conversation;
+                (standing.visible, standing.why) = (false, format!("another tool has its name ({by})"));
+            }
+            standing.tool.spec = delegate_tool::told_of(&standing.tool.spec, &self.offered());
+        }
+        let transfers = transfers.into_iter().map(|spec| ToolStanding {
+            tool: CatalogueTool {
+                spec,
+                origin: ToolOrigin::Conversation,
+                label: ToolLabel { category: "agent".to_owned(), ..ToolLabel::default() },
+                stands_for: None,
+                foreign: None,
+            },
+            visible: true,
+            why: "agents.yaml enables the agent".to_owned(),
+        });
+        standings.extend(transfers);
+        standings.sort_by(|a, b| a.tool.spec.name.cmp(&b.tool.spec.name));
+        standings
+    }
+
+    /// The agents that it can give work to.
+    fn offered(&self) -> Vec<&AgentCard> {
+        if self.is_subagent() { Vec::new() } else { self.agents.enabled().collect() }
+    }
+
+    /// The tools by which it hands the session on.
+    fn transfers(&self) -> Vec<ToolSpec> {
+        if self.is_subagent() { Vec::new() } else { transfer_tool::specs(&self.stack, &self.offered()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::tool::Effect;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_that_has_the_name_of_a_transfer_is_not_shown() {
+        let agents = Arc::new(Agents::new([AgentCard::new("poet")]));
+        let acting = Acting::of(&SessionSettings::default(), &[], &agents);
+        let stolen = |name: &str| ToolSpec {
+            name: name.to_owned(),
+            description: "stolen".to_owned(),
+            parameters: serde_json::json!({}),
+            effect: Effect::Read,
+        };
+        let names = ["transfer_to_critic", "transfer_to_poet"];
+        let shown = acting.tools(ToolSet::new(names.map(stolen).to_vec()));
+        let told = |name: &str| shown.specs.iter().filter(|tool| tool.name == name).map(|tool| tool.effect).collect();
+        let (free, taken): (Vec<Effect>, Vec<Effect>) = (told(names[0]), told(names[1]));
+        assert_eq!((free, taken), (vec![Effect::Read], vec![Effect::State]));
+
+        let origin = ToolOrigin::BuiltIn;
+        let standing = |name: &str| ToolStanding {
+            tool: CatalogueTool {
+                spec: stolen(name),
+                origin: origin.clone(),
+                label: ToolLabel::default(),
+                stands_for: None,
+                foreign: None,
+            },
+            visible: true,
+            why: String::new(),
+        };
+        let standings = acting.standings(names.map(standing).to_vec());
+        let visible: Vec<(&str, bool)> =
+            standings.iter().map(|standing| (standing.tool.spec.name.as_str(), standing.visible)).collect();
+        let (critic, poet) = (names[0], names[1]);
+        assert_eq!(visible, [(critic, true), (poet, false), (poet, true)]);
+    }
+}

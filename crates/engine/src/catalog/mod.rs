@@ -1,0 +1,164 @@
+//! Which tools a turn shows. All of it is pure.
+//!
+//! - [`Stock`]: every tool that there is, those that links answer included; made anew only where the toolbox hands out
+//!   another catalogue.
+//! - [`Reach`]: what a turn may use at the most, whatever is mentioned: by its agent, its depth, its model.
+//! - `visible`: from these and from what is mentioned to what is shown, and why.
+//! - [`Finds`]: what the model of a turn finds of the tools that the turn does not show, and may call from there on;
+//!   `words`: how well a tool fits what is looked for.
+//! - `nearest`: which tool a model may have meant that calls one that is not there.
+
+mod finds;
+mod nearest;
+mod scope;
+mod servers;
+mod visible;
+mod words;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use agentd_core::{
+    catalogue::{Catalogue, CatalogueTool, ServerCard, ToolLabel, ToolOrigin, ToolStanding, ToolTier},
+    tool::{Effect, ToolSpec},
+};
+use agentd_policy::ForeignTools;
+
+use self::visible::Standing;
+pub(crate) use self::{
+    finds::Finds,
+    scope::{AgentReach, Reach},
+};
+use crate::context::ToolSet;
+
+/// The tool by which a model finds those that a turn does not show.
+pub(crate) const FIND_TOOL: &str = "find_tool";
+
+/// The tools that people or agents mention, by the names that calls use.
+pub(crate) type Mentioned = BTreeSet<String>;
+
+/// Every tool that there is.
+#[derive(Debug)]
+pub(crate) struct Stock {
+    /// What it was made from, to know whether it still holds.
+    source: Arc<Catalogue>,
+    /// Sorted by name. Of those with one name the first is the one that calls mean.
+    tools: Vec<CatalogueTool>,
+    /// What a turn shows that mentions nothing and may use everything.
+    plain: ToolSet,
+}
+
+impl Stock {
+    /// The tools of the catalogue, and those that links answer.
+    pub(crate) fn new(source: Arc<Catalogue>, own: Vec<(ToolSpec, bool)>) -> Self {
+        let mut tools: Vec<CatalogueTool> = own.into_iter().map(|own| labelled(own, &source)).collect();
+        tools.extend(source.tools.iter().cloned());
+        // Links answer before the toolbox is asked, and what is built in before what others bring: nobody takes a call by
+        // choosing the name of another's tool.
+        tools.sort_by(|a, b| (&a.spec.name, rank(&a.origin)).cmp(&(&b.spec.name, rank(&b.origin))));
+        let plain = visible::set(&tools, &Mentioned::new(), &Reach::default());
+        Self { source, tools, plain }
+    }
+
+    /// Whether it was made from this catalogue.
+    pub(crate) fn is_of(&self, catalogue: &Arc<Catalogue>) -> bool {
+        Arc::ptr_eq(&self.source, catalogue)
+    }
+
+    /// What a turn may use.
+    pub(crate) fn shown(&self, mentioned: &Mentioned, reach: &Reach) -> ToolSet {
+        if mentioned.is_empty() && *reach == Reach::default() {
+            return self.plain.clone();
+        }
+        visible::set(&self.tools, mentioned, reach)
+    }
+
+    /// Every tool, and why a turn shows it or not.
+    pub(crate) fn standings(&self, mentioned: &Mentioned, reach: &Reach) -> Vec<ToolStanding> {
+        let told = |(tool, standing): (&CatalogueTool, Standing)| ToolStanding {
+            tool: tool.clone(),
+            visible: standing.is_shown(),
+            why: standing.to_string(),
+        };
+        visible::judged(&self.tools, mentioned, reach).map(told).collect()
+    }
+
+    /// The tool of that name that calls mean, whether a turn shows it or not.
+    pub(crate) fn get(&self, name: &str) -> Option<&CatalogueTool> {
+        let first = self.tools.partition_point(|tool| tool.spec.name.as_str() < name);
+        self.tools.get(first).filter(|tool| tool.spec.name == name)
+    }
+
+    /// The MCP servers that are set up, sorted by name.
+    pub(crate) fn servers(&self) -> &[ServerCard] {
+        &self.source.servers
+    }
+
+    /// The tools of an MCP server that a turn may use, mentioned or not.
+    pub(crate) fn of_server<'a>(
+        &'a self,
+        server: &'a str,
+        reach: &'a Reach,
+    ) -> impl Iterator<Item = &'a CatalogueTool> {
+        let is_of = move |tool: &CatalogueTool| tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server);
+        self.usable(reach).filter(move |tool| is_of(tool))
+    }
+
+    /// Whose the tools are that are somebody else's, by the names that models call them.
+    pub(crate) fn others(&self) -> ForeignTools {
+        let of_other = |tool: &CatalogueTool| Some((tool.spec.name.clone(), tool.foreign.clone()?));
+        let calls_mean =
+            |tool: &&CatalogueTool| self.get(&tool.spec.name).is_some_and(|first| std::ptr::eq(first, *tool));
+        self.tools.iter().filter(calls_mean).filter_map(of_other).collect()
+    }
+
+    /// Whether any tool of an MCP server is known.
+    pub(crate) fn has_of(&self, server: &str) -> bool {
+        self.tools.iter().any(|tool| tool.foreign.as_ref().is_some_and(|foreign| foreign.server == server))
+    }
+
+    /// The tools of others that a turn may use, mentioned or not.
+    pub(crate) fn usable<'a>(&'a self, reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
+        visible::usable(&self.tools, reach)
+    }
+
+    /// Those of them that a turn shows only where they are mentioned or found.
+    pub(crate) fn hidden<'a>(&'a self, reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
+        visible::hidden(&self.tools, reach)
+    }
+
+    /// The names of all tools, sorted.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| tool.spec.name.as_str())
+    }
+
+    /// Why a turn does not show a tool, in a sentence; none where it does, or there is no such tool.
+    pub(crate) fn why_not(&self, name: &str, mentioned: &Mentioned, reach: &Reach) -> Option<String> {
+        let found = visible::judged(&self.tools, mentioned, reach).find(|(tool, _)| tool.spec.name == name);
+        found.map(|(_, standing)| standing).filter(|standing| !standing.is_shown()).map(|standing| standing.to_string())
+    }
+
+    /// What models are told of all tools that calls can mean, sorted by name.
+    pub(crate) fn specs(&self) -> Vec<ToolSpec> {
+        let mut specs: Vec<ToolSpec> = self.tools.iter().map(|tool| tool.spec.clone()).collect();
+        specs.dedup_by(|later, first| later.name == first.name);
+        specs
+    }
+}
+
+/// Which of two with one name stands before the other.
+fn rank(origin: &ToolOrigin) -> u8 {
+    match origin {
+        ToolOrigin::Conversation => 0,
+        ToolOrigin::BuiltIn => 1,
+        ToolOrigin::Mcp { .. } => 2,
+    }
+}
+
+/// A link's tool. It belongs to every session, unless its link lets people decide.
+fn labelled((spec, may_be_hidden): (ToolSpec, bool), catalogue: &Catalogue) -> CatalogueTool {
+    let told = catalogue.labels.get(&spec.name).cloned().unwrap_or_default();
+    // An agent that names its tools changes no files without naming what does.
+    let always_available = spec.effect != Effect::Write || told.always_available;
+    let label = if may_be_hidden { told } else { ToolLabel { tier: ToolTier::Core, always_available, ..told } };
+    CatalogueTool { spec, origin: ToolOrigin::Conversation, label, stands_for: None, foreign: None }
+}

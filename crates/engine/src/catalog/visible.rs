@@ -1,0 +1,239 @@
+//! From the tools that there are to those that a turn shows, and why.
+
+use std::fmt;
+
+use agentd_core::catalogue::{CatalogueTool, ToolOrigin, ToolTier};
+
+use super::{AgentReach, Mentioned, Reach};
+use crate::{catalog::FIND_TOOL, context::ToolSet};
+
+/// The tools by which a session hands work on: a child session has none of them.
+const DELEGATES: &str = "delegate_task";
+/// How the names of those begin that hand a session to another agent.
+const TRANSFERS: &str = "transfer_to_";
+
+/// Why a turn shows a tool, or does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Standing {
+    Core,
+    Enabled,
+    Mentioned,
+    NamedBy(String),
+    ForPictures,
+    ForCode,
+    NotMentioned { name: String, server: Option<String> },
+    Off,
+    NothingToFind,
+    Forbidden { agent: String },
+    Child,
+    Shadowed { by: ToolOrigin },
+}
+
+impl Standing {
+    pub(super) fn is_shown(&self) -> bool {
+        match self {
+            Self::Core | Self::Enabled | Self::Mentioned | Self::NamedBy(_) | Self::ForPictures | Self::ForCode => true,
+            Self::NotMentioned { .. }
+            | Self::Off
+            | Self::NothingToFind
+            | Self::Forbidden { .. }
+            | Self::Child
+            | Self::Shadowed { .. } => false,
+        }
+    }
+}
+
+impl Standing {
+    /// Whether a mention is all that it takes.
+    fn is_unmentioned(&self) -> bool {
+        matches!(self, Self::NotMentioned { .. })
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Core => f.write_str("it belongs to every turn"),
+            Self::Enabled => f.write_str("it is enabled"),
+            Self::Mentioned => f.write_str("it is mentioned"),
+            Self::NamedBy(agent) => write!(f, "the agent {agent} names it"),
+            Self::ForPictures => f.write_str("it is for pictures, and the model sees them"),
+            Self::ForCode => f.write_str("it is for code, and so is the model"),
+            Self::NotMentioned { name, server: None } => write!(f, "@{name} in an input loads it for that turn"),
+            Self::NotMentioned { name, server: Some(server) } => {
+                write!(f, "@{name} or @{server} in an input loads it for that turn, and {FIND_TOOL} finds it")
+            }
+            Self::NothingToFind => f.write_str("every tool of an MCP server is shown already"),
+            Self::Off => f.write_str("tools.yaml says `enabled: never`, or what it works with is not configured"),
+            Self::Forbidden { agent } => write!(f, "the agent {agent} does not name it"),
+            Self::Child => f.write_str("a session that works for another hands nothing on"),
+            Self::Shadowed { by } => write!(f, "another tool has its name ({by})"),
+        }
+    }
+}
+
+/// The tools that the turn shows.
+pub(super) fn set(tools: &[CatalogueTool], mentioned: &Mentioned, reach: &Reach) -> ToolSet {
+    let shown = judged(tools, mentioned, reach).filter(|(_, standing)| standing.is_shown());
+    ToolSet::of(&shown.map(|(tool, _)| tool).collect::<Vec<_>>())
+}
+
+/// The tools of others that a turn could show and does not, unless they are mentioned or found.
+pub(super) fn hidden<'a>(tools: &'a [CatalogueTool], reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
+    of_others(tools, reach).filter(|(_, standing)| standing.is_unmentioned()).map(|(tool, _)| tool)
+}
+
+/// The tools of others that a turn shows, or would where they were mentioned.
+pub(super) fn usable<'a>(tools: &'a [CatalogueTool], reach: &'a Reach) -> impl Iterator<Item = &'a CatalogueTool> {
+    let is_usable = |standing: &Standing| standing.is_shown() || standing.is_unmentioned();
+    of_others(tools, reach).filter(move |(_, standing)| is_usable(standing)).map(|(tool, _)| tool)
+}
+
+fn of_others<'a>(tools: &'a [CatalogueTool], reach: &'a Reach) -> impl Iterator<Item = (&'a CatalogueTool, Standing)> {
+    judged_each(tools, None, reach, true).filter(|(tool, _)| tool.foreign.is_some())
+}
+
+/// Every tool, sorted by name, with where it stands.
+pub(super) fn judged<'a>(
+    tools: &'a [CatalogueTool],
+    mentioned: &'a Mentioned,
+    reach: &'a Reach,
+) -> impl Iterator<Item = (&'a CatalogueTool, Standing)> {
+    // Whatever is mentioned, so that a turn that mentions all of them shows the same besides.
+    let finds = hidden(tools, reach).next().is_some();
+    judged_each(tools, Some(mentioned), reach, finds)
+}
+
+fn judged_each<'a>(
+    tools: &'a [CatalogueTool],
+    mentioned: Option<&'a Mentioned>,
+    reach: &'a Reach,
+    finds: bool,
+) -> impl Iterator<Item = (&'a CatalogueTool, Standing)> {
+    tools.iter().enumerate().map(move |(index, tool)| {
+        let first = tools[..index].iter().rev().take_while(|before| before.spec.name == tool.spec.name).last();
+        let standing = match first {
+            Some(first) => Standing::Shadowed { by: first.origin.clone() },
+            None if !finds && tool.spec.name == FIND_TOOL => Standing::NothingToFind,
+            None => standing(tool, mentioned, reach),
+        };
+        (tool, standing)
+    })
+}
+
+fn standing(tool: &CatalogueTool, mentioned: Option<&Mentioned>, reach: &Reach) -> Standing {
+    let (name, label) = (tool.spec.name.as_str(), &tool.label);
+    if label.tier == ToolTier::Off {
+        return Standing::Off;
+    }
+    if reach.is_child && (name == DELEGATES || name.starts_with(TRANSFERS)) {
+        return Standing::Child;
+    }
+    if let Some(AgentReach { id, tools: Some(named) }) = &reach.agent
+        && !label.always_available
+    {
+        let id = id.clone();
+        return if named.contains(name) { Standing::NamedBy(id) } else { Standing::Forbidden { agent: id } };
+    }
+    let tagged = |tag: &str| label.tags.iter().any(|known| known == tag);
+    match label.tier {
+        ToolTier::Core => Standing::Core,
+        ToolTier::Enabled => Standing::Enabled,
+        _ if mentioned.is_some_and(|mentioned| mentioned.contains(name)) => Standing::Mentioned,
+        _ if reach.sees && tagged("vision") => Standing::ForPictures,
+        _ if reach.codes && tagged("code") => Standing::ForCode,
+        _ => {
+            let server = tool.foreign.as_ref().map(|foreign| foreign.server.clone());
+            Standing::NotMentioned { name: name.to_owned(), server }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use agentd_core::{
+        catalogue::ToolLabel,
+        tool::{Effect, ToolSpec},
+    };
+
+    use super::*;
+
+    fn tool(name: &str, tier: ToolTier, tags: &[&str]) -> CatalogueTool {
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            parameters: serde_json::json!({}),
+            effect: Effect::Read,
+        };
+        let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        let label = ToolLabel { tier, always_available: name == "ask_human", tags, ..ToolLabel::default() };
+        CatalogueTool { spec, origin: ToolOrigin::BuiltIn, label, stands_for: None, foreign: None }
+    }
+
+    fn tools() -> Vec<CatalogueTool> {
+        let mut tools = vec![
+            tool("ask_human", ToolTier::Core, &[]),
+            tool("delegate_task", ToolTier::Discovered, &[]),
+            tool("draw", ToolTier::Discovered, &["vision"]),
+            tool("grep", ToolTier::Enabled, &[]),
+            tool("lint", ToolTier::Discovered, &["code"]),
+            tool("read_file", ToolTier::Core, &[]),
+            tool("shell", ToolTier::Off, &["code"]),
+            tool("transfer_to_x", ToolTier::Enabled, &[]),
+        ];
+        let stolen = CatalogueTool { origin: ToolOrigin::Mcp { server: "rogue".to_owned() }, ..tools[3].clone() };
+        tools.insert(4, stolen);
+        tools
+    }
+
+    #[track_caller]
+    fn check(mentioned: &[&str], reach: &Reach, expected: &[&str]) {
+        let mentioned: Mentioned = mentioned.iter().map(|name| (*name).to_owned()).collect();
+        let set = set(&tools(), &mentioned, reach);
+        let names: Vec<&str> = set.specs.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_turn_shows_what_it_may() {
+        let any = Reach::default();
+        check(&[], &any, &["ask_human", "grep", "read_file", "transfer_to_x"]);
+        check(&["lint", "nothing", "shell"], &any, &["ask_human", "grep", "lint", "read_file", "transfer_to_x"]);
+        let child = Reach { is_child: true, ..any.clone() };
+        check(&["delegate_task"], &child, &["ask_human", "grep", "read_file"]);
+        let sees = Reach { sees: true, ..any.clone() };
+        check(&[], &sees, &["ask_human", "draw", "grep", "read_file", "transfer_to_x"]);
+        let codes = Reach { codes: true, ..any.clone() };
+        check(&[], &codes, &["ask_human", "grep", "lint", "read_file", "transfer_to_x"]);
+        let named = |names: &[&str]| {
+            let tools = Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>());
+            Reach { agent: Some(AgentReach { id: "x".to_owned(), tools }), ..Reach::default() }
+        };
+        check(&["delegate_task"], &named(&["lint", "shell", "grep"]), &["ask_human", "grep", "lint"]);
+        let free = Reach { agent: Some(AgentReach { id: "x".to_owned(), tools: None }), ..any };
+        check(&[], &free, &["ask_human", "grep", "read_file", "transfer_to_x"]);
+    }
+
+    #[test]
+    fn each_says_why() {
+        let tools = tools();
+        let (mentioned, reach) = (Mentioned::from(["lint".to_owned()]), Reach::default());
+        let why: Vec<String> = judged(&tools, &mentioned, &reach).map(|(_, standing)| standing.to_string()).collect();
+        assert_eq!(
+            why,
+            [
+                "it belongs to every turn",
+                "@delegate_task in an input loads it for that turn",
+                "@draw in an input loads it for that turn",
+                "it is enabled",
+                "another tool has its name (built in)",
+                "it is mentioned",
+                "it belongs to every turn",
+                "tools.yaml says `enabled: never`, or what it works with is not configured",
+                "it is enabled",
+            ]
+        );
+    }
+}

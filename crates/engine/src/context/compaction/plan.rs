@@ -1,0 +1,298 @@
+//! Which part of the history is replaced, and which stays. Pure.
+
+use std::{collections::HashSet, sync::Arc};
+
+use agentd_core::{
+    context::{CompactionCause, CompactionStrategy},
+    ids::CallId,
+    item::{Item, ItemBody, NoticeTopic},
+};
+
+use crate::context::{history, meter};
+
+/// Messages that a history must have before a model is asked to sum it up.
+pub(crate) const MIN_MESSAGES: usize = 15;
+/// Messages that stay as they are, where the window has room for them.
+const RECENT_MESSAGES: usize = 10;
+/// What stays takes this part of the window, in percent.
+const RECENT_PERCENT: u64 = 15;
+/// What the last [`RECENT_MESSAGES`] may take of the window at the most, in percent.
+const RECENT_MAX_PERCENT: u64 = 40;
+
+/// What there is room for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// The tokens of the window that the history may have: what tools and instructions take is not among them.
+    pub(crate) window: u64,
+    /// The messages that a history may have.
+    pub(crate) max_messages: usize,
+    /// Whether the model gets its reasoning back, which takes room then.
+    pub(crate) echo_reasoning: bool,
+}
+
+/// Which items are replaced: those before this index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) split: usize,
+    /// Messages of the history, before.
+    pub(crate) messages: usize,
+    /// Whether there is enough to replace for a model to be asked.
+    pub(crate) worth_a_model: bool,
+}
+
+/// Decides what is replaced. None where nothing can be.
+pub(crate) fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> Option<Plan> {
+    let splits = splits(items);
+    let split = match cause {
+        CompactionCause::Limit => by_messages(items, &splits, room.max_messages / 2),
+        // Whoever asks for it wants it done, however much room there is.
+        CompactionCause::Model | CompactionCause::Person => by_tokens(items, &splits, room, true),
+        CompactionCause::Critical | CompactionCause::Overflow => {
+            // It is full, whatever the guess says: so at least half of it goes.
+            let half = tokens(items, room) / 2 * 100 / RECENT_MAX_PERCENT;
+            let split = by_tokens(items, &splits, Room { window: room.window.min(half), ..room }, false);
+            if cause == CompactionCause::Critical {
+                split.map(|split| before_input(items, &splits, split, room))
+            } else {
+                split
+            }
+        }
+    }?;
+    let messages = count(items);
+    // A summary alone is not summed up again: nothing would be gained, and each time something would be lost.
+    let replaced = &items[..split];
+    let gains = replaced.iter().any(|item| history::counts(item) && !matches!(item.body, ItemBody::Compaction(_)));
+    gains.then_some(Plan { split, messages, worth_a_model: messages >= MIN_MESSAGES })
+}
+
+/// The messages of a history.
+pub(crate) fn count(items: &[Arc<Item>]) -> usize {
+    items.iter().filter(|item| history::counts(item)).count()
+}
+
+/// The messages before the turn that runs.
+pub(crate) fn count_before_turn(items: &[Arc<Item>]) -> usize {
+    let begin = items.iter().rposition(speaks).unwrap_or(0);
+    count(&items[..begin])
+}
+
+/// About how many tokens the items have.
+fn tokens(items: &[Arc<Item>], room: Room) -> u64 {
+    items.iter().map(|item| meter::guess(item, room.echo_reasoning)).sum()
+}
+
+/// Where a history may be split: nowhere between a call and its result, or between the parts of one answer.
+fn splits(items: &[Arc<Item>]) -> Vec<usize> {
+    let mut open: HashSet<&CallId> = HashSet::new();
+    let mut splits = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        // A call that has no result when a person speaks again will never have one: its turn was cancelled.
+        if speaks(item) || is_handed_over(item) {
+            open.clear();
+        }
+        let begins = match &item.body {
+            // What was handed over with what a person says is told nowhere else.
+            ItemBody::UserMessage { .. } => index == 0 || !is_handed_over(&items[index - 1]),
+            ItemBody::Notice { .. } => true,
+            ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::ToolCall(_) => {
+                // An answer begins behind a result or behind what a person said.
+                index > 0
+                    && matches!(
+                        items[index - 1].body,
+                        ItemBody::ToolResult(_) | ItemBody::UserMessage { .. } | ItemBody::Notice { .. }
+                    )
+            }
+            ItemBody::ToolResult(_) | ItemBody::Compaction(_) => false,
+        };
+        if begins && open.is_empty() && index > 0 {
+            splits.push(index);
+        }
+        match &item.body {
+            ItemBody::ToolCall(call) => drop(open.insert(&call.call_id)),
+            ItemBody::ToolResult(result) => drop(open.remove(&result.call_id)),
+            _ => {}
+        }
+    }
+    // All may go where nothing is under way: what the person wants stands in the summary.
+    if open.is_empty() && !items.is_empty() {
+        splits.push(items.len());
+    }
+    splits
+}
+
+/// The earliest split behind which at most so many messages stay, at a place where a person spoke; the turn that runs
+/// stays whole.
+fn by_messages(items: &[Arc<Item>], splits: &[usize], most: usize) -> Option<usize> {
+    let turn = begin_of(items, items.iter().rposition(speaks)?);
+    let begins_turn = |at: usize| {
+        let spoken = items.get(at).filter(|item| is_handed_over(item)).map_or(at, |_| at + 1);
+        items.get(spoken).is_some_and(speaks)
+    };
+    let at_persons = splits.iter().copied().filter(|split| begins_turn(*split));
+    let fits = |split: &usize| count(&items[*split..turn.max(*split)]) <= most;
+    at_persons.take_while(|split| *split <= turn).find(fits)
+}
+
+/// The earliest split behind which what stays fits: a part of the window, or the last messages where they are small; the
+/// last messages only, where somebody asked for it.
+fn by_tokens(items: &[Arc<Item>], splits: &[usize], room: Room, asked: bool) -> Option<usize> {
+    let part = |percent: u64| room.window / 100 * percent;
+    let fits = |split: &usize| {
+        let rest = &items[*split..];
+        let tokens = tokens(rest, room);
+        let few = count(rest) <= RECENT_MESSAGES;
+        (tokens <= part(RECENT_PERCENT) && (few || !asked)) || (few && tokens <= part(RECENT_MAX_PERCENT))
+    };
+    if fits(&0) {
+        return None;
+    }
+    // What is behind a later split is less, so the first that fits keeps the most.
+    let first = splits.partition_point(|split| !fits(split));
+    splits.get(first).copied()
+}
+
+/// The split before the newest input, where a later one would replace that and it fits: what was just said is not summed up
+/// as long as something else can give way.
+fn before_input(items: &[Arc<Item>], splits: &[usize], split: usize, room: Room) -> usize {
+    let Some(begin) = items.iter().rposition(speaks).map(|spoken| begin_of(items, spoken)) else { return split };
+    let rest = &items[begin..];
+    let fits = count(rest) <= RECENT_MESSAGES && tokens(rest, room) <= room.window / 100 * RECENT_MAX_PERCENT;
+    if split > begin && fits && splits.contains(&begin) { begin } else { split }
+}
+
+/// Where a turn begins in which a person speaks there: with what they handed over.
+fn begin_of(items: &[Arc<Item>], spoken: usize) -> usize {
+    if spoken > 0 && is_handed_over(&items[spoken - 1]) { spoken - 1 } else { spoken }
+}
+
+/// Whether the item tells of files that came with what a person says next.
+fn is_handed_over(item: &Arc<Item>) -> bool {
+    matches!(item.body, ItemBody::Notice { topic: NoticeTopic::Files, .. })
+}
+
+/// Whether a person speaks here, at the start of a turn.
+fn speaks(item: &Arc<Item>) -> bool {
+    matches!(item.body, ItemBody::UserMessage { steered: false, .. })
+}
+
+/// A compaction that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) cause: CompactionCause,
+    pub(crate) strategy: CompactionStrategy,
+}
+
+/// The messages that a history may have. Where a compaction was taken back it may grow by as many as that one would have
+/// left, for a person wanted to see them all.
+pub(crate) fn limit(max_messages: usize, held: u64) -> usize {
+    match usize::try_from(held).unwrap_or(usize::MAX) {
+        0 => max_messages,
+        held => held.saturating_add(max_messages / 2).max(max_messages),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::context::compaction::samples::{call, handed_over, result, says, user};
+
+    const ROOM: Room = Room { window: 1000, max_messages: 40, echo_reasoning: false };
+
+    /// Turns of so many calls each, with texts of so many tokens.
+    fn session(turns: &[(u8, usize)]) -> Vec<Arc<Item>> {
+        let mut items = Vec::new();
+        for (turn, (calls, tokens)) in turns.iter().enumerate() {
+            items.push(user(&format!("turn {turn}")));
+            for n in 0..*calls {
+                let id = format!("{turn}_{n}");
+                items.push(call(&id, "grep"));
+                items.push(result(&id, "grep", &"word".repeat(*tokens)));
+            }
+            items.push(says("done"));
+        }
+        items
+    }
+
+    #[test]
+    fn a_short_history_is_left_alone() {
+        let items = session(&[(0, 0); 3]);
+        assert_eq!(plan(&items, CompactionCause::Person, ROOM), None);
+        assert_eq!(plan(&[], CompactionCause::Critical, ROOM), None);
+    }
+
+    #[test]
+    fn the_recent_part_stays() {
+        let items = session(&[(1, 40); 20]);
+        let plan = plan(&items, CompactionCause::Critical, ROOM).unwrap();
+        let rest = &items[plan.split..];
+        assert!(count(rest) >= 8, "{}", count(rest));
+        assert!(tokens(rest, ROOM) <= 400);
+        assert!(plan.worth_a_model);
+    }
+
+    #[test]
+    fn the_limit_halves_the_history_where_a_person_spoke() {
+        let items = session(&[(0, 0); 30]);
+        let plan = plan(&items, CompactionCause::Limit, ROOM).unwrap();
+        assert!(speaks(&items[plan.split]));
+        assert!(count_before_turn(&items[plan.split..]) <= 20);
+        assert!(count_before_turn(&items[plan.split..]) >= 18);
+    }
+
+    #[test]
+    fn what_was_handed_over_stays_with_the_words_that_came_with_it() {
+        for calls in [3, 25] {
+            let mut items = session(&[(0, 0), (calls, 40)]);
+            items.push(handed_over("uploads/a.png"));
+            items.extend([user("What is it?"), says("A cat.")]);
+            for cause in [CompactionCause::Limit, CompactionCause::Critical, CompactionCause::Overflow] {
+                let Some(plan) = plan(&items, cause, Room { max_messages: 20, ..ROOM }) else { continue };
+                assert!(!speaks(items.get(plan.split).unwrap_or(&items[0])) || plan.split == 2, "{cause:?} {plan:?}");
+                assert!(plan.split <= items.len() - 3 || plan.split == items.len(), "{cause:?} {plan:?}");
+            }
+            let limit = plan(&items, CompactionCause::Limit, Room { max_messages: 10, ..ROOM }).unwrap();
+            assert!(is_handed_over(&items[limit.split]) || calls == 3, "{limit:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_was_cancelled_keeps_nothing_from_being_replaced() {
+        let mut items = vec![user("one"), call("x", "grep")];
+        items.extend(session(&[(1, 40); 20]));
+        assert!(plan(&items, CompactionCause::Critical, ROOM).is_some());
+        assert!(plan(&items, CompactionCause::Limit, Room { max_messages: 20, ..ROOM }).is_some());
+    }
+
+    #[test]
+    fn a_window_that_is_full_is_emptied_by_half_whatever_the_guess_says() {
+        let items = session(&[(1, 40); 8]);
+        let roomy = Room { window: 1_000_000, max_messages: 100, ..ROOM };
+        let plan = plan(&items, CompactionCause::Overflow, roomy).unwrap();
+        assert!(tokens(&items[plan.split..], ROOM) <= tokens(&items, ROOM) / 2);
+    }
+
+    proptest! {
+        #[test]
+        fn calls_and_results_are_never_parted(
+            turns in proptest::collection::vec((0u8..5, 0usize..200), 1..40),
+            limit in proptest::bool::ANY,
+        ) {
+            let items = session(&turns);
+            let cause = if limit { CompactionCause::Limit } else { CompactionCause::Critical };
+            if let Some(plan) = plan(&items, cause, ROOM) {
+                let mut open = HashSet::new();
+                for item in &items[..plan.split] {
+                    match &item.body {
+                        ItemBody::ToolCall(call) => drop(open.insert(call.call_id.clone())),
+                        ItemBody::ToolResult(result) => drop(open.remove(&result.call_id)),
+                        _ => {}
+                    }
+                }
+                prop_assert!(open.is_empty());
+                prop_assert!(plan.split > 0);
+            }
+        }
+    }
+}

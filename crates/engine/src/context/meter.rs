@@ -1,0 +1,210 @@
+//! How full the window is: what the server counted last, and what has come since.
+
+use agentd_core::{
+    context::{PromptReport, TokenLevel},
+    event::StateChange,
+    item::{Item, ItemBody},
+    model::ModelInfo,
+    usage::Usage,
+};
+
+use super::{
+    footprint::{Footprint, Print},
+    tokens::{self, Scales},
+};
+
+/// Pictures that one request shows at most.
+pub(crate) const MAX_SHOWN_PICTURES: usize = 10;
+/// Models whose last request is remembered: one for each slot.
+const MODELS: usize = 5;
+
+/// What a session remembers of its requests, from call to call and from turn to turn.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Meter {
+    /// The last request to each model, the newest last: a server keeps what it computed of its own requests, and knows
+    /// nothing of another's.
+    before: Vec<(String, Footprint)>,
+    /// What was counted last.
+    counted: Option<Counted>,
+    /// What came into the history since.
+    since: Came,
+    /// The level that was told last; none where that is not known.
+    level: Option<TokenLevel>,
+}
+
+/// The tokens of a request and its answer, as the server counted them, or about as many. They say something of the next
+/// request where that goes to the same model, with the same tools.
+#[derive(Debug, Clone)]
+struct Counted {
+    model: String,
+    tools: Print,
+    tokens: u64,
+}
+
+/// Where the next request goes, and with what.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Next<'a> {
+    pub(crate) model: &'a ModelInfo,
+    pub(crate) tools: Print,
+}
+
+/// A request that was sent, and what is known of its size.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    footprint: Footprint,
+    pub(crate) report: PromptReport,
+    /// What had come into the history by then.
+    since: Came,
+}
+
+/// About how many tokens came into the history, by the unscaled guess.
+#[derive(Debug, Clone, Copy, Default)]
+struct Came {
+    /// Words, calls and results.
+    said: u64,
+    /// Thoughts, which only some models get back.
+    thought: u64,
+}
+
+impl Came {
+    /// What of it stands in the next request to a model.
+    fn sent_to(self, model: &ModelInfo) -> u64 {
+        if model.echo_reasoning { self.said.saturating_add(self.thought) } else { self.said }
+    }
+
+    /// What came after that.
+    fn after(self, before: Self) -> Self {
+        Self { said: self.said.saturating_sub(before.said), thought: self.thought.saturating_sub(before.thought) }
+    }
+}
+
+impl Sent {
+    /// How many tokens it surely had: as the server counted, or half of the guess.
+    pub(crate) fn tokens(&self, usage: Usage) -> u64 {
+        if usage.prompt_tokens > 0 { usage.prompt_tokens } else { self.report.tokens / 2 }
+    }
+}
+
+impl Meter {
+    /// Of a session without requests, whose window is empty.
+    pub(crate) fn newborn() -> Self {
+        Self { level: Some(TokenLevel::Info), ..Self::default() }
+    }
+
+    /// Takes note of an item that came into the history.
+    pub(crate) fn add(&mut self, item: &Item) {
+        let of = if matches!(item.body, ItemBody::Reasoning { .. }) {
+            &mut self.since.thought
+        } else {
+            &mut self.since.said
+        };
+        *of = of.saturating_add(guess(item, true));
+    }
+
+    /// Forgets what was counted: the history is another one now.
+    pub(crate) fn start_over(&mut self) {
+        self.counted = None;
+        self.since = Came::default();
+    }
+
+    /// About how many tokens the next request has. `whole` guesses all of it, where nothing was counted that is like it.
+    pub(crate) fn expected(&self, scales: &Scales, next: Next<'_>, whole: impl FnOnce() -> u64) -> u64 {
+        let id = next.model.id.as_str();
+        match &self.counted {
+            Some(counted) if counted.model == id && counted.tools == next.tools => {
+                counted.tokens.saturating_add(scales.apply(id, self.since.sent_to(next.model)))
+            }
+            _ => scales.apply(id, whole()),
+        }
+    }
+
+    /// Compares a request with the one before it.
+    pub(crate) fn sending(&self, footprint: Footprint, scales: &Scales, model: &str) -> Sent {
+        let before = self.before.iter().find(|(id, _)| id == model).map(|(_, before)| before);
+        let mut report = footprint.report(before);
+        report.tokens = scales.apply(model, report.tokens);
+        report.repeated_tokens = scales.apply(model, report.repeated_tokens);
+        Sent { footprint, report, since: self.since }
+    }
+
+    /// The same for a request that went without its tools after all.
+    pub(crate) fn sent_without_tools(&self, sent: Sent, scales: &Scales, model: &str) -> Sent {
+        let again = self.sending(sent.footprint.without_tools(), scales, model);
+        Sent { since: sent.since, ..again }
+    }
+
+    /// Takes in what the server counted; it is the truth. Where it counted nothing, the guess has to do. What came into
+    /// the history since the request was sent is the answer.
+    pub(crate) fn answered(&mut self, sent: Sent, usage: Usage, scales: &Scales, model: &ModelInfo) {
+        let Sent { footprint, report, since } = sent;
+        let id = model.id.as_str();
+        let answer = self.since.after(since);
+        // The embedded model counts what it read to weigh tools and to sum up: that is no part of the conversation.
+        self.counted = (!model.embedded).then(|| {
+            scales.learn(id, footprint.tokens(), usage.prompt_tokens);
+            let request = if usage.prompt_tokens > 0 { usage.prompt_tokens } else { report.tokens };
+            let tokens = request.saturating_add(sent_again(answer, usage, scales, model));
+            Counted { model: id.to_owned(), tools: footprint.tools(), tokens }
+        });
+        self.since = Came::default();
+        self.before.retain(|(known, _)| known != id);
+        if self.before.len() == MODELS {
+            self.before.remove(0);
+        }
+        self.before.push((id.to_owned(), footprint));
+    }
+
+    /// What was said at the end of the last request only.
+    pub(crate) fn reminders(&self) -> Print {
+        self.before.last().map(|(_, before)| before.end()).unwrap_or_default()
+    }
+
+    /// Takes note of the level that was told last, where the session was read from its journal.
+    pub(crate) fn told(&mut self, level: Option<TokenLevel>) {
+        self.level = level;
+    }
+
+    /// Takes in how full the window is, and returns what is to be told where that is another level than was told last.
+    pub(crate) fn moved(&mut self, tokens: u64, window: u64) -> Option<StateChange> {
+        let level = TokenLevel::of(tokens, window);
+        let moved = self.level.replace(level) != Some(level);
+        moved.then_some(StateChange::TokenLevel { level, tokens, window })
+    }
+}
+
+/// How many tokens of an answer stand in the next request: what was counted of it, without thoughts that are not sent back.
+fn sent_again(answer: Came, usage: Usage, scales: &Scales, model: &ModelInfo) -> u64 {
+    let about = scales.apply(&model.id, answer.sent_to(model));
+    let Usage { completion_tokens, reasoning_tokens, .. } = usage;
+    match completion_tokens {
+        0 => about,
+        _ if model.echo_reasoning => completion_tokens,
+        // Some servers count reasoning beside the answer: what is more than the answer cannot be a part of it.
+        _ if reasoning_tokens > completion_tokens => completion_tokens,
+        _ if reasoning_tokens > 0 => completion_tokens - reasoning_tokens,
+        // Thoughts were counted, and nobody says how many.
+        _ if answer.thought > 0 => about.min(completion_tokens),
+        _ => completion_tokens,
+    }
+}
+
+/// About how many tokens an item takes of a request; thoughts only where they are sent back.
+pub(crate) fn guess(item: &Item, echo_reasoning: bool) -> u64 {
+    let texts: [&str; 2] = match &item.body {
+        ItemBody::Notice { text, pictures, .. } => {
+            // No request shows more of them.
+            let shown = pictures
+                .iter()
+                .rev()
+                .take(MAX_SHOWN_PICTURES)
+                .map(|picture| tokens::of_picture(picture.width, picture.height));
+            return tokens::estimate(text) + shown.sum::<u64>();
+        }
+        ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } => [text, ""],
+        ItemBody::Reasoning { text } => [if echo_reasoning { text } else { "" }, ""],
+        ItemBody::ToolCall(call) => [&call.name, &call.arguments],
+        ItemBody::ToolResult(result) => [&result.name, &result.text],
+        ItemBody::Compaction(compaction) => [&compaction.summary, ""],
+    };
+    texts.iter().map(|text| tokens::estimate(text)).sum()
+}

@@ -1,0 +1,248 @@
+//! Sessions that go on from a copy of another's history.
+//!
+//! What is copied are facts: the events up to the end of a turn, with their numbers. So the fork sees what the other session's
+//! model saw there, compactions and all, and what was compacted is found in it. The two share nothing from there on, but for
+//! a project folder that both have.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    context::{HistoryFile, Window},
+    error::ErrorKind,
+    event::{Event, EventKind, StateChange},
+    files::FilesCopied,
+    ids::{ItemId, SessionId},
+    item::{Item, ItemBody, ItemStatus},
+    ports::Store,
+    session::{NewFork, SessionSettings, TurnSpan},
+};
+
+use super::Engine;
+use crate::{
+    error::EngineError,
+    session::{SessionHandle, plain_title},
+    state_changes::FORK_NOTICE,
+};
+
+/// Events that are read from the journal at once.
+const PAGE: u64 = 500;
+/// Characters of the other session's name that stand in that of a fork.
+const MAX_KNOWN: usize = 150;
+
+/// A session that was forked.
+pub struct ForkedSession {
+    /// The new session.
+    pub session: SessionHandle,
+    /// The number of the last turn that was copied.
+    pub turn: u64,
+    /// The files that came along.
+    pub files: FilesCopied,
+}
+
+/// Where a history is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cut {
+    /// The number of the last event that is copied.
+    through: u64,
+    /// The number of the last turn.
+    turn: u64,
+}
+
+impl Engine {
+    /// Makes a session that goes on from a copy of another's history: up to the end of that turn, or all that was before a
+    /// turn that is open. Settings and todos come along, and the files of the session's own state as they were then; of the
+    /// files on the disk copies as they are now. What was granted to the session does not, nor what waits for an answer.
+    ///
+    /// # Errors
+    /// When there is no such session or turn, the turn has not ended, or the journal or the files cannot be written.
+    pub async fn fork_session(
+        &self,
+        from: SessionId,
+        at_turn: Option<u64>,
+        title: Option<String>,
+    ) -> Result<ForkedSession, EngineError> {
+        let parts = &self.shared.parts;
+        // Its actor has settled what a stop left behind.
+        let stored = self.session(from).await?.show().await?.session;
+        let cut = cut(&parts.store.turns(from).await?, stored.summary.last_seq, at_turn)?;
+        let history = history_file(&*parts.store, from, cut.through).await?;
+        let (id, at) = (SessionId::generate(), parts.clock.now());
+        let files_of = stored.settings.files_of(from);
+        // It works for nobody but the person, whoever the other worked for.
+        let settings = SessionSettings { grants: Vec::new(), parent: None, pinned: false, ..stored.settings };
+        let facts = facts(&*parts.store, from, cut, settings, title.as_deref(), &stored.summary.title).await?;
+        let files = match parts.workspaces.copy(files_of, id, history).await {
+            Ok(files) => files,
+            Err(error) => {
+                // Half a copy of a session that is not there would lie about for ever.
+                let _ = parts.workspaces.remove(id).await;
+                return Err(error.into());
+            }
+        };
+        let numbered = facts.into_iter().zip(cut.through + 1..);
+        let first = numbered.map(|(kind, seq)| Arc::new(Event { session_id: id, turn_id: None, seq, at, kind }));
+        let fork = NewFork { id, at, from, through: cut.through, first: first.collect() };
+        if let Err(error) = parts.store.fork_session(fork).await {
+            // Files of a session that is not there would lie about for ever.
+            let _ = parts.workspaces.remove(id).await;
+            return Err(error.into());
+        }
+        Ok(ForkedSession { session: self.session(id).await?, turn: cut.turn, files })
+    }
+}
+
+/// Where the history ends that is copied: never inside of a turn.
+fn cut(turns: &[TurnSpan], head: u64, at_turn: Option<u64>) -> Result<Cut, EngineError> {
+    let is_open = |turn: &TurnSpan, at: u64| turn.began <= at && turn.ended.is_none_or(|ended| ended > at);
+    let mut through = match at_turn {
+        None => turns.iter().find(|turn| turn.ended.is_none()).map_or(head, |open| open.began - 1),
+        Some(number) => {
+            let chosen = usize::try_from(number).ok().and_then(|number| turns.get(number.checked_sub(1)?));
+            let chosen = chosen.ok_or_else(|| no_turn(number, turns.len()))?;
+            chosen.ended.ok_or_else(|| not_ended(number))?
+        }
+    };
+    // One that waited and never ran is told of inside of another.
+    while let Some((index, around)) = turns.iter().enumerate().find(|(_, turn)| is_open(turn, through)) {
+        through = around.ended.ok_or_else(|| not_ended(index as u64 + 1))?;
+    }
+    match turns.iter().filter(|turn| turn.began <= through).count() as u64 {
+        0 => Err(EngineError::new(
+            ErrorKind::Conflict,
+            "no turn of this session has ended: there is nothing to go on from",
+        )
+        .with_hint("wait for the end of its first turn, or begin a new session")),
+        turn => Ok(Cut { through, turn }),
+    }
+}
+
+fn no_turn(number: u64, turns: usize) -> EngineError {
+    EngineError::new(ErrorKind::NotFound, format!("this session has no turn {number}; it has {turns}"))
+        .with_hint("turns are counted from 1; without a number, all that has ended is copied")
+}
+
+fn not_ended(number: u64) -> EngineError {
+    EngineError::new(ErrorKind::Busy, format!("turn {number} of this session has not ended")).with_hint(
+        "wait for its end, answer what it waits for, or cancel it; without a number, all before it is copied",
+    )
+}
+
+/// The file of what was compacted, as a compaction left it that is seen at that event.
+async fn history_file(store: &dyn Store, id: SessionId, through: u64) -> Result<Option<HistoryFile>, EngineError> {
+    let Some(before) = window_at(store, id, through).await?.summary.checked_sub(1) else { return Ok(None) };
+    let event = store.events(id, before, 1).await?.into_iter().next();
+    Ok(event.and_then(|event| match &event.kind {
+        EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } => {
+            Some(compaction.file.clone()).filter(|file| !file.name.is_empty())
+        }
+        _ => None,
+    }))
+}
+
+/// Which part of the history a model saw at that event.
+async fn window_at(store: &dyn Store, id: SessionId, through: u64) -> Result<Window, EngineError> {
+    let mut before = through;
+    while before > 0 {
+        let after = before.saturating_sub(PAGE);
+        let page = store.events(id, after, usize::try_from(before - after).unwrap_or(usize::MAX)).await?;
+        if let Some(window) = page.iter().rev().find_map(|event| window_of(event)) {
+            return Ok(window);
+        }
+        before = after;
+    }
+    Ok(Window::default())
+}
+
+fn window_of(event: &Event) -> Option<Window> {
+    match &event.kind {
+        EventKind::ItemCompleted { item: Item { body: ItemBody::Compaction(compaction), .. }, .. } => {
+            let window = Window { after: compaction.through, summary: event.seq, held: 0 };
+            Some(window).filter(|_| !compaction.summary.is_empty())
+        }
+        EventKind::StateChanged { change: StateChange::Window { window } } => Some(*window),
+        EventKind::StateChanged { change: StateChange::Reset } => {
+            Some(Window { after: event.seq, ..Window::default() })
+        }
+        _ => None,
+    }
+}
+
+/// The first facts of the fork itself.
+async fn facts(
+    store: &dyn Store,
+    from: SessionId,
+    cut: Cut,
+    settings: SessionSettings,
+    title: Option<&str>,
+    known: &str,
+) -> Result<Vec<EventKind>, EngineError> {
+    let mut facts = vec![StateChange::Forked { from, turn: cut.turn }, StateChange::Settings { settings }];
+    facts.extend(name(title, known)?.map(|title| StateChange::Title { title }));
+    let mut facts: Vec<EventKind> = facts.into_iter().map(|change| EventKind::StateChanged { change }).collect();
+    // A notice belongs to a turn: to the last that is copied.
+    let last =
+        store.events(from, cut.through.saturating_sub(PAGE), usize::try_from(PAGE).unwrap_or(usize::MAX)).await?;
+    let turn_id = last.iter().filter(|event| event.seq <= cut.through).rev().find_map(|event| event.turn_id);
+    if let Some(turn_id) = turn_id {
+        let text = format!(
+            "{FORK_NOTICE} all before this is a copy of another session's history, up to the end of its turn {}. \
+             uploads/ and outputs/ hold copies of what that session had there when the fork was made, which may be more or \
+             less than the history says; temp/ is empty. Look before you rely on a file.",
+            cut.turn
+        );
+        let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::notice(text) };
+        facts.push(EventKind::ItemStarted { item: item.clone() });
+        facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+    }
+    Ok(facts)
+}
+
+/// The name of the fork: that which is given, or one that tells the two apart.
+fn name(given: Option<&str>, known: &str) -> Result<Option<String>, EngineError> {
+    match given {
+        Some(title) => plain_title(title).map(Some),
+        None if known.is_empty() => Ok(None),
+        None => {
+            let begin: String = known.chars().take(MAX_KNOWN).collect();
+            plain_title(&format!("{begin} (fork)")).map(Some)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(turns: &[(u64, Option<u64>)], head: u64, at_turn: Option<u64>, expected: Result<(u64, u64), &str>) {
+        let turns: Vec<TurnSpan> =
+            turns.iter().map(|(began, ended)| TurnSpan { began: *began, ended: *ended }).collect();
+        match (cut(&turns, head, at_turn), expected) {
+            (Ok(cut), Ok(expected)) => assert_eq!((cut.through, cut.turn), expected),
+            (Err(error), Err(part)) => {
+                assert!(error.to_string().contains(part) && error.hint().is_some(), "{error}");
+            }
+            (cut, expected) => panic!("{cut:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn a_history_is_cut_between_turns() {
+        let two = [(1, Some(9)), (11, Some(20))];
+        check(&two, 22, None, Ok((22, 2)));
+        check(&two, 22, Some(1), Ok((9, 1)));
+        check(&two, 22, Some(2), Ok((20, 2)));
+        check(&two, 22, Some(0), Err("no turn 0; it has 2"));
+        check(&two, 22, Some(3), Err("no turn 3; it has 2"));
+        let open = [(1, Some(9)), (11, None)];
+        check(&open, 22, None, Ok((10, 1)));
+        check(&open, 22, Some(2), Err("turn 2 of this session has not ended"));
+        check(&open[1..], 22, None, Err("no turn of this session has ended"));
+        check(&[], 3, None, Err("no turn of this session has ended"));
+        // One that never ran stands inside of another.
+        let inside = [(1, Some(30)), (11, Some(14)), (31, None), (33, Some(35))];
+        check(&inside, 40, Some(2), Ok((30, 2)));
+        check(&inside, 40, Some(4), Err("turn 3 of this session has not ended"));
+        check(&inside, 40, None, Ok((30, 2)));
+    }
+}

@@ -1,0 +1,442 @@
+//! The front of the engine: finds and loads sessions.
+
+mod cleaning;
+pub mod dry_run;
+pub mod forking;
+mod grants;
+mod removal;
+
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{
+    agent::Agents,
+    catalogue::ToolStanding,
+    error::ErrorKind,
+    files::{FileListing, FilePiece, SessionTree, Uploaded},
+    ids::{InterruptId, SessionId},
+    interrupt::{Answer, Interrupt},
+    item::Item,
+    knowledge::DocumentPage,
+    model::SlotInfo,
+    ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspace, Workspaces},
+    search::{Found, SearchQuery},
+    session::{SessionSettings, SessionSummary},
+    tool::ToolSpec,
+    turn::StartTurn,
+};
+use tokio::sync::{OnceCell, watch};
+
+use crate::{
+    agents::{active::Acting, toolset_cache::ToolSetCache},
+    attachments,
+    catalog::{Mentioned, Reach, Stock},
+    config::EngineConfig,
+    error::EngineError,
+    grants::KeptHandle,
+    links,
+    recovery::RecoveredTurn,
+    session::{
+        SessionHandle, StartedTurn,
+        gauges::{Activity, EngineStats, Gauges},
+        registry::{RegistryHandle, Unborn},
+        shared::{Ports, Shared},
+    },
+    subagent::SessionSubagents,
+};
+
+/// What the engine needs of the world.
+pub struct EngineParts {
+    /// The models.
+    pub models: Arc<dyn Models>,
+    /// The tools.
+    pub toolbox: Arc<dyn Toolbox>,
+    /// The journal.
+    pub store: Arc<dyn Store>,
+    /// The sessions' files.
+    pub workspaces: Arc<dyn Workspaces>,
+    /// Makes pictures fit for models. Without it none is shown.
+    pub pictures: Option<Arc<dyn Pictures>>,
+    /// What calls change in those files.
+    pub snapshots: Arc<dyn Snapshots>,
+    /// Who asked for what, what was decided and what came of it.
+    pub audit: Arc<dyn Audit>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What can be set.
+    pub config: EngineConfig,
+}
+
+/// The front of the engine. Cloneable; all clones speak to the same sessions.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    registry: RegistryHandle,
+    config: watch::Sender<Arc<EngineConfig>>,
+    recovered: Arc<OnceCell<Vec<RecoveredTurn>>>,
+}
+
+impl Engine {
+    /// An engine on these parts. Must be called inside a tokio runtime.
+    #[must_use]
+    pub fn new(parts: EngineParts) -> Self {
+        let EngineParts { models, toolbox, store, workspaces, pictures, snapshots, audit, clock, config } = parts;
+        let chain = Arc::new(links::standard::chain());
+        let stock = watch::Sender::new(Arc::new(Stock::new(toolbox.catalogue(), chain.tools())));
+        let (sender, receiver) = watch::channel(Arc::new(config));
+        let kept = KeptHandle::spawn(Arc::clone(&store));
+        let registry = Unborn::new();
+        let shared = Arc::new(Shared {
+            parts: Ports { models, toolbox, store, workspaces, pictures, snapshots, audit, clock },
+            stock,
+            toolsets: ToolSetCache::default(),
+            scales: Arc::default(),
+            windows: Arc::default(),
+            chain,
+            gauges: Gauges::default(),
+            kept,
+            subagents: Arc::new(SessionSubagents(registry.siblings())),
+            siblings: registry.siblings(),
+            config: receiver,
+        });
+        let registry = registry.spawn(Arc::clone(&shared));
+        Self { shared, registry, config: sender, recovered: Arc::new(OnceCell::new()) }
+    }
+
+    /// Settles every turn that was open when the daemon last stopped: tells what finished, what never ran and what
+    /// is unknown; leaves those open that wait for a person. What was allowed for good holds from here on. Called
+    /// once, at start.
+    ///
+    /// # Errors
+    /// When the journal cannot be read. A session that cannot be settled is logged and left for its next use.
+    pub async fn recover(&self) -> Result<Vec<RecoveredTurn>, EngineError> {
+        self.shared.kept.reload().await?;
+        let mut recovered = Vec::new();
+        for id in self.shared.parts.store.open_turns().await? {
+            match self.session(id).await?.recovered().await {
+                Ok(report) => recovered.extend(report),
+                Err(error) => {
+                    tracing::error!(session = %id, "what the last stop left behind could not be settled: {error}")
+                }
+            }
+        }
+        let _ = self.recovered.set(recovered.clone());
+        Ok(recovered)
+    }
+
+    /// Creates a session.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub async fn create_session(
+        &self,
+        settings: SessionSettings,
+        title: Option<String>,
+    ) -> Result<SessionHandle, EngineError> {
+        let id = SessionId::generate();
+        self.shared.parts.store.create_session(id, self.shared.parts.clock.now(), settings, Vec::new()).await?;
+        let handle = self.registry.get(id).await?;
+        if let Some(title) = title {
+            handle.rename(title).await?;
+        }
+        Ok(handle)
+    }
+
+    /// Starts a turn in a session of its own, which is stored together with the start. A start that is refused leaves
+    /// no session behind.
+    ///
+    /// # Errors
+    /// As of [`SessionHandle::start_turn`].
+    pub async fn start_session(
+        &self,
+        settings: SessionSettings,
+        start: StartTurn,
+    ) -> Result<(SessionHandle, StartedTurn), EngineError> {
+        let session = self.registry.newborn(SessionId::generate(), settings).await?;
+        match session.start_turn(start).await {
+            Ok(started) => Ok((session, started)),
+            Err(error) => {
+                // It may be gone already, with its reason for the error.
+                let _ = session.close().await;
+                forget(&self.shared.parts, session.id()).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The settings of a new session where nobody says otherwise.
+    #[must_use]
+    pub fn session_defaults(&self) -> SessionSettings {
+        self.shared.config().session_defaults.clone()
+    }
+
+    /// One session. That there is none shows at the first question to the handle.
+    ///
+    /// # Errors
+    /// When the engine is stopping.
+    pub async fn session(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
+        self.registry.get(id).await
+    }
+
+    /// One session, if it is in memory: then nobody needs to ask the journal whether it exists.
+    ///
+    /// # Errors
+    /// When the engine is stopping.
+    pub async fn live_session(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
+        self.registry.live(id).await
+    }
+
+    /// The session that an id or the unique start of one means.
+    ///
+    /// # Errors
+    /// When none or several are meant.
+    pub async fn find_session(&self, id_or_prefix: &str) -> Result<SessionId, EngineError> {
+        let shown: String = id_or_prefix.chars().take(80).collect();
+        let found = self.shared.parts.store.find_sessions(id_or_prefix.to_owned(), 3).await?;
+        match found.as_slice() {
+            [id] => Ok(*id),
+            [] => Err(EngineError::new(ErrorKind::NotFound, format!("there is no session {shown:?}"))
+                .with_hint("agentctl sessions list shows all")),
+            several => {
+                let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
+                Err(EngineError::new(ErrorKind::InvalidInput, format!("{shown:?} could mean several sessions"))
+                    .with_hint(format!("give more of the id, such as {}", ids.join(" or "))))
+            }
+        }
+    }
+
+    /// Sessions, last used first.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, EngineError> {
+        Ok(self.shared.parts.store.sessions(limit).await?)
+    }
+
+    /// The same, each followed by those that work for it, in the order in which they were made.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn sessions_and_children(&self, limit: usize) -> Result<Vec<SessionSummary>, EngineError> {
+        let store = &self.shared.parts.store;
+        let mut all = Vec::new();
+        for session in store.sessions(limit).await? {
+            let id = session.id;
+            all.push(session);
+            all.extend(store.children(id).await?);
+        }
+        Ok(all)
+    }
+
+    /// The last items that were completed above an event number, each with its number, oldest first.
+    ///
+    /// # Errors
+    /// When there is no such session or the journal cannot be read.
+    pub async fn items(&self, id: SessionId, after: u64, limit: usize) -> Result<Vec<(u64, Item)>, EngineError> {
+        Ok(self.shared.parts.store.recent_items(id, after, limit).await?)
+    }
+
+    /// Finds what was said and done, in one session or in all, the best first.
+    ///
+    /// # Errors
+    /// When the query has no word, there is no such session, or the journal cannot be read.
+    pub async fn search(&self, query: &str, session: Option<SessionId>, limit: usize) -> Result<Found, EngineError> {
+        let query = SearchQuery::parse(query).ok_or_else(|| {
+            EngineError::new(ErrorKind::InvalidInput, "there is no word to look for")
+                .with_hint("give a few words that were used, such as: agentctl sessions search tax papers")
+        })?;
+        Ok(self.shared.parts.store.search(query, session, limit).await?)
+    }
+
+    /// What waits for an answer, in one session or in all.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn interrupts(&self, session: Option<SessionId>) -> Result<Vec<Interrupt>, EngineError> {
+        Ok(self.shared.parts.store.pending_interrupts(session).await?)
+    }
+
+    /// Answers an interrupt of any session, once.
+    ///
+    /// # Errors
+    /// When there is no such interrupt, it was answered before, or the answer does not fit.
+    pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
+        let stored = self.shared.parts.store.interrupt(id).await?.ok_or_else(|| {
+            EngineError::new(ErrorKind::NotFound, format!("there is no interrupt {id}"))
+                .with_hint("agentctl interrupts shows what waits")
+        })?;
+        self.session(stored.interrupt.session_id).await?.answer(id, answer, client).await
+    }
+
+    /// Puts a file into a session's `uploads/`, and a copy that models are shown beside it where it is a picture. The next
+    /// turn tells its model of it.
+    ///
+    /// # Errors
+    /// When there is no such session or the file cannot be written.
+    pub async fn upload(&self, session: SessionId, name: String, content: Vec<u8>) -> Result<Uploaded, EngineError> {
+        let handle = self.session(session).await?;
+        // Until it is there and told of, the session stays.
+        let _lease = handle.lease().await?;
+        let view = handle.show().await?;
+        let Ports { workspaces, pictures, .. } = &self.shared.parts;
+        let settings = view.session.settings;
+        let files_of = settings.files_of(session);
+        workspaces.open(files_of, settings.project).await?;
+        let uploaded = attachments::take(&**workspaces, pictures.as_deref(), files_of, name, content).await?;
+        // It is there, whether the session can be told or not.
+        if let Err(error) = handle.uploaded(uploaded.path.clone(), uploaded.picture.clone()).await {
+            tracing::warn!(session = %session, "the next turn is not told of {}: {error}", uploaded.path);
+        }
+        Ok(uploaded)
+    }
+
+    /// What a folder of a session's files holds, or one file, by the paths that tools use.
+    ///
+    /// # Errors
+    /// When there is no such session or file.
+    pub async fn list_files(&self, session: SessionId, path: String) -> Result<FileListing, EngineError> {
+        let tree = self.tree(session).await?;
+        Ok(self.shared.parts.workspaces.list_files(tree, path).await?)
+    }
+
+    /// The documents of a session, open: the file of that path, or those in that folder; all of them where it is empty.
+    /// They come in pages: without the first `skip`, and no more than `most`.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`].
+    pub async fn open_documents(
+        &self,
+        session: SessionId,
+        path: String,
+        skip: usize,
+        most: usize,
+    ) -> Result<DocumentPage, EngineError> {
+        let tree = self.tree(session).await?;
+        Ok(self.shared.parts.workspaces.open_documents(tree, path, skip, most).await?)
+    }
+
+    /// A piece of a file, from that byte on.
+    ///
+    /// # Errors
+    /// As of [`Self::list_files`].
+    pub async fn read_file(
+        &self,
+        session: SessionId,
+        path: String,
+        offset: u64,
+        most: usize,
+    ) -> Result<FilePiece, EngineError> {
+        let tree = self.tree(session).await?;
+        Ok(self.shared.parts.workspaces.read_file(tree, path, offset, most).await?)
+    }
+
+    /// Writes a whole file wherever tools may write, and returns its path. It is a person's own act, so nobody is asked.
+    ///
+    /// # Errors
+    /// When there is no such session, or tools may not write there.
+    pub async fn write_file(&self, session: SessionId, path: String, content: Vec<u8>) -> Result<String, EngineError> {
+        let handle = self.session(session).await?;
+        let _lease = handle.lease().await?;
+        let tree = self.tree(session).await?;
+        let now = self.shared.parts.clock.now();
+        let written = self.shared.parts.workspaces.write_file(tree, path, content, now).await?;
+        if let Some(change) = written.state {
+            handle.change_state_file(change).await?;
+        }
+        Ok(written.path)
+    }
+
+    /// Where a session works.
+    ///
+    /// # Errors
+    /// When there is no such session, or its project is gone.
+    pub async fn workspace(&self, session: SessionId) -> Result<Workspace, EngineError> {
+        let (_, tree) = self.session(session).await?.tree().await?;
+        Ok(Workspace::clone(&tree.workspace))
+    }
+
+    /// The files of a session, with its folders made.
+    async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
+        let (files_of, tree) = self.session(session).await?.tree().await?;
+        self.shared.parts.workspaces.open(files_of, tree.workspace.project.clone()).await?;
+        Ok(tree)
+    }
+
+    /// All model slots.
+    #[must_use]
+    pub fn models(&self) -> Vec<SlotInfo> {
+        self.shared.parts.models.list()
+    }
+
+    /// All tools that there are now, sorted by name, those included that no turn shows.
+    #[must_use]
+    pub fn tools(&self) -> Vec<ToolSpec> {
+        self.shared.stock().specs()
+    }
+
+    /// All tools, and why the next turn would show each or not: of a session, or of a new one.
+    ///
+    /// # Errors
+    /// When there is no such session or it cannot be loaded.
+    pub async fn tool_standings(&self, session: Option<SessionId>) -> Result<Vec<ToolStanding>, EngineError> {
+        match session {
+            Some(id) => self.session(id).await?.tools().await,
+            None => {
+                let config = self.shared.config();
+                let acting = Acting::of(&config.session_defaults, &[], &config.agents);
+                Ok(acting.standings(self.shared.stock().standings(&Mentioned::new(), &Reach::default())))
+            }
+        }
+    }
+
+    /// The agents besides the main one.
+    #[must_use]
+    pub fn agents(&self) -> Arc<Agents> {
+        Arc::clone(&self.shared.config().agents)
+    }
+
+    /// The links of the chain with the reason of each, in order.
+    #[must_use]
+    pub fn chain(&self) -> Vec<(&'static str, &'static str)> {
+        self.shared.chain.told()
+    }
+
+    /// Changes the configuration: for turns that start from now on, and the rules for every call from now on.
+    pub fn reconfigure(&self, config: EngineConfig) {
+        self.config.send_replace(Arc::new(config));
+    }
+
+    /// Figures about what is going on.
+    #[must_use]
+    pub fn stats(&self) -> EngineStats {
+        let recovered = self.recovered.get().cloned().unwrap_or_default();
+        EngineStats { activity: self.shared.gauges.read(), recovered }
+    }
+
+    /// How much is going on, for whoever does something when nothing is.
+    #[must_use]
+    pub fn activity(&self) -> watch::Receiver<Activity> {
+        self.shared.gauges.follow()
+    }
+
+    /// Asks the journal for something small, so that a watchdog knows that the daemon can work.
+    ///
+    /// # Errors
+    /// When the journal does not answer.
+    pub async fn probe(&self) -> Result<(), EngineError> {
+        self.shared.parts.store.sessions(1).await.map(drop).map_err(EngineError::from)
+    }
+
+    /// Takes no more turns, gives those that run until the deadline, suspends the rest, and unloads everything.
+    /// Turns that wait for a person are left as they are: their answers find them after the next start.
+    pub async fn drain(&self, deadline: Duration) {
+        self.registry.drain(deadline).await;
+    }
+}
+
+/// Removes what was kept for a session that was never stored.
+async fn forget(ports: &Ports, session: SessionId) {
+    // A journal that cannot be read does not say if it is there.
+    if let Ok(None) = ports.store.session(session).await {
+        let _ = ports.workspaces.remove(session).await;
+    }
+}

@@ -1,0 +1,90 @@
+//! What people have allowed, live: for good, which is kept in the journal and seen by every session at once, and for one
+//! session, which that session keeps itself.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::{ErrorKind, StoreError},
+    grant::Grant,
+    ports::Store,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::error::EngineError;
+
+/// Changes that wait to be taken in at the most.
+const QUEUE: usize = 64;
+
+/// The rules that are kept for good, as they are now.
+///
+/// One task reads them from the journal after each change. So however changes and reads meet, what everybody sees in
+/// the end is what is stored.
+#[derive(Clone)]
+pub(crate) struct KeptHandle {
+    changes: mpsc::Sender<oneshot::Sender<Result<(), StoreError>>>,
+    now: watch::Receiver<Arc<[Grant]>>,
+}
+
+impl KeptHandle {
+    /// Starts the task. Until the first [`Self::reload`], nothing is kept. It ends with the last handle.
+    pub(crate) fn spawn(store: Arc<dyn Store>) -> Self {
+        let (changes, mut asked) = mpsc::channel::<oneshot::Sender<Result<(), StoreError>>>(QUEUE);
+        let (publish, now) = watch::channel(Arc::from([]));
+        tokio::spawn(async move {
+            while let Some(reply) = asked.recv().await {
+                let read = store.grants().await;
+                // Where nobody knows what is kept, nothing is: a rule that was taken back must not live on.
+                let grants = read.as_deref().map(Arc::from).unwrap_or_else(|_| Arc::from([]));
+                publish.send_replace(grants);
+                let _ = reply.send(read.map(drop));
+            }
+        });
+        Self { changes, now }
+    }
+
+    /// Takes in what was changed in the journal. It holds in every session when this returns.
+    pub(crate) async fn reload(&self) -> Result<(), EngineError> {
+        let (reply, done) = oneshot::channel();
+        self.changes.send(reply).await.map_err(|_| EngineError::stopping())?;
+        Ok(done.await.map_err(|_| EngineError::stopping())??)
+    }
+
+    /// The rules as they are now.
+    pub(crate) fn now(&self) -> Arc<[Grant]> {
+        Arc::clone(&self.now.borrow())
+    }
+}
+
+/// What is allowed in one session, as it stands now: unlike the settings of a turn it changes while the turn runs,
+/// so that a rule that is taken back does not hold for the next call.
+#[derive(Clone)]
+pub(crate) struct LiveGrants {
+    pub(crate) of_session: watch::Receiver<Arc<[Grant]>>,
+    pub(crate) kept: KeptHandle,
+}
+
+impl LiveGrants {
+    /// The rules of this session alone.
+    pub(crate) fn of_session(&self) -> Vec<Grant> {
+        self.of_session.borrow().to_vec()
+    }
+
+    /// Waits until the rules of the session change.
+    pub(crate) async fn changed(&mut self) {
+        if self.of_session.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The rules that are kept for good.
+    pub(crate) fn for_good(&self) -> Arc<[Grant]> {
+        self.kept.now()
+    }
+}
+
+/// There is nothing to take back.
+pub(crate) fn not_kept(place: &str, rule: &str) -> EngineError {
+    let shown: String = rule.chars().take(200).collect();
+    EngineError::new(ErrorKind::NotFound, format!("no rule {shown:?} is kept {place}"))
+        .with_hint("agentctl grants list shows what is kept, word for word")
+}

@@ -1,0 +1,388 @@
+//! No call is answered without a verdict, whoever answers it, and where the verdict is to ask, a person decides. Fails
+//! closed.
+//!
+//! A call that reads through a link is judged in two forms, as it is written and with the name that the link leads to,
+//! and what runs is the second. The tool follows no link, so that what it opens is what was judged and shown.
+
+use agentd_core::{
+    audit::DecidedBy,
+    event::EventKind,
+    interrupt::{Answer, Ask},
+    policy::{Explanation, Layer, Verdict},
+    session::SessionSettings,
+    tool::{Followed, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    turn::{Denial, OnInterrupt},
+};
+use agentd_policy::{Facts, SHELL_TOOL, is_shallow, roots};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::{Value, json};
+
+use crate::turn::{
+    Stop,
+    hooks::{Invocation, Link, Next},
+    recorder::{Answered, Answers},
+};
+
+/// What a person is shown at the most, in bytes. What is longer could not be shown whole, and is not asked.
+const LONGEST_SHOWN: usize = 6 * 1024 * 1024;
+
+pub(crate) struct Approvals;
+
+impl Link for Approvals {
+    fn name(&self) -> &'static str {
+        "approvals"
+    }
+
+    fn about(&self) -> &'static str {
+        "asks a person where the rules want it, around all that answer calls, so that what is shown is exactly what runs"
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        async move {
+            let context = call.context;
+            if context.is_under_way(call.call) {
+                // It was let run in an earlier life, and does.
+                call.trail.pass();
+                return next.run(call).await;
+            }
+            let Some(tool) = call.tool() else { return unknown(call).await };
+            let failed = context.chain.make_ready(call).await?;
+            let followed = followed(call).await?;
+            let judgement = judge(call, tool, followed.as_ref()).await?;
+            let verdict = judgement.verdict.clone();
+            match (verdict, context.answered.get(&call.call.call_id).map(Answers::approval)) {
+                (Verdict::Deny { reason }, _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
+                _ if let Some(output) = failed => Ok(output),
+                // It came through here before: what was answered is a question of its own.
+                (_, Some(None)) => {
+                    hold(call, &judgement);
+                    run(call, next, followed).await
+                }
+                // What a person said of this call stands, also where a rule that was kept since would let it run.
+                (_, Some(Some(answered))) => {
+                    call.trail.answer(answered);
+                    obey(call, next, tool, followed, answered.clone()).await
+                }
+                (Verdict::Allow, None) => {
+                    hold(call, &judgement);
+                    run(call, next, followed).await
+                }
+                (Verdict::Ask { reason, .. }, None) => match context.answering.now() {
+                    OnInterrupt::Approve => run(call, next, followed).await,
+                    OnInterrupt::Deny => Ok(refuse(&format!("this run asks nobody, and {reason}"))),
+                    OnInterrupt::Fail => Err(Stop::Refused(Denial {
+                        call_id: call.call.call_id.clone(),
+                        tool: tool.name.clone(),
+                        reason,
+                    })),
+                    OnInterrupt::Wait => ask(call, next, tool, followed, judgement).await,
+                },
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A tool of that name is nobody's: nothing is handed on that no rule could judge.
+async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+    let (context, name) = (call.context, call.call.name.as_str());
+    let reason = "there is no tool of that name here".to_owned();
+    call.trail.judged(&Explanation {
+        tool: name.to_owned(),
+        verdict: Verdict::Deny { reason: reason.clone() },
+        layer: Layer::Checker,
+        rule: reason.clone(),
+        parts: Vec::new(),
+        grants: Vec::new(),
+        wider: Vec::new(),
+        granted_by: Vec::new(),
+        leads_to: None,
+    });
+    // The toolbox knows best how to say that it has no such tool; of one that it has and the turn has not, it would look
+    // at what the call is about.
+    let hidden = context.toolbox.canonical_name(name);
+    if let Some(why) = context.finds.why_not(hidden) {
+        let text = format!("{hidden} is there, and not among your tools: {why}");
+        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text));
+    }
+    let mut text = format!("{reason}; use one of those that you were shown");
+    if !context.toolbox.specs().iter().any(|spec| spec.name == hidden)
+        && let Err(output) = context.or_cancelled(context.chain.preview(call)).await?
+        && output.error == Some(ToolErrorCode::UnknownTool)
+    {
+        text = output.text;
+    }
+    if let Some(meant) = context.finds.meant_by(name) {
+        text.push_str(&format!(". Did you mean {meant}?"));
+    }
+    Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text))
+}
+
+/// The form of the call without the link that it reads through, if it does.
+async fn followed(call: &Invocation<'_>) -> Result<Option<Followed>, Stop> {
+    let context = call.context;
+    let tool_context = context.tool_context(call.call);
+    context.or_cancelled(context.toolbox.follow(&tool_context, call.call)).await
+}
+
+/// Where the command of the call starts, if it runs one.
+async fn start(call: &Invocation<'_>, tool: &ToolSpec) -> Result<Option<StartFolder>, Stop> {
+    if tool.name != SHELL_TOOL {
+        return Ok(None);
+    }
+    let context = call.context;
+    let tool_context = context.tool_context(call.call);
+    context.or_cancelled(context.toolbox.start(&tool_context, call.call)).await
+}
+
+/// A command that nobody was asked about can change nothing when it runs, whatever its words were taken for.
+fn hold(call: &Invocation<'_>, judgement: &Explanation) {
+    if judgement.only_looks() {
+        call.trail.hold();
+    }
+}
+
+/// Lets the call run, in the form that leads through no link.
+async fn run<'a>(call: &'a Invocation<'a>, next: Next<'a>, followed: Option<Followed>) -> Result<ToolOutput, Stop> {
+    call.trail.pass();
+    let unread = unread(call);
+    let Some(Followed { arguments, .. }) = followed else { return Ok(withhold(next.run(call).await?, &unread)) };
+    let real = ToolCall { arguments, ..call.call.clone() };
+    Ok(withhold(next.run(&Invocation { call: &real, ..*call }).await?, &unread))
+}
+
+/// The files that a call is about without naming them, and that the rules do not let be read without asking. Of those that
+/// a call names its tool knows what it may tell.
+fn unread(call: &Invocation<'_>) -> Vec<String> {
+    let touched = call.context.chain.touches(call);
+    if touched.is_empty() {
+        return touched;
+    }
+    let reading = call.context.tool_context(call.call).reading;
+    touched.into_iter().filter(|path| !reading.allow(path)).collect()
+}
+
+/// A failure without what it says of files that may not be read: nobody was asked whether a model may see that.
+fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
+    if output.error.is_none() || unread.is_empty() {
+        return output;
+    }
+    let text = format!(
+        "it failed; {} may not be read without asking, so nothing of why is shown; ask the person how to go on",
+        unread.join(", ")
+    );
+    ToolOutput { text, ..output }
+}
+
+/// What the call would do, for a person: of one that reads, where it leads.
+async fn preview(
+    call: &Invocation<'_>,
+    followed: Option<&Followed>,
+) -> Result<Result<Option<String>, ToolOutput>, Stop> {
+    let context = call.context;
+    let preview = context.or_cancelled(context.chain.preview(call)).await?;
+    let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
+    let shown = preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string)));
+    let shown = match call.trail.need() {
+        Some(need) => shown.map(|shown| Some([need.shown(), shown.unwrap_or_default()].join("\n"))),
+        None => shown,
+    };
+    Ok(shown.and_then(showable))
+}
+
+/// What a call would do, if all of it can be shown to a person: nobody approves what they could not see.
+pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
+    match shown.as_deref().map_or(0, str::len) {
+        ..=LONGEST_SHOWN => Ok(shown),
+        size => Err(ToolOutput::error(
+            ToolErrorCode::Denied,
+            format!(
+                "it did not run: a person would have to approve it, and what it changes ({size} bytes of text) is too much \
+                 to be shown. Do it in smaller steps"
+            ),
+        )),
+    }
+}
+
+/// What the rules say of the call as it stands, with what people allow now; also for the audit log.
+async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) -> Result<Explanation, Stop> {
+    let context = call.context;
+    let start = start(call, tool).await?;
+    let held = tool.name != SHELL_TOOL || context.toolbox.holds_commands().await;
+    let settings = SessionSettings { grants: context.grants.of_session(), ..context.settings.clone() };
+    let foreign = context.foreign(tool);
+    let facts = Facts {
+        tool,
+        foreign: foreign.as_deref(),
+        arguments: &call.call.arguments,
+        followed,
+        start: start.as_ref(),
+        settings: &settings,
+        roots: &roots(&context.workspace),
+        memories: context.workspace.memories.as_deref(),
+        kept: &context.grants.for_good(),
+        held,
+    };
+    let mut judgement = context.policy.judge(&facts);
+    for path in context.chain.touches(call) {
+        let arguments = json!({ "path": path }).to_string();
+        let named = context.policy.judge(&Facts { arguments: &arguments, followed: None, ..facts });
+        if named.verdict.strictness() > judgement.verdict.strictness() {
+            // A rule that was kept for this path would say nothing of the next call, which may mean another.
+            judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
+        }
+    }
+    if let Some(need) = call.trail.need() {
+        judgement = need.over(judgement);
+    }
+    call.trail.judged(&judgement);
+    Ok(judgement)
+}
+
+/// Asks a person what to do, and does it.
+async fn ask<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &'a ToolSpec,
+    followed: Option<Followed>,
+    judgement: Explanation,
+) -> Result<ToolOutput, Stop> {
+    let preview = match preview(call, followed.as_ref()).await? {
+        Ok(preview) => preview,
+        // It would fail for certain: nobody needs to be asked.
+        Err(output) => return Ok(output),
+    };
+    let Explanation { verdict, layer, rule, grants, wider, .. } = judgement;
+    let reason = match &verdict {
+        Verdict::Ask { reason, .. } => reason.clone(),
+        Verdict::Allow | Verdict::Deny { .. } => String::new(),
+    };
+    let ask = Ask::Approval {
+        tool: tool.name.clone(),
+        args: arguments(call.call),
+        risk: verdict.risk(),
+        reason,
+        preview,
+        layer: Some(layer),
+        rule: Some(rule),
+        grants,
+        wider,
+    };
+    let answered = call.ask(ask).await?;
+    obey(call, next, tool, followed, answered).await
+}
+
+/// Does what the person says, if it is still about what they were shown.
+async fn obey<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &ToolSpec,
+    followed: Option<Followed>,
+    answered: Answered,
+) -> Result<ToolOutput, Stop> {
+    let lets_run =
+        matches!(answered.answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
+    if lets_run && let Some(output) = no_longer_as_shown(call, tool, followed.as_ref(), &answered).await? {
+        return Ok(output);
+    }
+    match answered.answer {
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => run_approved(call, next, tool, followed).await,
+        Answer::Edit { args } => run_edited(call, next, tool, args).await,
+        Answer::Reject { reason } => Ok(refuse(reason.as_deref().unwrap_or("the person gave no reason"))),
+        // The session refuses an answer that does not fit; if one gets here all the same, the gate stays shut.
+        Answer::Text { .. } => Ok(refuse("the answer was no decision")),
+    }
+}
+
+/// What to tell the model where the call would not do what the person was shown: a question may wait for days, and the
+/// files that it is about change meanwhile. It does not run. The model looks again and calls again, and the person is
+/// shown what holds then.
+async fn no_longer_as_shown(
+    call: &Invocation<'_>,
+    tool: &ToolSpec,
+    followed: Option<&Followed>,
+    answered: &Answered,
+) -> Result<Option<ToolOutput>, Stop> {
+    let shown = match (answered.asked.as_deref(), &answered.by) {
+        (Some(Ask::Approval { preview, .. }), _) => Some(preview),
+        // Nobody was shown anything: a rule lets it run, whatever it does.
+        (None, DecidedBy::Grant) => return Ok(None),
+        _ => None,
+    };
+    let context = call.context;
+    let would = preview(call, followed).await?;
+    if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
+        return Ok(None);
+    }
+    call.trail.shut();
+    let message = format!(
+        "{} did not run: what it would do is no longer what you were shown, because something has changed since",
+        tool.name
+    );
+    context.recorder.fact(EventKind::Warning { code: "changed_since_asked".to_owned(), message }).await?;
+    let mut text = "it did not run: what it would do has changed since the person was asked, and they have not seen \
+                    that. Look again at what it is about; call it again if it is still wanted, and they are asked anew"
+        .to_owned();
+    if let Answer::Edit { args } = &answered.answer {
+        text.push_str(&format!(". They wanted these arguments instead: {args}"));
+    }
+    if let Err(output) = would {
+        text.push_str(&format!("\nNow it would fail: {}", output.text));
+    }
+    Ok(Some(ToolOutput::error(ToolErrorCode::NotRun, text)))
+}
+
+/// Runs what was approved, unless the rules deny it by now: they may have changed while the question waited.
+async fn run_approved<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &ToolSpec,
+    followed: Option<Followed>,
+) -> Result<ToolOutput, Stop> {
+    if let Verdict::Deny { reason } = judge(call, tool, followed.as_ref()).await?.verdict {
+        let message = format!("{} was approved, but the rules deny it by now: {reason}; it did not run", tool.name);
+        call.context.recorder.fact(EventKind::Warning { code: "approval_denied".to_owned(), message }).await?;
+        return Ok(refuse(&format!("the person approved it, but the rules deny it by now: {reason}")));
+    }
+    run(call, next, followed).await
+}
+
+/// Runs the call with the person's arguments, and tells the model that they are not its own.
+///
+/// They are judged again. What would ask is approved by who wrote it, at any risk; what is denied stays denied,
+/// whoever wrote it. No rule is kept for an edited call.
+async fn run_edited<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &ToolSpec,
+    args: Value,
+) -> Result<ToolOutput, Stop> {
+    let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
+    let invocation = Invocation { call: &edited, ..*call };
+    let followed = followed(&invocation).await?;
+    if let Verdict::Deny { reason } = judge(&invocation, tool, followed.as_ref()).await?.verdict {
+        let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
+        call.context.recorder.fact(EventKind::Warning { code: "edit_denied".to_owned(), message }).await?;
+        return Ok(refuse(&format!("the person changed the arguments to {args}, and the rules deny that: {reason}")));
+    }
+    call.trail.edit(&edited.arguments);
+    let mut output = run(&invocation, next, followed).await?;
+    output.text = format!("The person changed the arguments to {args} before it ran.\n{}", output.text);
+    Ok(output)
+}
+
+fn refuse(reason: &str) -> ToolOutput {
+    ToolOutput::error(
+        ToolErrorCode::Denied,
+        format!("refused: {reason}. Do not try the same again; ask, or go another way"),
+    )
+}
+
+/// The arguments for people and programs: JSON where they are JSON, the raw text where not, or where they nest so
+/// deeply that what holds them could not be read back.
+pub(super) fn arguments(call: &ToolCall) -> Value {
+    match serde_json::from_str(&call.arguments) {
+        Ok(args) if is_shallow(&args) => args,
+        _ => Value::String(call.arguments.clone()),
+    }
+}

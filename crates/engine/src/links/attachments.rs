@@ -1,0 +1,135 @@
+//! Files that the person handed over: told with what is said next, and shown where they are pictures.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    event::EventKind,
+    files::{Picture, SessionTree},
+    item::ItemBody,
+    model::Message,
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use crate::{
+    attachments,
+    context::{Draft, MAX_SHOWN_PICTURES},
+    instructions::Opening,
+    turn::{Stop, TurnContext, TurnState, hooks::Link},
+};
+
+/// Bytes of one picture. The daemon makes them far smaller; whatever else stands in that file now is none.
+const MAX_BYTES: usize = 16 << 20;
+
+/// What a model reads in place of a picture.
+const UNSEEN: &str = "(You cannot see pictures. Where it matters what one shows, say so.)";
+/// The same, where the picture is there and was shown before.
+const NO_LONGER_SHOWN: &str = "(Not all of these pictures are shown any more.)";
+
+pub(crate) struct Files;
+
+impl Link for Files {
+    fn name(&self) -> &'static str {
+        "files"
+    }
+
+    fn about(&self) -> &'static str {
+        "files that a person handed over: named, short texts whole, pictures for models that see"
+    }
+
+    fn before_input(&self, opening: &Opening<'_>) -> Option<ItemBody> {
+        attachments::notice(opening.handed, opening.tools, opening.window)
+    }
+
+    fn before_turn<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), Stop>> {
+        // One that goes on after a restart has said so.
+        let begins = state.steps == 0 && !state.only_compact;
+        let of_this_turn = state.history.iter().filter(|item| item.turn_id == context.turn_id).cloned();
+        if !begins || sees(context) || attachments::pictures(&of_this_turn.collect::<Vec<_>>()).next().is_none() {
+            return std::future::ready(Ok(())).boxed();
+        }
+        let message = format!(
+            "the model {} is not shown the pictures: it cannot see any. Name one that can in the slot `vision` of \
+             models.yaml or in MODEL_MULTIMODAL_*, or set `sees_pictures: true` where it can",
+            context.model.info().id
+        );
+        context.recorder.fact(EventKind::Warning { code: "pictures_not_shown".to_owned(), message }).boxed()
+    }
+
+    fn before_step<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), Stop>> {
+        if !sees(context) || attachments::pictures(&state.history).next().is_none() {
+            return std::future::ready(Ok(())).boxed();
+        }
+        load(context, state).boxed()
+    }
+
+    fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
+        let sees = context.next_model(state).sees_pictures;
+        let mut left = MAX_SHOWN_PICTURES;
+        // The newest first: one that is handed over again and again is not shown without end.
+        for message in draft.messages.iter_mut().rev() {
+            if matches!(message, Message::Pictures { .. }) {
+                show(message, state, sees, &mut left);
+            }
+        }
+    }
+}
+
+/// Whether any model that the turn may ask sees pictures.
+fn sees(context: &TurnContext) -> bool {
+    context.model.info().sees_pictures || context.chat.info().sees_pictures
+}
+
+/// Reads the newest pictures that were not read yet. One that is gone is left out: the turn goes on without it.
+async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+    let mut newest: Vec<Picture> = Vec::new();
+    for picture in attachments::pictures(&state.history).rev() {
+        if newest.len() < MAX_SHOWN_PICTURES && !newest.iter().any(|known| known.path == picture.path) {
+            newest.push(picture.clone());
+        }
+    }
+    state.pictures.retain(|path, _| newest.iter().any(|picture| picture.path == *path));
+    for Picture { path, .. } in newest {
+        if state.pictures.contains_key(&path) {
+            continue;
+        }
+        let tree =
+            SessionTree { workspace: Arc::clone(&context.workspace), state: Arc::clone(&context.state_files.borrow()) };
+        let read = context.files.workspaces().read_file(tree, path.clone(), 0, MAX_BYTES);
+        let content = match context.or_cancelled(read).await? {
+            Ok(piece) => Some(Arc::from(piece.content)),
+            Err(error) => {
+                tracing::warn!("the model is not shown {path}: {error}");
+                None
+            }
+        };
+        state.pictures.insert(path, content);
+    }
+    Ok(())
+}
+
+/// Puts what was read into the message; says in words what is missing.
+fn show(message: &mut Message, state: &TurnState, sees: bool, left: &mut usize) {
+    let Message::Pictures { text, pictures } = message else { return };
+    let named = pictures.len();
+    pictures.retain_mut(|shown| {
+        shown.content = state.pictures.get(&shown.picture.path).cloned().flatten().filter(|_| sees && *left > 0);
+        *left -= usize::from(shown.content.is_some());
+        shown.content.is_some()
+    });
+    if !sees {
+        text.push_str(&format!("\n{UNSEEN}"));
+    } else if pictures.len() < named {
+        text.push_str(&format!("\n{NO_LONGER_SHOWN}"));
+    }
+    if pictures.is_empty() {
+        *message = Message::User { text: std::mem::take(text) };
+    }
+}

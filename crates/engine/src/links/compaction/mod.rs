@@ -1,0 +1,205 @@
+//! Makes room before the window is full: when it is nearly, when the history has too many messages, when the model or a
+//! person asks for it.
+
+mod history_file;
+mod run;
+mod under_way;
+
+use agentd_core::{
+    context::{CompactionCause, CompactionStrategy, TokenLevel},
+    event::EventKind,
+    tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{
+    context::{
+        Draft,
+        compaction::plan::{self, Wanted, limit},
+    },
+    turn::{
+        Stop, TurnContext, TurnState,
+        hooks::{Invocation, Link, Next},
+        request,
+    },
+};
+
+/// The tool by which a model asks for it. It is named in every request, though it does something only from the warning on,
+/// of which the model is told at the end of the request: tools stand in front, and one that came when the window fills
+/// would make the server compute all of it anew, just when it is longest.
+const TOOL: &str = "compact_context";
+
+pub(crate) struct Compaction;
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Arguments {
+    strategy: CompactionStrategy,
+}
+
+/// What a model is told of the tool.
+fn spec() -> ToolSpec {
+    ToolSpec {
+        name: TOOL.to_owned(),
+        description: "Replaces the older part of this conversation by a summary, to make room. What is replaced stays \
+                      readable in /conversation_history/. You are told when it is time: call it then, between two pieces of \
+                      work, not in the middle of one."
+            .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {"strategy": {
+                "type": "string",
+                "enum": ["auto", "compact", "summarize"],
+                "description": "compact keeps technical detail, summarize is short, auto decides."
+            }},
+            "additionalProperties": false
+        }),
+        effect: Effect::State,
+    }
+}
+
+impl Link for Compaction {
+    fn name(&self) -> &'static str {
+        "compaction"
+    }
+
+    fn about(&self) -> &'static str {
+        "makes room before the window is full, and first of all that look at the history"
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![spec()]
+    }
+
+    fn before_step<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), Stop>> {
+        match due(context, state) {
+            Some(wanted) => make_room(context, state, wanted).boxed(),
+            None => std::future::ready(Ok(())).boxed(),
+        }
+    }
+
+    fn after_steps<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), Stop>> {
+        // The answer is there: what is done now keeps nobody waiting, as it would at the start of the next turn.
+        if plan::count(&state.history) > limit(context.max_message_history, state.held) && !state.only_compact {
+            let wanted = Wanted { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
+            make_room(context, state, wanted).boxed()
+        } else {
+            std::future::ready(Ok(())).boxed()
+        }
+    }
+
+    fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
+        let window = context.next_window(state);
+        let tokens = request::expected(context, state, context.next_model(state));
+        if TokenLevel::of(tokens, window) >= TokenLevel::Warning {
+            let percent = percent(tokens, window);
+            // Whoever took a compaction back wants all of it to be seen. In the last request nothing can be called.
+            let may_ask = state.held == 0 && !state.is_last;
+            let call = if may_ask { format!(" Call {TOOL} when a piece of work is done.") } else { String::new() };
+            draft.remind(format!(
+                "{percent} % of the context window is taken. Be brief; do not read what you do not need.{call}"
+            ));
+        }
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        if call.call.name != TOOL {
+            return next.run(call);
+        }
+        let arguments = if call.call.arguments.trim().is_empty() { "{}" } else { &call.call.arguments };
+        let output = match serde_json::from_str::<Arguments>(arguments) {
+            Ok(Arguments { strategy }) => match refusal(call) {
+                None => ToolOutput {
+                    compact: Some(strategy),
+                    ..ToolOutput::ok("the older part of the history is compacted before your next words")
+                },
+                Some(why) => ToolOutput::ok(format!("nothing is compacted: {why}")),
+            },
+            Err(error) => ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was compacted: {error}")),
+        };
+        std::future::ready(Ok(output)).boxed()
+    }
+}
+
+/// Why a call of the tool comes to nothing, where it does.
+fn refusal(call: &Invocation<'_>) -> Option<String> {
+    let state = call.state;
+    if state.compact.is_some() {
+        return Some("it is asked for already, and done before your next words".to_owned());
+    }
+    let steps_since = state.compacted_at.map(|step| state.steps - step);
+    if let Some(steps) = steps_since.filter(|steps| *steps < PAUSE) {
+        return Some(format!("the history was compacted {steps} answers ago; go on with the work"));
+    }
+    let window = call.context.window();
+    let expected = request::expected(call.context, state, call.context.model.info());
+    if TokenLevel::of(expected, window) < TokenLevel::Warning {
+        return Some("there is room enough; you are told when it is time".to_owned());
+    }
+    if state.held > 0 && expected <= window {
+        return Some("a person took the last compaction back, to have all of it seen while it fits".to_owned());
+    }
+    run::refusal(call.context, state)
+}
+
+/// Steps after a compaction in which no model is asked for another one.
+const PAUSE: u32 = 3;
+
+/// Whether to make room now. Between two compactions a model has always been asked for something else: a window that is
+/// full again at once cannot be helped so.
+fn due(context: &TurnContext, state: &mut TurnState) -> Option<Wanted> {
+    if !state.pending_calls.is_empty() || state.answer.is_some() {
+        return None;
+    }
+    if let Some(wanted) = state.compact.take() {
+        return Some(wanted);
+    }
+    let auto = |cause| Wanted { cause, strategy: CompactionStrategy::Auto };
+    if state.steps == 0 && plan::count_before_turn(&state.history) > limit(context.max_message_history, state.held) {
+        return Some(auto(CompactionCause::Limit));
+    }
+    let (expected, window) = (request::expected(context, state, context.next_model(state)), context.next_window(state));
+    let is_full = match state.held {
+        0 => TokenLevel::of(expected, window) == TokenLevel::Critical,
+        _ => expected > window,
+    };
+    let steps_since = state.compacted_at.map(|step| state.steps - step);
+    if !is_full || steps_since == Some(0) {
+        return None;
+    }
+    let mut wanted = auto(CompactionCause::Critical);
+    if steps_since.is_some_and(|steps| steps < PAUSE) {
+        wanted.strategy = CompactionStrategy::Truncate;
+    }
+    Some(wanted)
+}
+
+fn percent(tokens: u64, window: u64) -> u64 {
+    tokens.saturating_mul(100) / window.max(1)
+}
+
+async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<(), Stop> {
+    let by_itself = !matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
+    let was_held = by_itself && state.held > 0;
+    let said = run::run(context, state, wanted).await?;
+    if was_held && state.held == 0 {
+        let message = "the history was compacted again, though that had been taken back: all of it no longer fits";
+        let warning = EventKind::Warning { code: "compacted_again".to_owned(), message: message.to_owned() };
+        context.recorder.fact(warning).await?;
+    }
+    state.compacted_at = Some(state.steps);
+    if state.only_compact {
+        state.answer = Some(said);
+    }
+    Ok(())
+}

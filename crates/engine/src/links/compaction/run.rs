@@ -1,0 +1,285 @@
+//! Carries a compaction out.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy},
+    error::{ErrorKind, ModelError},
+    event::EventKind,
+    ids::ItemId,
+    item::{Item, ItemBody},
+    model::ModelChunk,
+    tool::ToolResult,
+    usage::Usage,
+};
+use futures_util::StreamExt as _;
+
+use super::{history_file, under_way};
+use crate::{
+    context::{
+        compaction::{
+            facts,
+            plan::{self, Plan, Wanted},
+            rules, summary,
+        },
+        meter,
+    },
+    turn::{Stop, TurnContext, TurnState, level, request, sample},
+};
+
+/// Bytes of a model's summary that are read: many times what it is asked for. What of them is kept is bounded by the window.
+const MAX_WRITTEN: usize = 100_000;
+
+/// Compacts the history, if there is something to replace, and says in a sentence what came of it.
+pub(crate) async fn run(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<String, Stop> {
+    let room = room(context, state);
+    let plan = match planned(&state.history, wanted.cause, room) {
+        Ok(plan) => plan,
+        Err(nothing) => return Ok(nothing),
+    };
+    let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
+    let compaction = compact(context, state, plan, wanted, room).await?;
+    let said = sentence(&compaction.report);
+    let replaced = state.history[..plan.split].iter().map(|item| item.id).collect();
+    let stored = context.recorder.compact(item, replaced, compaction).await?;
+    state.history.splice(..plan.split, [stored]);
+    state.meter.start_over();
+    level::tell(context, state).await?;
+    state.held = 0;
+    Ok(said)
+}
+
+/// What would be replaced, or in a sentence why nothing would be.
+fn planned(history: &[Arc<Item>], cause: CompactionCause, room: plan::Room) -> Result<Plan, String> {
+    let Some(plan) = plan::plan(history, cause, room) else {
+        return Err("there is nothing to compact: the history is short, or all of it is needed now".to_owned());
+    };
+    let asked = matches!(cause, CompactionCause::Model | CompactionCause::Person);
+    if asked && !plan.worth_a_model {
+        let (messages, least) = (plan.messages, plan::MIN_MESSAGES);
+        return Err(format!(
+            "there is nothing to compact yet: the history has {messages} messages, and {least} are worth it"
+        ));
+    }
+    Ok(plan)
+}
+
+/// Why nothing would come of it if the model that calls now had the history compacted behind its calls; none where it
+/// would be.
+pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String> {
+    let mut history = state.history.clone();
+    // The calls are done by then. What they return is not known yet: it only adds to what there is to replace.
+    history.extend(state.pending_calls.iter().map(|call| {
+        let result = ToolResult {
+            call_id: call.call_id.clone(),
+            name: call.name.clone(),
+            text: String::new(),
+            error: None,
+            files: Vec::new(),
+            ran_with: None,
+            takes_back: None,
+            found: Vec::new(),
+            exit_code: None,
+            duration_ms: 0,
+        };
+        let body = ItemBody::ToolResult(result);
+        Arc::new(Item { id: ItemId::generate(), turn_id: context.turn_id, body })
+    }));
+    planned(&history, CompactionCause::Model, room(context, state)).err()
+}
+
+/// The window of the model that is asked next, measured by the guess: where a server counts twice as many tokens as are guessed, half as many fit.
+fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
+    let model = context.next_model(state);
+    let guess = request::guess(context, state, model).max(1);
+    let expected = request::expected(context, state, model).max(1);
+    let window = u128::from(context.next_window(state)) * u128::from(guess) / u128::from(expected);
+    let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(request::guess_fixed(context, model));
+    plan::Room { window, max_messages: context.max_message_history, echo_reasoning: model.echo_reasoning }
+}
+
+async fn compact(
+    context: &TurnContext,
+    state: &mut TurnState,
+    plan: Plan,
+    wanted: Wanted,
+    room: plan::Room,
+) -> Result<Compaction, Stop> {
+    let (replaced, kept) = state.history.split_at(plan.split);
+    let (replaced, kept): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), kept.to_vec());
+    let before = last_compaction(&replaced);
+    // What is said of the past takes its part of the room that there is for it, whatever tools and instructions take.
+    let window = room.window;
+    let rules::Kept { rules: pinned, by_message, dropped } = rules::rules(before, &replaced);
+    // Rules have a part of the whole window: they must not go where tools take more than was thought.
+    let (told, untold) = rules::told(&pinned, context.next_window(state));
+    let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
+    // A person who makes room now may go on with what was left undone.
+    let goes_on = goes_on && (!state.only_compact || state.unfinished);
+    let mut facts = facts::facts(&replaced, &state.todos, window);
+    if goes_on {
+        facts.under_way = under_way::inputs(context, before, &replaced, window).await?;
+    }
+    let mut report = CompactionReport {
+        cause: wanted.cause,
+        strategy: strategy(wanted, plan),
+        messages_before: count(plan.messages),
+        messages_after: count(plan::count(&kept) + 1),
+        tokens_before: scaled(context, &state.history),
+        pinned,
+        ..CompactionReport::default()
+    };
+    if untold > 0 {
+        note(
+            &mut report,
+            format!("{untold} of the person's rules are kept and not told: this window has no room for them"),
+        );
+    }
+    if dropped > 0 {
+        note(&mut report, format!("{dropped} of the person's rules are kept no longer: there are too many"));
+    }
+    let mut written = None;
+    if report.strategy != CompactionStrategy::Truncate {
+        match ask(context, state, before.map(|compaction| compaction.summary.as_str()), &replaced, report.strategy)
+            .await?
+        {
+            Ok(text) => {
+                report.model = Some(context.model.info().id.clone());
+                written = Some(text);
+            }
+            Err(error) => {
+                let info = context.model.info();
+                // What was to be summed up is a part of it.
+                sample::learn(context, info, request::expected(context, state, info), &error).await?;
+                report.strategy = CompactionStrategy::Truncate;
+                note(&mut report, format!("no model summed it up: {error}"));
+            }
+        }
+    }
+    // Last, so that what a cancel leaves undone is not written again the next time.
+    let (file, written_to) = history_file::keep(context, state, before, &replaced).await;
+    match written_to {
+        Ok(path) => report.path = Some(path),
+        Err(error) => note(&mut report, format!("what was replaced could not be written to a file: {error}")),
+    }
+    let words = match (&written, last_compaction(&replaced)) {
+        (Some(text), _) => summary::Words::Written(text),
+        (None, Some(earlier)) => summary::Words::Earlier(&earlier.summary),
+        (None, None) => summary::Words::None,
+    };
+    let summary = summary::compose(words, &facts, &told, report.path.as_deref(), window);
+    let mut compaction = Compaction { summary, report, file, pinned_by_message: by_message, ..Compaction::default() };
+    let mut after = vec![Arc::new(Item {
+        id: ItemId::generate(),
+        turn_id: context.turn_id,
+        body: ItemBody::Compaction(compaction.clone()),
+    })];
+    after.extend(kept);
+    compaction.report.tokens_after = scaled(context, &after);
+    Ok(compaction)
+}
+
+fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
+    items.iter().find_map(|item| match &item.body {
+        ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => Some(compaction),
+        _ => None,
+    })
+}
+
+/// How the summary is written: without a model where there is little to sum up, where nobody waits for one, and with the
+/// embedded model, which sums up nothing well.
+fn strategy(wanted: Wanted, plan: Plan) -> CompactionStrategy {
+    match wanted.strategy {
+        _ if wanted.cause == CompactionCause::Limit || !plan.worth_a_model => CompactionStrategy::Truncate,
+        CompactionStrategy::Auto => CompactionStrategy::Compact,
+        strategy => strategy,
+    }
+}
+
+/// Asks the turn's model for a summary. The inner error is the model's, and ends nothing.
+async fn ask(
+    context: &TurnContext,
+    state: &mut TurnState,
+    earlier: Option<&str>,
+    replaced: &[Arc<Item>],
+    strategy: CompactionStrategy,
+) -> Result<Result<String, ModelError>, Stop> {
+    let info = context.model.info();
+    if info.embedded {
+        return Ok(Err(ModelError::new(ErrorKind::Configuration, "the built-in model is too small for that")));
+    }
+    let request =
+        summary::request(context.session_id, &context.compact_prompt, earlier, replaced, strategy, context.window());
+    let Some(request) = request else {
+        return Ok(Err(ModelError::new(
+            ErrorKind::ContextOverflow,
+            "its window has no room for what is to be summed up",
+        )));
+    };
+    let mut chunks = context.model.stream(request);
+    let (mut text, mut usage) = (String::new(), Usage::default());
+    let end = loop {
+        // It was told how long a summary may be; more is not read.
+        if text.len() > MAX_WRITTEN {
+            break Ok(text);
+        }
+        match context.or_cancelled(chunks.next()).await? {
+            Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
+            Some(Ok(ModelChunk::Usage(counted))) => usage = counted,
+            Some(Ok(ModelChunk::End(_))) => break Ok(text),
+            Some(Ok(_)) => {}
+            Some(Err(error)) => break Err(error),
+            None => {
+                break Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a word"));
+            }
+        }
+    };
+    drop(chunks);
+    state.usage += usage;
+    let kind = EventKind::UsageUpdated {
+        step: state.steps,
+        slot: context.slot,
+        model: info.id.clone(),
+        usage,
+        turn: state.usage,
+        prompt: None,
+    };
+    context.recorder.fact(kind).await?;
+    Ok(end.and_then(|text| match text.trim() {
+        "" => Err(ModelError::new(ErrorKind::Protocol, "it had no words for it")),
+        _ => Ok(text),
+    }))
+}
+
+fn note(report: &mut CompactionReport, problem: String) {
+    match &mut report.problem {
+        Some(known) => known.push_str(&format!("; {problem}")),
+        None => report.problem = Some(problem),
+    }
+}
+
+fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
+    let info = context.model.info();
+    context.scales.apply(&info.id, items.iter().map(|item| meter::guess(item, info.echo_reasoning)).sum())
+}
+
+fn count(messages: usize) -> u32 {
+    u32::try_from(messages).unwrap_or(u32::MAX)
+}
+
+/// What came of it, for the model and for people.
+fn sentence(report: &CompactionReport) -> String {
+    let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
+    let percent = tokens_after.saturating_mul(100).checked_div(*tokens_before).unwrap_or(100);
+    let mut text = format!(
+        "the history was compacted from {messages_before} to {messages_after} messages, about {tokens_before} to \
+         {tokens_after} tokens ({percent} %)"
+    );
+    if let Some(path) = &report.path {
+        text.push_str(&format!("; what was replaced is in {path}"));
+    }
+    if let Some(problem) = &report.problem {
+        text.push_str(&format!("; {problem}"));
+    }
+    text
+}

@@ -1,0 +1,124 @@
+//! `find_tool`: tools of MCP servers that a turn does not show, because there are too many or a person wants it so. What is
+//! found may be called from the next step on.
+
+use agentd_core::{
+    catalogue::CatalogueTool,
+    tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{
+    catalog::{FIND_TOOL as NAME, Finds},
+    turn::{
+        Stop,
+        hooks::{Invocation, Link, Next},
+    },
+};
+
+/// What is told of a tool at the most, in characters, and of its arguments, in bytes.
+const LONGEST_LINE: usize = 200;
+const LONGEST_SCHEMA: usize = 2000;
+/// Servers that are named where nothing was found.
+const MOST_SERVERS: usize = 24;
+
+pub(crate) struct FindTool;
+
+#[derive(Deserialize)]
+struct Arguments {
+    query: String,
+}
+
+impl Link for FindTool {
+    fn name(&self) -> &'static str {
+        "find_tool"
+    }
+
+    fn about(&self) -> &'static str {
+        "lets a model find tools of MCP servers that it is not shown, and call them from there on"
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec {
+            name: NAME.to_owned(),
+            description:
+                "Finds tools of MCP servers that are not among yours, by words of their names and of what they \
+                          do. You may call what it finds from your next step on."
+                    .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "A few words: what you want to do, or the server's name."}
+                },
+                "required": ["query"],
+                "additionalProperties": false
+            }),
+            effect: Effect::Read,
+        }]
+    }
+
+    fn may_be_hidden(&self) -> bool {
+        true
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        if call.call.name != NAME {
+            return next.run(call);
+        }
+        let found = found(&call.context.finds, &call.call.arguments);
+        std::future::ready(Ok(found)).boxed()
+    }
+}
+
+fn found(finds: &Finds, arguments: &str) -> ToolOutput {
+    let Arguments { query } = match serde_json::from_str(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was looked for: {error}")),
+    };
+    let hits = finds.search(&query);
+    if hits.best.is_empty() {
+        return ToolOutput::ok(nothing(finds));
+    }
+    let left = finds.show(&hits.best);
+    let is_left = |tool: &CatalogueTool| left.contains(&tool.spec.name);
+    let (shown, left): (Vec<_>, Vec<_>) = hits.best.into_iter().partition(|tool| !is_left(tool));
+    let mut lines: Vec<String> = shown.iter().map(|tool| told(tool)).collect();
+    if hits.more > 0 {
+        lines.push(format!("{} more fit: say more exactly what you want, where none of these is it", hits.more));
+    }
+    if !left.is_empty() {
+        lines.push(
+            "there is no room for more tools in this session: use those that were found, or ask the person to mention what \
+             else is needed"
+                .to_owned(),
+        );
+    }
+    let found = shown.into_iter().map(|tool| tool.spec.name.clone()).collect();
+    ToolOutput { found, ..ToolOutput::ok(lines.join("\n")) }
+}
+
+/// The tool in a line, and what it takes. A server wrote both.
+fn told(tool: &CatalogueTool) -> String {
+    let ToolSpec { name, description, parameters, .. } = &tool.spec;
+    let about: String = description.split_whitespace().collect::<Vec<_>>().join(" ");
+    let about = match about.char_indices().nth(LONGEST_LINE) {
+        Some((end, _)) => format!("{} […]", &about[..end]),
+        None => about,
+    };
+    let schema = parameters.to_string();
+    let takes = if schema.len() <= LONGEST_SCHEMA { schema } else { "see its schema among your tools".to_owned() };
+    format!("{name}: {about}\n  arguments: {takes}")
+}
+
+fn nothing(finds: &Finds) -> String {
+    let servers = finds.servers();
+    let named = servers.iter().take(MOST_SERVERS).map(|(server, tools)| format!("{server} ({tools})"));
+    let named: Vec<String> = named.collect();
+    if named.is_empty() {
+        return "there is nothing to find: all tools are among yours already".to_owned();
+    }
+    let more = servers.len().saturating_sub(MOST_SERVERS);
+    let more = if more > 0 { format!(", and {more} more servers") } else { String::new() };
+    format!("nothing fits; try other words, or the name of a server. Tools to be found: {}{more}", named.join(", "))
+}

@@ -1,0 +1,56 @@
+//! What an input mentions: said where it stands for nothing, and reminded of in each request of its turn.
+
+use agentd_core::event::EventKind;
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use crate::{
+    context::Draft,
+    turn::{Stop, TurnContext, TurnState, hooks::Link},
+};
+
+/// Problems that are told one by one at the most.
+const MAX_TOLD: usize = 5;
+
+pub(crate) struct MentionsOfInput;
+
+impl Link for MentionsOfInput {
+    fn name(&self) -> &'static str {
+        "mentions"
+    }
+
+    fn about(&self) -> &'static str {
+        "tools, skills and agents that an input names with @: reminded of at the end of each request"
+    }
+
+    fn before_turn<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), Stop>> {
+        // One that goes on after a restart has said so.
+        if state.steps > 0 || context.mentions.problems.is_empty() {
+            return std::future::ready(Ok(())).boxed();
+        }
+        async move {
+            let problems = &context.mentions.problems;
+            for problem in problems.iter().take(MAX_TOLD) {
+                warn(context, problem.clone()).await?;
+            }
+            match problems.len().saturating_sub(MAX_TOLD) {
+                0 => Ok(()),
+                more => warn(context, format!("{more} more names that are mentioned load nothing either")).await,
+            }
+        }
+        .boxed()
+    }
+
+    fn before_model(&self, context: &TurnContext, _: &TurnState, draft: &mut Draft) {
+        for reminder in context.mentions.reminders(|tool| context.tools.get(tool).is_some()) {
+            draft.remind(reminder);
+        }
+    }
+}
+
+async fn warn(context: &TurnContext, message: String) -> Result<(), Stop> {
+    context.recorder.fact(EventKind::Warning { code: "mention".to_owned(), message }).await
+}

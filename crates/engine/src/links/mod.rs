@@ -1,0 +1,25 @@
+//! The capabilities that surround a turn, each an independent link in a file of its own.
+//!
+//! [`standard`] lists them in order, with the reason for the order; `turn::hooks` is what a link can do.
+
+mod approvals;
+mod attachments;
+mod audit;
+mod binary_output;
+mod compaction;
+mod condense;
+pub(crate) mod delegation;
+mod find_tool;
+mod handoff;
+mod memory;
+mod mentions;
+mod questions;
+mod repair;
+mod search;
+mod skills;
+pub(crate) mod standard;
+mod todos;
+mod truncation;
+mod undo;
+
+pub(crate) use self::{approvals::showable, undo::NAME as UNDO_PATCH};

@@ -1,0 +1,123 @@
+//! `ask_human`: the model asks the person.
+
+use agentd_core::{
+    interrupt::{Answer, Ask},
+    tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
+    turn::{Denial, OnInterrupt},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::turn::{
+    Stop,
+    hooks::{Invocation, Link, Next},
+};
+
+const NAME: &str = "ask_human";
+
+pub(crate) struct Questions;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    question: String,
+    #[serde(default)]
+    context: Option<String>,
+    #[serde(default)]
+    default: Option<String>,
+    #[serde(default = "required_unless_said")]
+    required: bool,
+}
+
+fn required_unless_said() -> bool {
+    true
+}
+
+impl Link for Questions {
+    fn name(&self) -> &'static str {
+        "questions"
+    }
+
+    fn about(&self) -> &'static str {
+        "hands the questions of the model on to a person"
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec {
+            name: NAME.to_owned(),
+            description: "Asks the person a question and waits for the answer. Use it when you cannot go on \
+                          without knowing something that only the person knows; never to ask for permission to \
+                          use a tool, which is asked by itself."
+                .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "question": {"type": "string", "description": "The question, one sentence."},
+                    "context": {"type": "string", "description": "What the person needs to know to answer."},
+                    "default": {"type": "string", "description": "The answer to take if none is given."},
+                    "required": {"type": "boolean", "description": "Whether an empty answer is refused. Default true."}
+                },
+                "required": ["question"],
+                "additionalProperties": false
+            }),
+            effect: Effect::State,
+        }]
+    }
+
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+        (call.call.name == NAME).then(|| std::future::ready(arguments(call).map(|_| None)).boxed())
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        if call.call.name == NAME { answer(call).boxed() } else { next.run(call) }
+    }
+}
+
+async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+    let arguments = match arguments(call) {
+        Ok(arguments) => arguments,
+        Err(output) => return Ok(output),
+    };
+    match call.context.answering.now() {
+        OnInterrupt::Wait => ask(call, arguments).await,
+        OnInterrupt::Approve | OnInterrupt::Deny => Ok(match arguments.default {
+            Some(default) => ToolOutput::ok(default),
+            None => ToolOutput::error(
+                ToolErrorCode::Denied,
+                "nobody is there to answer in this run; go on with what you know and say what you assumed",
+            ),
+        }),
+        OnInterrupt::Fail => Err(Stop::Refused(Denial {
+            call_id: call.call.call_id.clone(),
+            tool: NAME.to_owned(),
+            reason: format!("a question needs an answer: {}", arguments.question),
+        })),
+    }
+}
+
+fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
+    serde_json::from_str(&call.call.arguments).map_err(|error| {
+        let text = format!("{NAME} needs {{\"question\": \"…\"}}: {error}");
+        ToolOutput::error(ToolErrorCode::InvalidArgs, text)
+    })
+}
+
+async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, Stop> {
+    let Arguments { question, context, default, required } = arguments;
+    let ask = Ask::Question { question, context, default: default.clone(), required };
+    Ok(match call.ask(ask).await?.answer {
+        Answer::Text { text } if text.trim().is_empty() => {
+            ToolOutput::ok(default.unwrap_or_else(|| "The person left the answer empty.".to_owned()))
+        }
+        Answer::Text { text } => ToolOutput::ok(text),
+        Answer::Reject { reason } => ToolOutput::error(
+            ToolErrorCode::Denied,
+            format!("the person does not want to answer: {}", reason.as_deref().unwrap_or("no reason given")),
+        ),
+        // The session refuses an answer that does not fit.
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. } => {
+            ToolOutput::error(ToolErrorCode::Tool, "the answer was no text; ask again")
+        }
+    })
+}

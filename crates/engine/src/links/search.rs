@@ -1,0 +1,95 @@
+//! `search_history`: what a compaction replaced, and all else of this session, found by its words.
+
+use agentd_core::{
+    search::{Found, SearchHit, SearchQuery, TOOL},
+    tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::turn::{
+    Stop,
+    hooks::{Invocation, Link, Next},
+};
+
+/// Finds that are told where the model names no number.
+const FINDS: usize = 8;
+/// Finds that are told at the most.
+const MAX_FINDS: usize = 30;
+
+pub(crate) struct Search;
+
+#[derive(Deserialize)]
+struct Arguments {
+    query: String,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+impl Link for Search {
+    fn name(&self) -> &'static str {
+        "search"
+    }
+
+    fn about(&self) -> &'static str {
+        "lets a model find what it no longer sees of its session"
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec {
+            name: TOOL.to_owned(),
+            description:
+                "Finds what was said and done earlier in this session, also what you no longer see. All words \
+                          must be there; \"quoted words\" stand together."
+                    .to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "A few words, as they were written."},
+                    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_FINDS}
+                },
+                "required": ["query"],
+                "additionalProperties": false
+            }),
+            effect: Effect::Read,
+        }]
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        if call.call.name != TOOL {
+            return next.run(call);
+        }
+        async move { call.context.or_cancelled(search(call)).await }.boxed()
+    }
+}
+
+async fn search(call: &Invocation<'_>) -> ToolOutput {
+    let Arguments { query, limit } = match serde_json::from_str(&call.call.arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was searched: {error}")),
+    };
+    let Some(query) = SearchQuery::parse(&query) else {
+        return ToolOutput::error(ToolErrorCode::InvalidArgs, "the query has no word; give a few that were used");
+    };
+    let limit = limit.unwrap_or(FINDS).clamp(1, MAX_FINDS);
+    let context = call.context;
+    match context.store.search(query, Some(context.session_id), limit).await {
+        Ok(Found { hits, unsearched }) => {
+            let mut lines: Vec<String> = hits.iter().map(line).collect();
+            if unsearched > 0 {
+                lines.push(
+                    "not all of the history is searched: its index is being built; search again later".to_owned(),
+                );
+            } else if lines.is_empty() {
+                lines.push("nothing was found; try fewer or other words".to_owned());
+            }
+            ToolOutput::ok(lines.join("\n"))
+        }
+        Err(error) => ToolOutput::error(ToolErrorCode::Tool, format!("the history could not be searched: {error}")),
+    }
+}
+
+fn line(hit: &SearchHit) -> String {
+    format!("[{}, {}] {}", hit.at.strftime("%Y-%m-%d %H:%M UTC"), hit.kind.as_str(), hit.excerpt)
+}

@@ -1,0 +1,137 @@
+//! Skills: the catalogue is told in the same way as memory, and a skill is brought into the session when something is about
+//! it: an input that mentions it, a file that asks for it, a call that names its folder. What it needs installed is asked for
+//! with the call that runs it.
+
+use agentd_core::{
+    audit::DecidedBy,
+    event::EventKind,
+    guide,
+    item::{ItemBody, NoticeTopic},
+    ports::{self},
+    tool::{Effect, ToolErrorCode, ToolOutput},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use super::memory::tell_again;
+use crate::{
+    instructions::{Opening, skills},
+    turn::{
+        Stop, TurnContext, TurnState,
+        call_record::Need,
+        dispatch,
+        hooks::{Invocation, Link, Next},
+    },
+};
+
+pub(crate) struct Skills;
+
+impl Link for Skills {
+    fn name(&self) -> &'static str {
+        "skills"
+    }
+
+    fn about(&self) -> &'static str {
+        "which skills there are; one is brought into the session when something is about it, and what it needs installed when \
+         a person allows that"
+    }
+
+    fn before_input(&self, opening: &Opening<'_>) -> Option<ItemBody> {
+        skills::notice(opening)
+    }
+
+    fn before_turn<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), Stop>> {
+        if state.only_compact || context.mentions.skills.is_empty() {
+            return std::future::ready(Ok(())).boxed();
+        }
+        async move {
+            for loaded in &context.mentions.skills {
+                if let Err(message) = bring(context, &loaded.skill.name).await? {
+                    context.recorder.fact(EventKind::Warning { code: "skill".to_owned(), message }).await?;
+                }
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn before_step<'a>(
+        &'a self,
+        context: &'a TurnContext,
+        state: &'a mut TurnState,
+    ) -> BoxFuture<'a, Result<(), Stop>> {
+        tell_again(context, state, NoticeTopic::Skills, skills::notice)
+    }
+
+    fn make_ready<'a>(&'a self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, Stop>> {
+        // JSON may write a slash in two ways.
+        let text = call.call.arguments.replace("\\/", "/");
+        let names: Vec<String> = guide::skills_named(&text).into_iter().map(str::to_owned).collect();
+        let effect = call.tool().map(|tool| tool.effect);
+        if names.is_empty() || !matches!(effect, Some(Effect::Read | Effect::Execute)) {
+            return std::future::ready(Ok(None)).boxed();
+        }
+        async move {
+            for name in names {
+                if let Err(message) = bring(call.context, &name).await? {
+                    return Ok(Some(ToolOutput::error(ToolErrorCode::Path, message)));
+                }
+            }
+            if effect == Some(Effect::Execute)
+                && let Some(skills) = shelf(call.context)
+            {
+                let missing = skills.missing(&call.context.workspace, &text);
+                let missing = call.context.or_cancelled(missing).await?;
+                if !missing.is_empty() {
+                    call.trail.needs(Need { missing });
+                }
+            }
+            Ok(None)
+        }
+        .boxed()
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        let Some(need) = call.trail.need().filter(|_| has_consent(call)) else { return next.run(call) };
+        async move {
+            let Some(skills) = shelf(call.context) else { return next.run(call).await };
+            // It is told while it goes on, and a crash finds that the call had begun.
+            dispatch::begin(call).await?;
+            let progress = call.started.get().map(|id| call.context.recorder.progress(*id)).unwrap_or_default();
+            for wanted in &need.missing {
+                if let Err(error) = skills.install(wanted, &progress, &call.context.cancel).await {
+                    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                    let code =
+                        if call.context.cancel.is_cancelled() { ToolErrorCode::Cancelled } else { ToolErrorCode::Tool };
+                    return Ok(ToolOutput::error(code, format!("{error}{hint}. The command did not run")));
+                }
+            }
+            next.run(call).await
+        }
+        .boxed()
+    }
+}
+
+/// Whether the person who let the call run was shown what is installed: a rule that was kept meanwhile speaks of the command
+/// alone.
+fn has_consent(call: &Invocation<'_>) -> bool {
+    call.trail.answered().is_none_or(|answered| answered.by != DecidedBy::Grant)
+}
+
+fn shelf(context: &TurnContext) -> Option<&dyn ports::Skills> {
+    context.files.workspaces().skills().filter(|_| context.guide_limits.skills)
+}
+
+/// Brings a skill into the session, if there is one of that name. What is wrong with it is a sentence.
+async fn bring(context: &TurnContext, name: &str) -> Result<Result<(), String>, Stop> {
+    let Some(skills) = shelf(context) else { return Ok(Ok(())) };
+    context.files.make(&context.workspace).await?;
+    let linked = context.or_cancelled(skills.link(&context.workspace, name)).await?;
+    Ok(linked.map(drop).map_err(|error| {
+        let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+        format!("{error}{hint}")
+    }))
+}

@@ -1,0 +1,71 @@
+//! All links in order, and the reason for the order.
+
+use std::sync::Arc;
+
+use super::{
+    approvals::Approvals,
+    attachments::Files,
+    audit::{Account, Gate},
+    binary_output::Bytes,
+    compaction::Compaction,
+    condense::Feedback,
+    delegation::Delegation,
+    find_tool::FindTool,
+    handoff::Handoff,
+    memory::Memory,
+    mentions::MentionsOfInput,
+    questions::Questions,
+    repair::Repair,
+    search::Search,
+    skills::Skills,
+    todos::Todos,
+    truncation::LargeResults,
+    undo::Undo,
+};
+use crate::turn::hooks::{Chain, Link};
+
+/// The shipped order. For requests it runs from first to last, so that what comes later sees what was
+/// added before; for tool calls the first is the outermost.
+///
+/// 1. `audit`: outermost, so that no call ends without its being told; of a long result it tells what the model read.
+/// 2. `large_results`: around all that answer calls, links too, so that no result is longer than the window takes.
+/// 3. `feedback`: within it, so that what cannot be reduced, or kept, is still not too long; and around approvals and
+///    undo, so that what they add to a result is a part of what is kept.
+/// 4. `bytes`: within those that count what is text, and around all that answer calls, so that none of them puts bytes
+///    before a model.
+/// 5. `approvals`: around all that answer calls, links too, so that no call is answered that was not judged, and what
+///    a person is asked about is exactly what runs.
+/// 6. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
+/// 7. `compaction`: before all that look at the history, so that they look at what is left of it.
+/// 8. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
+///    first, for what people wrote of themselves and the work counts more than what they could use.
+/// 9. `files`, `mentions`: what is new comes in front of what is to be done, at the end of the request.
+/// 10. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
+/// 11. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
+/// 12. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+/// 13. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+///     a person did while being asked.
+pub(crate) fn chain() -> Chain {
+    let links: Vec<Arc<dyn Link>> = vec![
+        Arc::new(Account),
+        Arc::new(LargeResults),
+        Arc::new(Feedback::default()),
+        Arc::new(Bytes),
+        Arc::new(Approvals),
+        Arc::new(Gate),
+        Arc::new(Compaction),
+        Arc::new(Memory),
+        Arc::new(Skills),
+        Arc::new(Files),
+        Arc::new(MentionsOfInput),
+        Arc::new(Search),
+        Arc::new(FindTool),
+        Arc::new(Todos),
+        Arc::new(Questions),
+        Arc::new(Handoff),
+        Arc::new(Delegation),
+        Arc::new(Repair),
+        Arc::new(Undo),
+    ];
+    Chain::new(links)
+}

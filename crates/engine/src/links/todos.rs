@@ -1,0 +1,260 @@
+//! The todo list: `todo_write`, `todo_read`, and a reminder at the tail of each request.
+
+use agentd_core::{
+    session::{Todo, TodoPriority, TodoStatus},
+    tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{
+    context::Draft,
+    turn::{
+        Stop, TurnContext, TurnState,
+        hooks::{Invocation, Link, Next},
+    },
+};
+
+const WRITE: &str = "todo_write";
+const READ: &str = "todo_read";
+/// Entries of a list at the most.
+const MAX_TODOS: usize = 100;
+/// Characters of an entry at the most.
+const MAX_CONTENT: usize = 1000;
+
+pub(crate) struct Todos;
+
+impl Link for Todos {
+    fn name(&self) -> &'static str {
+        "todos"
+    }
+
+    fn about(&self) -> &'static str {
+        "answers the todo tools and reminds the model of what is to be done"
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![read_spec(), write_spec()]
+    }
+
+    fn before_model(&self, _: &TurnContext, state: &TurnState, draft: &mut Draft) {
+        if let Some(reminder) = reminder(&state.todos) {
+            draft.remind(reminder);
+        }
+    }
+
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+        (call.call.name == WRITE).then(|| {
+            let written = write(&call.call.arguments);
+            let shown = if written.error.is_some() { Err(written) } else { Ok(Some(written.text)) };
+            std::future::ready(shown).boxed()
+        })
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        let output = match call.call.name.as_str() {
+            WRITE => write(&call.call.arguments),
+            READ => ToolOutput::ok(list(&call.state.todos)),
+            _ => return next.run(call),
+        };
+        std::future::ready(Ok(output)).boxed()
+    }
+}
+
+fn read_spec() -> ToolSpec {
+    ToolSpec {
+        name: READ.to_owned(),
+        description: "Shows the todo list of this session.".to_owned(),
+        parameters: json!({"type": "object", "properties": {}, "additionalProperties": false}),
+        effect: Effect::Read,
+    }
+}
+
+fn write_spec() -> ToolSpec {
+    ToolSpec {
+        name: WRITE.to_owned(),
+        description: "Replaces the todo list of this session. Use it for work of three steps or more: write the \
+                      whole list first, keep exactly one entry in_progress while you work on it, and mark each \
+                      completed as soon as it is."
+            .to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {"todos": {
+                "type": "array",
+                "description": "The whole list, in order.",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "id": {"type": "string", "description": "Keep it when you change an entry; leave it out for a new one."},
+                        "content": {"type": "string", "description": "What is to be done."},
+                        "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
+                        "priority": {"type": "string", "enum": ["high", "medium", "low"]}
+                    },
+                    "required": ["content", "status"],
+                    "additionalProperties": false
+                }
+            }},
+            "required": ["todos"],
+            "additionalProperties": false
+        }),
+        effect: Effect::State,
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    todos: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    #[serde(default)]
+    id: Option<String>,
+    content: String,
+    status: TodoStatus,
+    #[serde(default)]
+    priority: TodoPriority,
+}
+
+fn write(arguments: &str) -> ToolOutput {
+    match serde_json::from_str::<Arguments>(arguments).map_err(|error| error.to_string()).and_then(validate) {
+        Ok(todos) => ToolOutput { todos: Some(todos.clone()), ..ToolOutput::ok(list(&todos)) },
+        Err(problem) => {
+            ToolOutput::error(ToolErrorCode::InvalidArgs, format!("the todo list was not changed: {problem}"))
+        }
+    }
+}
+
+fn validate(arguments: Arguments) -> Result<Vec<Todo>, String> {
+    if arguments.todos.len() > MAX_TODOS {
+        return Err(format!("a list has at most {MAX_TODOS} entries; join small ones"));
+    }
+    let under_way = arguments.todos.iter().filter(|entry| entry.status == TodoStatus::InProgress).count();
+    if under_way > 1 {
+        return Err(format!("{under_way} entries are in_progress; only one may be, set the others to pending"));
+    }
+    let mut todos: Vec<Todo> = Vec::with_capacity(arguments.todos.len());
+    for (index, entry) in arguments.todos.into_iter().enumerate() {
+        let content = entry.content.trim();
+        if content.is_empty() {
+            return Err(format!("entry {} has no content; say what is to be done", index + 1));
+        }
+        if content.chars().count() > MAX_CONTENT {
+            return Err(format!("entry {} is longer than {MAX_CONTENT} characters; shorten it", index + 1));
+        }
+        let wanted = entry.id.filter(|id| !id.trim().is_empty());
+        let id = free_id(&todos, wanted, index + 1);
+        todos.push(Todo { id, content: content.to_owned(), status: entry.status, priority: entry.priority });
+    }
+    Ok(todos)
+}
+
+/// The wanted id if nobody has it, else the first number from the entry's own that nobody has.
+fn free_id(todos: &[Todo], wanted: Option<String>, number: usize) -> String {
+    let taken = |id: &str| todos.iter().any(|todo| todo.id == id);
+    match wanted {
+        Some(id) if !taken(&id) => id,
+        _ => (number..).map(|n| n.to_string()).find(|id| !taken(id)).unwrap_or_default(),
+    }
+}
+
+fn list(todos: &[Todo]) -> String {
+    if todos.is_empty() {
+        return "The todo list is empty.".to_owned();
+    }
+    let mut text = String::new();
+    for todo in todos {
+        let mark = match todo.status {
+            TodoStatus::Pending => "[ ]",
+            TodoStatus::InProgress => "[>]",
+            TodoStatus::Completed => "[x]",
+        };
+        let priority = match todo.priority {
+            TodoPriority::High => " (high)",
+            TodoPriority::Medium => "",
+            TodoPriority::Low => " (low)",
+        };
+        text.push_str(&format!("{mark} {}. {}{priority}\n", todo.id, todo.content));
+    }
+    text
+}
+
+/// What the model is reminded of: the current entry, the next, and how many more.
+fn reminder(todos: &[Todo]) -> Option<String> {
+    if todos.is_empty() {
+        return None;
+    }
+    let current = todos.iter().find(|todo| todo.status == TodoStatus::InProgress);
+    let mut pending = todos.iter().filter(|todo| todo.status == TodoStatus::Pending);
+    let next = pending.next();
+    let more = pending.count();
+    Some(match (current, next) {
+        (None, None) => "All todos are completed.".to_owned(),
+        (None, Some(next)) => format!("No todo is in progress. Next: {}{}", next.content, and_more(more)),
+        (Some(current), None) => format!("Current todo: {}. It is the last.", current.content),
+        (Some(current), Some(next)) => {
+            format!("Current todo: {}. Next: {}{}", current.content, next.content, and_more(more))
+        }
+    })
+}
+
+fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!(" (and {more} more)") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arguments: &str, expected: Result<&str, &str>) {
+        let output = write(arguments);
+        match expected {
+            Ok(text) => assert_eq!((output.text.as_str(), output.error), (text, None), "{arguments}"),
+            Err(part) => {
+                assert_eq!(output.error, Some(ToolErrorCode::InvalidArgs), "{arguments}");
+                assert!(output.text.contains(part), "{:?} should say {part:?}", output.text);
+                assert_eq!(output.todos, None);
+            }
+        }
+    }
+
+    #[test]
+    fn lists_are_checked() {
+        check(r#"{"todos": []}"#, Ok("The todo list is empty."));
+        check(
+            r#"{"todos": [{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress", "priority": "high"}]}"#,
+            Ok("[x] 1. a\n[>] 2. b (high)\n"),
+        );
+        check(
+            r#"{"todos": [{"id": "2", "content": "a", "status": "pending"}, {"content": "b", "status": "pending"}]}"#,
+            Ok("[ ] 2. a\n[ ] 3. b\n"),
+        );
+        check(
+            r#"{"todos": [{"content": "a", "status": "in_progress"}, {"content": "b", "status": "in_progress"}]}"#,
+            Err("only one may be"),
+        );
+        check(r#"{"todos": [{"content": "  ", "status": "pending"}]}"#, Err("entry 1 has no content"));
+        check(r#"{"todos": [{"content": "a", "status": "done"}]}"#, Err("unknown variant `done`"));
+        check("not json", Err("expected"));
+    }
+
+    #[test]
+    fn the_reminder_names_current_next_and_the_rest() {
+        let todo = |content: &str, status| Todo {
+            id: content.to_owned(),
+            content: content.to_owned(),
+            status,
+            priority: TodoPriority::Medium,
+        };
+        use TodoStatus::{Completed, InProgress, Pending};
+        assert_eq!(reminder(&[]), None);
+        assert_eq!(reminder(&[todo("a", Completed)]).unwrap(), "All todos are completed.");
+        assert_eq!(
+            reminder(&[todo("a", InProgress), todo("b", Pending), todo("c", Pending)]).unwrap(),
+            "Current todo: a. Next: b (and 1 more)"
+        );
+    }
+}

@@ -1,0 +1,486 @@
+//! What a crash left behind.
+//!
+//! [`recover`] reads the events of a turn that has begun and not ended and says what to add to the journal, so
+//! that the story is whole and honest: which calls finished, which never ran, which are unknown. Pure.
+//!
+//! - [`subagents`]: what a stop left of the subagents of a turn, read from the journal; [`subagent_result`]: what the
+//!   parent's model is told of one, pure.
+
+pub(crate) mod subagent_result;
+pub(crate) mod subagents;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use agentd_core::{
+    agent::Subagent,
+    event::{Event, EventKind},
+    ids::{CallId, InterruptId, ItemId, SessionId, TurnId},
+    interrupt::{Answer, AnsweredBy, Interrupt},
+    item::{Item, ItemBody, ItemStatus, NoticeTopic},
+    model::Slot,
+    tool::{ToolCall, ToolErrorCode, ToolOutput, ToolResult},
+    usage::Usage,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::turn::{
+    UnderWay,
+    recorder::{Answered, Answers},
+};
+
+/// Why a turn ends of which an event is damaged.
+const DAMAGED: &str = "a part of this turn is damaged on the disk";
+
+/// What a crash left behind, for the person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveredTurn {
+    /// The session.
+    pub session_id: SessionId,
+    /// The turn.
+    pub turn_id: TurnId,
+    /// Calls that ran to their end and are not run again.
+    pub finished: Vec<String>,
+    /// Calls that never ran.
+    pub never_ran: Vec<String>,
+    /// Calls that ran when the daemon stopped: they may have taken effect or not.
+    pub unknown: Vec<String>,
+    /// Whether the turn still waits for an answer, or goes on with one that was given, instead of being ended.
+    pub goes_on: bool,
+}
+
+/// What a stop left of the subagent of one call.
+#[derive(Debug)]
+pub(crate) enum Fate {
+    /// It waits for a person, or has the answer and goes on.
+    GoesOn(Subagent),
+    /// It has ended, or was cut off: this is the result of the call.
+    Ended(Box<ToolOutput>),
+}
+
+/// What to do with the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    /// It waits for a person: leave it open until the answer comes.
+    Park,
+    /// A person has answered and the call has not run: go on at once, the answer was acknowledged.
+    Resume,
+    /// End it; a client may continue.
+    End,
+}
+
+/// What recovery decided.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    pub(crate) disposition: Disposition,
+    /// To be added to the journal; the turn's end, which needs the turn's whole result, not included.
+    pub(crate) facts: Vec<EventKind>,
+    pub(crate) report: RecoveredTurn,
+    pub(crate) pending: Vec<Interrupt>,
+    pub(crate) answered: HashMap<CallId, Answers>,
+    /// What sessions ask that work for its calls, as far as it was told here.
+    pub(crate) of_children: Vec<Interrupt>,
+    /// All that was told of such questions.
+    pub(crate) told: HashSet<InterruptId>,
+    /// What was added to the turn and no model was given, where the turn goes on: it takes them when it does.
+    pub(crate) steers: Vec<Item>,
+    /// Results under way that it does not end, because another session still works for them: those go on with the turn.
+    pub(crate) under_way: Vec<(Item, UnderWay)>,
+}
+
+/// The ledger of one turn: what its events say of items, calls and interrupts.
+#[derive(Default)]
+struct Ledger {
+    open: Vec<Item>,
+    calls: Vec<ToolCall>,
+    results: BTreeMap<CallId, ToolResult>,
+    pending: BTreeMap<InterruptId, Interrupt>,
+    answered: HashMap<CallId, Answers>,
+    /// The steps so far, and what they took.
+    paid: Option<Paid>,
+    /// All that anybody was asked.
+    told_of_children: HashSet<InterruptId>,
+    /// Whether the last thing told is what a stop had left behind: a recovery was itself cut short before the end.
+    told: bool,
+}
+
+/// The last that was told of what the turn took.
+struct Paid {
+    step: u32,
+    slot: Slot,
+    model: String,
+    turn: Usage,
+}
+
+impl Ledger {
+    fn read(events: &[impl AsRef<Event>]) -> Self {
+        let mut ledger = Self::default();
+        for event in events {
+            ledger.note(&event.as_ref().kind);
+        }
+        ledger
+    }
+
+    fn note(&mut self, kind: &EventKind) {
+        self.told = matches!(kind, EventKind::ItemCompleted { item, .. }
+                if matches!(item.body, ItemBody::Notice { topic: NoticeTopic::General, .. }));
+        match kind {
+            EventKind::ItemStarted { item } => self.open.push(item.clone()),
+            EventKind::ItemCompleted { item, .. } => {
+                self.close(item.id);
+                match &item.body {
+                    ItemBody::ToolCall(call) => self.calls.push(call.clone()),
+                    ItemBody::ToolResult(result) => {
+                        self.results.insert(result.call_id.clone(), result.clone());
+                    }
+                    _ => {}
+                }
+            }
+            EventKind::InterruptRaised { interrupt } => {
+                self.told_of_children.insert(interrupt.id);
+                self.pending.insert(interrupt.id, (**interrupt).clone());
+            }
+            EventKind::InterruptResolved { interrupt_id, call_id, answer, by } => {
+                let asked = self.pending.remove(interrupt_id).map(|interrupt| interrupt.ask);
+                if let Some(call) = call_id {
+                    let answers = self.answered.entry(call.clone()).or_default();
+                    answers.note(Answered::new(asked, answer, by));
+                }
+            }
+            EventKind::UsageUpdated { step, slot, model, turn, .. } => {
+                self.paid = Some(Paid { step: *step, slot: *slot, model: model.clone(), turn: *turn });
+            }
+            _ => {}
+        }
+    }
+
+    /// The count of what a subagent took, where its turn has any.
+    fn pay(&mut self, usage: Usage) -> Option<EventKind> {
+        let Paid { step, slot, model, turn } = self.paid.as_mut()?;
+        *turn += usage;
+        Some(EventKind::UsageUpdated {
+            step: *step,
+            slot: *slot,
+            model: model.clone(),
+            usage,
+            turn: *turn,
+            prompt: None,
+        })
+    }
+
+    fn close(&mut self, id: ItemId) {
+        self.open.retain(|item| item.id != id);
+    }
+
+    /// The calls of which an earlier recovery had to say this.
+    fn told_of(&self, code: ToolErrorCode) -> Vec<String> {
+        let results = self.calls.iter().filter_map(|call| self.results.get(&call.call_id));
+        results.filter(|result| result.error == Some(code)).map(|result| result.name.clone()).collect()
+    }
+}
+
+/// Whether something that a turn would have to go by cannot be read.
+pub(crate) fn is_damaged(events: &[impl AsRef<Event>]) -> bool {
+    events.iter().any(|event| event.as_ref().is_damaged())
+}
+
+/// Reads the stored events of one open turn, from its `TurnStarted` on, knowing what became of those who worked for it.
+///
+/// Where one of them is damaged, nobody knows what was asked, allowed or begun. The turn ends then: `waiting`, which the
+/// journal knows apart from its events, is withdrawn, and every call without a result may have run.
+pub(crate) fn recover(
+    session_id: SessionId,
+    turn_id: TurnId,
+    events: &[impl AsRef<Event>],
+    fates: &HashMap<CallId, Fate>,
+    waiting: Vec<Interrupt>,
+) -> Recovery {
+    let mut ledger = Ledger::read(events);
+    let mut facts = Vec::new();
+    let is_damaged = is_damaged(events);
+    if is_damaged {
+        ledger.pending.clear();
+        ledger.answered.clear();
+        facts.extend(waiting.into_iter().map(|asked| withdrawn(asked, DAMAGED)));
+    }
+    let mut unknown = ledger.told_of(ToolErrorCode::UnknownOutcome);
+    let mut names_never_ran = ledger.told_of(ToolErrorCode::NotRun);
+    let (mut ran, mut under_way, mut settled) = (Vec::new(), Vec::new(), Vec::new());
+    let (steers, cut_off): (Vec<Item>, Vec<Item>) = std::mem::take(&mut ledger.open).into_iter().partition(is_input);
+    for item in cut_off {
+        let (item, status) = match fate_of(&item, fates) {
+            Some(Fate::GoesOn(subagent)) => {
+                ran.push(subagent.call_id.clone());
+                let known = UnderWay { item: item.id, subagent: subagent.clone() };
+                under_way.push((item, known));
+                continue;
+            }
+            Some(Fate::Ended(output)) => {
+                let item = with_outcome(item, output);
+                settled.extend(output.delegated.as_deref().map(|delegated| delegated.usage));
+                if let ItemBody::ToolResult(result) = &item.body
+                    && is_outcome(result)
+                {
+                    ledger.results.insert(result.call_id.clone(), result.clone());
+                    facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+                    continue;
+                }
+                (item, ItemStatus::Unknown)
+            }
+            None => close_honestly(&item),
+        };
+        if let ItemBody::ToolResult(result) = &item.body {
+            unknown.push(result.name.clone());
+            ran.push(result.call_id.clone());
+        }
+        facts.push(EventKind::ItemCompleted { item, status });
+    }
+    facts.extend(settled.into_iter().filter_map(|usage| ledger.pay(usage)));
+    let newly_unknown = ran.len() > under_way.len();
+    let never_ran: Vec<&ToolCall> = ledger
+        .calls
+        .iter()
+        .filter(|call| !ledger.results.contains_key(&call.call_id) && !ran.contains(&call.call_id))
+        .collect();
+    let without_result = if is_damaged { &mut unknown } else { &mut names_never_ran };
+    without_result.extend(never_ran.iter().map(|call| call.name.clone()));
+    let (pending, of_children): (Vec<Interrupt>, Vec<Interrupt>) =
+        std::mem::take(&mut ledger.pending).into_values().partition(|interrupt| interrupt.session_id == session_id);
+    // What a call asked while it ran has nobody left who could use the answer, and so has what one asked that is over.
+    let is_over = |call: &CallId| ran.contains(call) || ledger.results.contains_key(call);
+    let of_ran = |interrupt: &Interrupt| interrupt.call_id.as_ref().is_some_and(is_over);
+    let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
+    facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while what asked it ran")));
+    let disposition = if !under_way.is_empty() {
+        Disposition::Resume
+    } else if !pending.is_empty() {
+        Disposition::Park
+    } else if never_ran.iter().any(|call| ledger.answered.contains_key(&call.call_id)) {
+        Disposition::Resume
+    } else {
+        Disposition::End
+    };
+    let finished = ledger
+        .calls
+        .iter()
+        .filter(|call| ledger.results.get(&call.call_id).is_some_and(is_outcome))
+        .map(|call| call.name.clone())
+        .collect();
+    let report = RecoveredTurn {
+        session_id,
+        turn_id,
+        finished,
+        never_ran: names_never_ran,
+        unknown,
+        goes_on: disposition != Disposition::End,
+    };
+    if disposition == Disposition::End {
+        for call in never_ran {
+            facts.extend(stand_in(turn_id, call, is_damaged));
+        }
+        // What was acknowledged is read in the next turn.
+        for item in &steers {
+            let (item, status) = close_honestly(item);
+            facts.push(EventKind::ItemCompleted { item, status });
+        }
+    }
+    let steers = if disposition == Disposition::End { Vec::new() } else { steers };
+    if (disposition == Disposition::End && !ledger.told) || newly_unknown {
+        facts.extend(notice(turn_id, &report));
+    }
+    let (answered, told) = (ledger.answered, ledger.told_of_children);
+    Recovery { disposition, facts, report, pending, answered, of_children, told, steers, under_way }
+}
+
+/// What became of who worked for a result that is under way.
+fn fate_of<'a>(item: &Item, fates: &'a HashMap<CallId, Fate>) -> Option<&'a Fate> {
+    match &item.body {
+        ItemBody::ToolResult(result) => fates.get(&result.call_id),
+        _ => None,
+    }
+}
+
+/// The result that another session has come to.
+fn with_outcome(mut item: Item, output: &ToolOutput) -> Item {
+    if let ItemBody::ToolResult(result) = &mut item.body {
+        result.text.clone_from(&output.text);
+        result.error = output.error;
+        result.files.clone_from(&output.files);
+    }
+    item
+}
+
+/// Whether a result is a tool's own, and not one that stands in for what a stop had cut off.
+fn is_outcome(result: &ToolResult) -> bool {
+    !matches!(result.error, Some(ToolErrorCode::NotRun | ToolErrorCode::UnknownOutcome))
+}
+
+/// The end of a question that nobody answered.
+pub(crate) fn withdrawn(interrupt: Interrupt, why: &str) -> EventKind {
+    EventKind::InterruptResolved {
+        interrupt_id: interrupt.id,
+        call_id: interrupt.call_id,
+        answer: Answer::Reject { reason: Some(why.to_owned()) },
+        by: AnsweredBy::Daemon,
+    }
+}
+
+/// Whether an item is a person's words. Started and not completed they are whole: nobody was given them yet.
+pub(crate) fn is_input(item: &Item) -> bool {
+    matches!(item.body, ItemBody::UserMessage { .. })
+}
+
+/// An item that was under way gets its end: a tool's is unknown, a text's is cut.
+fn close_honestly(item: &Item) -> (Item, ItemStatus) {
+    close_cut_off(item, "the daemon stopped")
+}
+
+/// The end of an item that its own turn did not end, for that reason.
+pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
+    let mut item = item.clone();
+    let status = if let ItemBody::ToolResult(result) = &mut item.body {
+        result.error = Some(ToolErrorCode::UnknownOutcome);
+        result.text = format!("{why} while this ran: it may have taken effect or not; look before you run it again");
+        ItemStatus::Unknown
+    } else if is_input(&item) {
+        ItemStatus::Done
+    } else {
+        ItemStatus::Cut
+    };
+    (item, status)
+}
+
+/// The result of a call that has none, and never will.
+fn stand_in(turn_id: TurnId, call: &ToolCall, is_damaged: bool) -> [EventKind; 2] {
+    let (error, text) = if is_damaged {
+        let text = format!("{DAMAGED}: this may have taken effect or not; look before you run it again");
+        (ToolErrorCode::UnknownOutcome, text)
+    } else {
+        let text = "the daemon stopped before this ran: it never ran; call it again if it is still wanted";
+        (ToolErrorCode::NotRun, text.to_owned())
+    };
+    let result = ToolResult {
+        call_id: call.call_id.clone(),
+        name: call.name.clone(),
+        text,
+        error: Some(error),
+        files: Vec::new(),
+        ran_with: None,
+        takes_back: None,
+        found: Vec::new(),
+        exit_code: None,
+        duration_ms: 0,
+    };
+    let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolResult(result) };
+    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+}
+
+fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
+    let mut text = "The daemon stopped while this turn ran.".to_owned();
+    for (what, names) in [
+        ("Finished and not run again", &report.finished),
+        ("Never ran", &report.never_ran),
+        ("Unknown, may have taken effect or not", &report.unknown),
+    ] {
+        if !names.is_empty() {
+            text.push_str(&format!(" {what}: {}.", names.join(", ")));
+        }
+    }
+    let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::notice(text) };
+    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agentd_core::{
+        Timestamp,
+        interrupt::{AnsweredBy, Ask, AskedBy},
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_a_call_asked_that_is_over_is_asked_no_more() {
+        let (session_id, turn_id) = (SessionId::generate(), TurnId::generate());
+        let call = ToolCall { call_id: CallId::generate(), name: "act".to_owned(), arguments: "{}".to_owned() };
+        let result = ToolResult {
+            call_id: call.call_id.clone(),
+            name: "act".to_owned(),
+            text: "done".to_owned(),
+            error: None,
+            files: Vec::new(),
+            ran_with: None,
+            takes_back: None,
+            found: Vec::new(),
+            exit_code: None,
+            duration_ms: 1,
+        };
+        let question = "Sure?".to_owned();
+        let interrupt = Interrupt {
+            id: InterruptId::generate(),
+            session_id,
+            turn_id,
+            call_id: Some(call.call_id.clone()),
+            asked_by: AskedBy { agent: "main".to_owned(), session_title: None, client: None },
+            ask: Ask::Question { question, context: None, default: None, required: true },
+            raised_at: Timestamp::UNIX_EPOCH,
+            deadline: None,
+            on_deadline: None,
+        };
+        let completed = |body: ItemBody| {
+            let item = Item { id: ItemId::generate(), turn_id, body };
+            EventKind::ItemCompleted { item, status: ItemStatus::Done }
+        };
+        let facts = [
+            completed(ItemBody::ToolCall(call)),
+            EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) },
+            completed(ItemBody::ToolResult(result)),
+        ];
+        let event =
+            |(seq, kind)| Arc::new(Event { session_id, turn_id: Some(turn_id), seq, at: Timestamp::UNIX_EPOCH, kind });
+        let events: Vec<Arc<Event>> = (1..).zip(facts).map(event).collect();
+        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), Vec::new());
+        assert_eq!(recovery.disposition, Disposition::End, "nobody can use an answer");
+        assert!(recovery.pending.is_empty());
+        assert!(recovery.facts.iter().any(|fact| matches!(fact,
+            EventKind::InterruptResolved { interrupt_id, by: AnsweredBy::Daemon, .. } if *interrupt_id == interrupt.id)));
+    }
+
+    #[test]
+    fn of_a_damaged_turn_nothing_goes_on_and_no_call_is_said_not_to_have_run() {
+        let (session_id, turn_id) = (SessionId::generate(), TurnId::generate());
+        let call = ToolCall { call_id: CallId::generate(), name: "act".to_owned(), arguments: "{}".to_owned() };
+        let interrupt = Interrupt {
+            id: InterruptId::generate(),
+            session_id,
+            turn_id,
+            call_id: Some(call.call_id.clone()),
+            asked_by: AskedBy { agent: "main".to_owned(), session_title: None, client: None },
+            ask: Ask::Question { question: "Sure?".to_owned(), context: None, default: None, required: true },
+            raised_at: Timestamp::UNIX_EPOCH,
+            deadline: None,
+            on_deadline: None,
+        };
+        let event = |seq, kind| Event { session_id, turn_id: Some(turn_id), seq, at: Timestamp::UNIX_EPOCH, kind };
+        let item = Item { id: ItemId::generate(), turn_id, body: ItemBody::ToolCall(call) };
+        let asked = |seq| event(seq, EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) });
+        let mut events =
+            vec![Arc::new(event(1, EventKind::ItemCompleted { item, status: ItemStatus::Done })), Arc::new(asked(2))];
+        let whole = recover(session_id, turn_id, &events, &HashMap::new(), vec![interrupt.clone()]);
+        assert_eq!(whole.disposition, Disposition::Park, "a whole one waits for its answer");
+
+        events.push(Arc::new(Event::damaged(session_id, None, 3)));
+        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), vec![interrupt.clone()]);
+        assert_eq!((recovery.disposition, recovery.pending.len()), (Disposition::End, 0));
+        assert_eq!(
+            (recovery.report.unknown.as_slice(), recovery.report.never_ran.len()),
+            (["act".to_owned()].as_slice(), 0)
+        );
+        assert!(recovery.facts.iter().any(|fact| matches!(fact,
+            EventKind::InterruptResolved { interrupt_id, .. } if *interrupt_id == interrupt.id)));
+        // What the journal says is answered is not asked again, nor withdrawn once more.
+        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), Vec::new());
+        assert!(!recovery.facts.iter().any(|fact| matches!(fact, EventKind::InterruptResolved { .. })));
+    }
+}

@@ -1,0 +1,156 @@
+//! What a stop of the daemon left of the subagents that worked for a turn.
+//!
+//! One that had come to its end is not run again: its result is used. One that waits for a person goes on when it has the
+//! answer, and the parent's turn with it. Of any other the model is told that it was cut off, and how it can go on.
+
+use std::{collections::HashMap, sync::Arc};
+
+use agentd_core::{
+    agent::Subagent,
+    event::{Event, EventKind, StateChange},
+    ids::{CallId, SessionId, TurnId},
+    item::{Item, ItemBody},
+    ports::{Snapshots, Store},
+    tool::{FileChange, ToolErrorCode, ToolOutput},
+    turn::{Denial, StopReason},
+};
+
+use super::{Disposition, Fate, recover, subagent_result::Work};
+use crate::{error::EngineError, turn::subagents::Subagents};
+
+/// Events that are read from the journal at once.
+const PAGE: usize = 1000;
+
+/// The subagents of those calls that an open turn had begun and not ended, by their calls.
+pub(crate) async fn of_turn(
+    store: &dyn Store,
+    snapshots: &dyn Snapshots,
+    subagents: &dyn Subagents,
+    parent: SessionId,
+    events: &[Arc<Event>],
+) -> Result<HashMap<CallId, Fate>, EngineError> {
+    let mut fates = HashMap::new();
+    for (call_id, subagent) in under_way(events) {
+        let child = subagent.session_id;
+        let mut fate = find_out(store, subagents, subagent).await?;
+        if let Fate::Ended(output) = &mut fate {
+            let files = std::mem::take(&mut output.files);
+            output.files = adopted(snapshots, child, parent, files).await;
+        }
+        fates.insert(call_id, fate);
+    }
+    Ok(fates)
+}
+
+/// The calls of delegated work that have no result yet.
+fn under_way(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
+    let mut known = HashMap::new();
+    for event in events {
+        match &event.kind {
+            EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
+                known.insert(subagent.call_id.clone(), subagent.clone());
+            }
+            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
+                known.remove(&result.call_id);
+            }
+            _ => {}
+        }
+    }
+    known
+}
+
+/// What was refused to those whose calls have their results. The journal of the turn does not repeat it.
+pub(crate) async fn denials(store: &dyn Store, events: &[Arc<Event>]) -> Result<Vec<Denial>, EngineError> {
+    let at_work = under_way(events);
+    let mut denials = Vec::new();
+    for event in events {
+        if let EventKind::StateChanged { change: StateChange::Subagent(subagent) } = &event.kind
+            && !at_work.contains_key(&subagent.call_id)
+        {
+            let mut work = Work::new(subagent.clone());
+            for event in events_after(store, subagent.session_id, subagent.after).await? {
+                work.take_in(&event.kind);
+            }
+            denials.extend(work.denials());
+        }
+    }
+    Ok(denials)
+}
+
+async fn find_out(store: &dyn Store, subagents: &dyn Subagents, subagent: Subagent) -> Result<Fate, EngineError> {
+    let Some(stored) = store.session(subagent.session_id).await? else { return Ok(never_began()) };
+    let events = events_after(store, subagent.session_id, subagent.after).await?;
+    if events.is_empty() {
+        return Ok(never_began());
+    }
+    if let Some((turn, _)) = stored.open_turn
+        && (goes_on(subagent.session_id, turn, &events) || subagents.is_alive(subagent.session_id).await)
+    {
+        return Ok(Fate::GoesOn(subagent));
+    }
+    Ok(Fate::Ended(Box::new(outcome(subagent, &events, stored.open_turn.is_some()))))
+}
+
+/// What came of one that has ended, as these events tell it.
+fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> ToolOutput {
+    let mut work = Work::new(subagent);
+    for event in events {
+        work.take_in(&event.kind);
+    }
+    let is_cut_off = is_open
+        || work.last().is_none_or(|last| matches!(last.stop_reason, StopReason::Interrupted | StopReason::Suspended));
+    if is_cut_off && !work.has_answered() { work.cut_off() } else { work.output() }
+}
+
+/// The same of one that ended before its call could follow it again.
+pub(crate) async fn ended(
+    store: &dyn Store,
+    snapshots: &dyn Snapshots,
+    parent: SessionId,
+    subagent: Subagent,
+) -> Result<ToolOutput, EngineError> {
+    let child = subagent.session_id;
+    let events = events_after(store, child, subagent.after).await?;
+    let mut output = outcome(subagent, &events, false);
+    output.files = adopted(snapshots, child, parent, output.files).await;
+    Ok(output)
+}
+
+/// Whether its open turn waits for a person, or goes on by itself with the answer.
+fn goes_on(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
+    let of_turn: Vec<&Arc<Event>> =
+        events.iter().filter(|event| event.turn_id == Some(turn) || event.is_damaged()).collect();
+    recover(session, turn, &of_turn, &HashMap::new(), Vec::new()).disposition != Disposition::End
+}
+
+/// What a subagent changed, as it can be taken back with the turn that it worked for.
+pub(crate) async fn adopted(
+    snapshots: &dyn Snapshots,
+    subagent: SessionId,
+    parent: SessionId,
+    changes: Vec<FileChange>,
+) -> Vec<FileChange> {
+    let told = || changes.iter().map(|change| FileChange::new(change.path.clone(), change.change)).collect();
+    match snapshots.adopt(subagent, parent, changes.clone()).await {
+        Ok(adopted) => adopted,
+        Err(error) => {
+            tracing::warn!(session = %parent, "what the subagent {subagent} changed can be undone only there: {error}");
+            told()
+        }
+    }
+}
+
+fn never_began() -> Fate {
+    let text = "the daemon stopped before the subagent began: it did nothing; call again if it is still wanted";
+    Fate::Ended(Box::new(ToolOutput::error(ToolErrorCode::NotRun, text)))
+}
+
+async fn events_after(store: &dyn Store, session: SessionId, mut after: u64) -> Result<Vec<Arc<Event>>, EngineError> {
+    let mut events = Vec::new();
+    loop {
+        let page = store.events(session, after, PAGE).await?;
+        let Some(last) = page.last() else { return Ok(events) };
+        after = last.seq;
+        events.extend(page);
+    }
+}

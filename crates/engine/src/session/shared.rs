@@ -1,0 +1,74 @@
+//! What all sessions share: the ports, the tools, what was learned of models, and what people allowed for good.
+
+use std::sync::Arc;
+
+use agentd_core::ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspaces};
+use tokio::sync::watch;
+
+use super::{gauges::Gauges, registry::Siblings};
+use crate::{
+    agents::toolset_cache::ToolSetCache,
+    catalog::Stock,
+    config::{EngineConfig, PolicyInForce},
+    context::{tokens::Scales, windows::Windows},
+    grants::KeptHandle,
+    turn::{hooks::Chain, subagents::Subagents},
+};
+
+/// What all sessions share.
+pub(crate) struct Shared {
+    pub(crate) parts: Ports,
+    /// All tools that there were when somebody last looked.
+    pub(crate) stock: watch::Sender<Arc<Stock>>,
+    /// The tools that agents were shown last.
+    pub(crate) toolsets: ToolSetCache,
+    /// What was learned of how models count tokens.
+    pub(crate) scales: Arc<Scales>,
+    /// How large the windows of models are, as their servers said.
+    pub(crate) windows: Arc<Windows>,
+    pub(crate) chain: Arc<Chain>,
+    pub(crate) gauges: Gauges,
+    /// What people allowed for good.
+    pub(crate) kept: KeptHandle,
+    /// The way of sessions to other sessions.
+    pub(crate) siblings: Siblings,
+    /// The sessions that work for others.
+    pub(crate) subagents: Arc<dyn Subagents>,
+    pub(crate) config: watch::Receiver<Arc<EngineConfig>>,
+}
+
+/// The ports, without the configuration, which may change.
+pub(crate) struct Ports {
+    pub(crate) models: Arc<dyn Models>,
+    pub(crate) toolbox: Arc<dyn Toolbox>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) workspaces: Arc<dyn Workspaces>,
+    pub(crate) pictures: Option<Arc<dyn Pictures>>,
+    pub(crate) snapshots: Arc<dyn Snapshots>,
+    pub(crate) audit: Arc<dyn Audit>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Shared {
+    /// The configuration that is in force now.
+    pub(crate) fn config(&self) -> Arc<EngineConfig> {
+        Arc::clone(&self.config.borrow())
+    }
+
+    /// All tools that there are now.
+    pub(crate) fn stock(&self) -> Arc<Stock> {
+        let catalogue = self.parts.toolbox.catalogue();
+        let known = Arc::clone(&self.stock.borrow());
+        if known.is_of(&catalogue) {
+            return known;
+        }
+        let new = Arc::new(Stock::new(catalogue, self.chain.tools()));
+        self.stock.send_replace(Arc::clone(&new));
+        new
+    }
+
+    /// The rules, as they stand whenever they are asked.
+    pub(crate) fn policy_in_force(&self) -> PolicyInForce {
+        PolicyInForce(self.config.clone())
+    }
+}

@@ -1,0 +1,227 @@
+//! What a capability can do around a turn, and the chain of those that do.
+
+use std::sync::{Arc, OnceLock};
+
+use agentd_core::{
+    ids::ItemId,
+    interrupt::Ask,
+    item::ItemBody,
+    tool::{ToolCall, ToolOutput, ToolSpec},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio::time::Instant;
+
+use super::call_record::Trail;
+use crate::{
+    agents::delegate_tool,
+    context::Draft,
+    instructions::Opening,
+    turn::{Stop, TurnContext, TurnState, execute::execute, recorder::Answered},
+};
+
+/// A capability with hooks before the turn, before each model call and around each tool call.
+pub(crate) trait Link: Send + Sync {
+    /// The link's name, for people who want to see the chain.
+    fn name(&self) -> &'static str;
+
+    /// What it does and why it stands where it does, in one line, for the same people.
+    fn about(&self) -> &'static str;
+
+    /// The tools that the link answers itself.
+    fn tools(&self) -> Vec<ToolSpec> {
+        Vec::new()
+    }
+
+    /// Whether people may switch these tools off. Those that other links name to the model stay.
+    fn may_be_hidden(&self) -> bool {
+        false
+    }
+
+    /// What stands in front of a turn's input, from here on: it is stored with the input.
+    fn before_input(&self, _: &Opening<'_>) -> Option<ItemBody> {
+        None
+    }
+
+    /// Called once, before the first step.
+    fn before_turn<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), Stop>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    /// Called before each step: before it is decided what comes next.
+    fn before_step<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), Stop>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    /// Called once after the last step, where the turn came to its answer or to a limit.
+    fn after_steps<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), Stop>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
+    /// May change what the model is sent.
+    fn before_model(&self, _: &TurnContext, _: &TurnState, _: &mut Draft) {}
+
+    /// Called before a call is judged, whoever answers it: may bring into the session what it is about, and note what it needs
+    /// besides. An output is what the call comes to, for it could only fail.
+    fn make_ready<'a>(&'a self, _: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, Stop>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+
+    /// What a call of one of its tools would do, as [`agentd_core::ports::Toolbox::preview`] tells it of others. None
+    /// where the link has no such tool, or nothing to show.
+    fn preview<'a>(&'a self, _: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+        None
+    }
+
+    /// The paths that a call of one of its tools would change, where its arguments do not say them: the rules judge them
+    /// as if they did.
+    fn touches(&self, _: &Invocation<'_>) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// May answer a call itself, change it, or let it through and look at what comes back.
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        next.run(call)
+    }
+}
+
+/// One call on its way through the chain.
+#[derive(Clone, Copy)]
+pub(crate) struct Invocation<'a> {
+    pub(crate) context: &'a TurnContext,
+    pub(crate) call: &'a ToolCall,
+    /// What the turn has come to before it, and before those that run beside it.
+    pub(crate) state: &'a TurnState,
+    /// The item of the result, once the tool has started.
+    pub(crate) started: &'a OnceLock<ItemId>,
+    /// What is known of the decision on it.
+    pub(crate) trail: &'a Trail<'a>,
+}
+
+impl Invocation<'_> {
+    /// The tool that is called, whoever answers it. None where the turn shows none of that name: what a model was not shown
+    /// it cannot call.
+    pub(crate) fn tool(&self) -> Option<&ToolSpec> {
+        let (context, name) = (self.context, &self.call.name);
+        context.tool(name).or_else(|| context.tools.get(&context.chain.own(name)?.name))
+    }
+
+    /// Asks a person about the call and waits for the answer or the turn's cancel.
+    pub(crate) async fn ask(&self, ask: Ask) -> Result<Answered, Stop> {
+        let asked = Instant::now();
+        let answered = self.context.ask(self.call.call_id.clone(), ask).await;
+        self.trail.waited(asked.elapsed());
+        let answered = answered?;
+        self.trail.answer(&answered);
+        Ok(answered)
+    }
+}
+
+/// The rest of the chain.
+pub(crate) struct Next<'a> {
+    links: &'a [Arc<dyn Link>],
+}
+
+impl<'a> Next<'a> {
+    /// Passes the call on.
+    pub(crate) fn run(self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+        match self.links.split_first() {
+            Some((link, links)) => link.around_tool(call, Next { links }),
+            None => execute(call).boxed(),
+        }
+    }
+}
+
+/// All links, in order.
+pub(crate) struct Chain {
+    links: Vec<Arc<dyn Link>>,
+    /// What the links answer themselves, also what a turn does not offer.
+    own: Vec<ToolSpec>,
+}
+
+impl Chain {
+    /// A chain of these links, in order.
+    pub(crate) fn new(links: Vec<Arc<dyn Link>>) -> Self {
+        let own = links.iter().flat_map(|link| link.tools()).collect();
+        Self { links, own }
+    }
+
+    /// The tools that links answer themselves, and whether people may switch them off.
+    pub(crate) fn tools(&self) -> Vec<(ToolSpec, bool)> {
+        let of = |link: &Arc<dyn Link>| {
+            let may_be_hidden = link.may_be_hidden();
+            link.tools().into_iter().map(move |tool| (tool, may_be_hidden)).collect::<Vec<_>>()
+        };
+        self.links.iter().flat_map(of).collect()
+    }
+
+    /// The tool of that name, where a link answers it, whether the turn offers it or not.
+    pub(crate) fn own(&self, name: &str) -> Option<&ToolSpec> {
+        let name = delegate_tool::canonical_name(name);
+        self.own.iter().find(|tool| tool.name == name)
+    }
+
+    /// The links' names and reasons, in order.
+    pub(crate) fn told(&self) -> Vec<(&'static str, &'static str)> {
+        self.links.iter().map(|link| (link.name(), link.about())).collect()
+    }
+
+    /// What stands in front of a turn's input, in order.
+    pub(crate) fn before_input(&self, opening: &Opening<'_>) -> Vec<ItemBody> {
+        self.links.iter().filter_map(|link| link.before_input(opening)).collect()
+    }
+
+    pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+        for link in &self.links {
+            link.before_turn(context, state).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn before_step(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+        for link in &self.links {
+            link.before_step(context, state).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn after_steps(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+        for link in &self.links {
+            link.after_steps(context, state).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut Draft) {
+        for link in &self.links {
+            link.before_model(context, state, draft);
+        }
+    }
+
+    /// Brings what the call is about. An output is what the call comes to.
+    pub(crate) async fn make_ready(&self, call: &Invocation<'_>) -> Result<Option<ToolOutput>, Stop> {
+        for link in &self.links {
+            if let Some(output) = link.make_ready(call).await? {
+                return Ok(Some(output));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the call would do, for a person who is asked to approve it. An error is what it would return.
+    pub(crate) async fn preview(&self, call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
+        match self.links.iter().find_map(|link| link.preview(call)) {
+            Some(preview) => preview.await,
+            None if self.own(&call.call.name).is_some() => Ok(None),
+            None => call.context.toolbox.preview(&call.context.tool_context(call.call), call.call).await,
+        }
+    }
+
+    /// The paths that the call would change, where its arguments do not say them.
+    pub(crate) fn touches(&self, call: &Invocation<'_>) -> Vec<String> {
+        self.links.iter().flat_map(|link| link.touches(call)).collect()
+    }
+
+    pub(crate) async fn around_tool(&self, call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+        Next { links: &self.links }.run(call).await
+    }
+}
