@@ -18,7 +18,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
 use crate::turn::{
-    Stop,
+    TurnExit,
     hooks::{Invocation, Link, Next},
     recorder::{Answered, Answers},
 };
@@ -37,7 +37,11 @@ impl Link for Approvals {
         "asks a person where the rules want it, around all that answer calls, so that what is shown is exactly what runs"
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         async move {
             let context = call.context;
             if context.is_under_way(call.call) {
@@ -46,11 +50,11 @@ impl Link for Approvals {
                 return next.run(call).await;
             }
             let Some(tool) = call.tool() else { return unknown(call).await };
-            let failed = context.chain.make_ready(call).await?;
+            let failed = context.tools.chain.make_ready(call).await?;
             let followed = followed(call).await?;
             let judgement = judge(call, tool, followed.as_ref()).await?;
             let verdict = judgement.verdict.clone();
-            match (verdict, context.answered.get(&call.call.call_id).map(Answers::approval)) {
+            match (verdict, context.rules.answered.get(&call.call.call_id).map(Answers::approval)) {
                 (Verdict::Deny { reason }, _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 _ if let Some(output) = failed => Ok(output),
                 // It came through here before: what was answered is a question of its own.
@@ -67,10 +71,10 @@ impl Link for Approvals {
                     hold(call, &judgement);
                     run(call, next, followed).await
                 }
-                (Verdict::Ask { reason, .. }, None) => match context.answering.now() {
+                (Verdict::Ask { reason, .. }, None) => match context.rules.answering.now() {
                     OnInterrupt::Approve => run(call, next, followed).await,
                     OnInterrupt::Deny => Ok(refuse(&format!("this run asks nobody, and {reason}"))),
-                    OnInterrupt::Fail => Err(Stop::Refused(Denial {
+                    OnInterrupt::Fail => Err(TurnExit::Denied(Denial {
                         call_id: call.call.call_id.clone(),
                         tool: tool.name.clone(),
                         reason,
@@ -84,7 +88,7 @@ impl Link for Approvals {
 }
 
 /// A tool of that name is nobody's: nothing is handed on that no rule could judge.
-async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let (context, name) = (call.context, call.call.name.as_str());
     let reason = "there is no tool of that name here".to_owned();
     call.trail.judged(&Explanation {
@@ -100,39 +104,39 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
     });
     // The toolbox knows best how to say that it has no such tool; of one that it has and the turn has not, it would look
     // at what the call is about.
-    let hidden = context.toolbox.canonical_name(name);
-    if let Some(why) = context.finds.why_not(hidden) {
+    let hidden = context.tools.toolbox.canonical_name(name);
+    if let Some(why) = context.tools.finds.why_not(hidden) {
         let text = format!("{hidden} is there, and not among your tools: {why}");
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text));
     }
     let mut text = format!("{reason}; use one of those that you were shown");
-    if !context.toolbox.specs().iter().any(|spec| spec.name == hidden)
-        && let Err(output) = context.or_cancelled(context.chain.preview(call)).await?
+    if !context.tools.toolbox.specs().iter().any(|spec| spec.name == hidden)
+        && let Err(output) = context.or_cancelled(context.tools.chain.preview(call)).await?
         && output.error == Some(ToolErrorCode::UnknownTool)
     {
         text = output.text;
     }
-    if let Some(meant) = context.finds.meant_by(name) {
+    if let Some(meant) = context.tools.finds.meant_by(name) {
         text.push_str(&format!(". Did you mean {meant}?"));
     }
     Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text))
 }
 
 /// The form of the call without the link that it reads through, if it does.
-async fn followed(call: &Invocation<'_>) -> Result<Option<Followed>, Stop> {
+async fn followed(call: &Invocation<'_>) -> Result<Option<Followed>, TurnExit> {
     let context = call.context;
     let tool_context = context.tool_context(call.call);
-    context.or_cancelled(context.toolbox.follow(&tool_context, call.call)).await
+    context.or_cancelled(context.tools.toolbox.follow(&tool_context, call.call)).await
 }
 
 /// Where the command of the call starts, if it runs one.
-async fn start(call: &Invocation<'_>, tool: &ToolSpec) -> Result<Option<StartFolder>, Stop> {
+async fn start(call: &Invocation<'_>, tool: &ToolSpec) -> Result<Option<StartFolder>, TurnExit> {
     if tool.name != SHELL_TOOL {
         return Ok(None);
     }
     let context = call.context;
     let tool_context = context.tool_context(call.call);
-    context.or_cancelled(context.toolbox.start(&tool_context, call.call)).await
+    context.or_cancelled(context.tools.toolbox.start(&tool_context, call.call)).await
 }
 
 /// A command that nobody was asked about can change nothing when it runs, whatever its words were taken for.
@@ -143,7 +147,7 @@ fn hold(call: &Invocation<'_>, judgement: &Explanation) {
 }
 
 /// Lets the call run, in the form that leads through no link.
-async fn run<'a>(call: &'a Invocation<'a>, next: Next<'a>, followed: Option<Followed>) -> Result<ToolOutput, Stop> {
+async fn run<'a>(call: &'a Invocation<'a>, next: Next<'a>, followed: Option<Followed>) -> Result<ToolOutput, TurnExit> {
     call.trail.pass();
     let unread = unread(call);
     let Some(Followed { arguments, .. }) = followed else { return Ok(withhold(next.run(call).await?, &unread)) };
@@ -154,7 +158,7 @@ async fn run<'a>(call: &'a Invocation<'a>, next: Next<'a>, followed: Option<Foll
 /// The files that a call is about without naming them, and that the rules do not let be read without asking. Of those that
 /// a call names its tool knows what it may tell.
 fn unread(call: &Invocation<'_>) -> Vec<String> {
-    let touched = call.context.chain.touches(call);
+    let touched = call.context.tools.chain.touches(call);
     if touched.is_empty() {
         return touched;
     }
@@ -178,9 +182,9 @@ fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
 async fn preview(
     call: &Invocation<'_>,
     followed: Option<&Followed>,
-) -> Result<Result<Option<String>, ToolOutput>, Stop> {
+) -> Result<Result<Option<String>, ToolOutput>, TurnExit> {
     let context = call.context;
-    let preview = context.or_cancelled(context.chain.preview(call)).await?;
+    let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
     let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
     let shown = preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string)));
     let shown = match call.trail.need() {
@@ -205,11 +209,11 @@ pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutp
 }
 
 /// What the rules say of the call as it stands, with what people allow now; also for the audit log.
-async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) -> Result<Explanation, Stop> {
+async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followed>) -> Result<Explanation, TurnExit> {
     let context = call.context;
     let start = start(call, tool).await?;
-    let held = tool.name != SHELL_TOOL || context.toolbox.holds_commands().await;
-    let settings = SessionSettings { grants: context.grants.of_session(), ..context.settings.clone() };
+    let held = tool.name != SHELL_TOOL || context.tools.toolbox.holds_commands().await;
+    let settings = SessionSettings { grants: context.rules.grants.of_session(), ..context.settings.clone() };
     let foreign = context.foreign(tool);
     let facts = Facts {
         tool,
@@ -218,15 +222,15 @@ async fn judge(call: &Invocation<'_>, tool: &ToolSpec, followed: Option<&Followe
         followed,
         start: start.as_ref(),
         settings: &settings,
-        roots: &roots(&context.workspace),
-        memories: context.workspace.memories.as_deref(),
-        kept: &context.grants.for_good(),
+        roots: &roots(&context.files.workspace),
+        memories: context.files.workspace.memories.as_deref(),
+        kept: &context.rules.grants.for_good(),
         held,
     };
-    let mut judgement = context.policy.judge(&facts);
-    for path in context.chain.touches(call) {
+    let mut judgement = context.rules.policy.judge(&facts);
+    for path in context.tools.chain.touches(call) {
         let arguments = json!({ "path": path }).to_string();
-        let named = context.policy.judge(&Facts { arguments: &arguments, followed: None, ..facts });
+        let named = context.rules.policy.judge(&Facts { arguments: &arguments, followed: None, ..facts });
         if named.verdict.strictness() > judgement.verdict.strictness() {
             // A rule that was kept for this path would say nothing of the next call, which may mean another.
             judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
@@ -246,7 +250,7 @@ async fn ask<'a>(
     tool: &'a ToolSpec,
     followed: Option<Followed>,
     judgement: Explanation,
-) -> Result<ToolOutput, Stop> {
+) -> Result<ToolOutput, TurnExit> {
     let preview = match preview(call, followed.as_ref()).await? {
         Ok(preview) => preview,
         // It would fail for certain: nobody needs to be asked.
@@ -279,7 +283,7 @@ async fn obey<'a>(
     tool: &ToolSpec,
     followed: Option<Followed>,
     answered: Answered,
-) -> Result<ToolOutput, Stop> {
+) -> Result<ToolOutput, TurnExit> {
     let lets_run =
         matches!(answered.answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
     if lets_run && let Some(output) = no_longer_as_shown(call, tool, followed.as_ref(), &answered).await? {
@@ -302,7 +306,7 @@ async fn no_longer_as_shown(
     tool: &ToolSpec,
     followed: Option<&Followed>,
     answered: &Answered,
-) -> Result<Option<ToolOutput>, Stop> {
+) -> Result<Option<ToolOutput>, TurnExit> {
     let shown = match (answered.asked.as_deref(), &answered.by) {
         (Some(Ask::Approval { preview, .. }), _) => Some(preview),
         // Nobody was shown anything: a rule lets it run, whatever it does.
@@ -338,7 +342,7 @@ async fn run_approved<'a>(
     next: Next<'a>,
     tool: &ToolSpec,
     followed: Option<Followed>,
-) -> Result<ToolOutput, Stop> {
+) -> Result<ToolOutput, TurnExit> {
     if let Verdict::Deny { reason } = judge(call, tool, followed.as_ref()).await?.verdict {
         let message = format!("{} was approved, but the rules deny it by now: {reason}; it did not run", tool.name);
         call.context.recorder.fact(EventKind::Warning { code: "approval_denied".to_owned(), message }).await?;
@@ -356,7 +360,7 @@ async fn run_edited<'a>(
     next: Next<'a>,
     tool: &ToolSpec,
     args: Value,
-) -> Result<ToolOutput, Stop> {
+) -> Result<ToolOutput, TurnExit> {
     let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
     let invocation = Invocation { call: &edited, ..*call };
     let followed = followed(&invocation).await?;

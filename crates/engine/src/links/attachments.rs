@@ -14,7 +14,7 @@ use crate::{
     attachments,
     context::{Draft, MAX_SHOWN_PICTURES},
     instructions::Opening,
-    turn::{Stop, TurnContext, TurnState, hooks::Link},
+    turn::{TurnContext, TurnExit, TurnState, hooks::Link},
 };
 
 /// Bytes of one picture. The daemon makes them far smaller; whatever else stands in that file now is none.
@@ -44,17 +44,17 @@ impl Link for Files {
         &'a self,
         context: &'a TurnContext,
         state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), Stop>> {
+    ) -> BoxFuture<'a, Result<(), TurnExit>> {
         // One that goes on after a restart has said so.
-        let begins = state.steps == 0 && !state.only_compact;
-        let of_this_turn = state.history.iter().filter(|item| item.turn_id == context.turn_id).cloned();
+        let begins = state.steps == 0 && !state.only_compacts();
+        let of_this_turn = state.history.iter().filter(|item| item.turn_id == context.ids.turn).cloned();
         if !begins || sees(context) || attachments::pictures(&of_this_turn.collect::<Vec<_>>()).next().is_none() {
             return std::future::ready(Ok(())).boxed();
         }
         let message = format!(
             "the model {} is not shown the pictures: it cannot see any. Name one that can in the slot `vision` of \
              models.yaml or in MODEL_MULTIMODAL_*, or set `sees_pictures: true` where it can",
-            context.model.info().id
+            context.models.model.info().id
         );
         context.recorder.fact(EventKind::Warning { code: "pictures_not_shown".to_owned(), message }).boxed()
     }
@@ -63,7 +63,7 @@ impl Link for Files {
         &'a self,
         context: &'a TurnContext,
         state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), Stop>> {
+    ) -> BoxFuture<'a, Result<(), TurnExit>> {
         if !sees(context) || attachments::pictures(&state.history).next().is_none() {
             return std::future::ready(Ok(())).boxed();
         }
@@ -84,11 +84,11 @@ impl Link for Files {
 
 /// Whether any model that the turn may ask sees pictures.
 fn sees(context: &TurnContext) -> bool {
-    context.model.info().sees_pictures || context.chat.info().sees_pictures
+    context.models.model.info().sees_pictures || context.models.chat.info().sees_pictures
 }
 
 /// Reads the newest pictures that were not read yet. One that is gone is left out: the turn goes on without it.
-async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     let mut newest: Vec<Picture> = Vec::new();
     for picture in attachments::pictures(&state.history).rev() {
         if newest.len() < MAX_SHOWN_PICTURES && !newest.iter().any(|known| known.path == picture.path) {
@@ -100,9 +100,11 @@ async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> 
         if state.pictures.contains_key(&path) {
             continue;
         }
-        let tree =
-            SessionTree { workspace: Arc::clone(&context.workspace), state: Arc::clone(&context.state_files.borrow()) };
-        let read = context.files.workspaces().read_file(tree, path.clone(), 0, MAX_BYTES);
+        let tree = SessionTree {
+            workspace: Arc::clone(&context.files.workspace),
+            state: Arc::clone(&context.files.state.borrow()),
+        };
+        let read = context.files.session.workspaces().read_file(tree, path.clone(), 0, MAX_BYTES);
         let content = match context.or_cancelled(read).await? {
             Ok(piece) => Some(Arc::from(piece.content)),
             Err(error) => {

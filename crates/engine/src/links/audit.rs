@@ -16,7 +16,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::approvals::arguments;
 use crate::turn::{
-    Stop,
+    TurnExit,
     call_record::Trail,
     hooks::{Invocation, Link, Next},
 };
@@ -36,16 +36,20 @@ impl Link for Account {
         "outermost: tells the audit log of every call and of what came of it"
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         async move {
             let outcome = next.run(call).await;
             // What cannot be stored has no end that anybody knows: it is left open, as after a crash.
             if let Some(end) = ended(call, &outcome) {
                 if !call.trail.is_told() {
                     let (allowed, by) = left(call, &outcome);
-                    call.context.audit.note(entry(call, decided(call, allowed, by))).await;
+                    call.context.records.audit.note(entry(call, decided(call, allowed, by))).await;
                 }
-                call.context.audit.note(entry(call, AuditFact::CallEnded(end))).await;
+                call.context.records.audit.note(entry(call, AuditFact::CallEnded(end))).await;
             }
             outcome
         }
@@ -62,10 +66,14 @@ impl Link for Gate {
         "lets nothing run or change anything before its decision is in the audit log"
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         async move {
-            let audit = &call.context.audit;
-            let is_own = call.context.chain.own(&call.call.name).is_some();
+            let audit = &call.context.records.audit;
+            let is_own = call.context.tools.chain.own(&call.call.name).is_some();
             if is_own && (only_looks(call) || call.context.is_under_way(call.call)) {
                 // A link answers it, and perhaps a person: it is told with that, at its end.
                 return next.run(call).await;
@@ -89,7 +97,7 @@ fn only_looks(call: &Invocation<'_>) -> bool {
 }
 
 /// The log cannot be written: the model and the person are told, and nothing runs.
-async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput, Stop> {
+async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput, TurnExit> {
     call.trail.leave_unwritten();
     let tool = &call.call.name;
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
@@ -107,10 +115,10 @@ async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput,
 fn entry(call: &Invocation<'_>, fact: AuditFact) -> AuditEntry {
     let context = call.context;
     AuditEntry {
-        at: context.clock.now(),
-        trace_id: Some(context.trace_id),
-        session_id: Some(context.session_id),
-        turn_id: Some(context.turn_id),
+        at: context.control.clock.now(),
+        trace_id: Some(context.ids.trace),
+        session_id: Some(context.ids.session),
+        turn_id: Some(context.ids.turn),
         call_id: Some(call.call.call_id.clone()),
         fact,
     }
@@ -133,7 +141,7 @@ fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
         args: arguments(written),
         leads_to: call.trail.leads_to().map(str::to_owned),
         asked_by: Requester {
-            model: call.context.model.info().id.clone(),
+            model: call.context.models.model.info().id.clone(),
             agent: call.context.acting.name().to_owned(),
         },
         verdict,
@@ -163,7 +171,7 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
     match (call.trail.judgement(), call.trail.answered()) {
         (_, Some(answered)) => answered.by.clone(),
         (Some(Explanation { verdict: Verdict::Ask { .. }, .. }), None) => {
-            DecidedBy::OnInterrupt(call.context.answering.said())
+            DecidedBy::OnInterrupt(call.context.rules.answering.said())
         }
         (Some(judgement), None) if !judgement.granted_by.is_empty() => DecidedBy::Grant,
         _ => DecidedBy::Rules,
@@ -171,18 +179,18 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
 }
 
 /// What was decided on a call that did not come to the gate, or for which it did not open.
-fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, Stop>) -> (bool, DecidedBy) {
+fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
     if call.trail.is_shut() {
         return (false, DecidedBy::Daemon);
     }
     let by = match (call.trail.judgement().map(|judgement| &judgement.verdict), call.trail.answered(), outcome) {
-        (_, _, Err(Stop::Refused(_))) => DecidedBy::OnInterrupt(call.context.answering.said()),
+        (_, _, Err(TurnExit::Denied(_))) => DecidedBy::OnInterrupt(call.context.rules.answering.said()),
         // A link answered its own tool.
         _ if call.trail.has_passed() => return (true, admitted_by(call)),
         (Some(Verdict::Deny { .. }), _, _) => DecidedBy::Rules,
         (_, Some(answered), _) => answered.by.clone(),
         (Some(Verdict::Ask { .. }), None, Ok(ToolOutput { error: Some(ToolErrorCode::Denied), .. })) => {
-            DecidedBy::OnInterrupt(call.context.answering.said())
+            DecidedBy::OnInterrupt(call.context.rules.answering.said())
         }
         (_, None, Ok(_)) => DecidedBy::Tool,
         (_, None, Err(_)) => DecidedBy::Daemon,
@@ -190,15 +198,15 @@ fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, Stop>) -> (bool, Dec
     (false, by)
 }
 
-fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, Stop>) -> Option<CallEnd> {
+fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Option<CallEnd> {
     let nothing = ToolOutput::default();
     let (output, error) = match outcome {
         Ok(output) => (output, output.error),
         // The last comes from no call.
-        Err(Stop::Lost | Stop::HandsOn) => return None,
-        Err(Stop::Refused(_)) => (&nothing, Some(ToolErrorCode::Denied)),
-        Err(Stop::Ended(StopReason::Cancelled)) => (&nothing, Some(ToolErrorCode::Cancelled)),
-        Err(Stop::Ended(_) | Stop::Failed(_)) => (&nothing, Some(ToolErrorCode::NotRun)),
+        Err(TurnExit::SessionGone | TurnExit::Handoff) => return None,
+        Err(TurnExit::Denied(_)) => (&nothing, Some(ToolErrorCode::Denied)),
+        Err(TurnExit::Finished(StopReason::Cancelled)) => (&nothing, Some(ToolErrorCode::Cancelled)),
+        Err(TurnExit::Finished(_) | TurnExit::Failed(_)) => (&nothing, Some(ToolErrorCode::NotRun)),
     };
     Some(CallEnd {
         tool: tool_name(call),

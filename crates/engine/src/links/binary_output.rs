@@ -19,7 +19,7 @@ use crate::{
         long_text::{aside, reason},
     },
     turn::{
-        Stop,
+        TurnExit,
         hooks::{Invocation, Link, Next},
     },
 };
@@ -44,7 +44,11 @@ impl Link for Bytes {
         "keeps what is no text in files and names them, so that no bytes stand in the prompt"
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         async move {
             let mut output = next.run(call).await?;
             let (text, is_text) = aside(output.text, is_text).await;
@@ -76,13 +80,13 @@ fn is_text(text: &str) -> bool {
 }
 
 /// Keeps the data, and says of each piece where it is.
-async fn keep(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<String>, Stop> {
+async fn keep(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<String>, TurnExit> {
     let (mut lines, mut taken) = (Vec::new(), HashSet::new());
     let dropped = data.len().saturating_sub(MOST);
     for (number, data) in data.into_iter().take(MOST).enumerate() {
         let told = told(&data);
         let name = file_name(call.call.call_id.as_str(), &data, number, &mut taken);
-        let kept = call.context.files.keep(KeptArea::LargeToolResults, name, data.content).await;
+        let kept = call.context.files.session.keep(KeptArea::LargeToolResults, name, data.content).await;
         if let Err(error) = &kept {
             let message = format!("{told} of {} is lost: it could not be kept, {}", call.call.name, reason(error));
             call.context.recorder.fact(EventKind::Warning { code: "result_lost".to_owned(), message }).await?;

@@ -12,9 +12,8 @@ use serde_json::json;
 use crate::{
     agents::delegate_tool::NAME,
     turn::{
-        Stop, TurnContext, UnderWay,
-        hooks::{Invocation, Link, Next},
-        subagents::Task,
+        TurnContext, TurnExit, UnderWay,
+        hooks::{Invocation, Link, Next, Task},
     },
 };
 
@@ -88,21 +87,25 @@ impl Link for Delegation {
         call.context.is_delegation(&call.call.name).then(|| std::future::ready(task(call).map(|_| None)).boxed())
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         let is_meant = call.context.is_under_way(call.call) || call.context.is_delegation(&call.call.name);
         if is_meant { delegate(call).boxed() } else { next.run(call) }
     }
 }
 
-async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+async fn delegate(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let task = task(call);
-    if let Some(UnderWay { subagent, .. }) = call.context.under_way.get(&call.call.call_id) {
+    if let Some(UnderWay { subagent, .. }) = call.context.tools.in_flight.get(&call.call.call_id) {
         // That the call makes sense was found when it began, whatever has changed since.
         let max_steps = task.map_or(STEPS, |task| task.max_steps);
-        return call.context.subagents.resume(call, subagent.clone(), max_steps).await;
+        return call.context.tools.subagents.resume(call, subagent.clone(), max_steps).await;
     }
     match task {
-        Ok(task) => call.context.subagents.run(call, task).await,
+        Ok(task) => call.context.tools.subagents.run(call, task).await,
         Err(output) => Ok(output),
     }
 }
@@ -162,7 +165,7 @@ pub(crate) fn may_go_on(context: &TurnContext, agent: Option<&str>, named: Optio
 fn card<'a>(context: &'a TurnContext, id: &str) -> Result<&'a AgentCard, String> {
     let agents = context.acting.agents();
     // One that models are not offered works where the person mentions it.
-    let mentioned = |card: &&AgentCard| context.mentions.agents.iter().any(|known| known.id == card.id);
+    let mentioned = |card: &&AgentCard| context.tools.mentions.agents.iter().any(|known| known.id == card.id);
     agents.get(id).filter(|card| card.enabled || mentioned(card)).ok_or_else(|| {
         let offered: Vec<&str> = agents.enabled().map(|card| card.id.as_str()).collect();
         match offered.as_slice() {

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::{
     catalog::{FIND_TOOL as NAME, Finds},
     turn::{
-        Stop,
+        TurnExit,
         hooks::{Invocation, Link, Next},
     },
 };
@@ -62,11 +62,15 @@ impl Link for FindTool {
         true
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         if call.call.name != NAME {
             return next.run(call);
         }
-        let found = found(&call.context.finds, &call.call.arguments);
+        let found = found(&call.context.tools.finds, &call.call.arguments);
         std::future::ready(Ok(found)).boxed()
     }
 }

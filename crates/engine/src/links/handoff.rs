@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::{
     agents::transfer_tool::PREFIX,
     turn::{
-        Stop, dispatch,
+        Phase, TurnExit, dispatch,
         hooks::{Invocation, Link, Next},
     },
 };
@@ -47,7 +47,11 @@ impl Link for Handoff {
         is_call(call).then(|| std::future::ready(wanted(call).map(|_| None)).boxed())
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         if is_call(call) { hand_on(call).boxed() } else { next.run(call) }
     }
 }
@@ -58,7 +62,7 @@ fn is_call(call: &Invocation<'_>) -> bool {
     id == MAIN || call.context.acting.agents().get(id).is_some()
 }
 
-async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let (stack, task) = match wanted(call) {
         Ok(wanted) => wanted,
         Err(output) => return Ok(output),
@@ -85,7 +89,7 @@ fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
         let text = format!("{name} needs {{\"task\": \"…\"}}: {error}");
         ToolOutput::error(ToolErrorCode::InvalidArgs, text)
     })?;
-    if call.state.changes_agent {
+    if call.state.phase == Phase::HandingOff {
         let text = "another agent goes on already behind this step; it will decide who is next";
         return Err(ToolOutput::error(ToolErrorCode::Tool, text));
     }

@@ -5,7 +5,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::{
     instructions::{self, Opening, memory, told},
-    turn::{Stop, TurnContext, TurnState, hooks::Link},
+    turn::{TurnContext, TurnExit, TurnState, hooks::Link},
 };
 
 pub(crate) struct Memory;
@@ -27,7 +27,7 @@ impl Link for Memory {
         &'a self,
         context: &'a TurnContext,
         state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), Stop>> {
+    ) -> BoxFuture<'a, Result<(), TurnExit>> {
         tell_again(context, state, NoticeTopic::Memory, memory::notice)
     }
 }
@@ -38,18 +38,20 @@ pub(super) fn tell_again<'a>(
     state: &'a mut TurnState,
     topic: NoticeTopic,
     notice: fn(&Opening<'_>) -> Option<ItemBody>,
-) -> BoxFuture<'a, Result<(), Stop>> {
-    let compacted = state.compacted_at == Some(state.steps) && !state.only_compact;
+) -> BoxFuture<'a, Result<(), TurnExit>> {
+    let compacted = state.compacted_at == Some(state.steps) && !state.only_compacts();
     if !compacted || told(&state.history, topic).is_some() {
         return std::future::ready(Ok(())).boxed();
     }
     async move {
-        let limits = context.guide_limits;
-        let Some(guides) = instructions::look(context.files.workspaces(), &context.workspace, limits).await else {
+        let limits = context.prompt.guide_limits;
+        let Some(guides) =
+            instructions::look(context.files.session.workspaces(), &context.files.workspace, limits).await
+        else {
             return Ok(());
         };
         let window = context.smallest_window();
-        let (history, tools) = (&state.history, &context.tools);
+        let (history, tools) = (&state.history, &context.tools.visible);
         let opening = Opening { guides: &guides, limits, window, history, handed: &[], tools };
         if let Some(body) = notice(&opening) {
             let item = context.recorder.whole(body).await?;

@@ -5,7 +5,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::{
     context::Draft,
-    turn::{Stop, TurnContext, TurnState, hooks::Link},
+    turn::{TurnContext, TurnExit, TurnState, hooks::Link},
 };
 
 /// Problems that are told one by one at the most.
@@ -26,13 +26,13 @@ impl Link for MentionsOfInput {
         &'a self,
         context: &'a TurnContext,
         state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), Stop>> {
+    ) -> BoxFuture<'a, Result<(), TurnExit>> {
         // One that goes on after a restart has said so.
-        if state.steps > 0 || context.mentions.problems.is_empty() {
+        if state.steps > 0 || context.tools.mentions.problems.is_empty() {
             return std::future::ready(Ok(())).boxed();
         }
         async move {
-            let problems = &context.mentions.problems;
+            let problems = &context.tools.mentions.problems;
             for problem in problems.iter().take(MAX_TOLD) {
                 warn(context, problem.clone()).await?;
             }
@@ -45,12 +45,12 @@ impl Link for MentionsOfInput {
     }
 
     fn before_model(&self, context: &TurnContext, _: &TurnState, draft: &mut Draft) {
-        for reminder in context.mentions.reminders(|tool| context.tools.get(tool).is_some()) {
+        for reminder in context.tools.mentions.reminders(|tool| context.tools.visible.get(tool).is_some()) {
             draft.remind(reminder);
         }
     }
 }
 
-async fn warn(context: &TurnContext, message: String) -> Result<(), Stop> {
+async fn warn(context: &TurnContext, message: String) -> Result<(), TurnExit> {
     context.recorder.fact(EventKind::Warning { code: "mention".to_owned(), message }).await
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::turn::{
-    Stop,
+    TurnExit,
     hooks::{Invocation, Link, Next},
 };
 
@@ -69,17 +69,21 @@ impl Link for Questions {
         (call.call.name == NAME).then(|| std::future::ready(arguments(call).map(|_| None)).boxed())
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         if call.call.name == NAME { answer(call).boxed() } else { next.run(call) }
     }
 }
 
-async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let arguments = match arguments(call) {
         Ok(arguments) => arguments,
         Err(output) => return Ok(output),
     };
-    match call.context.answering.now() {
+    match call.context.rules.answering.now() {
         OnInterrupt::Wait => ask(call, arguments).await,
         OnInterrupt::Approve | OnInterrupt::Deny => Ok(match arguments.default {
             Some(default) => ToolOutput::ok(default),
@@ -88,7 +92,7 @@ async fn answer(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
                 "nobody is there to answer in this run; go on with what you know and say what you assumed",
             ),
         }),
-        OnInterrupt::Fail => Err(Stop::Refused(Denial {
+        OnInterrupt::Fail => Err(TurnExit::Denied(Denial {
             call_id: call.call.call_id.clone(),
             tool: NAME.to_owned(),
             reason: format!("a question needs an answer: {}", arguments.question),
@@ -103,7 +107,7 @@ fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
     })
 }
 
-async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, Stop> {
+async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, TurnExit> {
     let Arguments { question, context, default, required } = arguments;
     let ask = Ask::Question { question, context, default: default.clone(), required };
     Ok(match call.ask(ask).await?.answer {

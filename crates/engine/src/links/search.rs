@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::turn::{
-    Stop,
+    TurnExit,
     hooks::{Invocation, Link, Next},
 };
 
@@ -56,7 +56,11 @@ impl Link for Search {
         }]
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         if call.call.name != TOOL {
             return next.run(call);
         }
@@ -74,7 +78,7 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
     };
     let limit = limit.unwrap_or(FINDS).clamp(1, MAX_FINDS);
     let context = call.context;
-    match context.store.search(query, Some(context.session_id), limit).await {
+    match context.records.store.search(query, Some(context.ids.session), limit).await {
         Ok(Found { hits, unsearched }) => {
             let mut lines: Vec<String> = hits.iter().map(line).collect();
             if unsearched > 0 {

@@ -16,7 +16,7 @@ use super::memory::tell_again;
 use crate::{
     instructions::{Opening, skills},
     turn::{
-        Stop, TurnContext, TurnState,
+        TurnContext, TurnExit, TurnState,
         call_record::Need,
         dispatch,
         hooks::{Invocation, Link, Next},
@@ -43,12 +43,12 @@ impl Link for Skills {
         &'a self,
         context: &'a TurnContext,
         state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), Stop>> {
-        if state.only_compact || context.mentions.skills.is_empty() {
+    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+        if state.only_compacts() || context.tools.mentions.skills.is_empty() {
             return std::future::ready(Ok(())).boxed();
         }
         async move {
-            for loaded in &context.mentions.skills {
+            for loaded in &context.tools.mentions.skills {
                 if let Err(message) = bring(context, &loaded.skill.name).await? {
                     context.recorder.fact(EventKind::Warning { code: "skill".to_owned(), message }).await?;
                 }
@@ -62,11 +62,11 @@ impl Link for Skills {
         &'a self,
         context: &'a TurnContext,
         state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), Stop>> {
+    ) -> BoxFuture<'a, Result<(), TurnExit>> {
         tell_again(context, state, NoticeTopic::Skills, skills::notice)
     }
 
-    fn make_ready<'a>(&'a self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, Stop>> {
+    fn make_ready<'a>(&'a self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, TurnExit>> {
         // JSON may write a slash in two ways.
         let text = call.call.arguments.replace("\\/", "/");
         let names: Vec<String> = guide::skills_named(&text).into_iter().map(str::to_owned).collect();
@@ -83,7 +83,7 @@ impl Link for Skills {
             if effect == Some(Effect::Execute)
                 && let Some(skills) = shelf(call.context)
             {
-                let missing = skills.missing(&call.context.workspace, &text);
+                let missing = skills.missing(&call.context.files.workspace, &text);
                 let missing = call.context.or_cancelled(missing).await?;
                 if !missing.is_empty() {
                     call.trail.needs(Need { missing });
@@ -94,7 +94,11 @@ impl Link for Skills {
         .boxed()
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         let Some(need) = call.trail.need().filter(|_| has_consent(call)) else { return next.run(call) };
         async move {
             let Some(skills) = shelf(call.context) else { return next.run(call).await };
@@ -102,10 +106,13 @@ impl Link for Skills {
             dispatch::begin(call).await?;
             let progress = call.started.get().map(|id| call.context.recorder.progress(*id)).unwrap_or_default();
             for wanted in &need.missing {
-                if let Err(error) = skills.install(wanted, &progress, &call.context.cancel).await {
+                if let Err(error) = skills.install(wanted, &progress, &call.context.control.cancel).await {
                     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                    let code =
-                        if call.context.cancel.is_cancelled() { ToolErrorCode::Cancelled } else { ToolErrorCode::Tool };
+                    let code = if call.context.control.cancel.is_cancelled() {
+                        ToolErrorCode::Cancelled
+                    } else {
+                        ToolErrorCode::Tool
+                    };
                     return Ok(ToolOutput::error(code, format!("{error}{hint}. The command did not run")));
                 }
             }
@@ -122,14 +129,14 @@ fn has_consent(call: &Invocation<'_>) -> bool {
 }
 
 fn shelf(context: &TurnContext) -> Option<&dyn ports::Skills> {
-    context.files.workspaces().skills().filter(|_| context.guide_limits.skills)
+    context.files.session.workspaces().skills().filter(|_| context.prompt.guide_limits.skills)
 }
 
 /// Brings a skill into the session, if there is one of that name. What is wrong with it is a sentence.
-async fn bring(context: &TurnContext, name: &str) -> Result<Result<(), String>, Stop> {
+async fn bring(context: &TurnContext, name: &str) -> Result<Result<(), String>, TurnExit> {
     let Some(skills) = shelf(context) else { return Ok(Ok(())) };
-    context.files.make(&context.workspace).await?;
-    let linked = context.or_cancelled(skills.link(&context.workspace, name)).await?;
+    context.files.session.make(&context.files.workspace).await?;
+    let linked = context.or_cancelled(skills.link(&context.files.workspace, name)).await?;
     Ok(linked.map(drop).map_err(|error| {
         let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
         format!("{error}{hint}")

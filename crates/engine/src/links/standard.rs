@@ -22,7 +22,10 @@ use super::{
     truncation::LargeResults,
     undo::Undo,
 };
-use crate::turn::hooks::{Chain, Link};
+use crate::turn::{
+    execute,
+    hooks::{Chain, Link},
+};
 
 /// The shipped order. For requests it runs from first to last, so that what comes later sees what was
 /// added before; for tool calls the first is the outermost.
@@ -67,5 +70,5 @@ pub(crate) fn chain() -> Chain {
         Arc::new(Repair),
         Arc::new(Undo),
     ];
-    Chain::new(links)
+    Chain::new(links, execute::runner)
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{
     context::Draft,
     turn::{
-        Stop, TurnContext, TurnState,
+        TurnContext, TurnExit, TurnState,
         hooks::{Invocation, Link, Next},
     },
 };
@@ -52,7 +52,11 @@ impl Link for Todos {
         })
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         let output = match call.call.name.as_str() {
             WRITE => write(&call.call.arguments),
             READ => ToolOutput::ok(list(&call.state.todos)),

@@ -13,7 +13,7 @@ use crate::{
         tokens::estimate,
     },
     turn::{
-        Stop,
+        TurnExit,
         hooks::{Invocation, Link, Next},
     },
 };
@@ -34,10 +34,14 @@ impl Link for LargeResults {
         "around all that answers calls: what is too long for the window is kept in a file, and the model gets its ends"
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         async move {
             let output = next.run(call).await?;
-            let limit = call.context.results.large;
+            let limit = call.context.prompt.results.large;
             // No token has less than a byte.
             if output.text.len() as u64 <= limit {
                 return Ok(output);
@@ -51,8 +55,8 @@ impl Link for LargeResults {
 }
 
 /// What the model is shown of a text that is too long, when that text is kept.
-async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<String, Stop> {
-    if call.context.toolbox.canonical_name(&call.call.name) == READS_FILES {
+async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<String, TurnExit> {
+    if call.context.tools.toolbox.canonical_name(&call.call.name) == READS_FILES {
         return Ok(aside(text, move |text| shown(text, limit, &Kept::Already)).await.1);
     }
     let kept = match keep(call, &text).await {
@@ -71,7 +75,7 @@ async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<St
 pub(super) async fn keep(call: &Invocation<'_>, text: &str) -> Result<String, WorkspaceError> {
     let (content, ending) = aside(text.to_owned(), ending).await;
     let name = format!("{}.{ending}", call.call.call_id);
-    call.context.files.keep(KeptArea::LargeToolResults, name, content.into_bytes()).await
+    call.context.files.session.keep(KeptArea::LargeToolResults, name, content.into_bytes()).await
 }
 
 fn ending(text: &str) -> &'static str {

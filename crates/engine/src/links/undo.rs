@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::{
     state_changes::{self, FORK_NOTICE, Shown, WayBack},
     turn::{
-        Stop, dispatch,
+        TurnExit, dispatch,
         hooks::{Invocation, Link, Next},
     },
 };
@@ -75,7 +75,11 @@ impl Link for Undo {
         edit.map(|edit| edit.files.iter().map(|file| file.path.clone()).collect()).unwrap_or_default()
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         if call.call.name == NAME {
             return take_back(call).boxed();
         }
@@ -93,23 +97,23 @@ impl Link for Undo {
 }
 
 /// Lets the call run between two looks at the files.
-async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, Stop> {
+async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, TurnExit> {
     let context = call.context;
     let tool_context = context.tool_context(call.call);
-    let paths = context.toolbox.changes(&tool_context, call.call);
-    let looked = context.snapshots.before(&tool_context, paths.as_deref()).await;
+    let paths = context.tools.toolbox.changes(&tool_context, call.call);
+    let looked = context.files.snapshots.before(&tool_context, paths.as_deref()).await;
     let mut output = match next.run(call).await {
         Ok(output) => output,
         Err(stop) => {
             // Whoever records must know that the call is over, even if nobody asks what it changed.
-            if let Err(error) = context.snapshots.after(&tool_context).await {
+            if let Err(error) = context.files.snapshots.after(&tool_context).await {
                 tracing::debug!(call = %call.call.call_id, "the last look at the files failed: {error}");
             }
             return Err(stop);
         }
     };
     let changes = match looked {
-        Ok(()) => context.snapshots.after(&tool_context).await,
+        Ok(()) => context.files.snapshots.after(&tool_context).await,
         Err(error) => Err(error),
     };
     let notes = match changes {
@@ -155,7 +159,7 @@ async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
 
 /// Takes the call that is meant back. What cannot be taken back whole is not taken back at all. What it had changed of the
 /// session's own state is taken back by storing these changes.
-async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     dispatch::begin(call).await?;
     let plan = match plan(call, Shown::Conflicts).await {
         Ok(plan) => plan,
@@ -200,8 +204,8 @@ async fn plan<'a>(call: &Invocation<'a>, shown: Shown) -> Result<Plan<'a>, ToolO
         ));
     }
     let (on_disk, of_state) = state_changes::apart(folded(&edit.files));
-    let now = Arc::clone(&context.state_files.borrow());
-    let of_state = WayBack::find(&*context.store, context.session_id, &of_state, &now, shown).await;
+    let now = Arc::clone(&context.files.state.borrow());
+    let of_state = WayBack::find(&*context.records.store, context.ids.session, &of_state, &now, shown).await;
     let of_state = of_state.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
     Ok(Plan { edit, on_disk, of_state })
 }
@@ -211,7 +215,11 @@ async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result
     let context = call.context;
     let way = &plan.of_state;
     let preview = preview || !way.is_whole();
-    let undone = context.snapshots.undo(context.session_id, &context.workspace, plan.on_disk.clone(), preview).await;
+    let undone = context
+        .files
+        .snapshots
+        .undo(context.ids.session, &context.files.workspace, plan.on_disk.clone(), preview)
+        .await;
     let mut undone = undone.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
     undone.files.extend(way.undone.files.iter().cloned());
     let refused: Vec<String> = undone

@@ -16,7 +16,7 @@ use agentd_core::{
 };
 
 use super::{Disposition, Fate, recover, subagent_result::Work};
-use crate::{error::EngineError, turn::subagents::Subagents};
+use crate::{error::EngineError, turn::hooks::Subagents};
 
 /// Events that are read from the journal at once.
 const PAGE: usize = 1000;

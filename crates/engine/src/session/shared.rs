@@ -12,7 +12,7 @@ use crate::{
     config::{EngineConfig, PolicyInForce},
     context::{tokens::Scales, windows::Windows},
     grants::KeptHandle,
-    turn::{hooks::Chain, subagents::Subagents},
+    turn::hooks::{Chain, Subagents},
 };
 
 /// What all sessions share.

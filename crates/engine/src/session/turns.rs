@@ -29,7 +29,7 @@ use crate::{
     error::EngineError,
     large_input::UserInput,
     turn::{
-        TurnOutcome, TurnState,
+        Phase, TurnOutcome, TurnState,
         answering::Answering,
         recorder::{EndVerdict, TurnMessage},
         route::{Sight, route},
@@ -238,14 +238,16 @@ impl Actor {
     }
 
     pub(super) fn fresh_state(&self) -> TurnState {
+        let unfinished = self.state.last_stop.is_some_and(StopReason::can_continue);
+        let compacts = self.open.as_ref().is_some_and(|open| open.compacts);
+        let phase = if compacts { Phase::Compacting { unfinished } } else { Phase::Working };
         TurnState {
             history: self.state.seen(),
             todos: self.state.todos.clone(),
             meter: self.state.meter.clone(),
             held: self.state.window().held,
             reset_at: Some(self.state.window()).filter(|window| window.summary == 0).map_or(0, |window| window.after),
-            unfinished: self.state.last_stop.is_some_and(StopReason::can_continue),
-            only_compact: self.open.as_ref().is_some_and(|open| open.compacts),
+            phase,
             ..TurnState::default()
         }
     }

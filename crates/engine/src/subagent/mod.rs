@@ -30,9 +30,8 @@ use crate::{
     },
     session::{SessionHandle, registry::Siblings},
     turn::{
-        Stop, TurnContext, dispatch,
-        hooks::Invocation,
-        subagents::{Subagents, Task},
+        TurnContext, TurnExit, dispatch,
+        hooks::{Invocation, Subagents, Task},
     },
 };
 
@@ -59,7 +58,7 @@ struct AtWork {
 pub(crate) struct SessionSubagents(pub(crate) Siblings);
 
 impl Subagents for SessionSubagents {
-    fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         async move {
             match self.begin(call, &task).await? {
                 Ok(at_work) => self.follow(call, at_work, task.max_steps).await,
@@ -74,7 +73,7 @@ impl Subagents for SessionSubagents {
         call: &'a Invocation<'a>,
         subagent: Subagent,
         max_steps: u32,
-    ) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         async move {
             let context = call.context;
             let lost = match self.found(context, &subagent).await {
@@ -82,7 +81,8 @@ impl Subagents for SessionSubagents {
                     return self.follow(call, AtWork { session, subagent, turn }, max_steps).await;
                 }
                 Ok((_, None)) => {
-                    match ended(&*context.store, &*context.snapshots, context.session_id, subagent).await {
+                    match ended(&*context.records.store, &*context.files.snapshots, context.ids.session, subagent).await
+                    {
                         Ok(output) => return Ok(output),
                         Err(lost) => lost,
                     }
@@ -107,7 +107,7 @@ impl Subagents for SessionSubagents {
 
 impl SessionSubagents {
     /// What a call comes to that cannot have its subagent. Where the daemon stops, what is left to do is for its next life.
-    async fn without(&self, call: &Invocation<'_>, why: &EngineError) -> Result<ToolOutput, Stop> {
+    async fn without(&self, call: &Invocation<'_>, why: &EngineError) -> Result<ToolOutput, TurnExit> {
         if self.is_stopping(call.context, why).await {
             return left_to_the_next_life(call).await;
         }
@@ -118,7 +118,7 @@ impl SessionSubagents {
     async fn is_stopping(&self, context: &TurnContext, why: &EngineError) -> bool {
         why.kind() == ErrorKind::ShuttingDown
             && match self.0.registry() {
-                Ok(registry) => registry.live(context.session_id).await.is_err(),
+                Ok(registry) => registry.live(context.ids.session).await.is_err(),
                 Err(_) => true,
             }
     }
@@ -131,13 +131,13 @@ impl SessionSubagents {
         subagent: &Subagent,
     ) -> Result<(SessionHandle, Option<TurnId>), EngineError> {
         let session = self.0.registry()?.get(subagent.session_id).await?;
-        session.take_grants(context.grants.of_session()).await?;
+        session.take_grants(context.rules.grants.of_session()).await?;
         let turn = session.show().await?.live_turn;
         Ok((session, turn))
     }
 
     /// Tells in the journal who works for the call, and then begins: a stop in between leaves nobody who is not known.
-    async fn begin(&self, call: &Invocation<'_>, task: &Task) -> Result<Result<AtWork, EngineError>, Stop> {
+    async fn begin(&self, call: &Invocation<'_>, task: &Task) -> Result<Result<AtWork, EngineError>, TurnExit> {
         let context = call.context;
         let known = match task.context_id {
             None => (SessionId::generate(), task.agent.clone(), 0),
@@ -170,8 +170,9 @@ impl SessionSubagents {
         agent: Option<String>,
     ) -> Result<AtWork, EngineError> {
         let registry = self.0.registry()?;
-        let parent = Some(Parent { session: context.session_id, agent });
-        let settings = SessionSettings { parent, grants: context.grants.of_session(), ..context.settings.clone() };
+        let parent = Some(Parent { session: context.ids.session, agent });
+        let settings =
+            SessionSettings { parent, grants: context.rules.grants.of_session(), ..context.settings.clone() };
         let session = match task.context_id {
             Some(id) => {
                 let session = registry.get(id).await?;
@@ -185,7 +186,7 @@ impl SessionSubagents {
     }
 
     /// Follows the subagent to its end, and asks it once for more where it said little.
-    async fn follow(&self, call: &Invocation<'_>, at_work: AtWork, max_steps: u32) -> Result<ToolOutput, Stop> {
+    async fn follow(&self, call: &Invocation<'_>, at_work: AtWork, max_steps: u32) -> Result<ToolOutput, TurnExit> {
         let AtWork { session, subagent, turn } = at_work;
         let mut work = Work::new(subagent);
         let mut watch = match Watch::begin(call, session.clone(), turn, &work).await {
@@ -204,21 +205,21 @@ impl SessionSubagents {
         }
         let mut output = work.output();
         let context = call.context;
-        output.files = adopted(&*context.snapshots, session.id(), context.session_id, output.files).await;
+        output.files = adopted(&*context.files.snapshots, session.id(), context.ids.session, output.files).await;
         Ok(output)
     }
 }
 
-async fn left_to_the_next_life<T>(call: &Invocation<'_>) -> Result<T, Stop> {
-    call.context.cancel.cancelled().await;
-    Err(Stop::Ended(StopReason::Cancelled))
+async fn left_to_the_next_life<T>(call: &Invocation<'_>) -> Result<T, TurnExit> {
+    call.context.control.cancel.cancelled().await;
+    Err(TurnExit::Finished(StopReason::Cancelled))
 }
 
 /// The agent of a subagent of this session that has ended, and the number of its last event.
 async fn earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(Option<String>, u64), EngineError> {
     let context = call.context;
-    let stored = context.store.session(id).await?;
-    let is_ours = |parent: &Parent| parent.session == context.session_id;
+    let stored = context.records.store.session(id).await?;
+    let is_ours = |parent: &Parent| parent.session == context.ids.session;
     match stored.as_ref().and_then(|stored| Some((stored, stored.settings.parent.clone().filter(is_ours)?))) {
         Some((stored, parent)) => {
             let named = task.agent.as_deref().filter(|_| task.is_named);
@@ -240,13 +241,13 @@ fn input(context: &TurnContext, text: String, max_steps: u32) -> StartTurn {
         typed_bytes: Some(0),
         whole: false,
         compact: None,
-        slot: Some(context.slot),
+        slot: Some(context.models.slot),
         max_steps: Some(max_steps),
-        on_interrupt: context.answering.now(),
-        while_connected: context.answering.while_connected(),
+        on_interrupt: context.rules.answering.now(),
+        while_connected: context.rules.answering.while_connected(),
         if_busy: IfBusy::Refuse,
-        client: context.client.clone().unwrap_or_default(),
-        environment: (*context.environment).clone(),
+        client: context.ids.client.clone().unwrap_or_default(),
+        environment: (*context.control.environment).clone(),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     grants::LiveGrants,
     recovery::subagent_result::{self, Work},
     session::{SessionHandle, subscribers::Subscription},
-    turn::{Stop, hooks::Invocation, stopwatch::Share},
+    turn::{TurnExit, hooks::Invocation, stopwatch::Share},
 };
 
 /// How long a subagent has to tell its end after a cancel. A tool of it has five seconds of that.
@@ -71,8 +71,8 @@ impl<'a> Watch<'a> {
         let progress = call.started.get().map(|item| context.recorder.progress(*item)).unwrap_or_default();
         // Also for clients that wait to listen: it is there now.
         progress.tell(&format!("{}: {}", work.subagent().name, work.subagent().task));
-        let grants = context.grants.clone();
-        let (asked, share) = (HashSet::new(), context.stopwatch.work());
+        let grants = context.rules.grants.clone();
+        let (asked, share) = (HashSet::new(), context.control.stopwatch.work());
         Ok(Self { call, session, turn, events, grants, progress, asked, share, stopped: None, told_of_leave: false })
     }
 
@@ -83,7 +83,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Follows it until the turn that does the work has ended.
-    pub(super) async fn follow_to_end(&mut self, work: &mut Work) -> Result<(), Stop> {
+    pub(super) async fn follow_to_end(&mut self, work: &mut Work) -> Result<(), TurnExit> {
         loop {
             match self.next().await {
                 Heard::Event(Some(Ok(event))) => {
@@ -122,22 +122,22 @@ impl<'a> Watch<'a> {
         let give_up_at = self.stopped.map(|(_, at)| at);
         tokio::select! {
             biased;
-            () = context.cancel.cancelled(), if runs => Heard::Stop(StopReason::Cancelled),
-            () = context.answering.left(), if !self.told_of_leave => Heard::ClientLeft,
+            () = context.control.cancel.cancelled(), if runs => Heard::Stop(StopReason::Cancelled),
+            () = context.rules.answering.left(), if !self.told_of_leave => Heard::ClientLeft,
             event = self.events.next() => Heard::Event(event),
             () = self.grants.changed() => Heard::Granted,
             // One that waits for a person takes no time, whatever others have taken of it.
-            () = context.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => Heard::Stop(StopReason::TimeLimit),
+            () = context.control.stopwatch.reaches(context.limits.time), if runs && self.asked.is_empty() => Heard::Stop(StopReason::TimeLimit),
             () = at(give_up_at) => Heard::GaveUp,
         }
     }
 
-    async fn take_in(&mut self, work: &mut Work, event: &Event) -> Result<(), Stop> {
+    async fn take_in(&mut self, work: &mut Work, event: &Event) -> Result<(), TurnExit> {
         let context = self.call.context;
         work.take_in(&event.kind);
         match &event.kind {
             EventKind::UsageUpdated { usage, .. } => {
-                let before = context.delegated.fetch_add(usage.tokens(), Ordering::Relaxed);
+                let before = context.tools.delegated.fetch_add(usage.tokens(), Ordering::Relaxed);
                 let all = before.saturating_add(usage.tokens());
                 let known = self.call.state.usage.tokens().saturating_sub(self.call.state.delegated);
                 let is_spent = context.limits.tokens.is_some_and(|limit| known.saturating_add(all) >= limit);
@@ -148,14 +148,14 @@ impl<'a> Watch<'a> {
             EventKind::ItemCompleted { item: Item { body: ItemBody::ToolCall(call), .. }, .. } => self.tell(work, call),
             EventKind::InterruptRaised { interrupt } => {
                 if self.asked.is_empty() {
-                    self.share = context.stopwatch.pause();
+                    self.share = context.control.stopwatch.pause();
                 }
                 self.asked.insert(interrupt.id);
                 context.recorder.child(event.kind.clone()).await?;
             }
             EventKind::InterruptResolved { interrupt_id, .. } => {
                 if self.asked.remove(interrupt_id) && self.asked.is_empty() {
-                    self.share = context.stopwatch.work();
+                    self.share = context.control.stopwatch.work();
                 }
                 context.recorder.child(event.kind.clone()).await?;
             }

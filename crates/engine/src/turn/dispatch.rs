@@ -16,28 +16,28 @@ use agentd_core::{
 use agentd_policy::only_fetches;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
-use super::{Stop, TurnContext, TurnState};
+use super::{TurnContext, TurnExit, TurnState};
 use crate::{
     context::compaction::plan::Wanted,
-    turn::{call_record::Trail, hooks::Invocation},
+    turn::{Phase, call_record::Trail, hooks::Invocation},
 };
 
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
 /// for them waits for a person, and nothing else begins before that person has come.
-pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
-    context.files.make(&context.workspace).await?;
+pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    context.files.session.make(&context.files.workspace).await?;
     let mut calls: Vec<Due> = state.pending_calls.iter().map(|written| Due::of(context, written)).collect();
     calls.sort_by_key(|due| !context.is_under_way(&due.call));
     let mut rest = calls.as_slice();
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(independent(context, rest));
         run_batch(context, state, batch).await?;
-        if context.cancel.is_cancelled() {
-            return Err(Stop::Ended(StopReason::Cancelled));
+        if context.control.cancel.is_cancelled() {
+            return Err(TurnExit::Finished(StopReason::Cancelled));
         }
         rest = later;
     }
-    if state.changes_agent { Err(Stop::HandsOn) } else { Ok(()) }
+    if state.phase == Phase::HandingOff { Err(TurnExit::Handoff) } else { Ok(()) }
 }
 
 /// A call that is due, in the words of its tool: from here on nothing else is judged, shown, audited and run.
@@ -49,7 +49,7 @@ struct Due {
 
 impl Due {
     fn of(context: &TurnContext, written: &ToolCall) -> Self {
-        match context.toolbox.meant(written) {
+        match context.tools.toolbox.meant(written) {
             Some(Meant { arguments, note }) => Self { call: ToolCall { arguments, ..written.clone() }, note },
             None => Self { call: written.clone(), note: None },
         }
@@ -57,7 +57,7 @@ impl Due {
 }
 
 /// Runs these calls at once, stores what came of each as it ends, and takes in all of it, whatever came of others.
-async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[Due]) -> Result<(), Stop> {
+async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[Due]) -> Result<(), TurnExit> {
     let known: &TurnState = state;
     let (step, mut usage) = (known.steps, known.usage);
     let running: Vec<_> = batch.iter().map(|due| run_call(context, due, known).boxed()).collect();
@@ -123,18 +123,18 @@ struct Outcome {
     changes_agent: bool,
 }
 
-async fn run_call<'a>(context: &TurnContext, due: &'a Due, state: &TurnState) -> Result<Ended<'a>, Stop> {
+async fn run_call<'a>(context: &TurnContext, due: &'a Due, state: &TurnState) -> Result<Ended<'a>, TurnExit> {
     let Due { call, note } = due;
-    let started = context.under_way.get(&call.call_id).map_or_else(OnceLock::new, |known| known.item.into());
+    let started = context.tools.in_flight.get(&call.call_id).map_or_else(OnceLock::new, |known| known.item.into());
     let trail = Trail::of(call, note.as_deref());
     let invocation = Invocation { context, call, state, started: &started, trail: &trail };
-    let output = context.chain.around_tool(&invocation).await?;
+    let output = context.tools.chain.around_tool(&invocation).await?;
     let (shut_out, ran_with, duration_ms) = (trail.is_unwritten(), trail.ran_with(), trail.took());
     Ok(Ended { call, item: started.get().copied(), output, shut_out, ran_with, duration_ms })
 }
 
 /// Stores the result of a call, with the count of what was taken for it.
-async fn store(context: &TurnContext, ended: Ended<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, Stop> {
+async fn store(context: &TurnContext, ended: Ended<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, TurnExit> {
     let Ended { call, item, output, shut_out, ran_with, duration_ms } = ended;
     let ToolOutput { text, error, files, exit_code, todos, state_files, takes_back, found, .. } = output;
     let ToolOutput { compact, delegated, changes_agent, .. } = output;
@@ -156,13 +156,13 @@ async fn store(context: &TurnContext, ended: Ended<'_>, step: u32, turn: &mut Us
 /// Counts what was taken for a call by other sessions, or by who asked the model: the turn's limits hold for all of it.
 fn count(context: &TurnContext, step: u32, usage: Usage, turn: &mut Usage) -> EventKind {
     *turn += usage;
-    let (slot, model) = (context.slot, context.model.info().id.clone());
+    let (slot, model) = (context.models.slot, context.models.model.info().id.clone());
     EventKind::UsageUpdated { step, slot, model, usage, turn: *turn, prompt: None }
 }
 
 /// Tells what a call changed of the files in the session's state. It is in the journal before the result is, so that no
 /// model is told of a file that a crash has taken, and the next call sees it.
-async fn remember(context: &TurnContext, changes: Vec<StateFileChange>) -> Result<(), Stop> {
+async fn remember(context: &TurnContext, changes: Vec<StateFileChange>) -> Result<(), TurnExit> {
     if changes.is_empty() {
         return Ok(());
     }
@@ -172,7 +172,7 @@ async fn remember(context: &TurnContext, changes: Vec<StateFileChange>) -> Resul
     context.recorder.flush().await
 }
 
-async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome) -> Result<(), Stop> {
+async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome) -> Result<(), TurnExit> {
     if let ItemBody::ToolResult(ToolResult { call_id, name, text, error, .. }) = &outcome.item.body
         && (outcome.shut_out || *error == Some(ToolErrorCode::Denied))
     {
@@ -180,7 +180,7 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
     }
     state.note(outcome.item);
     if outcome.changes_agent {
-        state.changes_agent = true;
+        state.phase = Phase::HandingOff;
         state.agent_changes += 1;
     }
     if let Some(strategy) = outcome.compact {
@@ -195,19 +195,19 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
 }
 
 /// Takes in what another session did for a call. What was refused there was refused in this turn.
-fn settle(state: &mut TurnState, Delegated { usage, denials, fails }: Delegated) -> Result<(), Stop> {
+fn settle(state: &mut TurnState, Delegated { usage, denials, fails }: Delegated) -> Result<(), TurnExit> {
     state.delegated = state.delegated.saturating_add(usage.tokens());
     for Denial { call_id, tool, reason } in &denials {
         state.note_denial(call_id.clone(), tool.clone(), reason.clone());
     }
     match denials.into_iter().next_back() {
-        Some(denial) if fails => Err(Stop::Refused(denial)),
+        Some(denial) if fails => Err(TurnExit::Denied(denial)),
         _ => Ok(()),
     }
 }
 
 /// Tells that the tool starts to run, or that it has an outcome without having run.
-async fn start_result(context: &TurnContext, call: &ToolCall, ran_with: Option<String>) -> Result<ItemId, Stop> {
+async fn start_result(context: &TurnContext, call: &ToolCall, ran_with: Option<String>) -> Result<ItemId, TurnExit> {
     let result = ToolResult {
         call_id: call.call_id.clone(),
         name: call.name.clone(),
@@ -225,10 +225,10 @@ async fn start_result(context: &TurnContext, call: &ToolCall, ran_with: Option<S
 
 /// Tells that a call starts to take effect. That is in the journal when this returns, so that a crash can be told
 /// honestly.
-pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), Stop> {
+pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), TurnExit> {
     let Invocation { context, call, started, trail, .. } = invocation;
-    if context.cancel.is_cancelled() {
-        return Err(Stop::Ended(StopReason::Cancelled));
+    if context.control.cancel.is_cancelled() {
+        return Err(TurnExit::Finished(StopReason::Cancelled));
     }
     if started.get().is_none() {
         let id = start_result(context, call, trail.ran_with()).await?;

@@ -6,15 +6,21 @@ use agentd_core::{
     ports::ToolContext,
     tool::{ToolErrorCode, ToolOutput},
 };
+use futures_util::{FutureExt as _, future::BoxFuture};
 
-use super::{Stop, dispatch::begin, sampler::Tab};
+use super::{TurnExit, dispatch::begin, sampler::Tab};
 use crate::turn::hooks::Invocation;
 
 /// How long a tool has to end its processes after a cancel before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
+/// Runs the tool of a call, for the end of a chain.
+pub(crate) fn runner<'a>(invocation: &'a Invocation<'a>) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    execute(invocation).boxed()
+}
+
 /// Runs the tool. What it took of the turn's model stands in its output.
-pub(crate) async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, Stop> {
+async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     begin(invocation).await?;
     let Invocation { context, call, started, trail, .. } = invocation;
     let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
@@ -22,12 +28,12 @@ pub(crate) async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, S
     let read_only = trail.is_held();
     let tool_context = ToolContext { progress, sampler: tab.sampler(), read_only, ..context.tool_context(call) };
     let given_up = async {
-        context.cancel.cancelled().await;
+        context.control.cancel.cancelled().await;
         tokio::time::sleep(CANCEL_GRACE).await;
     };
     let output = tokio::select! {
         biased;
-        output = context.toolbox.call(&tool_context, call) => output,
+        output = context.tools.toolbox.call(&tool_context, call) => output,
         () = given_up => ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled while this ran"),
     };
     Ok(tab.settled(trail.noted(output)).await)

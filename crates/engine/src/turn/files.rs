@@ -10,10 +10,10 @@ use agentd_core::{
 };
 use tokio::sync::OnceCell;
 
-use super::Stop;
 use crate::{
     context::ToolSet,
     large_input::{self, InputRoom, UserInput},
+    turn::TurnExit,
 };
 
 /// Folders that are made when they are first needed.
@@ -34,9 +34,9 @@ impl SessionFiles {
     }
 
     /// Makes them where they are missing. Without them no tool may run.
-    pub(crate) async fn make(&self, workspace: &Workspace) -> Result<(), Stop> {
+    pub(crate) async fn make(&self, workspace: &Workspace) -> Result<(), TurnExit> {
         let open = || async { self.workspaces.open(self.session, workspace.project.clone()).await.map(drop) };
-        self.made.get_or_try_init(open).await.map(drop).map_err(|error| Stop::Failed(failure(&error)))
+        self.made.get_or_try_init(open).await.map(drop).map_err(|error| TurnExit::Failed(failure(&error)))
     }
 
     /// Adds to a text of the daemon's own behind its first bytes.

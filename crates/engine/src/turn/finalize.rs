@@ -2,8 +2,11 @@
 
 use agentd_core::event::EventKind;
 
-use super::{Stop, TurnContext, TurnState, sample};
-use crate::{context::ToolSet, turn::request};
+use super::{TurnContext, TurnExit, TurnState, sample};
+use crate::{
+    context::ToolSet,
+    turn::{Phase, Reply, request},
+};
 
 /// Said at the end of the last request: a model that is only forbidden to call often says nothing instead.
 const LAST_WORDS: &str = "No tool can be called any more in this turn. Answer the person now, in words, with what you have: \
@@ -11,19 +14,19 @@ const LAST_WORDS: &str = "No tool can be called any more in this turn. Answer th
 
 /// Asks the chat model once more for the answer. It may call nothing, but the tools are still named: without them the
 /// request would repeat nothing of the one before. One that says nothing has said it: the turn ends as it is.
-pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
-    state.is_last = true;
+pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    state.phase = Phase::Finalizing;
     let answered = last_answer(context, state).await;
-    state.is_last = false;
+    state.phase = Phase::Working;
     answered
 }
 
-async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     // What fits the window of the turn's model may be too much for that of the one that is asked now.
-    context.chain.before_step(context, state).await?;
-    let named = if context.chat.can_forbid_calls() { context.finds.tools() } else { ToolSet::none() };
+    context.tools.chain.before_step(context, state).await?;
+    let named = if context.models.chat.can_forbid_calls() { context.tools.finds.tools() } else { ToolSet::none() };
     ask(context, state, named).await?;
-    if state.called_in_vain && state.answer.is_none() {
+    if state.reply == Reply::CalledInVain && state.answer.is_none() {
         // It was told not to, and calls all the same: then it has to be asked without.
         ask(context, state, ToolSet::none()).await?;
     }
@@ -35,19 +38,19 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
 }
 
 /// Asks, and once more behind a compaction where it did not fit.
-async fn ask(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), Stop> {
+async fn ask(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
     ask_once(context, state, tools.clone()).await?;
-    if state.overflowed {
-        context.chain.before_step(context, state).await?;
+    if state.reply == Reply::Overflowed {
+        context.tools.chain.before_step(context, state).await?;
         ask_once(context, state, tools).await?;
     }
     Ok(())
 }
 
-async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), Stop> {
+async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
     let mut draft = request::assemble(context, state, tools);
     draft.forbid_calls();
-    context.chain.before_model(context, state, &mut draft);
+    context.tools.chain.before_model(context, state, &mut draft);
     draft.remind(LAST_WORDS);
-    sample::ask(context, state, context.chat_slot, &*context.chat, draft).await
+    sample::ask(context, state, context.models.chat_slot, &*context.models.chat, draft).await
 }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use agentd_core::{
-    ids::ItemId,
+    agent::Subagent,
+    ids::{ItemId, SessionId},
     interrupt::Ask,
     item::ItemBody,
     tool::{ToolCall, ToolOutput, ToolSpec},
@@ -16,7 +17,7 @@ use crate::{
     agents::delegate_tool,
     context::Draft,
     instructions::Opening,
-    turn::{Stop, TurnContext, TurnState, execute::execute, recorder::Answered},
+    turn::{TurnContext, TurnExit, TurnState, recorder::Answered},
 };
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
@@ -43,17 +44,17 @@ pub(crate) trait Link: Send + Sync {
     }
 
     /// Called once, before the first step.
-    fn before_turn<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), Stop>> {
+    fn before_turn<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), TurnExit>> {
         std::future::ready(Ok(())).boxed()
     }
 
     /// Called before each step: before it is decided what comes next.
-    fn before_step<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), Stop>> {
+    fn before_step<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), TurnExit>> {
         std::future::ready(Ok(())).boxed()
     }
 
     /// Called once after the last step, where the turn came to its answer or to a limit.
-    fn after_steps<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), Stop>> {
+    fn after_steps<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), TurnExit>> {
         std::future::ready(Ok(())).boxed()
     }
 
@@ -62,7 +63,7 @@ pub(crate) trait Link: Send + Sync {
 
     /// Called before a call is judged, whoever answers it: may bring into the session what it is about, and note what it needs
     /// besides. An output is what the call comes to, for it could only fail.
-    fn make_ready<'a>(&'a self, _: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, Stop>> {
+    fn make_ready<'a>(&'a self, _: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, TurnExit>> {
         std::future::ready(Ok(None)).boxed()
     }
 
@@ -79,7 +80,11 @@ pub(crate) trait Link: Send + Sync {
     }
 
     /// May answer a call itself, change it, or let it through and look at what comes back.
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         next.run(call)
     }
 }
@@ -102,11 +107,11 @@ impl Invocation<'_> {
     /// it cannot call.
     pub(crate) fn tool(&self) -> Option<&ToolSpec> {
         let (context, name) = (self.context, &self.call.name);
-        context.tool(name).or_else(|| context.tools.get(&context.chain.own(name)?.name))
+        context.tool(name).or_else(|| context.tools.visible.get(&context.tools.chain.own(name)?.name))
     }
 
     /// Asks a person about the call and waits for the answer or the turn's cancel.
-    pub(crate) async fn ask(&self, ask: Ask) -> Result<Answered, Stop> {
+    pub(crate) async fn ask(&self, ask: Ask) -> Result<Answered, TurnExit> {
         let asked = Instant::now();
         let answered = self.context.ask(self.call.call_id.clone(), ask).await;
         self.trail.waited(asked.elapsed());
@@ -116,17 +121,52 @@ impl Invocation<'_> {
     }
 }
 
+/// Sessions that work for calls of other sessions.
+pub(crate) trait Subagents: Send + Sync {
+    /// Runs the task in a subagent, and returns its result.
+    fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> BoxFuture<'a, Result<ToolOutput, TurnExit>>;
+
+    /// Follows a subagent that works for this call since before a restart, and returns its result.
+    fn resume<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        subagent: Subagent,
+        max_steps: u32,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>>;
+
+    /// Whether a subagent is still in memory, where only its parent was closed.
+    fn is_alive(&self, id: SessionId) -> BoxFuture<'_, bool>;
+}
+
+/// What a subagent shall do.
+pub(crate) struct Task {
+    /// In words, for the subagent.
+    pub(crate) text: String,
+    /// Which agent a new one is; none for one that is like the main agent.
+    pub(crate) agent: Option<String>,
+    /// Whether the call names that agent.
+    pub(crate) is_named: bool,
+    /// The steps that it may take.
+    pub(crate) max_steps: u32,
+    /// The earlier one that shall go on.
+    pub(crate) context_id: Option<SessionId>,
+}
+
 /// The rest of the chain.
 pub(crate) struct Next<'a> {
     links: &'a [Arc<dyn Link>],
+    tool: ToolRunner,
 }
+
+/// Runs the tool of a call, behind all links.
+pub(crate) type ToolRunner = for<'a> fn(&'a Invocation<'a>) -> BoxFuture<'a, Result<ToolOutput, TurnExit>>;
 
 impl<'a> Next<'a> {
     /// Passes the call on.
-    pub(crate) fn run(self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    pub(crate) fn run(self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         match self.links.split_first() {
-            Some((link, links)) => link.around_tool(call, Next { links }),
-            None => execute(call).boxed(),
+            Some((link, links)) => link.around_tool(call, Next { links, tool: self.tool }),
+            None => (self.tool)(call),
         }
     }
 }
@@ -136,13 +176,14 @@ pub(crate) struct Chain {
     links: Vec<Arc<dyn Link>>,
     /// What the links answer themselves, also what a turn does not offer.
     own: Vec<ToolSpec>,
+    tool: ToolRunner,
 }
 
 impl Chain {
-    /// A chain of these links, in order.
-    pub(crate) fn new(links: Vec<Arc<dyn Link>>) -> Self {
+    /// A chain of these links, in order, around what runs a tool.
+    pub(crate) fn new(links: Vec<Arc<dyn Link>>, tool: ToolRunner) -> Self {
         let own = links.iter().flat_map(|link| link.tools()).collect();
-        Self { links, own }
+        Self { links, own, tool }
     }
 
     /// The tools that links answer themselves, and whether people may switch them off.
@@ -170,21 +211,21 @@ impl Chain {
         self.links.iter().filter_map(|link| link.before_input(opening)).collect()
     }
 
-    pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+    pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
         for link in &self.links {
             link.before_turn(context, state).await?;
         }
         Ok(())
     }
 
-    pub(crate) async fn before_step(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+    pub(crate) async fn before_step(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
         for link in &self.links {
             link.before_step(context, state).await?;
         }
         Ok(())
     }
 
-    pub(crate) async fn after_steps(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
+    pub(crate) async fn after_steps(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
         for link in &self.links {
             link.after_steps(context, state).await?;
         }
@@ -198,7 +239,7 @@ impl Chain {
     }
 
     /// Brings what the call is about. An output is what the call comes to.
-    pub(crate) async fn make_ready(&self, call: &Invocation<'_>) -> Result<Option<ToolOutput>, Stop> {
+    pub(crate) async fn make_ready(&self, call: &Invocation<'_>) -> Result<Option<ToolOutput>, TurnExit> {
         for link in &self.links {
             if let Some(output) = link.make_ready(call).await? {
                 return Ok(Some(output));
@@ -212,7 +253,7 @@ impl Chain {
         match self.links.iter().find_map(|link| link.preview(call)) {
             Some(preview) => preview.await,
             None if self.own(&call.call.name).is_some() => Ok(None),
-            None => call.context.toolbox.preview(&call.context.tool_context(call.call), call.call).await,
+            None => call.context.tools.toolbox.preview(&call.context.tool_context(call.call), call.call).await,
         }
     }
 
@@ -221,7 +262,7 @@ impl Chain {
         self.links.iter().flat_map(|link| link.touches(call)).collect()
     }
 
-    pub(crate) async fn around_tool(&self, call: &Invocation<'_>) -> Result<ToolOutput, Stop> {
-        Next { links: &self.links }.run(call).await
+    pub(crate) async fn around_tool(&self, call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+        Next { links: &self.links, tool: self.tool }.run(call).await
     }
 }

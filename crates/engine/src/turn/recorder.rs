@@ -13,7 +13,7 @@ use agentd_core::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Stop, TurnOutcome, TurnState};
+use super::{TurnExit, TurnOutcome, TurnState};
 
 /// Facts that wait for the session's writer at the most.
 const QUEUE: usize = 256;
@@ -102,7 +102,7 @@ pub(crate) enum EndVerdict {
     NewInput,
 }
 
-/// A turn's line to its session. All of it fails with [`Stop::Lost`] when the session could not store what it
+/// A turn's line to its session. All of it fails with [`TurnExit::SessionGone`] when the session could not store what it
 /// was told: then the turn must not do anything more.
 #[derive(Clone)]
 pub(crate) struct Recorder {
@@ -117,17 +117,17 @@ impl Recorder {
     }
 
     /// Tells a fact. It is stored some time after this returns; see [`Self::flush`].
-    pub(crate) async fn fact(&self, kind: EventKind) -> Result<(), Stop> {
+    pub(crate) async fn fact(&self, kind: EventKind) -> Result<(), TurnExit> {
         self.facts(vec![kind]).await
     }
 
     /// Tells facts of which the journal has all or none.
-    pub(crate) async fn facts(&self, kinds: Vec<EventKind>) -> Result<(), Stop> {
+    pub(crate) async fn facts(&self, kinds: Vec<EventKind>) -> Result<(), TurnExit> {
         self.send(TurnMessage::Facts(kinds)).await
     }
 
     /// Starts an item and returns its id.
-    pub(crate) async fn start(&self, body: ItemBody) -> Result<ItemId, Stop> {
+    pub(crate) async fn start(&self, body: ItemBody) -> Result<ItemId, TurnExit> {
         let item = Item { id: ItemId::generate(), turn_id: self.turn_id, body };
         let id = item.id;
         self.fact(EventKind::ItemStarted { item }).await?;
@@ -135,7 +135,7 @@ impl Recorder {
     }
 
     /// Adds text to an item under way.
-    pub(crate) async fn delta(&self, item_id: ItemId, text: String) -> Result<(), Stop> {
+    pub(crate) async fn delta(&self, item_id: ItemId, text: String) -> Result<(), TurnExit> {
         self.send(TurnMessage::Delta { item_id, text }).await
     }
 
@@ -154,7 +154,7 @@ impl Recorder {
         body: ItemBody,
         status: ItemStatus,
         paid: Option<EventKind>,
-    ) -> Result<Arc<Item>, Stop> {
+    ) -> Result<Arc<Item>, TurnExit> {
         let item = Item { id, turn_id: self.turn_id, body };
         let done = EventKind::ItemCompleted { item: item.clone(), status };
         self.facts([done].into_iter().chain(paid).collect()).await?;
@@ -162,29 +162,29 @@ impl Recorder {
     }
 
     /// Completes an item that was started.
-    pub(crate) async fn complete(&self, id: ItemId, body: ItemBody, status: ItemStatus) -> Result<Arc<Item>, Stop> {
+    pub(crate) async fn complete(&self, id: ItemId, body: ItemBody, status: ItemStatus) -> Result<Arc<Item>, TurnExit> {
         self.complete_paid(id, body, status, None).await
     }
 
     /// Starts and completes an item at once.
-    pub(crate) async fn whole(&self, body: ItemBody) -> Result<Arc<Item>, Stop> {
+    pub(crate) async fn whole(&self, body: ItemBody) -> Result<Arc<Item>, TurnExit> {
         let id = self.start(body.clone()).await?;
         self.complete(id, body, ItemStatus::Done).await
     }
 
     /// Waits until everything told so far is stored.
-    pub(crate) async fn flush(&self) -> Result<(), Stop> {
+    pub(crate) async fn flush(&self) -> Result<(), TurnExit> {
         self.ask_session(TurnMessage::Flush).await
     }
 
     /// Asks a person and waits, for days if need be.
-    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answered, Stop> {
+    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answered, TurnExit> {
         let ask = Box::new(ask);
         self.ask_session(|answer| TurnMessage::Ask { call_id, ask, answer }).await
     }
 
     /// Tells what a session that works for a call asks a person, or what was answered to it. What is known is not told again.
-    pub(crate) async fn child(&self, kind: EventKind) -> Result<(), Stop> {
+    pub(crate) async fn child(&self, kind: EventKind) -> Result<(), TurnExit> {
         self.send(TurnMessage::Child(Box::new(kind))).await
     }
 
@@ -200,13 +200,13 @@ impl Recorder {
         item_id: ItemId,
         replaced: Vec<ItemId>,
         compaction: Compaction,
-    ) -> Result<Arc<Item>, Stop> {
+    ) -> Result<Arc<Item>, TurnExit> {
         let compaction = Box::new(compaction);
         self.ask_session(|stored| TurnMessage::Compact { item_id, replaced, compaction, stored }).await
     }
 
     /// What was added to the turn since this was last asked.
-    pub(crate) async fn take_steers(&self) -> Result<Vec<Arc<Item>>, Stop> {
+    pub(crate) async fn take_steers(&self) -> Result<Vec<Arc<Item>>, TurnExit> {
         self.ask_session(TurnMessage::TakeSteers).await
     }
 
@@ -217,18 +217,18 @@ impl Recorder {
     }
 
     /// Ends the turn, unless something was added to it meanwhile.
-    pub(crate) async fn end(&self, outcome: TurnOutcome) -> Result<EndVerdict, Stop> {
+    pub(crate) async fn end(&self, outcome: TurnOutcome) -> Result<EndVerdict, TurnExit> {
         let outcome = Box::new(outcome);
         self.ask_session(|verdict| TurnMessage::End { outcome, verdict }).await
     }
 
-    async fn ask_session<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> TurnMessage) -> Result<T, Stop> {
+    async fn ask_session<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> TurnMessage) -> Result<T, TurnExit> {
         let (sender, receiver) = oneshot::channel();
         self.send(message(sender)).await?;
-        receiver.await.map_err(|_| Stop::Lost)
+        receiver.await.map_err(|_| TurnExit::SessionGone)
     }
 
-    async fn send(&self, message: TurnMessage) -> Result<(), Stop> {
-        self.session.send(message).await.map_err(|_| Stop::Lost)
+    async fn send(&self, message: TurnMessage) -> Result<(), TurnExit> {
+        self.session.send(message).await.map_err(|_| TurnExit::SessionGone)
     }
 }

@@ -8,9 +8,9 @@ use crate::context::{Draft, Next, ToolSet, history, meter, tokens};
 /// The request for the next model call, before the chain has seen it.
 pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet) -> Draft {
     let mut messages = Vec::with_capacity(state.history.len() + 1);
-    messages.push(Message::System { text: context.system_prompt.clone() });
+    messages.push(Message::System { text: context.prompt.system.clone() });
     messages.extend(history::messages(&state.history, context.next_model(state).echo_reasoning));
-    Draft::new(messages, tools, context.known_paths.clone()).to(context.acting.name())
+    Draft::new(messages, tools, context.prompt.known_paths.clone()).to(context.acting.name())
 }
 
 /// About how many tokens the next request to a model has, by the unscaled guess.
@@ -24,11 +24,11 @@ pub(crate) fn guess_fixed(context: &TurnContext, model: &ModelInfo) -> u64 {
     if model.embedded {
         return 0;
     }
-    context.finds.tools().print.tokens + tokens::estimate(&context.system_prompt)
+    context.tools.finds.tools().print.tokens + tokens::estimate(&context.prompt.system)
 }
 
 /// About how many tokens the next request to a model has.
 pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
-    let next = Next { model, tools: context.finds.tools().print };
-    state.meter.expected(&context.scales, next, || guess(context, state, model))
+    let next = Next { model, tools: context.tools.finds.tools().print };
+    state.meter.expected(&context.models.scales, next, || guess(context, state, model))
 }

@@ -15,20 +15,20 @@ use agentd_core::{
 };
 use futures_util::StreamExt as _;
 
-use super::{Stop, TurnContext, TurnState, level, recorder::Recorder};
+use super::{TurnContext, TurnExit, TurnState, level, recorder::Recorder};
 use crate::{
     context::{Draft, compaction::plan::Wanted},
-    turn::request,
+    turn::{Reply, request},
 };
 
 /// Calls of one answer that are run at the most. A model that asks for more has lost its way.
 const MAX_CALLS: usize = 64;
 
 /// Asks the turn's model with its tools.
-pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), Stop> {
-    let mut draft = request::assemble(context, state, context.finds.tools());
-    context.chain.before_model(context, state, &mut draft);
-    ask(context, state, context.slot, &*context.model, draft).await
+pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    let mut draft = request::assemble(context, state, context.tools.finds.tools());
+    context.tools.chain.before_model(context, state, &mut draft);
+    ask(context, state, context.models.slot, &*context.models.model, draft).await
 }
 
 /// Sends one request and takes in the whole answer.
@@ -38,10 +38,10 @@ pub(crate) async fn ask(
     slot: Slot,
     model: &dyn Model,
     draft: Draft,
-) -> Result<(), Stop> {
+) -> Result<(), TurnExit> {
     state.steps += 1;
-    let (request, footprint) = draft.seal(context.session_id);
-    let mut sent = state.meter.sending(footprint, &context.scales, &model.info().id);
+    let (request, footprint) = draft.seal(context.ids.session);
+    let mut sent = state.meter.sending(footprint, &context.models.scales, &model.info().id);
     let may_call = request.may_call;
     let mut answer = Answer::new(&context.recorder);
     let mut chunks = model.stream(request);
@@ -58,7 +58,7 @@ pub(crate) async fn ask(
     drop(chunks);
     let Answer { usage, words, calls, without_tools, .. } = answer;
     if without_tools {
-        sent = state.meter.sent_without_tools(sent, &context.scales, &model.info().id);
+        sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
     }
     // Told also where the server reported nothing: it is what counts the steps after a restart.
     let usage = usage.unwrap_or_default();
@@ -83,18 +83,21 @@ pub(crate) async fn ask(
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
     words.complete(&context.recorder, state, status).await?;
     warn_of_cut(context, finish).await?;
-    state.called_in_vain = !may_call && !calls.is_empty();
+    let called_in_vain = !may_call && !calls.is_empty();
     if may_call {
         Box::pin(record_calls(context, state, calls)).await?;
     } else if let Some((name, _)) = calls.first() {
         let message = format!("the model called {name} where it was to give its last answer; that was not run");
         context.recorder.fact(EventKind::Warning { code: "call_not_run".to_owned(), message }).await?;
     }
-    state.overflowed = false;
-    context.windows.answered(model.info(), sent.tokens(usage));
-    state.meter.answered(sent, usage, &context.scales, model.info());
+    context.models.windows.answered(model.info(), sent.tokens(usage));
+    state.meter.answered(sent, usage, &context.models.scales, model.info());
     level::tell(context, state).await?;
-    state.silent = state.answer.is_none() && state.pending_calls.is_empty();
+    state.reply = match () {
+        () if called_in_vain => Reply::CalledInVain,
+        () if state.answer.is_none() && state.pending_calls.is_empty() => Reply::Empty,
+        () => Reply::Useful,
+    };
     Ok(())
 }
 
@@ -104,16 +107,16 @@ async fn room_or_fail(
     state: &mut TurnState,
     model: &dyn Model,
     error: ModelError,
-) -> Result<(), Stop> {
+) -> Result<(), TurnExit> {
     if error.kind() != ErrorKind::ContextOverflow {
         return Err(error.into());
     }
     learn(context, model.info(), request::expected(context, state, model.info()), &error).await?;
-    if state.overflowed {
+    if state.reply == Reply::Overflowed {
         return Err(too_narrow(context, model, error).into());
     }
     tracing::info!("the request did not fit, so the history is compacted: {error}");
-    state.overflowed = true;
+    state.reply = Reply::Overflowed;
     // What was said before the server noticed is no answer.
     state.answer = None;
     state.compact = Some(Wanted { cause: CompactionCause::Overflow, strategy: CompactionStrategy::Auto });
@@ -126,8 +129,10 @@ pub(crate) async fn learn(
     info: &ModelInfo,
     refused: u64,
     error: &ModelError,
-) -> Result<(), Stop> {
-    let Some(said) = error.window().filter(|said| context.windows.learn(info, refused, *said)) else { return Ok(()) };
+) -> Result<(), TurnExit> {
+    let Some(said) = error.window().filter(|said| context.models.windows.learn(info, refused, *said)) else {
+        return Ok(());
+    };
     let message = format!(
         "the window of {} has {said} tokens, as its server says, not {}: that holds until the daemon stops; set \
          context_window in models.yaml to keep it",
@@ -139,8 +144,8 @@ pub(crate) async fn learn(
 /// Says so where it is not the history that does not fit.
 fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> ModelError {
     let info = model.info();
-    let fixed = context.scales.apply(&info.id, request::guess_fixed(context, info));
-    let window = context.windows.of(info);
+    let fixed = context.models.scales.apply(&info.id, request::guess_fixed(context, info));
+    let window = context.models.windows.of(info);
     if fixed < window / 2 {
         return error;
     }
@@ -150,7 +155,7 @@ fn too_narrow(context: &TurnContext, model: &dyn Model, error: ModelError) -> Mo
     ))
 }
 
-async fn warn_of_cut(context: &TurnContext, finish: Finish) -> Result<(), Stop> {
+async fn warn_of_cut(context: &TurnContext, finish: Finish) -> Result<(), TurnExit> {
     let (code, message) = match finish {
         Finish::Stop | Finish::Runaway => return Ok(()),
         Finish::Length => {
@@ -161,7 +166,11 @@ async fn warn_of_cut(context: &TurnContext, finish: Finish) -> Result<(), Stop> 
     context.recorder.fact(EventKind::Warning { code: code.to_owned(), message: message.to_owned() }).await
 }
 
-async fn record_calls(context: &TurnContext, state: &mut TurnState, calls: Vec<(String, String)>) -> Result<(), Stop> {
+async fn record_calls(
+    context: &TurnContext,
+    state: &mut TurnState,
+    calls: Vec<(String, String)>,
+) -> Result<(), TurnExit> {
     let asked = calls.len();
     for (name, arguments) in calls.into_iter().take(MAX_CALLS) {
         let call = ToolCall { call_id: CallId::generate(), name, arguments };
@@ -198,7 +207,7 @@ impl<'a> Answer<'a> {
         Self { recorder, words: Words::default(), calls: Vec::new(), usage: None, without_tools: false }
     }
 
-    async fn take(&mut self, chunk: ModelChunk) -> Result<(), Stop> {
+    async fn take(&mut self, chunk: ModelChunk) -> Result<(), TurnExit> {
         match chunk {
             ModelChunk::Text(text) => self.words.add(self.recorder, text, false).await?,
             ModelChunk::Reasoning(text) => self.words.add(self.recorder, text, true).await?,
@@ -217,13 +226,13 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    async fn warn(&self, code: &str, message: String) -> Result<(), Stop> {
+    async fn warn(&self, code: &str, message: String) -> Result<(), TurnExit> {
         self.recorder.fact(EventKind::Warning { code: code.to_owned(), message }).await
     }
 }
 
 impl Words {
-    async fn add(&mut self, recorder: &Recorder, more: String, thought: bool) -> Result<(), Stop> {
+    async fn add(&mut self, recorder: &Recorder, more: String, thought: bool) -> Result<(), TurnExit> {
         if more.is_empty() {
             return Ok(());
         }
@@ -241,14 +250,19 @@ impl Words {
         Ok(())
     }
 
-    async fn close(&mut self, recorder: &Recorder, status: ItemStatus) -> Result<(), Stop> {
+    async fn close(&mut self, recorder: &Recorder, status: ItemStatus) -> Result<(), TurnExit> {
         if let Some((id, body)) = self.open.take() {
             self.done.push(recorder.complete(id, body, status).await?);
         }
         Ok(())
     }
 
-    async fn complete(mut self, recorder: &Recorder, state: &mut TurnState, status: ItemStatus) -> Result<(), Stop> {
+    async fn complete(
+        mut self,
+        recorder: &Recorder,
+        state: &mut TurnState,
+        status: ItemStatus,
+    ) -> Result<(), TurnExit> {
         Box::pin(self.close(recorder, status)).await?;
         for item in self.done {
             state.note(item);

@@ -57,26 +57,26 @@ impl<'a> Tab<'a> {
         let Invocation { context, call, state, .. } = self.call;
         // What the turn itself has taken until now.
         let spent = state.usage.tokens().saturating_sub(state.delegated);
-        let model = context.model.info().id.clone();
+        let model = context.models.model.info().id.clone();
         let line = Arc::new(Line {
-            session: context.session_id,
-            model: Arc::clone(&context.model),
-            clock: Arc::clone(&context.clock),
-            audit: Arc::clone(&context.audit),
+            session: context.ids.session,
+            model: Arc::clone(&context.models.model),
+            clock: Arc::clone(&context.control.clock),
+            audit: Arc::clone(&context.records.audit),
             entry: AuditEntry {
-                at: context.clock.now(),
-                trace_id: Some(context.trace_id),
-                session_id: Some(context.session_id),
-                turn_id: Some(context.turn_id),
+                at: context.control.clock.now(),
+                trace_id: Some(context.ids.trace),
+                session_id: Some(context.ids.session),
+                turn_id: Some(context.ids.turn),
                 call_id: Some(call.call_id.clone()),
                 fact: AuditFact::ModelAsked { tool: call.name.clone(), model: model.clone(), max_tokens: 0 },
             },
             tokens: context.limits.tokens.map(|limit| limit.saturating_sub(spent)),
             time: context.limits.time,
-            delegated: Arc::clone(&context.delegated),
+            delegated: Arc::clone(&context.tools.delegated),
             taken: Arc::clone(&self.taken),
-            stopwatch: Arc::clone(&context.stopwatch),
-            cancel: context.cancel.clone(),
+            stopwatch: Arc::clone(&context.control.stopwatch),
+            cancel: context.control.cancel.clone(),
             over: self.over.clone(),
         });
         Sampler::new(model, move |asked| {

@@ -28,6 +28,10 @@ const BESIDE_PATH: usize = 32;
 /// What a turn has come to so far.
 #[derive(Debug, Default)]
 pub(crate) struct TurnState {
+    /// Stage of the turn.
+    pub(crate) phase: Phase,
+    /// Result of the last request.
+    pub(crate) reply: Reply,
     /// The session's items that a model may see, this turn's included, in the order in which they came.
     pub(crate) history: Vec<Arc<Item>>,
     /// The session's todo list.
@@ -41,8 +45,6 @@ pub(crate) struct TurnState {
     /// The tokens among them that were taken for its calls, by sessions that worked for them and by who asked the model, as
     /// far as this life of the daemon knows.
     pub(crate) delegated: u64,
-    /// Whether another agent goes on behind this step.
-    pub(crate) changes_agent: bool,
     /// How often the agent has changed.
     pub(crate) agent_changes: u32,
     /// How long the turn had worked before its agent changed.
@@ -55,12 +57,6 @@ pub(crate) struct TurnState {
     pub(crate) tool_used: bool,
     /// What the model last said, if it said it after the last input and the last tool result: the answer.
     pub(crate) answer: Option<String>,
-    /// Whether the model's last answer had neither words nor calls.
-    pub(crate) silent: bool,
-    /// Whether the last answer is asked for now, which another model may write.
-    pub(crate) is_last: bool,
-    /// Whether the model's last answer called where nothing may be called.
-    pub(crate) called_in_vain: bool,
     /// The pictures that were read for models that see, by their paths; none where one is gone.
     pub(crate) pictures: HashMap<String, Option<Arc<[u8]>>>,
     /// How full the window is, and what was sent last.
@@ -69,14 +65,6 @@ pub(crate) struct TurnState {
     pub(crate) compact: Option<Wanted>,
     /// The step before which the history was compacted last.
     pub(crate) compacted_at: Option<u32>,
-    /// Whether the last request did not fit.
-    pub(crate) overflowed: bool,
-    /// Whether something was added to the turn when it wanted to end.
-    pub(crate) new_input: bool,
-    /// Whether the turn only compacts.
-    pub(crate) only_compact: bool,
-    /// Whether the turn before this one can be continued.
-    pub(crate) unfinished: bool,
     /// The number of the reset with which the history begins; 0 where it begins with the session or with a summary.
     pub(crate) reset_at: u64,
     /// The messages that were seen when a compaction was taken back; 0 where none was, or another came since.
@@ -100,7 +88,49 @@ pub(crate) struct TurnOutcome {
     pub(crate) only_compacted: bool,
 }
 
+/// Stage of a turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The model is asked and its calls are run.
+    #[default]
+    Working,
+    /// The turn was started to compact the history and for nothing else.
+    Compacting {
+        /// The turn before this one can be continued.
+        unfinished: bool,
+    },
+    /// The last answer is asked for: nothing may be called, and another model may write it.
+    Finalizing,
+    /// Another agent continues after this step.
+    HandingOff,
+}
+
+/// Result of the last request to a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// Words or calls; also before the first request.
+    #[default]
+    Useful,
+    /// Neither words nor calls.
+    Empty,
+    /// Calls where nothing may be called.
+    CalledInVain,
+    /// None: the request did not fit into the window.
+    Overflowed,
+}
+
 impl TurnState {
+    /// Whether the turn compacts the history and does nothing else.
+    pub(crate) fn only_compacts(&self) -> bool {
+        matches!(self.phase, Phase::Compacting { .. })
+    }
+
+    /// Continues a turn that wanted to end when something was added to it: also one that was only to compact answers that.
+    pub(crate) fn reopen(&mut self) {
+        self.phase = Phase::Working;
+        self.answer = None;
+    }
+
     /// Takes note of an item that came into the history.
     pub(crate) fn note(&mut self, item: Arc<Item>) {
         self.meter.add(&item);
@@ -114,9 +144,13 @@ impl TurnState {
             ItemBody::UserMessage { .. } => {
                 self.answer = None;
                 // There is something to answer now.
-                self.only_compact = false;
+                if self.only_compacts() {
+                    self.phase = Phase::Working;
+                }
                 // Something new was said: it is no longer the same that the model had no words for.
-                self.silent = false;
+                if self.reply == Reply::Empty {
+                    self.reply = Reply::Useful;
+                }
             }
             ItemBody::AgentMessage { text } => self.answer = Some(text.clone()).filter(|text| !text.trim().is_empty()),
             ItemBody::ToolCall(call) => {
@@ -196,7 +230,7 @@ impl TurnState {
             denials: self.denials.clone(),
             files: self.told_files(),
             meter: self.meter.clone(),
-            only_compacted: self.only_compact,
+            only_compacted: self.only_compacts(),
         }
     }
 

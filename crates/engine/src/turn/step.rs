@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agentd_core::turn::StopReason;
 
-use super::{Limits, TurnState};
+use super::{Limits, TurnState, state::Reply};
 
 /// What a turn does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +25,10 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
         return Step::Dispatch;
     }
     // A turn that only compacts has nothing to ask.
-    if state.answer.is_some() || state.only_compact {
+    if state.answer.is_some() || state.only_compacts() {
         return Step::End(StopReason::Completed);
     }
-    if state.silent {
+    if state.reply == Reply::Empty {
         // Asking the same again would give the same nothing; asked where nothing may be called, most models find
         // words.
         return Step::Finalize(StopReason::Completed);
@@ -80,7 +80,7 @@ mod tests {
             0,
             Step::End(StopReason::Completed),
         );
-        check(TurnState { silent: true, ..TurnState::default() }, 0, Step::Finalize(StopReason::Completed));
+        check(TurnState { reply: Reply::Empty, ..TurnState::default() }, 0, Step::Finalize(StopReason::Completed));
         check(TurnState { pending_calls: vec![call], steps: 3, ..TurnState::default() }, 99, Step::Dispatch);
     }
 }

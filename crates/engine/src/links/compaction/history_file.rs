@@ -38,9 +38,9 @@ pub(super) async fn keep(
 fn known(context: &TurnContext, state: &TurnState, before: Option<&Compaction>) -> HistoryFile {
     let Some(before) = before else {
         let name = match state.reset_at {
-            0 => format!("{}.md", context.session_id),
+            0 => format!("{}.md", context.ids.session),
             // What was set aside by a reset keeps its file.
-            reset => format!("{}-{reset}.md", context.session_id),
+            reset => format!("{}-{reset}.md", context.ids.session),
         };
         return HistoryFile { name, bytes: Some(0), missing_after: Some(state.reset_at) };
     };
@@ -48,7 +48,7 @@ fn known(context: &TurnContext, state: &TurnState, before: Option<&Compaction>) 
     if file.name.is_empty() {
         // It was written before the name was told besides the path.
         let name = before.report.path.as_deref().and_then(|path| path.rsplit('/').next());
-        file.name = name.map_or_else(|| format!("{}.md", context.session_id), str::to_owned);
+        file.name = name.map_or_else(|| format!("{}.md", context.ids.session), str::to_owned);
     }
     file
 }
@@ -61,7 +61,7 @@ async fn write(
 ) -> Result<String, WorkspaceError> {
     if let Some(before) = before {
         while let Some(after) = file.missing_after.filter(|after| *after < before.through) {
-            let read = context.store.events(context.session_id, after, PAGE).await;
+            let read = context.records.store.events(context.ids.session, after, PAGE).await;
             let page = read.map_err(|error| WorkspaceError::new(error.kind(), error.to_string()))?;
             let Some(last) = page.last().map(|event| event.seq) else { break };
             add(context, file, &replaced_before(&page, before.through)).await?;
@@ -90,7 +90,7 @@ async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>])
     let said = items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
     let text = transcript::whole(&said.cloned().collect::<Vec<_>>()).into_bytes();
     let KeptText { path, bytes } =
-        context.files.keep_on(KeptArea::ConversationHistory, file.name.clone(), file.bytes, text).await?;
+        context.files.session.keep_on(KeptArea::ConversationHistory, file.name.clone(), file.bytes, text).await?;
     file.bytes = Some(bytes);
     Ok(path)
 }

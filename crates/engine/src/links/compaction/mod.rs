@@ -20,7 +20,7 @@ use crate::{
         compaction::plan::{self, Wanted, limit},
     },
     turn::{
-        Stop, TurnContext, TurnState,
+        Phase, TurnContext, TurnExit, TurnState,
         hooks::{Invocation, Link, Next},
         request,
     },
@@ -77,7 +77,7 @@ impl Link for Compaction {
         &'a self,
         context: &'a TurnContext,
         state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), Stop>> {
+    ) -> BoxFuture<'a, Result<(), TurnExit>> {
         match due(context, state) {
             Some(wanted) => make_room(context, state, wanted).boxed(),
             None => std::future::ready(Ok(())).boxed(),
@@ -88,9 +88,10 @@ impl Link for Compaction {
         &'a self,
         context: &'a TurnContext,
         state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), Stop>> {
+    ) -> BoxFuture<'a, Result<(), TurnExit>> {
         // The answer is there: what is done now keeps nobody waiting, as it would at the start of the next turn.
-        if plan::count(&state.history) > limit(context.max_message_history, state.held) && !state.only_compact {
+        if plan::count(&state.history) > limit(context.prompt.max_message_history, state.held) && !state.only_compacts()
+        {
             let wanted = Wanted { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
             make_room(context, state, wanted).boxed()
         } else {
@@ -104,7 +105,7 @@ impl Link for Compaction {
         if TokenLevel::of(tokens, window) >= TokenLevel::Warning {
             let percent = percent(tokens, window);
             // Whoever took a compaction back wants all of it to be seen. In the last request nothing can be called.
-            let may_ask = state.held == 0 && !state.is_last;
+            let may_ask = state.held == 0 && state.phase != Phase::Finalizing;
             let call = if may_ask { format!(" Call {TOOL} when a piece of work is done.") } else { String::new() };
             draft.remind(format!(
                 "{percent} % of the context window is taken. Be brief; do not read what you do not need.{call}"
@@ -112,7 +113,11 @@ impl Link for Compaction {
         }
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         if call.call.name != TOOL {
             return next.run(call);
         }
@@ -142,7 +147,7 @@ fn refusal(call: &Invocation<'_>) -> Option<String> {
         return Some(format!("the history was compacted {steps} answers ago; go on with the work"));
     }
     let window = call.context.window();
-    let expected = request::expected(call.context, state, call.context.model.info());
+    let expected = request::expected(call.context, state, call.context.models.model.info());
     if TokenLevel::of(expected, window) < TokenLevel::Warning {
         return Some("there is room enough; you are told when it is time".to_owned());
     }
@@ -165,7 +170,9 @@ fn due(context: &TurnContext, state: &mut TurnState) -> Option<Wanted> {
         return Some(wanted);
     }
     let auto = |cause| Wanted { cause, strategy: CompactionStrategy::Auto };
-    if state.steps == 0 && plan::count_before_turn(&state.history) > limit(context.max_message_history, state.held) {
+    if state.steps == 0
+        && plan::count_before_turn(&state.history) > limit(context.prompt.max_message_history, state.held)
+    {
         return Some(auto(CompactionCause::Limit));
     }
     let (expected, window) = (request::expected(context, state, context.next_model(state)), context.next_window(state));
@@ -188,7 +195,7 @@ fn percent(tokens: u64, window: u64) -> u64 {
     tokens.saturating_mul(100) / window.max(1)
 }
 
-async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<(), Stop> {
+async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<(), TurnExit> {
     let by_itself = !matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
     let was_held = by_itself && state.held > 0;
     let said = run::run(context, state, wanted).await?;
@@ -198,7 +205,7 @@ async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Wanted)
         context.recorder.fact(warning).await?;
     }
     state.compacted_at = Some(state.steps);
-    if state.only_compact {
+    if state.only_compacts() {
         state.answer = Some(said);
     }
     Ok(())

@@ -24,14 +24,14 @@ use crate::{
         },
         meter,
     },
-    turn::{Stop, TurnContext, TurnState, level, request, sample},
+    turn::{Phase, TurnContext, TurnExit, TurnState, level, request, sample},
 };
 
 /// Bytes of a model's summary that are read: many times what it is asked for. What of them is kept is bounded by the window.
 const MAX_WRITTEN: usize = 100_000;
 
 /// Compacts the history, if there is something to replace, and says in a sentence what came of it.
-pub(crate) async fn run(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<String, Stop> {
+pub(crate) async fn run(context: &TurnContext, state: &mut TurnState, wanted: Wanted) -> Result<String, TurnExit> {
     let room = room(context, state);
     let plan = match planned(&state.history, wanted.cause, room) {
         Ok(plan) => plan,
@@ -83,7 +83,7 @@ pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String
             duration_ms: 0,
         };
         let body = ItemBody::ToolResult(result);
-        Arc::new(Item { id: ItemId::generate(), turn_id: context.turn_id, body })
+        Arc::new(Item { id: ItemId::generate(), turn_id: context.ids.turn, body })
     }));
     planned(&history, CompactionCause::Model, room(context, state)).err()
 }
@@ -95,7 +95,7 @@ fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
     let expected = request::expected(context, state, model).max(1);
     let window = u128::from(context.next_window(state)) * u128::from(guess) / u128::from(expected);
     let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(request::guess_fixed(context, model));
-    plan::Room { window, max_messages: context.max_message_history, echo_reasoning: model.echo_reasoning }
+    plan::Room { window, max_messages: context.prompt.max_message_history, echo_reasoning: model.echo_reasoning }
 }
 
 async fn compact(
@@ -104,7 +104,7 @@ async fn compact(
     plan: Plan,
     wanted: Wanted,
     room: plan::Room,
-) -> Result<Compaction, Stop> {
+) -> Result<Compaction, TurnExit> {
     let (replaced, kept) = state.history.split_at(plan.split);
     let (replaced, kept): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), kept.to_vec());
     let before = last_compaction(&replaced);
@@ -115,7 +115,7 @@ async fn compact(
     let (told, untold) = rules::told(&pinned, context.next_window(state));
     let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // A person who makes room now may go on with what was left undone.
-    let goes_on = goes_on && (!state.only_compact || state.unfinished);
+    let goes_on = goes_on && state.phase != (Phase::Compacting { unfinished: false });
     let mut facts = facts::facts(&replaced, &state.todos, window);
     if goes_on {
         facts.under_way = under_way::inputs(context, before, &replaced, window).await?;
@@ -144,11 +144,11 @@ async fn compact(
             .await?
         {
             Ok(text) => {
-                report.model = Some(context.model.info().id.clone());
+                report.model = Some(context.models.model.info().id.clone());
                 written = Some(text);
             }
             Err(error) => {
-                let info = context.model.info();
+                let info = context.models.model.info();
                 // What was to be summed up is a part of it.
                 sample::learn(context, info, request::expected(context, state, info), &error).await?;
                 report.strategy = CompactionStrategy::Truncate;
@@ -171,7 +171,7 @@ async fn compact(
     let mut compaction = Compaction { summary, report, file, pinned_by_message: by_message, ..Compaction::default() };
     let mut after = vec![Arc::new(Item {
         id: ItemId::generate(),
-        turn_id: context.turn_id,
+        turn_id: context.ids.turn,
         body: ItemBody::Compaction(compaction.clone()),
     })];
     after.extend(kept);
@@ -203,20 +203,20 @@ async fn ask(
     earlier: Option<&str>,
     replaced: &[Arc<Item>],
     strategy: CompactionStrategy,
-) -> Result<Result<String, ModelError>, Stop> {
-    let info = context.model.info();
+) -> Result<Result<String, ModelError>, TurnExit> {
+    let info = context.models.model.info();
     if info.embedded {
         return Ok(Err(ModelError::new(ErrorKind::Configuration, "the built-in model is too small for that")));
     }
     let request =
-        summary::request(context.session_id, &context.compact_prompt, earlier, replaced, strategy, context.window());
+        summary::request(context.ids.session, &context.prompt.compact, earlier, replaced, strategy, context.window());
     let Some(request) = request else {
         return Ok(Err(ModelError::new(
             ErrorKind::ContextOverflow,
             "its window has no room for what is to be summed up",
         )));
     };
-    let mut chunks = context.model.stream(request);
+    let mut chunks = context.models.model.stream(request);
     let (mut text, mut usage) = (String::new(), Usage::default());
     let end = loop {
         // It was told how long a summary may be; more is not read.
@@ -238,7 +238,7 @@ async fn ask(
     state.usage += usage;
     let kind = EventKind::UsageUpdated {
         step: state.steps,
-        slot: context.slot,
+        slot: context.models.slot,
         model: info.id.clone(),
         usage,
         turn: state.usage,
@@ -259,8 +259,8 @@ fn note(report: &mut CompactionReport, problem: String) {
 }
 
 fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
-    let info = context.model.info();
-    context.scales.apply(&info.id, items.iter().map(|item| meter::guess(item, info.echo_reasoning)).sum())
+    let info = context.models.model.info();
+    context.models.scales.apply(&info.id, items.iter().map(|item| meter::guess(item, info.echo_reasoning)).sum())
 }
 
 fn count(messages: usize) -> u32 {

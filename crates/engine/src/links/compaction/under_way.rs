@@ -17,7 +17,7 @@ use crate::{
         tokens::estimate,
     },
     large_input::{InputRoom, UserInput},
-    turn::{Stop, TurnContext},
+    turn::{TurnContext, TurnExit},
 };
 
 /// The part of the window that the inputs of a turn may have of a summary.
@@ -31,7 +31,7 @@ pub(crate) async fn inputs(
     before: Option<&Compaction>,
     replaced: &[Arc<Item>],
     window: u64,
-) -> Result<Option<String>, Stop> {
+) -> Result<Option<String>, TurnExit> {
     let begin = replaced.iter().rposition(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // The turn began before the compaction that is replaced: what it is about stands in that one's summary.
     let earlier = before.filter(|_| begin.is_none()).and_then(|compaction| summary::under_way(&compaction.summary));
@@ -45,7 +45,7 @@ pub(crate) async fn inputs(
     let share = share.max(LEAST);
     let mut told: Vec<String> = earlier.map(|text| shortened(text, share)).into_iter().collect();
     for input in said {
-        told.push(kept(context, input, InputRoom::in_summary(share, context.results.large)).await?);
+        told.push(kept(context, input, InputRoom::in_summary(share, context.prompt.results.large)).await?);
     }
     told.extend(handed);
     Ok(Some(told.join("\n\n")).filter(|text| !text.is_empty()))
@@ -72,15 +72,15 @@ fn names(item: &Item) -> Option<String> {
 }
 
 /// The input in as much room as there is. All of it is in a file then.
-async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Result<String, Stop> {
+async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Result<String, TurnExit> {
     if input.stored.is_some() || estimate(&input.text) <= room.whole {
         // The way to the rest of what is stored stands at its end.
         return Ok(shortened(&input.text, room.whole));
     }
     let text = input.text.clone();
-    match context.files.keep_input(&context.tools, input, room).await {
+    match context.files.session.keep_input(&context.tools.visible, input, room).await {
         Ok(input) => {
-            let warning = input.warning(&context.model.info().id, context.window());
+            let warning = input.warning(&context.models.model.info().id, context.window());
             if let Some(warning) = warning {
                 context.recorder.fact(warning).await?;
             }

@@ -23,7 +23,7 @@ use super::truncation::keep;
 use crate::{
     context::{excerpt::sizes, long_text::aside, tokens::estimate},
     turn::{
-        Stop,
+        TurnExit,
         hooks::{Invocation, Link, Next},
     },
 };
@@ -47,10 +47,14 @@ impl Link for Feedback {
         "reduces what programs print to what decides, and keeps the whole"
     }
 
-    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> BoxFuture<'a, Result<ToolOutput, Stop>> {
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
         async move {
             let output = next.run(call).await?;
-            let limit = call.context.results.feedback.filter(|_| runs_something(call));
+            let limit = call.context.prompt.results.feedback.filter(|_| runs_something(call));
             let (Some(limit), Some(patterns)) = (limit, &self.patterns) else { return Ok(output) };
             // No token has less than a byte.
             if output.text.len() as u64 <= limit {
@@ -96,7 +100,7 @@ async fn feedback(call: &Invocation<'_>, text: String, limit: u64, patterns: Arc
 fn at_work<'a>(call: &'a Invocation<'_>) -> impl Iterator<Item = &'a str> {
     let current =
         call.state.todos.iter().filter(|todo| todo.status == TodoStatus::InProgress).map(|todo| todo.content.as_str());
-    let said = call.state.history.iter().rev().filter(|item| item.turn_id == call.context.turn_id);
+    let said = call.state.history.iter().rev().filter(|item| item.turn_id == call.context.ids.turn);
     let said = said.filter_map(|item| match &item.body {
         ItemBody::UserMessage { text, .. } => Some(text.as_str()),
         _ => None,

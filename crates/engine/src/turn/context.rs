@@ -1,0 +1,294 @@
+//! What is fixed while a turn runs.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use agentd_core::{
+    agent::Subagent,
+    catalogue::Foreign,
+    environment::ClientEnvironment,
+    guide::GuideLimits,
+    ids::{CallId, ItemId, SessionId, TraceId, TurnId},
+    interrupt::Ask,
+    model::{ModelInfo, Slot},
+    policy::Verdict,
+    ports::{Audit, Clock, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
+    session::SessionSettings,
+    state_files::StateFiles,
+    tool::{Effect, ToolCall, ToolSpec},
+    turn::StopReason,
+};
+use agentd_policy::{Facts, roots};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    TurnExit, TurnState,
+    answering::Answering,
+    files::SessionFiles,
+    person,
+    recorder::{Answered, Answers, Recorder},
+    state::Phase,
+    stopwatch::Stopwatch,
+};
+use crate::{
+    agents::{active::Acting, delegate_tool},
+    catalog::Finds,
+    config::PolicyInForce,
+    context::{ToolSet, long_text::ResultLimits, tokens::Scales, windows::Windows},
+    grants::LiveGrants,
+    mentions::Mentions,
+    turn::hooks::{Chain, Subagents},
+};
+
+/// What is fixed while a turn runs: a reload of the configuration changes later turns, never this one, but for the rules.
+pub(crate) struct TurnContext {
+    pub(crate) ids: TurnIds,
+    /// The agent that works.
+    pub(crate) acting: Acting,
+    pub(crate) settings: SessionSettings,
+    pub(crate) limits: Limits,
+    pub(crate) rules: TurnRules,
+    pub(crate) models: TurnModels,
+    pub(crate) prompt: PromptSource,
+    pub(crate) tools: TurnTools,
+    pub(crate) files: TurnFiles,
+    pub(crate) recorder: Recorder,
+    pub(crate) records: Records,
+    pub(crate) control: Control,
+}
+
+/// The names under which a turn is stored and traced.
+pub(crate) struct TurnIds {
+    pub(crate) session: SessionId,
+    pub(crate) turn: TurnId,
+    pub(crate) trace: TraceId,
+    /// The name that the client gave which started the turn.
+    pub(crate) client: Option<String>,
+}
+
+/// What decides whether a call runs.
+pub(crate) struct TurnRules {
+    pub(crate) policy: PolicyInForce,
+    /// What people allowed, live.
+    pub(crate) grants: LiveGrants,
+    /// The way in which interrupts are answered.
+    pub(crate) answering: Answering,
+    /// Answers that people gave to calls of this turn before it was resumed.
+    pub(crate) answered: HashMap<CallId, Answers>,
+}
+
+/// The models of a turn, and what is known of them.
+pub(crate) struct TurnModels {
+    pub(crate) slot: Slot,
+    pub(crate) model: Arc<dyn Model>,
+    /// The slot and the model that write the last answer.
+    pub(crate) chat_slot: Slot,
+    pub(crate) chat: Arc<dyn Model>,
+    /// How models count tokens, as far as that was learned.
+    pub(crate) scales: Arc<Scales>,
+    /// How large the windows of models are, as their servers said.
+    pub(crate) windows: Arc<Windows>,
+}
+
+/// What requests and summaries are made of.
+pub(crate) struct PromptSource {
+    pub(crate) system: String,
+    /// How a model is asked to sum up a history.
+    pub(crate) compact: Arc<str>,
+    pub(crate) max_message_history: usize,
+    pub(crate) guide_limits: GuideLimits,
+    /// Paths for models whose arguments are constrained; empty for all others.
+    pub(crate) known_paths: Vec<String>,
+    /// Sizes above which results are not shown whole.
+    pub(crate) results: ResultLimits,
+}
+
+/// The tools of a turn, and who runs them.
+pub(crate) struct TurnTools {
+    /// The visible tools as the turn began.
+    pub(crate) visible: ToolSet,
+    /// The visible tools as they are now, with what the model has found, and what else it can find.
+    pub(crate) finds: Finds,
+    /// What the turn's input mentions.
+    pub(crate) mentions: Arc<Mentions>,
+    pub(crate) toolbox: Arc<dyn Toolbox>,
+    pub(crate) chain: Arc<Chain>,
+    /// Sessions that work for calls of this turn.
+    pub(crate) subagents: Arc<dyn Subagents>,
+    /// Calls that are still running in a subagent since before a restart.
+    pub(crate) in_flight: HashMap<CallId, UnderWay>,
+    /// Tokens that subagents and tools which asked the model have spent for this turn.
+    pub(crate) delegated: Arc<AtomicU64>,
+}
+
+/// The files of a turn.
+pub(crate) struct TurnFiles {
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) session: SessionFiles,
+    pub(crate) snapshots: Arc<dyn Snapshots>,
+    /// The files of the session's own state, live.
+    pub(crate) state: watch::Receiver<Arc<StateFiles>>,
+}
+
+/// What was recorded before, and the audit log. What happens in the turn goes through its recorder alone.
+pub(crate) struct Records {
+    /// The journal, to be searched.
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) audit: Arc<dyn Audit>,
+}
+
+/// What stops a turn and tells it the time.
+pub(crate) struct Control {
+    pub(crate) cancel: CancellationToken,
+    pub(crate) stopwatch: Arc<Stopwatch>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) environment: Arc<ClientEnvironment>,
+}
+
+/// A call that was begun, and that another session works for.
+#[derive(Debug, Clone)]
+pub(crate) struct UnderWay {
+    /// The item of its result.
+    pub(crate) item: ItemId,
+    /// Who works for it.
+    pub(crate) subagent: Subagent,
+}
+
+/// What a turn may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) max_steps: u32,
+    pub(crate) time: Option<Duration>,
+    pub(crate) tokens: Option<u64>,
+    pub(crate) parallel_calls: usize,
+}
+
+impl TurnContext {
+    /// Waits for the future or for the turn's cancel, whichever comes first. Dropping the future is its cancel.
+    pub(crate) async fn or_cancelled<T>(&self, future: impl Future<Output = T>) -> Result<T, TurnExit> {
+        tokio::select! {
+            biased;
+            () = self.control.cancel.cancelled() => Err(TurnExit::Finished(StopReason::Cancelled)),
+            output = future => Ok(output),
+        }
+    }
+
+    /// Asks a person and waits for the answer or the turn's cancel. The wait is not counted as work.
+    pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<Answered, TurnExit> {
+        let waiting = self.control.stopwatch.pause();
+        let answer = self.or_cancelled(self.recorder.ask(call_id, ask)).await?;
+        drop(waiting);
+        answer
+    }
+
+    /// Whether another session works for the call already, since an earlier life of the daemon.
+    pub(crate) fn is_under_way(&self, call: &ToolCall) -> bool {
+        self.tools.in_flight.contains_key(&call.call_id)
+    }
+
+    /// The tokens that request and answer of the turn's model may have together.
+    pub(crate) fn window(&self) -> u64 {
+        self.models.windows.of(self.models.model.info())
+    }
+
+    /// The smallest window of the models that the turn may ask: what is told once must fit them all.
+    pub(crate) fn smallest_window(&self) -> u64 {
+        self.window().min(self.models.windows.of(self.models.chat.info()))
+    }
+
+    /// The model that is asked next.
+    pub(crate) fn next_model(&self, state: &TurnState) -> &ModelInfo {
+        if state.phase == Phase::Finalizing { self.models.chat.info() } else { self.models.model.info() }
+    }
+
+    /// The tokens that the next request and its answer may have together.
+    pub(crate) fn next_window(&self, state: &TurnState) -> u64 {
+        self.models.windows.of(self.next_model(state))
+    }
+
+    /// The visible tool of that name or alias.
+    pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
+        let own = || self.tools.visible.get(delegate_tool::canonical_name(name));
+        let found = || self.tools.finds.get(name).map(|tool| &tool.spec);
+        self.tools.visible.get(self.tools.toolbox.canonical_name(name)).or_else(own).or_else(found)
+    }
+
+    /// Whether a call is one of `delegate_task`: nobody else's tool of that name.
+    pub(crate) fn is_delegation(&self, name: &str) -> bool {
+        self.tool(name).is_some_and(|tool| tool.name == delegate_tool::NAME)
+    }
+
+    /// Whose a visible tool is, where it is somebody else's.
+    pub(crate) fn foreign(&self, tool: &ToolSpec) -> Option<Arc<Foreign>> {
+        self.tools.finds.tools().foreign(&tool.name).cloned()
+    }
+
+    /// What the rules say, as they stand now, of files that the call comes upon without naming them, or of which it would
+    /// tell where it goes wrong: of reading them, and of the call itself if it named them. Of a call over the network, of
+    /// addresses that it is sent on to.
+    fn read_rules(&self, call: &ToolCall) -> ReadRules {
+        let Some(tool) = self
+            .tool(&call.name)
+            .filter(|tool| matches!(tool.effect, Effect::Read | Effect::Write | Effect::Network))
+            .cloned()
+        else {
+            return ReadRules::default();
+        };
+        let settings = SessionSettings { grants: self.rules.grants.of_session(), ..self.settings.clone() };
+        let foreign = self.foreign(&tool);
+        let (kept, in_force, workspace) =
+            (self.rules.grants.for_good(), self.rules.policy.clone(), Arc::clone(&self.files.workspace));
+        ReadRules::new(move |named| {
+            let is_address = tool.effect == Effect::Network;
+            let arguments = if is_address { json!({ "url": named }) } else { json!({ "path": named }) }.to_string();
+            let facts = Facts {
+                tool: &tool,
+                foreign: foreign.as_deref(),
+                arguments: &arguments,
+                followed: None,
+                start: None,
+                settings: &settings,
+                roots: &roots(&workspace),
+                memories: workspace.memories.as_deref(),
+                kept: &kept,
+                // It is no command that is judged here.
+                held: true,
+            };
+            if is_address { in_force.judge(&facts).verdict == Verdict::Allow } else { in_force.may_show(&facts) }
+        })
+    }
+
+    /// Where one call of this turn works.
+    pub(crate) fn tool_context(&self, call: &ToolCall) -> ToolContext {
+        ToolContext {
+            session_id: self.ids.session,
+            turn_id: self.ids.turn,
+            call_id: call.call_id.clone(),
+            workspace: Arc::clone(&self.files.workspace),
+            state_files: Arc::clone(&self.files.state.borrow()),
+            reading: self.read_rules(call),
+            environment: Arc::clone(&self.control.environment),
+            progress: Default::default(),
+            person: person::of_call(
+                call.call_id.clone(),
+                self.recorder.clone(),
+                Arc::clone(&self.control.stopwatch),
+                self.rules.answering.now(),
+                self.control.cancel.clone(),
+            ),
+            // Only a call that runs may ask it.
+            sampler: Default::default(),
+            stands_for: self.tools.finds.tools().stands_for(&call.name).cloned(),
+            // Only a call that was let through is known to be one.
+            read_only: false,
+            now: self.control.clock.now(),
+            cancel: self.control.cancel.clone(),
+        }
+    }
+}
