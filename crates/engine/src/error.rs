@@ -1,6 +1,9 @@
 //! What can go wrong between a client and a session.
 
-use agentd_core::error::{AuditError, ErrorKind, StoreError, WorkspaceError};
+use agentd_core::{
+    error::{AuditError, ErrorKind, StoreError, WorkspaceError},
+    turn::TurnError,
+};
 
 /// A request could not be carried out. Failures inside a turn are no such errors: they end the turn with a
 /// reason and an explanation of their own.
@@ -36,6 +39,11 @@ impl EngineError {
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
+    }
+
+    /// The same, as the end of a turn tells it.
+    pub(crate) fn to_turn_error(&self) -> TurnError {
+        TurnError { kind: self.kind, message: self.message.clone(), hint: self.hint.clone() }
     }
 
     pub(crate) fn unloaded() -> Self {

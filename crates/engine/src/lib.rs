@@ -46,8 +46,8 @@ pub use front::{
 };
 pub use session::{
     SessionHandle, SessionView, StartedTurn,
-    clean::{CleanOrder, SessionCleaned},
     gauges::{Activity, EngineStats},
+    orders::{CleanOrder, SessionCleaned},
     subscribers::Subscription,
 };
 

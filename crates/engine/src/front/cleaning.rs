@@ -6,7 +6,7 @@ use agentd_core::{Timestamp, files::FilesRemoved, ids::SessionId};
 use super::Engine;
 use crate::{
     error::EngineError,
-    session::clean::{CleanOrder, SessionCleaned},
+    session::orders::{CleanOrder, SessionCleaned},
 };
 
 impl Engine {

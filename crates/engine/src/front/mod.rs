@@ -38,8 +38,9 @@ use crate::{
     session::{
         SessionHandle, StartedTurn,
         gauges::{Activity, EngineStats, Gauges},
-        registry::{RegistryHandle, Unborn},
+        registry::Unborn,
         shared::{Ports, Shared},
+        siblings::RegistryHandle,
     },
     subagent::SessionSubagents,
 };

@@ -9,7 +9,7 @@ use agentd_core::{Timestamp, error::ErrorKind, ids::SessionId};
 use super::Engine;
 use crate::{
     error::EngineError,
-    session::{leaving::Hold, shared::Ports},
+    session::{orders::Hold, shared::Ports},
 };
 
 /// How often a session is looked for again that was unloaded just when it was asked.

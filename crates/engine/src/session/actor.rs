@@ -1,8 +1,8 @@
-//! The actor of a session: one `select!`, one `match`.
+//! The actor of a session: what it holds.
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 use agentd_core::{
@@ -16,31 +16,28 @@ use agentd_core::{
     item::{Item, ItemBody},
     model::Slot,
     ports::Workspace,
-    session::SessionSettings,
     state_files::{StateFileChange, StateFiles},
-    turn::QueuedTurn,
+    turn::{QueuedTurn, StopReason},
 };
 use tokio::{
     sync::{mpsc, watch},
-    task::{JoinError, JoinHandle},
+    task::JoinHandle,
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    Command, QUEUE, SessionHandle, SessionView,
-    drain::Drain,
+    handle::{Command, SessionView},
     interrupts::Interrupts,
     journal::{Ahead, Journal},
-    launch::Running,
     load, plain_title,
     state::SessionState,
 };
 use crate::{
     error::EngineError,
-    large_input::UserInput,
     mentions::Mentions,
     recovery::RecoveredTurn,
-    session::{gauges::Share, shared::Shared},
+    session::{gauges::Share, handle::Reply, shared::Shared},
     turn::{UnderWay, answering::Answering, recorder::TurnMessage},
 };
 
@@ -72,7 +69,7 @@ pub(super) struct Actor {
     pub(super) commands: mpsc::Receiver<Command>,
     /// Held by everybody who brings the session files.
     pub(super) lease: Arc<()>,
-    share: Share,
+    pub(super) share: Share,
 }
 
 /// A turn that has begun and not ended.
@@ -109,7 +106,7 @@ pub(super) struct OpenTurn {
 
 impl OpenTurn {
     /// Takes note of who works for its calls.
-    fn note(&mut self, fact: &EventKind) {
+    pub(super) fn note(&mut self, fact: &EventKind) {
         match fact {
             EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
                 self.children.insert(subagent.call_id.clone(), subagent.session_id);
@@ -122,66 +119,39 @@ impl OpenTurn {
     }
 }
 
+/// The task of a turn.
+pub(super) struct Running {
+    pub(super) cancel: CancellationToken,
+    /// Why it was cancelled, where it was.
+    pub(super) cancelled_for: Option<StopReason>,
+    /// What was taken out of its line and not acted on yet.
+    pub(super) taken: Vec<TurnMessage>,
+    pub(super) messages: mpsc::Receiver<TurnMessage>,
+    pub(super) task: JoinHandle<()>,
+}
+
+/// A session on its way out. It still takes answers and cancels, but no more turns.
+pub(super) struct Drain {
+    /// When patience with the open turn ends.
+    pub(super) until: Instant,
+    /// Whether the turn was told so.
+    pub(super) suspended: bool,
+    /// Told when the session may go.
+    pub(super) done: Option<Reply<()>>,
+}
+
+impl Drain {
+    /// When something is due.
+    pub(super) fn due(&self) -> Instant {
+        self.until
+    }
+}
+
 /// Whether the actor lives on.
 pub(super) enum Next {
     Go,
     /// It ends in good order.
     Leave,
-}
-
-/// What happened.
-enum Input {
-    Command(Option<Command>),
-    Messages(Vec<TurnMessage>),
-    TaskEnded(Result<(), JoinError>),
-    Deadline,
-    DrainDue,
-    Idle,
-}
-
-/// Starts a session's actor. It first waits for its predecessor to be gone: there is one writer per session.
-pub(crate) fn spawn(
-    id: SessionId,
-    shared: Arc<Shared>,
-    predecessor: Option<JoinHandle<()>>,
-) -> (SessionHandle, JoinHandle<()>) {
-    spawn_with(id, |commands| async move {
-        if let Some(predecessor) = predecessor {
-            // Whether it ended well or not, it is gone.
-            let _ = predecessor.await;
-        }
-        load::load(id, shared, commands).await
-    })
-}
-
-/// Starts the actor of a session that its first facts will bring into the journal.
-pub(crate) fn spawn_newborn(
-    id: SessionId,
-    settings: SessionSettings,
-    shared: Arc<Shared>,
-) -> (SessionHandle, JoinHandle<()>) {
-    spawn_with(id, |commands| async move { Ok(load::newborn(id, settings, shared, commands)) })
-}
-
-fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
-    id: SessionId,
-    actor: impl FnOnce(mpsc::Receiver<Command>) -> F,
-) -> (SessionHandle, JoinHandle<()>) {
-    let (sender, commands) = mpsc::channel(QUEUE);
-    let fate = Arc::new(OnceLock::new());
-    let handle = SessionHandle { id, commands: sender, fate: Arc::clone(&fate), held: Arc::default() };
-    let actor = actor(commands);
-    let task = tokio::spawn(async move {
-        let ended = match actor.await {
-            Ok(actor) => actor.live().await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = ended {
-            tracing::error!(session = %id, "the session was closed: {error}");
-            let _ = fate.set(error);
-        }
-    });
-    (handle, task)
 }
 
 impl Actor {
@@ -210,129 +180,6 @@ impl Actor {
             commands,
             lease: Arc::default(),
         }
-    }
-
-    /// Lives until nobody needs the session, or its journal cannot be written. Then readers are told why.
-    async fn live(mut self) -> Result<(), EngineError> {
-        let ended = self.run().await;
-        if let Err(error) = &ended {
-            if let Some(OpenTurn { running, children, .. }) = self.open.take() {
-                if let Some(running) = running {
-                    running.task.abort();
-                }
-                self.cancel_children(children);
-            }
-            self.journal.close(error.clone());
-        } else if self.draining.is_some() {
-            self.journal.close(EngineError::stopping());
-        }
-        self.tell_drained();
-        ended
-    }
-
-    async fn run(&mut self) -> Result<(), EngineError> {
-        // It grows with what comes: room for a whole batch would be most of the memory of a quiet turn.
-        let mut batch = Vec::new();
-        loop {
-            // The room that most of these take while they work is no part of a session that waits: there are hundreds of those.
-            let next = match self.next_input(&mut batch).await {
-                Input::Command(Some(command)) => Box::pin(self.command(command)).await?,
-                // Nobody can ask any more: the registry is gone, and the daemon with it.
-                Input::Command(None) => Next::Leave,
-                Input::Messages(messages) => self.turn_messages(messages).await?,
-                Input::TaskEnded(ended) => Box::pin(self.task_ended(ended)).await?,
-                Input::Deadline => Box::pin(self.deadline_passed()).await?,
-                Input::DrainDue => self.drain_due(),
-                Input::Idle => self.unload(),
-            };
-            self.share.set(self.open.is_some(), !self.interrupts.is_empty());
-            if matches!(next, Next::Leave) || self.is_drained() {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn next_input(&mut self, batch: &mut Vec<TurnMessage>) -> Input {
-        let deadline = self.interrupts.next_deadline().map(|at| self.until(at));
-        let idle = self.is_idle().then(|| Instant::now() + self.shared.config().idle_unload);
-        let drain = self.draining.as_ref().map(Drain::due);
-        let mut running = self.open.as_mut().and_then(|open| open.running.as_mut());
-        if let Some(running) = &mut running
-            && !running.taken.is_empty()
-        {
-            // Whoever waits for the turn's first words has them before more is stored.
-            tokio::task::yield_now().await;
-            return Input::Messages(std::mem::take(&mut running.taken));
-        }
-        let (messages, task) = running.map(|running| (&mut running.messages, &mut running.task)).unzip();
-        tokio::select! {
-            command = self.commands.recv() => Input::Command(command),
-            count = receive(messages, batch) => match count {
-                // The turn's end of the line is gone; its task says why.
-                0 => Input::TaskEnded(match task { Some(task) => task.await, None => Ok(()) }),
-                _ => Input::Messages(std::mem::take(batch)),
-            },
-            () = at(deadline) => Input::Deadline,
-            () = at(drain) => Input::DrainDue,
-            () = at(idle) => Input::Idle,
-        }
-    }
-
-    async fn command(&mut self, command: Command) -> Result<Next, EngineError> {
-        let Some(command) = self.admit(command).await else { return Ok(Next::Go) };
-        match command {
-            Command::Start { start, reply } => reply_to(reply, self.start(*start).await)?,
-            Command::Steer { turn, text, reply } => {
-                let input = UserInput::whole(text, None);
-                reply_to(reply, self.steer(turn, input, false).await)?;
-            }
-            Command::Cancel { turn, reply } => reply_to(reply, self.cancel(turn).await)?,
-            Command::Leave { turn, reply } => reply_to(reply, self.client_left(turn))?,
-            Command::Answer { id, answer, client, reply } => reply_to(reply, self.answer(id, *answer, client).await)?,
-            Command::Subscribe { after, reply } => {
-                let live_turn = self.open.as_ref().map(|open| open.turn_id);
-                reply_to(reply, Ok(self.journal.subscribe(after, live_turn)))?;
-            }
-            Command::Uploaded { path, picture, reply } => {
-                let picture = picture.map(|picture| *picture);
-                reply_to(reply, self.change(StateChange::HandedOver { path, picture }).await)?;
-            }
-            Command::Show { reply } => reply_to(reply, self.show().await)?,
-            Command::Rename { title, reply } => reply_to(reply, self.rename(title).await)?,
-            Command::Grant { grant, reply } => reply_to(reply, self.grant(*grant).await)?,
-            Command::Revoke { rule, reply } => reply_to(reply, self.revoke(&rule).await)?,
-            Command::TakeGrants { grants, reply } => reply_to(reply, self.take_grants(grants).await)?,
-            Command::Adopt { settings, reply } => reply_to(reply, self.adopt(*settings).await)?,
-            Command::Configure { settings, reply } => reply_to(reply, self.configure(*settings).await)?,
-            Command::Pin { pinned, reply } => reply_to(reply, self.pin(pinned).await)?,
-            Command::Clean { order, reply } => {
-                let cleaned = self.clean(*order).await;
-                // It was loaded for this alone.
-                let next = self.unload();
-                reply_to(reply, cleaned)?;
-                return Ok(next);
-            }
-            Command::Reset { reply } => reply_to(reply, self.reset().await)?,
-            Command::Context { reply } => reply_to(reply, self.context().await)?,
-            Command::Tools { reply } => reply_to(reply, self.tools())?,
-            Command::UndoCompaction { reply } => reply_to(reply, self.undo_compaction().await)?,
-            Command::Tree { reply } => reply_to(reply, self.tree().await)?,
-            Command::StateFile { change, reply } => reply_to(reply, self.change_state_file(change).await)?,
-            Command::Undo { request, reply } => reply_to(reply, self.undo(*request).await)?,
-            Command::Recovered { reply } => reply_to(reply, Ok(self.recovered.clone()))?,
-            Command::Drain { deadline, reply } => {
-                self.drain(deadline, reply);
-            }
-            Command::Lease { reply } => reply_to(reply, Ok(self.let_out()))?,
-            Command::Retire { order, reply } => {
-                let retired = self.retire(&order).await;
-                let next = if matches!(retired, Ok(true)) { Next::Leave } else { self.unload() };
-                reply_to(reply, retired)?;
-                return Ok(next);
-            }
-            Command::Close { reply } => return Ok(self.close(reply)),
-        }
-        Ok(Next::Go)
     }
 
     /// Stores and shows facts of the open turn, or of the session where none is open.
@@ -379,11 +226,11 @@ impl Actor {
         self.commit(None, vec![EventKind::StateChanged { change }]).await
     }
 
-    async fn rename(&mut self, title: String) -> Result<(), Fault> {
+    pub(super) async fn rename(&mut self, title: String) -> Result<(), Fault> {
         self.change(StateChange::Title { title: plain_title(&title)? }).await
     }
 
-    async fn reset(&mut self) -> Result<(), Fault> {
+    pub(super) async fn reset(&mut self) -> Result<(), Fault> {
         if self.open.is_some() {
             return Err(EngineError::new(ErrorKind::Busy, "the session cannot be reset while a turn is open")
                 .with_hint("cancel the turn first")
@@ -395,18 +242,18 @@ impl Actor {
         self.tell_level().await
     }
 
-    async fn tree(&mut self) -> Result<(SessionId, SessionTree), Fault> {
+    pub(super) async fn tree(&mut self) -> Result<(SessionId, SessionTree), Fault> {
         let tree = SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) };
         Ok((self.state.settings.files_of(self.id), tree))
     }
 
-    async fn change_state_file(&mut self, change: StateFileChange) -> Result<(), Fault> {
+    pub(super) async fn change_state_file(&mut self, change: StateFileChange) -> Result<(), Fault> {
         // The files may have changed since it was tried.
         self.state.files.check(&change).map_err(EngineError::from)?;
         self.change(StateChange::File(change)).await
     }
 
-    async fn show(&mut self) -> Result<SessionView, Fault> {
+    pub(super) async fn show(&mut self) -> Result<SessionView, Fault> {
         let stored = self.shared.parts.store.session(self.id).await.map_err(EngineError::from)?;
         let session = stored.ok_or_else(|| load::not_found(self.id))?;
         let live_turn = self.open.as_ref().map(|open| open.turn_id);
@@ -426,37 +273,5 @@ pub(super) enum Fault {
 impl From<EngineError> for Fault {
     fn from(error: EngineError) -> Self {
         Self::Request(error)
-    }
-}
-
-fn reply_to<T>(reply: super::Reply<T>, outcome: Result<T, Fault>) -> Result<(), EngineError> {
-    // A caller that went away does not need the answer.
-    match outcome {
-        Ok(value) => {
-            let _ = reply.send(Ok(value));
-            Ok(())
-        }
-        Err(Fault::Request(error)) => {
-            let _ = reply.send(Err(error));
-            Ok(())
-        }
-        Err(Fault::Fatal(error)) => {
-            let _ = reply.send(Err(error.clone()));
-            Err(error)
-        }
-    }
-}
-
-async fn receive(messages: Option<&mut mpsc::Receiver<TurnMessage>>, batch: &mut Vec<TurnMessage>) -> usize {
-    match messages {
-        Some(messages) => messages.recv_many(batch, BATCH).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn at(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => tokio::time::sleep_until(instant).await,
-        None => std::future::pending().await,
     }
 }

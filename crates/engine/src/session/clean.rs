@@ -5,7 +5,6 @@
 //! of which it was told nothing.
 
 use agentd_core::{
-    Timestamp,
     event::EventKind,
     files::FilesRemoved,
     ids::{ItemId, TurnId},
@@ -14,27 +13,10 @@ use agentd_core::{
 };
 
 use super::actor::{Actor, Fault};
-use crate::error::EngineError;
-
-/// What is to be removed of a session.
-#[derive(Debug, Clone, Default)]
-pub struct CleanOrder {
-    /// The folders of its workspace, each where nothing in it was changed since that moment.
-    pub areas: Vec<(WorkspaceArea, Timestamp)>,
-    /// Whether what is needed to undo changes of files goes.
-    pub undo: bool,
-    /// Nothing is removed: it is only told what would be.
-    pub trial: bool,
-}
-
-/// What was removed of a session, or would be.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SessionCleaned {
-    /// Of its workspace.
-    pub areas: Vec<(WorkspaceArea, FilesRemoved)>,
-    /// Whether what is needed to undo changes of files went.
-    pub undo: bool,
-}
+use crate::{
+    error::EngineError,
+    session::orders::{CleanOrder, SessionCleaned},
+};
 
 impl Actor {
     /// Whether somebody uses the session, or it waits for somebody.

@@ -17,7 +17,6 @@ use tokio::sync::oneshot;
 use super::{
     actor::{Actor, Fault},
     context_view, load,
-    turns::chat_slot,
 };
 use crate::{
     attachments::{self, Handed},
@@ -27,7 +26,7 @@ use crate::{
     instructions::{self, Opening},
     mentions::Mentions,
     session::context_view::Standing,
-    turn::route::route,
+    turn::route::{chat_slot, route},
 };
 
 impl Actor {

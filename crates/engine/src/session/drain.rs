@@ -6,29 +6,13 @@ use agentd_core::turn::StopReason;
 use tokio::time::Instant;
 
 use super::{
-    Reply,
     actor::{Actor, Next},
+    handle::Reply,
 };
+use crate::session::actor::Drain;
 
 /// How long a cancelled turn has to tell its end.
 const CANCEL_GRACE: Duration = Duration::from_secs(7);
-
-/// A session on its way out. It still takes answers and cancels, but no more turns.
-pub(super) struct Drain {
-    /// When patience with the open turn ends.
-    until: Instant,
-    /// Whether the turn was told so.
-    suspended: bool,
-    /// Told when the session may go.
-    done: Option<Reply<()>>,
-}
-
-impl Drain {
-    /// When something is due.
-    pub(super) fn due(&self) -> Instant {
-        self.until
-    }
-}
 
 impl Actor {
     /// Begins no more turns from here on. Those that wait are in the journal and begin with the next daemon.

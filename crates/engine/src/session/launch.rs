@@ -7,13 +7,9 @@ use agentd_core::{
     ports::Workspace,
     turn::{Denial, StopReason},
 };
-use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    actor::{Actor, Fault},
-    turns::{chat_slot, turn_error},
-};
+use super::actor::{Actor, Fault};
 use crate::{
     agents::active::Acting,
     attachments,
@@ -21,26 +17,13 @@ use crate::{
     error::EngineError,
     grants::LiveGrants,
     recovery::subagents,
+    session::actor::Running,
     turn::{
         Control, Limits, Phase, PromptSource, Records, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules,
-        TurnState, TurnTools,
-        files::SessionFiles,
-        recorder::{Recorder, TurnMessage},
-        run::run,
+        TurnState, TurnTools, files::SessionFiles, recorder::Recorder, route::chat_slot, run::run,
         stopwatch::Stopwatch,
     },
 };
-
-/// The task of a turn.
-pub(super) struct Running {
-    pub(super) cancel: CancellationToken,
-    /// Why it was cancelled, where it was.
-    pub(super) cancelled_for: Option<StopReason>,
-    /// What was taken out of its line and not acted on yet.
-    pub(super) taken: Vec<TurnMessage>,
-    pub(super) messages: mpsc::Receiver<TurnMessage>,
-    pub(super) task: JoinHandle<()>,
-}
 
 impl Actor {
     /// Where the session's files are.
@@ -201,6 +184,6 @@ impl Actor {
     /// Ends the open turn, which cannot go on.
     async fn fail(&mut self, error: &EngineError) -> Result<(), Fault> {
         let state = self.replayed_state().await?;
-        self.end(state.outcome(StopReason::Failed, Some(turn_error(error)))).await
+        self.end(state.outcome(StopReason::Failed, Some(error.to_turn_error()))).await
     }
 }

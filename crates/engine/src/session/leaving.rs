@@ -5,7 +5,7 @@
 //! everybody else is told that the session is being deleted; once it is dropped, whatever came of the removal, the session is
 //! found anew, or not any more.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use agentd_core::{Timestamp, error::ErrorKind, ids::SessionId};
 use tokio::sync::mpsc;
@@ -14,44 +14,13 @@ use super::{
     SessionHandle,
     actor::{Actor, Fault, Next},
 };
-use crate::error::EngineError;
-
-/// Keeps sessions from everybody but whoever removes them, while it is there.
-#[derive(Debug, Default)]
-pub(crate) struct Hold(Arc<()>);
-
-impl Hold {
-    /// The mark of this hold on a session.
-    pub(crate) fn mark(&self) -> HoldMark {
-        HoldMark(Arc::downgrade(&self.0))
-    }
-}
-
-/// The trace that a hold leaves on a session.
-#[derive(Debug, Clone)]
-pub(crate) struct HoldMark(Weak<()>);
-
-impl HoldMark {
-    fn is_held(&self) -> bool {
-        self.0.strong_count() > 0
-    }
-}
-
-/// Keeps a session from being retired and cleaned while it is there: somebody brings it files.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    _keeps: Arc<()>,
-}
-
-/// The order to end for good.
-pub(crate) struct Retirement {
-    /// When the session was used last, as far as is known: where it was used since, or is needed, it stays. None where a person
-    /// has it removed: then only what is under way keeps it.
-    pub(super) last_used: Option<Timestamp>,
-    mark: HoldMark,
-    fate: Arc<OnceLock<EngineError>>,
-    held: Arc<OnceLock<HoldMark>>,
-}
+use crate::{
+    error::EngineError,
+    session::{
+        handle::{Command, Reply},
+        orders::{HoldMark, Lease, Retirement},
+    },
+};
 
 impl SessionHandle {
     /// Ends the session for good, so that it can be removed, and says whether it did. A session that is needed, or was used
@@ -62,12 +31,12 @@ impl SessionHandle {
     pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
         let (fate, held) = (Arc::clone(&self.fate), Arc::clone(&self.held));
         let order = Box::new(Retirement { last_used, mark, fate, held });
-        self.ask(|reply| super::Command::Retire { order, reply }).await
+        self.ask(|reply| Command::Retire { order, reply }).await
     }
 
     /// Keeps the session from being retired and cleaned until the lease is dropped.
     pub(crate) async fn lease(&self) -> Result<Lease, EngineError> {
-        self.ask(|reply| super::Command::Lease { reply }).await
+        self.ask(|reply| Command::Lease { reply }).await
     }
 
     /// The handle of a session that is not in memory and is being removed.
@@ -121,7 +90,7 @@ impl Actor {
         Ok(())
     }
 
-    pub(super) fn close(&mut self, reply: super::Reply<()>) -> Next {
+    pub(super) fn close(&mut self, reply: Reply<()>) -> Next {
         if let Err(busy) = self.check_free() {
             let _ = reply.send(Err(busy));
             return Next::Go;

@@ -16,8 +16,8 @@ use agentd_core::{
 use tokio::sync::mpsc;
 
 use super::{
-    Command,
     actor::{Actor, Fault, OpenTurn},
+    handle::Command,
     interrupts::Interrupts,
     journal::Journal,
     state::{MAX_ITEMS, SessionState},

@@ -11,7 +11,7 @@ use agentd_core::{
 use super::{
     StartedTurn,
     actor::{Actor, Fault},
-    turns::{turn_error, user_item, whole},
+    turns::{user_item, whole},
 };
 use crate::error::EngineError;
 
@@ -51,7 +51,7 @@ impl Actor {
                 Ok(_) => return Ok(()),
                 Err(Fault::Fatal(error)) => return Err(Fault::Fatal(error)),
                 Err(Fault::Request(error)) => {
-                    self.stillborn(&queued, StopReason::Failed, Some(turn_error(&error))).await?;
+                    self.stillborn(&queued, StopReason::Failed, Some(error.to_turn_error())).await?;
                 }
             }
         }

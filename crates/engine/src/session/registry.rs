@@ -3,88 +3,21 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use agentd_core::{ids::SessionId, session::SessionSettings};
+use agentd_core::ids::SessionId;
 use futures_util::future::join_all;
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::JoinHandle,
-};
+use tokio::{sync::mpsc, task::JoinHandle};
 
-use super::shared::Shared;
-use crate::{
-    error::EngineError,
-    session::{self, SessionHandle, leaving::HoldMark},
+use super::{run, shared::Shared, siblings::Command};
+use crate::session::{
+    SessionHandle,
+    orders::HoldMark,
+    siblings::{RegistryHandle, Siblings},
 };
 
 /// Requests that wait for the registry at the most.
 const QUEUE: usize = 256;
 /// Entries after which those of unloaded sessions are looked for and forgotten.
 const SWEEP_AT: usize = 64;
-
-pub(crate) enum Command {
-    Get(SessionId, oneshot::Sender<SessionHandle>),
-    Newborn(SessionId, SessionSettings, oneshot::Sender<SessionHandle>),
-    Live(SessionId, oneshot::Sender<Option<SessionHandle>>),
-    Withhold(SessionId, HoldMark, oneshot::Sender<bool>),
-    Drain(Duration, oneshot::Sender<()>),
-}
-
-/// The front of the registry.
-#[derive(Clone)]
-pub(crate) struct RegistryHandle {
-    commands: mpsc::Sender<Command>,
-}
-
-impl RegistryHandle {
-    pub(crate) async fn get(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
-        let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Get(id, reply)).await.map_err(|_| EngineError::stopping())?;
-        answer.await.map_err(|_| EngineError::stopping())
-    }
-
-    /// A session that is not in the journal yet.
-    pub(crate) async fn newborn(&self, id: SessionId, settings: SessionSettings) -> Result<SessionHandle, EngineError> {
-        let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Newborn(id, settings, reply)).await.map_err(|_| EngineError::stopping())?;
-        answer.await.map_err(|_| EngineError::stopping())
-    }
-
-    /// The session, if it is in memory.
-    pub(crate) async fn live(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
-        let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Live(id, reply)).await.map_err(|_| EngineError::stopping())?;
-        answer.await.map_err(|_| EngineError::stopping())
-    }
-
-    /// Keeps a session that is not in memory from everybody else, and says whether it is not.
-    pub(crate) async fn withhold(&self, id: SessionId, mark: HoldMark) -> Result<bool, EngineError> {
-        let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Withhold(id, mark, reply)).await.map_err(|_| EngineError::stopping())?;
-        answer.await.map_err(|_| EngineError::stopping())
-    }
-
-    /// Drains all sessions at once; afterwards the registry is gone.
-    pub(crate) async fn drain(&self, deadline: Duration) {
-        let (reply, done) = oneshot::channel();
-        if self.commands.send(Command::Drain(deadline, reply)).await.is_ok() {
-            let _ = done.await;
-        }
-    }
-}
-
-/// The way of sessions to other sessions. It keeps nothing alive: a session must not hold the map that holds it.
-#[derive(Clone)]
-pub(crate) struct Siblings(mpsc::WeakSender<Command>);
-
-impl Siblings {
-    /// The registry.
-    ///
-    /// # Errors
-    /// When the daemon is stopping.
-    pub(crate) fn registry(&self) -> Result<RegistryHandle, EngineError> {
-        self.0.upgrade().map(|commands| RegistryHandle { commands }).ok_or_else(EngineError::stopping)
-    }
-}
 
 /// What a registry is made of before it knows what its sessions share.
 pub(crate) struct Unborn {
@@ -125,7 +58,7 @@ impl Registry {
                 }
                 Command::Newborn(id, settings, reply) => {
                     self.sweep();
-                    let (handle, task) = session::spawn_newborn(id, settings, Arc::clone(&self.shared));
+                    let (handle, task) = run::spawn_newborn(id, settings, Arc::clone(&self.shared));
                     self.sessions.insert(id, (handle.clone(), task));
                     let _ = reply.send(handle);
                 }
@@ -157,7 +90,7 @@ impl Registry {
             Some((_, task)) => Some(task),
             None => None,
         };
-        let (handle, task) = session::spawn(id, Arc::clone(&self.shared), predecessor);
+        let (handle, task) = run::spawn(id, Arc::clone(&self.shared), predecessor);
         self.sessions.insert(id, (handle.clone(), task));
         handle
     }

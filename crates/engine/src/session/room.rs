@@ -9,10 +9,7 @@ use agentd_core::{
     turn::StartTurn,
 };
 
-use super::{
-    actor::{Actor, Fault},
-    turns::chat_slot,
-};
+use super::actor::{Actor, Fault};
 use crate::{
     attachments::{self, Handed},
     catalog::Finds,
@@ -20,7 +17,7 @@ use crate::{
     error::EngineError,
     large_input::{self, InputRoom, Occupied, UserInput},
     mentions::Mentions,
-    turn::route::route,
+    turn::route::{chat_slot, route},
 };
 
 /// Tokens of an input that is told of a turn which never ran and that cannot be kept.

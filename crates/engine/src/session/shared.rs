@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentd_core::ports::{Audit, Clock, Models, Pictures, Snapshots, Store, Toolbox, Workspaces};
 use tokio::sync::watch;
 
-use super::{gauges::Gauges, registry::Siblings};
+use super::{gauges::Gauges, siblings::Siblings};
 use crate::{
     agents::toolset_cache::ToolSetCache,
     catalog::Stock,

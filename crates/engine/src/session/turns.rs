@@ -468,19 +468,10 @@ impl Actor {
     }
 }
 
-/// The slot of the last answer: the chat slot, unless the turn was given a slot of its own.
-pub(super) fn chat_slot(slot: Slot) -> Slot {
-    if slot == Slot::Base { Slot::Chat } else { slot }
-}
-
 pub(super) fn user_item(turn_id: TurnId, input: UserInput, steered: bool) -> Item {
     Item { id: ItemId::generate(), turn_id, body: input.body(steered) }
 }
 
 pub(super) fn whole(item: Item) -> [EventKind; 2] {
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
-}
-
-pub(super) fn turn_error(error: &EngineError) -> TurnError {
-    TurnError { kind: error.kind(), message: error.to_string(), hint: error.hint().map(str::to_owned) }
 }

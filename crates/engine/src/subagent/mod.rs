@@ -28,7 +28,7 @@ use crate::{
         subagent_result::{self, Work},
         subagents::{adopted, ended},
     },
-    session::{SessionHandle, registry::Siblings},
+    session::{SessionHandle, siblings::Siblings},
     turn::{
         TurnContext, TurnExit, dispatch,
         hooks::{Invocation, Subagents, Task},

@@ -24,6 +24,11 @@ pub(crate) fn route(asked: Option<Slot>, session: Option<Slot>, sight: Sight) ->
     }
 }
 
+/// The slot of the last answer: the chat slot, unless the turn was given a slot of its own.
+pub(crate) fn chat_slot(slot: Slot) -> Slot {
+    if slot == Slot::Base { Slot::Chat } else { slot }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

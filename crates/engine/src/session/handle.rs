@@ -1,0 +1,388 @@
+//! How everybody speaks to a session: a cloneable handle, and the commands behind it.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use agentd_core::{
+    catalogue::ToolStanding,
+    context::{CompactionReport, ContextView, Window},
+    error::ErrorKind,
+    files::{Picture, SessionTree},
+    grant::Grant,
+    ids::{InterruptId, SessionId, TurnId},
+    interrupt::{Answer, Interrupt},
+    session::{SessionSettings, StoredSession},
+    state_files::StateFileChange,
+    turn::StartTurn,
+    undo::{UndoReport, UndoRequest},
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    orders::{CleanOrder, HoldMark, Lease, Retirement, SessionCleaned},
+    subscribers::Subscription,
+};
+use crate::{error::EngineError, recovery::RecoveredTurn};
+
+/// Commands that wait for a session at the most.
+pub(super) const QUEUE: usize = 64;
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
+
+/// What a session can be asked. What is large is boxed, because a queue has room for many commands whatever is in it.
+pub(super) enum Command {
+    Start { start: Box<StartTurn>, reply: Reply<StartedTurn> },
+    Steer { turn: Option<TurnId>, text: String, reply: Reply<()> },
+    Cancel { turn: Option<TurnId>, reply: Reply<()> },
+    Leave { turn: TurnId, reply: Reply<()> },
+    Answer { id: InterruptId, answer: Box<Answer>, client: String, reply: Reply<()> },
+    Subscribe { after: u64, reply: Reply<Subscription> },
+    Uploaded { path: String, picture: Option<Box<Picture>>, reply: Reply<()> },
+    Show { reply: Reply<SessionView> },
+    Rename { title: String, reply: Reply<()> },
+    Grant { grant: Box<Grant>, reply: Reply<()> },
+    Revoke { rule: String, reply: Reply<()> },
+    TakeGrants { grants: Vec<Grant>, reply: Reply<()> },
+    Adopt { settings: Box<SessionSettings>, reply: Reply<()> },
+    Configure { settings: Box<SessionSettings>, reply: Reply<()> },
+    Pin { pinned: bool, reply: Reply<()> },
+    Clean { order: Box<CleanOrder>, reply: Reply<Option<SessionCleaned>> },
+    Reset { reply: Reply<()> },
+    Context { reply: Reply<ContextView> },
+    Tools { reply: Reply<Vec<ToolStanding>> },
+    UndoCompaction { reply: Reply<(Window, CompactionReport)> },
+    Tree { reply: Reply<(SessionId, SessionTree)> },
+    StateFile { change: StateFileChange, reply: Reply<()> },
+    Undo { request: Box<UndoRequest>, reply: Reply<UndoReport> },
+    Recovered { reply: Reply<Option<RecoveredTurn>> },
+    Drain { deadline: Duration, reply: Reply<()> },
+    Lease { reply: Reply<Lease> },
+    Retire { order: Box<Retirement>, reply: Reply<bool> },
+    Close { reply: Reply<()> },
+}
+
+impl Command {
+    /// Whether it changes nothing of the session.
+    pub(super) fn only_looks(&self) -> bool {
+        match self {
+            Self::Subscribe { .. }
+            | Self::Show { .. }
+            | Self::Context { .. }
+            | Self::Tools { .. }
+            | Self::Tree { .. }
+            | Self::Recovered { .. }
+            | Self::Drain { .. }
+            | Self::Close { .. } => true,
+            Self::Undo { request, .. } => request.preview,
+            // A person can remove a session whose journal cannot be written: on a full disk that makes room.
+            Self::Retire { order, .. } => order.last_used.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Answers what cannot be done now.
+    pub(super) fn refuse(self, error: EngineError) {
+        // Whoever does not wait for the answer does not need it.
+        match self {
+            Self::Start { reply, .. } => drop(reply.send(Err(error))),
+            Self::Subscribe { reply, .. } => drop(reply.send(Err(error))),
+            Self::Show { reply } => drop(reply.send(Err(error))),
+            Self::Context { reply } => drop(reply.send(Err(error))),
+            Self::Tools { reply } => drop(reply.send(Err(error))),
+            Self::UndoCompaction { reply } => drop(reply.send(Err(error))),
+            Self::Tree { reply } => drop(reply.send(Err(error))),
+            Self::Undo { reply, .. } => drop(reply.send(Err(error))),
+            Self::Clean { reply, .. } => drop(reply.send(Err(error))),
+            Self::Lease { reply } => drop(reply.send(Err(error))),
+            Self::Retire { reply, .. } => drop(reply.send(Err(error))),
+            Self::Recovered { reply } => drop(reply.send(Err(error))),
+            Self::Steer { reply, .. }
+            | Self::Cancel { reply, .. }
+            | Self::Answer { reply, .. }
+            | Self::Uploaded { reply, .. }
+            | Self::Rename { reply, .. }
+            | Self::Grant { reply, .. }
+            | Self::Revoke { reply, .. }
+            | Self::TakeGrants { reply, .. }
+            | Self::Adopt { reply, .. }
+            | Self::Configure { reply, .. }
+            | Self::Leave { reply, .. }
+            | Self::Pin { reply, .. }
+            | Self::Reset { reply }
+            | Self::StateFile { reply, .. }
+            | Self::Drain { reply, .. }
+            | Self::Close { reply } => drop(reply.send(Err(error))),
+        }
+    }
+}
+
+/// A turn that was accepted.
+pub struct StartedTurn {
+    /// Its id.
+    pub turn_id: TurnId,
+    /// Its events, from the first. A turn that waits behind another has none until its time comes.
+    pub events: Subscription,
+    /// It ran before, and the input was added to it.
+    pub joined: bool,
+}
+
+/// A session, as a person wants to see it.
+#[derive(Debug, Clone)]
+pub struct SessionView {
+    /// What the journal has.
+    pub session: StoredSession,
+    /// What waits for an answer.
+    pub pending: Vec<Interrupt>,
+    /// The turn that runs or waits.
+    pub live_turn: Option<TurnId>,
+}
+
+/// The front of a session. Cloneable; all clones speak to the same actor.
+#[derive(Clone)]
+pub struct SessionHandle {
+    pub(super) id: SessionId,
+    pub(super) commands: mpsc::Sender<Command>,
+    /// Why the actor is gone, where there was a reason.
+    pub(super) fate: Arc<OnceLock<EngineError>>,
+    /// Who has the session, once it is to be removed.
+    pub(super) held: Arc<OnceLock<HoldMark>>,
+}
+
+impl SessionHandle {
+    /// The session.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Starts a turn; it is stored when this returns. It lives on its own: nothing that happens to the caller
+    /// ends it. One that waits behind another ([`agentd_core::turn::IfBusy::Queue`]) is stored too, and begins in its
+    /// time, with the next daemon if this one is gone by then.
+    ///
+    /// # Errors
+    /// When the input makes no sense, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal
+    /// cannot be written.
+    pub async fn start_turn(&self, start: StartTurn) -> Result<StartedTurn, EngineError> {
+        let start = Box::new(start);
+        self.ask(|reply| Command::Start { start, reply }).await
+    }
+
+    /// Adds to the running turn, or to the one named if it still runs.
+    ///
+    /// # Errors
+    /// When no such turn runs.
+    pub async fn steer(&self, turn: Option<TurnId>, text: String) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Steer { turn, text, reply }).await
+    }
+
+    /// Cancels the running turn, or the one named if it still runs or waits. Returns when the turn was told;
+    /// its `TurnEnded` follows.
+    ///
+    /// # Errors
+    /// When no such turn runs.
+    pub async fn cancel(&self, turn: Option<TurnId>) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Cancel { turn, reply }).await
+    }
+
+    /// Tells that whoever started this turn is gone. Where its start said so, it waits for answers from here on
+    /// ([`StartTurn::while_connected`]). One that has ended is none the wiser.
+    ///
+    /// # Errors
+    /// When the session is gone.
+    pub async fn client_left(&self, turn: TurnId) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Leave { turn, reply }).await
+    }
+
+    /// Answers an interrupt, once. The answer is stored when this returns, and the turn goes on with it, also
+    /// when the daemon was started anew since it asked.
+    ///
+    /// # Errors
+    /// When there is no such interrupt, it was answered before, or the answer does not fit.
+    pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
+        let answer = Box::new(answer);
+        self.ask(|reply| Command::Answer { id, answer, client, reply }).await
+    }
+
+    /// All files of the session, where they are now, and the session whose they are.
+    ///
+    /// # Errors
+    /// When the session cannot be loaded, or its project is gone.
+    pub(crate) async fn tree(&self) -> Result<(SessionId, SessionTree), EngineError> {
+        self.ask(|reply| Command::Tree { reply }).await
+    }
+
+    /// Stores a change of the files in the session's own state; a turn that runs sees it with its next call.
+    ///
+    /// # Errors
+    /// When it may not be made, or the journal cannot be written.
+    pub async fn change_state_file(&self, change: StateFileChange) -> Result<(), EngineError> {
+        self.ask(|reply| Command::StateFile { change, reply }).await
+    }
+
+    /// A reader of all events with numbers above `after`, those to come included.
+    ///
+    /// # Errors
+    /// When the session cannot be loaded.
+    pub async fn subscribe(&self, after: u64) -> Result<Subscription, EngineError> {
+        self.ask(|reply| Command::Subscribe { after, reply }).await
+    }
+
+    /// Tells the model of a file with its next turn.
+    pub(crate) async fn uploaded(&self, path: String, picture: Option<Picture>) -> Result<(), EngineError> {
+        let picture = picture.map(Box::new);
+        self.ask(|reply| Command::Uploaded { path, picture, reply }).await
+    }
+
+    /// What there is to see.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn show(&self) -> Result<SessionView, EngineError> {
+        self.ask(|reply| Command::Show { reply }).await
+    }
+
+    /// Names the session.
+    ///
+    /// # Errors
+    /// When the name is empty or the journal cannot be written.
+    pub async fn rename(&self, title: String) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Rename { title, reply }).await
+    }
+
+    /// Keeps a rule for this session. It holds for the next call of a running turn.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub(crate) async fn grant(&self, grant: Grant) -> Result<(), EngineError> {
+        let grant = Box::new(grant);
+        self.ask(|reply| Command::Grant { grant, reply }).await
+    }
+
+    /// Takes a rule of this session back. It no longer holds for the next call of a running turn.
+    ///
+    /// # Errors
+    /// When the session keeps no such rule, or the journal cannot be written.
+    pub(crate) async fn revoke(&self, rule: String) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Revoke { rule, reply }).await
+    }
+
+    /// Takes over the rules of the session for which this one works.
+    pub(crate) async fn take_grants(&self, grants: Vec<Grant>) -> Result<(), EngineError> {
+        self.ask(|reply| Command::TakeGrants { grants, reply }).await
+    }
+
+    /// Takes over the settings of the session for which this one works, its rules included, for later turns.
+    ///
+    /// # Errors
+    /// When a turn is open, or the journal cannot be written.
+    pub(crate) async fn adopt(&self, settings: SessionSettings) -> Result<(), EngineError> {
+        let settings = Box::new(settings);
+        self.ask(|reply| Command::Adopt { settings, reply }).await
+    }
+
+    /// Changes the settings, for later turns. The rules that the session keeps stay as they are.
+    ///
+    /// # Errors
+    /// When a turn is open, or the journal cannot be written.
+    pub async fn configure(&self, settings: SessionSettings) -> Result<(), EngineError> {
+        let settings = Box::new(settings);
+        self.ask(|reply| Command::Configure { settings, reply }).await
+    }
+
+    /// Keeps the session from being cleaned however long nobody uses it, or no longer.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub async fn pin(&self, pinned: bool) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Pin { pinned, reply }).await
+    }
+
+    /// Removes what was not used for long, and tells of it in the history. None where the session is in use.
+    pub(crate) async fn clean(&self, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
+        let order = Box::new(order);
+        self.ask(|reply| Command::Clean { order, reply }).await
+    }
+
+    /// Sets the history aside and empties `temp/`; the other files stay.
+    ///
+    /// # Errors
+    /// When a turn is running or the journal cannot be written.
+    pub async fn reset(&self) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Reset { reply }).await
+    }
+
+    /// Takes back what a turn did to files, byte for byte; files that something else changed since are left alone and
+    /// told of. A preview changes nothing.
+    ///
+    /// # Errors
+    /// When a turn is open, no such turn changed files, or the files or the journal cannot be written.
+    pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport, EngineError> {
+        let request = Box::new(request);
+        self.ask(|reply| Command::Undo { request, reply }).await
+    }
+
+    /// What fills the window of the model that would be asked next.
+    ///
+    /// # Errors
+    /// When the session cannot be loaded.
+    pub async fn context(&self) -> Result<ContextView, EngineError> {
+        self.ask(|reply| Command::Context { reply }).await
+    }
+
+    /// Every tool, and why the next turn would show it or not.
+    ///
+    /// # Errors
+    /// When the session cannot be loaded.
+    pub async fn tools(&self) -> Result<Vec<ToolStanding>, EngineError> {
+        self.ask(|reply| Command::Tools { reply }).await
+    }
+
+    /// Takes the last compaction back: the model sees what it had replaced. Returns what it sees now, and what was
+    /// taken back.
+    ///
+    /// # Errors
+    /// When a turn is open, nothing was compacted, or the journal cannot be read or written.
+    pub async fn undo_compaction(&self) -> Result<(Window, CompactionReport), EngineError> {
+        self.ask(|reply| Command::UndoCompaction { reply }).await
+    }
+
+    /// What a crash had left behind when the session was loaded.
+    pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>, EngineError> {
+        self.ask(|reply| Command::Recovered { reply }).await
+    }
+
+    /// Takes no more turns, gives the running one until the deadline, leaves what waits for a person as it is.
+    pub(crate) async fn drain(&self, deadline: Duration) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Drain { deadline, reply }).await
+    }
+
+    /// Unloads the session, unless a turn is open.
+    pub(crate) async fn close(&self) -> Result<(), EngineError> {
+        self.ask(|reply| Command::Close { reply }).await
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.commands.is_closed()
+    }
+
+    pub(super) async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, EngineError> {
+        let gone = || self.fate.get().cloned().unwrap_or_else(EngineError::unloaded);
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(command(reply)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+/// A session's name in one line, and not too long.
+///
+/// # Errors
+/// When nothing is left of it.
+pub(crate) fn plain_title(title: &str) -> Result<String, EngineError> {
+    let title: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
+    if title.is_empty() {
+        return Err(EngineError::new(ErrorKind::InvalidInput, "a session's name cannot be empty"));
+    }
+    Ok(title)
+}

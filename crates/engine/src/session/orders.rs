@@ -1,0 +1,64 @@
+//! What a session is told to do before it leaves, and what keeps it.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use agentd_core::{Timestamp, files::FilesRemoved, ports::WorkspaceArea};
+
+use crate::error::EngineError;
+
+/// Keeps sessions from everybody but whoever removes them, while it is there.
+#[derive(Debug, Default)]
+pub(crate) struct Hold(Arc<()>);
+
+impl Hold {
+    /// The mark of this hold on a session.
+    pub(crate) fn mark(&self) -> HoldMark {
+        HoldMark(Arc::downgrade(&self.0))
+    }
+}
+
+/// The trace that a hold leaves on a session.
+#[derive(Debug, Clone)]
+pub(crate) struct HoldMark(Weak<()>);
+
+impl HoldMark {
+    pub(super) fn is_held(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
+/// Keeps a session from being retired and cleaned while it is there: somebody brings it files.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(super) _keeps: Arc<()>,
+}
+
+/// The order to end for good.
+pub(crate) struct Retirement {
+    /// When the session was used last, as far as is known: where it was used since, or is needed, it stays. None where a person
+    /// has it removed: then only what is under way keeps it.
+    pub(super) last_used: Option<Timestamp>,
+    pub(super) mark: HoldMark,
+    pub(super) fate: Arc<OnceLock<EngineError>>,
+    pub(super) held: Arc<OnceLock<HoldMark>>,
+}
+
+/// What is to be removed of a session.
+#[derive(Debug, Clone, Default)]
+pub struct CleanOrder {
+    /// The folders of its workspace, each where nothing in it was changed since that moment.
+    pub areas: Vec<(WorkspaceArea, Timestamp)>,
+    /// Whether what is needed to undo changes of files goes.
+    pub undo: bool,
+    /// Nothing is removed: it is only told what would be.
+    pub trial: bool,
+}
+
+/// What was removed of a session, or would be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionCleaned {
+    /// Of its workspace.
+    pub areas: Vec<(WorkspaceArea, FilesRemoved)>,
+    /// Whether what is needed to undo changes of files went.
+    pub undo: bool,
+}
