@@ -7,7 +7,7 @@ use agentd_core::model::Slot;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 
-use crate::{cmd, complete, mount::MountArg};
+use crate::{cmd, complete, flags::Global, mount::MountArg};
 
 /// Talks to agentd, the private agent runtime on this machine.
 #[derive(Debug, Parser)]
@@ -33,14 +33,6 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// What all commands share.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Global {
-    /// The daemon's socket [default: $AGENTD_SOCKET, or the one that the data folder's daemon has]
-    #[arg(long, global = true, value_name = "PATH", display_order = 900)]
-    pub(crate) socket: Option<PathBuf>,
 }
 
 /// What to do.

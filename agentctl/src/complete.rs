@@ -7,7 +7,7 @@ use agentd_core::model::Slot;
 use agentd_proto::client::{Client, ClientError};
 use clap_complete::CompletionCandidate;
 
-use crate::{args::Global, daemon, render::sanitize, report};
+use crate::{daemon, flags::Global, render::sanitize, report};
 
 /// How long the daemon may take.
 const LIMIT: Duration = Duration::from_millis(300);

@@ -14,6 +14,7 @@ mod complete;
 mod daemon;
 mod exit;
 mod failure;
+mod flags;
 mod input;
 mod keyboard;
 mod misuse;
@@ -27,8 +28,14 @@ mod turn;
 use std::{io::Write as _, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser as _};
+use futures_util::future::BoxFuture;
 
-use crate::{args::Cli, exit::Exit, failure::Failure};
+use crate::{
+    args::{Cli, Command},
+    exit::Exit,
+    failure::Failure,
+    flags::Global,
+};
 
 fn main() -> ExitCode {
     // First of all: a shell that asks for completions wants nothing else from us.
@@ -53,10 +60,56 @@ fn main() -> ExitCode {
 /// One thread is enough: a client waits for the daemon and for the person, and starts faster this way.
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(cmd::handle(cli));
+    let outcome = runtime.block_on(handle(cli));
     // A thread may still wait for the keyboard; nobody waits for it.
     runtime.shutdown_background();
     outcome
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// A [`Failure`] with the exit code, or an [`std::io::Error`] of standard output.
+async fn handle(cli: Cli) -> anyhow::Result<Exit> {
+    let global = &cli.global;
+    match cli.command {
+        Command::Chat(args) => cmd::chat::handle(global, args, command_line).await,
+        Command::Run(args) => cmd::run::handle(global, args).await,
+        Command::Attach(args) => cmd::attach::handle(global, args).await,
+        Command::Interrupts(args) => cmd::interrupts::handle(global, args).await,
+        Command::Answer(args) => cmd::answer::handle(global, args).await,
+        Command::Grants(args) => cmd::grants::handle(global, args).await,
+        Command::Sessions(args) => cmd::sessions::handle(global, args).await,
+        Command::Docs(args) => cmd::docs::handle(global, args).await,
+        Command::Files(args) => cmd::files::handle(global, args).await,
+        Command::Context(args) => cmd::context::handle(global, args).await,
+        Command::Compact(args) => cmd::compact::handle(global, args).await,
+        Command::Undo(args) => cmd::undo::handle(global, args).await,
+        Command::Audit(args) => cmd::audit::handle(global, args).await,
+        Command::Policy(args) => cmd::policy::handle(global, args).await,
+        Command::Mcp(args) => cmd::mcp::handle(global, args).await,
+        Command::Config(args) => cmd::config::handle(global, args).await,
+        Command::Reload(args) => cmd::reload::handle(global, args).await,
+        Command::Models(args) => cmd::models::handle(global, args).await,
+        Command::Agents(args) => cmd::agents::handle(global, args).await,
+        Command::Tools(args) => cmd::tools::handle(global, args).await,
+        Command::Skills(args) => cmd::skills::handle(global, args).await,
+        Command::Storage(args) => cmd::storage::show(global, args).await,
+        Command::Clean(args) => cmd::storage::clean(global, args).await,
+        Command::Status(args) => cmd::daemon::status(global, args).await,
+        Command::Start(args) => cmd::daemon::start(global, args).await,
+        Command::Stop(args) => cmd::daemon::stop(global, args).await,
+        Command::Doctor(args) => cmd::doctor::handle(global, args).await,
+        Command::Completions(args) => cmd::completions::handle(args),
+    }
+}
+
+/// Runs the words of a command line that was typed into a chat.
+fn command_line(global: Global, words: Vec<String>) -> BoxFuture<'static, anyhow::Result<Exit>> {
+    Box::pin(async move {
+        let cli = Cli::try_parse_from(std::iter::once("agentctl".to_owned()).chain(words))?;
+        handle(Cli { global, ..cli }).await
+    })
 }
 
 /// Tells the person something that is not the answer.

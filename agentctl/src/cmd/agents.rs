@@ -5,10 +5,10 @@ use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    args::Global,
     complete, daemon,
     exit::Exit,
     failure::Failure,
+    flags::Global,
     render::sanitize::{clean, clean_line},
     report::{self, Table},
 };

@@ -13,10 +13,10 @@ use clap_complete::engine::ArgValueCandidates;
 use serde_json::Value;
 
 use crate::{
-    args::Global,
     complete, daemon,
     exit::Exit,
     failure::Failure,
+    flags::Global,
     render::{
         asking,
         diff::{self, Room},

@@ -6,9 +6,9 @@ use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    args::Global,
     complete, daemon,
     exit::{Attendance, Exit},
+    flags::Global,
     keyboard::Keyboard,
     render::{Human, Jsonl},
     repl::TerminalAsker,

@@ -15,10 +15,10 @@ use clap_complete::engine::ArgValueCandidates;
 use jiff::{Span, Zoned, tz::TimeZone};
 
 use crate::{
-    args::Global,
     complete,
     daemon::{self, Daemon},
     exit::Exit,
+    flags::Global,
     render::look::Look,
     report::{self, Table},
 };

@@ -3,9 +3,10 @@
 use clap::Args;
 
 use crate::{
-    args::{Global, SessionChoice, TurnChoice},
+    args::{SessionChoice, TurnChoice},
     daemon,
     exit::Exit,
+    flags::{CommandLine, Global},
     repl,
     session::Place,
 };
@@ -27,8 +28,8 @@ pub(crate) struct ChatArgs {
 }
 
 /// Hands over to the conversation.
-pub(crate) async fn handle(global: &Global, args: ChatArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let place = Place::find(&daemon, &args.session, args.turn.project.as_ref()).await?;
-    repl::run(daemon, place, args.turn.model).await
+    repl::run(daemon, place, args.turn.model, command_line).await
 }

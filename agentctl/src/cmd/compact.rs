@@ -15,11 +15,11 @@ use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
 use crate::{
-    args::Global,
     complete,
     daemon::{self, Daemon},
     exit::{Attendance, Exit},
     failure::Failure,
+    flags::Global,
     keyboard::Keyboard,
     render::{
         Human,

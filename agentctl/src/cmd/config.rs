@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    args::Global,
     daemon,
     exit::Exit,
+    flags::Global,
     render::sanitize::clean_line,
     report::{self, Table, count},
 };

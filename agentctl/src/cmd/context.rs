@@ -8,9 +8,9 @@ use clap_complete::engine::ArgValueCandidates;
 use serde::Serialize;
 
 use crate::{
-    args::Global,
     complete, daemon,
     exit::Exit,
+    flags::Global,
     render::{context::percent, look::Look, window},
     report, session,
 };

@@ -17,10 +17,10 @@ use nix::{
 use serde_json::json;
 
 use crate::{
-    args::Global,
     daemon::{self, Place, Sight, Versions, silent},
     exit::Exit,
     failure::Failure,
+    flags::Global,
     render::sanitize,
     report::{self, span},
 };

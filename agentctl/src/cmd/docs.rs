@@ -14,13 +14,13 @@ use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
 use crate::{
-    args::Global,
     complete,
     daemon::{self, Daemon},
     exit::Exit,
+    flags::Global,
     render::{look::Look, sanitize::clean_line, spinner::Spinner},
-    report, session,
-    session::Upload,
+    report,
+    session::{self, Upload},
 };
 
 /// The arguments of `docs`.

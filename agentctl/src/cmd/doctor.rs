@@ -16,10 +16,10 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::{
-    args::Global,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
+    flags::Global,
     render::sanitize,
     report,
 };

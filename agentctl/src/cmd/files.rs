@@ -14,11 +14,11 @@ use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
 use crate::{
-    args::Global,
     complete,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
+    flags::Global,
     render::sanitize,
     report::{self, Table},
 };

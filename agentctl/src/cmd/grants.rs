@@ -6,11 +6,11 @@ use clap_complete::engine::ArgValueCandidates;
 use serde_json::{Value, json};
 
 use crate::{
-    args::Global,
     complete,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
+    flags::Global,
     report::{self, Table},
 };
 

@@ -11,10 +11,10 @@ use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    args::Global,
     cmd::answer,
     complete, daemon,
     exit::Exit,
+    flags::Global,
     render::{
         asking,
         diff::{self, Room},

@@ -24,11 +24,11 @@ use serde_json::{Value, json};
 
 use self::{entry::Entry, import::Found};
 use crate::{
-    args::Global,
     complete,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
+    flags::Global,
     render::sanitize::clean_line,
     report::{self, Table},
 };

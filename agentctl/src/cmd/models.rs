@@ -3,9 +3,9 @@
 use clap::Args;
 
 use crate::{
-    args::Global,
     daemon,
     exit::Exit,
+    flags::Global,
     report::{self, Table},
     turn::builtin::BUILTIN,
 };

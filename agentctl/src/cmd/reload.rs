@@ -5,7 +5,7 @@ use std::io::Write as _;
 use clap::Args;
 use serde_json::json;
 
-use crate::{args::Global, daemon, exit::Exit, failure::Failure, render::sanitize, report};
+use crate::{daemon, exit::Exit, failure::Failure, flags::Global, render::sanitize, report};
 
 /// The arguments of `reload`.
 #[derive(Debug, Args)]

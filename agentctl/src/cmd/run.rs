@@ -19,10 +19,11 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::{
-    args::{Global, SessionChoice, TurnChoice},
+    args::{SessionChoice, TurnChoice},
     daemon,
     exit::{Attendance, Exit},
     failure::{self, Failure},
+    flags::Global,
     input::{self, Prompt, Words},
     keyboard::Keyboard,
     render::{Human, Jsonl, jsonl, sanitize::clean_line},

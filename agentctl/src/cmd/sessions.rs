@@ -9,12 +9,12 @@ use clap_complete::engine::ArgValueCandidates;
 use serde_json::json;
 
 use crate::{
-    args::Global,
     cmd::{fork, search},
     complete,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
+    flags::Global,
     render::{context::notice_line, tool_line::tool_lines},
     report::{self, Table},
 };

@@ -7,10 +7,10 @@ use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    args::Global,
     complete, daemon,
     exit::Exit,
     failure::Failure,
+    flags::Global,
     render::sanitize::clean_line,
     report::{self, Table},
 };

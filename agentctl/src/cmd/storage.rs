@@ -6,9 +6,9 @@ use agentd_core::storage::{CleanReport, CleanedPart, StoragePart, StorageView};
 use clap::Args;
 
 use crate::{
-    args::Global,
     daemon,
     exit::Exit,
+    flags::Global,
     render::sanitize,
     report::{self, Table},
 };

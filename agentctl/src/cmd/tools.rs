@@ -5,9 +5,9 @@ use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    args::Global,
     complete, daemon,
     exit::Exit,
+    flags::Global,
     render::sanitize::clean_line,
     report::{self, Table},
 };

@@ -14,9 +14,9 @@ use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
 
 use crate::{
-    args::Global,
     complete, daemon,
     exit::Exit,
+    flags::Global,
     render::{
         diff::{self, Room},
         look::Look,

@@ -13,13 +13,12 @@ use std::{
 use agentd_core::environment::ClientEnvironment;
 use agentd_proto::client::{Client, ClientError, ClientErrorKind};
 
-use crate::{args::Global, failure::Failure};
+use crate::{failure::Failure, flags::Global};
+pub(crate) use launch::program;
+pub(crate) use place::{Place, Sight, Versions, is_same_folder, silent};
 
 mod launch;
 mod place;
-
-pub(crate) use launch::program;
-pub(crate) use place::{Place, Sight, Versions, is_same_folder, silent};
 
 /// Our name in the daemon's audit.
 pub(crate) const CLIENT: &str = "agentctl";

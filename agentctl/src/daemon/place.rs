@@ -16,7 +16,7 @@ use agentd_proto::{
 };
 
 use super::data_dir;
-use crate::{args::Global, failure::Failure};
+use crate::{failure::Failure, flags::Global};
 
 /// The places to look at.
 #[derive(Debug, Clone)]

@@ -15,7 +15,6 @@ use agentd_core::{
     visible,
 };
 use agentd_proto::client::{SessionView, StartRequest};
-use clap::Parser as _;
 use futures_util::future::BoxFuture;
 
 use super::{
@@ -26,11 +25,11 @@ use super::{
     slash::{self, Slash},
 };
 use crate::{
-    args::{Cli, Global},
     cmd,
     daemon::{self, Daemon},
     exit::{Attendance, Exit},
     failure::Failure,
+    flags::{CommandLine, Global},
     keyboard::{Keyboard, Typed},
     render::{Human, sanitize::clean_line},
     report::count,
@@ -55,6 +54,7 @@ pub(crate) struct Chat {
     signals: Signals,
     keyboard: Keyboard,
     known: Known,
+    command_line: CommandLine,
     /// What was handed over by a mention.
     handed: Handed,
 }
@@ -70,6 +70,7 @@ impl Chat {
         slot: Option<Slot>,
         keyboard: Option<Keyboard>,
         known: Known,
+        command_line: CommandLine,
     ) -> anyhow::Result<Self> {
         let (present, keyboard) = (keyboard.is_some(), keyboard.unwrap_or_else(Keyboard::none));
         let slots = daemon.client.models().await?;
@@ -81,7 +82,20 @@ impl Chat {
         // A terminal that closes loses nothing; a script that is ended ends what it began.
         let signals = if present { Signals::of_terminal(AtEnd::Leave) } else { Signals::listen(AtEnd::Cancel) }?;
         let handed = Handed::default();
-        let mut chat = Self { daemon, place, slot, slots, present, renderer, asker, signals, keyboard, known, handed };
+        let mut chat = Self {
+            daemon,
+            place,
+            slot,
+            slots,
+            present,
+            renderer,
+            asker,
+            signals,
+            keyboard,
+            known,
+            command_line,
+            handed,
+        };
         let view = chat.resolve().await?;
         if present {
             chat.greet(view.as_ref());
@@ -455,11 +469,8 @@ impl Chat {
 
     /// Does what a command of `agentctl` does, so that both list the same.
     async fn agentctl(&mut self, words: &[&str]) -> anyhow::Result<Exit> {
-        let cli = Cli::try_parse_from(std::iter::once(&"agentctl").chain(words))?;
         let global = Global { socket: self.daemon.place.named().map(Path::to_owned) };
-        // Boxed, for a chat is one of those commands.
-        let done: BoxFuture<'_, anyhow::Result<Exit>> = Box::pin(cmd::handle(Cli { global, ..cli }));
-        done.await
+        (self.command_line)(global, words.iter().map(|word| (*word).to_owned()).collect()).await
     }
 }
 

@@ -24,23 +24,28 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use agentd_core::model::Slot;
 
-pub(crate) use asker::TerminalAsker;
-
 use self::{chat::Chat, conversation::Lines, editor::Editor, known::Known, stdin::StdinLines};
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
+    flags::CommandLine,
     keyboard::Keyboard,
     render::look::Look,
     session::Place,
 };
+pub(crate) use asker::TerminalAsker;
 
 /// Holds a conversation until its input ends.
 ///
 /// # Errors
 /// When the session that was named is not there, the daemon is lost at the start, standard input is no text,
 /// standard output is closed, or the person left while a turn was running.
-pub(crate) async fn run(daemon: Daemon, place: Place, slot: Option<Slot>) -> anyhow::Result<Exit> {
+pub(crate) async fn run(
+    daemon: Daemon,
+    place: Place,
+    slot: Option<Slot>,
+    command_line: CommandLine,
+) -> anyhow::Result<Exit> {
     let present = io::stdin().is_terminal() && io::stderr().is_terminal();
     let keyboard = Keyboard::of_terminal();
     let _prompt = present.then_some(PromptMode);
@@ -52,7 +57,7 @@ pub(crate) async fn run(daemon: Daemon, place: Place, slot: Option<Slot>) -> any
     } else {
         Box::new(StdinLines::open()?)
     };
-    let mut chat = Chat::open(daemon, place, slot, present.then_some(keyboard), known).await?;
+    let mut chat = Chat::open(daemon, place, slot, present.then_some(keyboard), known, command_line).await?;
     let exit = conversation::hold(lines.as_mut(), &mut chat, present).await;
     chat.farewell();
     exit

@@ -1,24 +1,10 @@
 //! The files of a session as a person lists, reads and writes them, by the paths that tools use.
 
-use std::{collections::BTreeMap, sync::Arc};
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    event::{EventKind, StateChange},
-    ports::Workspace,
-    state_files::{StateFileChange, StateFiles},
-};
-
-/// All files of a session: those on the disk, and those of its own state as they are now.
-#[derive(Debug, Clone)]
-pub struct SessionTree {
-    /// Where the files on the disk are.
-    pub workspace: Arc<Workspace>,
-    /// The files of the session's own state.
-    pub state: Arc<StateFiles>,
-}
+use crate::state_files::StateFileChange;
+pub use crate::{handed_over::HandedOver, ports::SessionTree};
 
 /// What came of handing a file over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,68 +61,6 @@ pub struct StoredInput {
     pub shown_bytes: u64,
     /// The whole lines at its beginning that do.
     pub shown_lines: u64,
-}
-
-/// Files handed over that a model is still to be told of, at the most: of more the oldest are not named.
-const MAX_HANDED_OVER: usize = 100;
-
-/// What people handed over, as far as no turn has begun with it. Pure: the sum of a session's events.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct HandedOver {
-    /// Their paths, the oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    waiting: Vec<String>,
-    /// What is shown of those that are pictures.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pictures: BTreeMap<String, Picture>,
-}
-
-impl HandedOver {
-    /// What the next turn is to tell, the oldest first.
-    #[must_use]
-    pub fn next(&self) -> Vec<String> {
-        self.waiting.clone()
-    }
-
-    /// Whether nothing waits.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// What is shown of a file that waits, where it is a picture.
-    #[must_use]
-    pub fn picture(&self, path: &str) -> Option<&Picture> {
-        self.pictures.get(path)
-    }
-
-    /// Takes in a fact, and says whether it changed anything.
-    pub fn apply(&mut self, kind: &EventKind) -> bool {
-        match kind {
-            EventKind::StateChanged { change: StateChange::HandedOver { path, picture } } => {
-                // One that is written again is told once.
-                self.waiting.retain(|known| known != path);
-                self.waiting.push(path.clone());
-                match picture {
-                    Some(picture) => drop(self.pictures.insert(path.clone(), picture.clone())),
-                    None => drop(self.pictures.remove(path)),
-                }
-                let most = MAX_HANDED_OVER.min(self.waiting.len());
-                for forgotten in self.waiting.drain(..self.waiting.len() - most) {
-                    self.pictures.remove(&forgotten);
-                }
-                true
-            }
-            // What is told of them is stored with the turn's input. Turns that only compact, or never run, tell nothing.
-            EventKind::TurnStarted { handed_over, .. } if !handed_over.is_empty() => {
-                self.waiting.retain(|known| !handed_over.contains(known));
-                self.pictures.retain(|known, _| !handed_over.contains(known));
-                true
-            }
-            _ => false,
-        }
-    }
 }
 
 /// An entry of a folder.

@@ -1,115 +1,22 @@
 //! Sessions: durable conversations.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    agent::Parent,
     context::Window,
     event::Event,
     files::HandedOver,
-    grant::Grant,
     ids::{SessionId, TurnId},
-    model::Slot,
     turn::QueuedTurn,
     usage::Usage,
 };
-
-/// What a person can set for a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionSettings {
-    /// Ask before a file is changed.
-    pub confirm_write: bool,
-    /// Ask before a command is run.
-    pub confirm_exec: bool,
-    /// The slot that turns use where they name none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slot: Option<Slot>,
-    /// The folder that the session sees as `/project`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project: Option<Mount>,
-    /// The rules that are kept for this session alone.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub grants: Vec<Grant>,
-    /// For whom the session works, where another one made it. It is born with that, and nobody changes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Parent>,
-    /// Whether nothing of it is ever cleaned, however long nobody uses it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub pinned: bool,
-}
-
-impl SessionSettings {
-    /// The session whose files a session with that id works on: a subagent's are its parent's.
-    #[must_use]
-    pub fn files_of(&self, own: SessionId) -> SessionId {
-        self.parent.as_ref().map_or(own, |parent| parent.session)
-    }
-}
-
-impl Default for SessionSettings {
-    fn default() -> Self {
-        Self {
-            confirm_write: true,
-            confirm_exec: true,
-            slot: None,
-            project: None,
-            grants: Vec::new(),
-            parent: None,
-            pinned: false,
-        }
-    }
-}
-
-/// A folder of the person that a session may see.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mount {
-    /// Its absolute path.
-    pub path: PathBuf,
-    /// Whether tools may change it.
-    pub writable: bool,
-}
-
-/// One entry of the todo list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Todo {
-    /// Its id; made up where the model gave none.
-    pub id: String,
-    /// What is to be done.
-    pub content: String,
-    /// How far it is.
-    pub status: TodoStatus,
-    /// How much it matters.
-    #[serde(default)]
-    pub priority: TodoPriority,
-}
-
-/// How far a todo is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TodoStatus {
-    /// Not begun.
-    Pending,
-    /// Under way; at most one is.
-    InProgress,
-    /// Done.
-    Completed,
-}
-
-/// How much a todo matters.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TodoPriority {
-    /// First.
-    High,
-    /// In between.
-    #[default]
-    Medium,
-    /// Last.
-    Low,
-}
+pub use crate::{
+    settings::{Mount, SessionSettings},
+    todo::{Todo, TodoPriority, TodoStatus},
+};
 
 /// What lists show of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{
-    context::CompactionStrategy, ids::CallId, session::Todo, state_files::StateFileChange, turn::Denial, usage::Usage,
-};
+use crate::{context::CompactionStrategy, ids::CallId, state_files::StateFileChange, todo::Todo, usage::Usage};
 
 /// What a model is told of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -356,4 +354,15 @@ pub enum FileChangeKind {
     Modified,
     /// It is gone.
     Deleted,
+}
+
+/// A call that was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denial {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub tool: String,
+    /// Why.
+    pub reason: String,
 }

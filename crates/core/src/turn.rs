@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::tool::Denial;
 use crate::{
     context::CompactionStrategy,
     environment::ClientEnvironment,
     error::ErrorKind,
-    ids::{CallId, TraceId, TurnId},
+    ids::{TraceId, TurnId},
     model::Slot,
     tool::FileChange,
     usage::Usage,
@@ -167,15 +168,4 @@ pub struct TurnError {
     /// What to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-}
-
-/// A call that was refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Denial {
-    /// The call.
-    pub call_id: CallId,
-    /// The tool.
-    pub tool: String,
-    /// Why.
-    pub reason: String,
 }

@@ -1,5 +1,8 @@
 //! The laws of the house (see ARCHITECTURE.md), as far as a program can hold them.
 
+mod floors;
+mod imports;
+
 use std::{
     collections::BTreeMap,
     fs,

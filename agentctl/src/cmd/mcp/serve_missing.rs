@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::{args::Global, exit::Exit, failure::Failure};
+use crate::{exit::Exit, failure::Failure, flags::Global};
 
 /// The arguments of `mcp serve`, accepted and not read.
 #[derive(Debug, Args)]

@@ -13,10 +13,10 @@ use serde_json::json;
 
 use super::call;
 use crate::{
-    args::Global,
     complete, daemon,
     exit::Exit,
     failure::Failure,
+    flags::Global,
     report::{self, Table},
 };
 

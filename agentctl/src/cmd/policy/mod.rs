@@ -10,7 +10,7 @@ mod test;
 
 use clap::{Args, Subcommand};
 
-use crate::{args::Global, exit::Exit};
+use crate::{exit::Exit, flags::Global};
 
 /// The arguments of `policy`.
 #[derive(Debug, Args)]

@@ -10,10 +10,10 @@ use serde_json::json;
 
 use super::{call, explain::in_words, since};
 use crate::{
-    args::Global,
     complete, daemon,
     exit::Exit,
     failure::Failure,
+    flags::Global,
     report::{self, Table},
 };
 

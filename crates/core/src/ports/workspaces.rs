@@ -1,20 +1,31 @@
 //! The files of sessions.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 
 use super::Skills;
+
 use crate::{
     context::HistoryFile,
     error::{ErrorKind, WorkspaceError},
-    files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved, SessionTree},
+    files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved},
     guide::{GuideLimits, Guides},
     ids::SessionId,
     knowledge::DocumentPage,
-    session::Mount,
+    settings::Mount,
+    state_files::StateFiles,
 };
+
+/// All files of a session: those on the disk, and those of its own state as they are now.
+#[derive(Debug, Clone)]
+pub struct SessionTree {
+    /// Where the files on the disk are.
+    pub workspace: Arc<Workspace>,
+    /// The files of the session's own state.
+    pub state: Arc<StateFiles>,
+}
 
 /// The files that a session's tools see.
 #[derive(Debug, Clone, PartialEq, Eq)]

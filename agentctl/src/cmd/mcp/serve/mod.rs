@@ -36,7 +36,7 @@ use self::{
     reach::{Reach, Sessions},
     server::AgentServer,
 };
-use crate::{args::Global, exit::Exit, failure::Failure, mount::MountArg};
+use crate::{exit::Exit, failure::Failure, flags::Global, mount::MountArg};
 
 /// The arguments of `mcp serve`.
 #[derive(Debug, Args)]

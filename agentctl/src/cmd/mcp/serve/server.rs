@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{arguments, lookups, person::Approvals, reach::Reach, shown, tools, waiting::Told};
 use crate::{
-    args::Global,
     daemon::{self, Daemon},
     failure::Failure,
+    flags::Global,
     render::sanitize::clean_line,
     report,
 };

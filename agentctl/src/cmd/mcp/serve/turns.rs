@@ -357,7 +357,7 @@ mod tests {
 
     use super::super::reach::{Reach, Sessions};
     use super::*;
-    use crate::{args::Global, exit::Exit};
+    use crate::{exit::Exit, flags::Global};
 
     fn server(project: Option<Mount>) -> AgentServer {
         let reach = Reach::new(Sessions::Own);

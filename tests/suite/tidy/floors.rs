@@ -1,0 +1,71 @@
+//! Direction inside crates: rooms stand on floors, and an import never runs up.
+
+use std::collections::BTreeMap;
+
+use super::{
+    imports::{circles, imports},
+    none, root,
+};
+
+/// Files that may import each other in a circle.
+const MAX_CIRCLE: usize = 2;
+
+/// The rooms of a crate, lowest floor first. Rooms of one floor do not know each other.
+type Floors = &'static [&'static [&'static str]];
+
+const ENGINE: Floors = &[
+    &["context", "error"],
+    &["catalog", "config", "state_changes"],
+    &["agents", "attachments", "grants", "large_input", "mentions"],
+    &["instructions"],
+    &["turn"],
+    &["links", "recovery"],
+    &["session"],
+    &["subagent"],
+    &["front"],
+    &["lib"],
+];
+
+const CRATES: [(&str, Floors); 4] =
+    [("crates/engine", ENGINE), ("crates/core", &[]), ("agentd", &[]), ("agentctl", &[])];
+
+/// The room of a file: its folder below the sources, or its own name.
+fn room(file: &str) -> &str {
+    file.split('/').next().unwrap_or_default().trim_end_matches(".rs")
+}
+
+fn runs_up(krate: &str, floors: Floors) -> Vec<String> {
+    let floor: BTreeMap<&str, usize> =
+        floors.iter().enumerate().flat_map(|(floor, rooms)| rooms.iter().map(move |room| (*room, floor))).collect();
+    let mut offences = Vec::new();
+    for import in imports(&root().join(krate).join("src")) {
+        let (from, to) = (room(&import.from), room(&import.to));
+        if floors.is_empty() || from == to {
+            continue;
+        }
+        match (floor.get(from), floor.get(to)) {
+            (Some(above), Some(below)) if above > below => {}
+            (Some(_), Some(_)) => {
+                offences.push(format!("{krate}: {} imports {} ({})", import.from, import.to, import.name))
+            }
+            _ => offences.push(format!("{krate}: {} or {} has no floor", import.from, import.to)),
+        }
+    }
+    offences
+}
+
+#[test]
+fn imports_run_down() {
+    none("an import runs down", CRATES.iter().flat_map(|(krate, floors)| runs_up(krate, floors)).collect());
+}
+
+#[test]
+fn files_do_not_import_each_other_in_circles() {
+    let mut offences = Vec::new();
+    for (krate, _) in CRATES {
+        let imports = imports(&root().join(krate).join("src"));
+        let large = circles(&imports).into_iter().filter(|circle| circle.len() > MAX_CIRCLE);
+        offences.extend(large.map(|circle| format!("{krate}: {}", circle.join(", "))));
+    }
+    none("a circle has at most two files", offences);
+}
