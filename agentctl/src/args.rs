@@ -3,11 +3,9 @@
 
 use std::path::PathBuf;
 
-use agentd_core::model::Slot;
-use clap::{Args, Parser, Subcommand};
-use clap_complete::engine::ArgValueCandidates;
+use clap::{Parser, Subcommand};
 
-use crate::{cmd, complete, flags::Global, mount::MountArg};
+use crate::{cmd, flags::Global};
 
 /// Talks to agentd, the private agent runtime on this machine.
 #[derive(Debug, Parser)]
@@ -94,28 +92,6 @@ pub(crate) enum Command {
     Doctor(cmd::doctor::DoctorArgs),
     /// Print a completion script for a shell
     Completions(cmd::completions::CompletionsArgs),
-}
-
-/// Which session a turn belongs to.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct SessionChoice {
-    /// Go on with this session; the start of its id is enough
-    #[arg(long, value_name = "ID_OR_PREFIX", conflicts_with = "resume", add = ArgValueCandidates::new(complete::sessions))]
-    pub(crate) session: Option<String>,
-    /// Go on with the session that was used last
-    #[arg(long = "continue")]
-    pub(crate) resume: bool,
-}
-
-/// How a turn is run, where `chat` and `run` agree.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct TurnChoice {
-    /// The model slot: base, reasoning, vision, code or chat
-    #[arg(long, value_name = "SLOT", add = ArgValueCandidates::new(complete::slots))]
-    pub(crate) model: Option<Slot>,
-    /// The folder that the tools see as /project, read-only unless it ends in :rw
-    #[arg(short = 'C', value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
-    pub(crate) project: Option<MountArg>,
 }
 
 #[cfg(test)]

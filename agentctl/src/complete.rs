@@ -7,7 +7,7 @@ use agentd_core::model::Slot;
 use agentd_proto::client::{Client, ClientError};
 use clap_complete::CompletionCandidate;
 
-use crate::{daemon, flags::Global, render::sanitize, report};
+use crate::{daemon, flags::Global, report, terminal::sanitize};
 
 /// How long the daemon may take.
 const LIMIT: Duration = Duration::from_millis(300);

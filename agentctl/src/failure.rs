@@ -5,7 +5,7 @@ use std::io;
 use agentd_core::{error::ErrorKind, turn::TurnError};
 use agentd_proto::client::{ClientError, ClientErrorKind};
 
-use crate::{exit::Exit, render::sanitize};
+use crate::{exit::Exit, terminal::sanitize};
 
 /// Why a command ended early.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

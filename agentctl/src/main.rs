@@ -19,13 +19,15 @@ mod input;
 mod keyboard;
 mod misuse;
 mod mount;
+mod ops;
 mod render;
 mod repl;
 mod report;
 mod session;
+mod terminal;
 mod turn;
 
-use std::{io::Write as _, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 use futures_util::future::BoxFuture;
@@ -100,7 +102,7 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
         Command::Start(args) => cmd::daemon::start(global, args).await,
         Command::Stop(args) => cmd::daemon::stop(global, args).await,
         Command::Doctor(args) => cmd::doctor::handle(global, args).await,
-        Command::Completions(args) => cmd::completions::handle(args),
+        Command::Completions(args) => cmd::completions::handle(args, Cli::command()),
     }
 }
 
@@ -110,9 +112,4 @@ fn command_line(global: Global, words: Vec<String>) -> BoxFuture<'static, anyhow
         let cli = Cli::try_parse_from(std::iter::once("agentctl".to_owned()).chain(words))?;
         handle(Cli { global, ..cli }).await
     })
-}
-
-/// Tells the person something that is not the answer.
-fn note(text: &str) {
-    let _ = writeln!(anstream::stderr(), "{}", render::sanitize::clean(text));
 }

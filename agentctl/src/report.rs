@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::{
     exit::Exit,
     failure::Failure,
-    render::{look::Look, paint::fold},
+    terminal::{look::Look, paint::fold},
 };
 
 /// Prints a value as JSON, for `--json`. What a terminal would obey or a person not see is escaped in it.

@@ -6,14 +6,39 @@ use agentd_core::{
     error::ErrorKind,
     files::Uploaded,
     ids::SessionId,
+    model::Slot,
     session::{Mount, SessionSettings},
 };
 use agentd_proto::{
     MAX_UPLOAD_BYTES,
     client::{ClientError, NewSession, SessionChoice as Choice, upload_too_large},
 };
+use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
 
-use crate::{args::SessionChoice, daemon::Daemon, failure::Failure, mount::MountArg, render::sanitize::clean_line};
+use crate::{complete, daemon::Daemon, failure::Failure, mount::MountArg, terminal::sanitize::clean_line};
+
+/// Which session a turn belongs to.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SessionChoice {
+    /// Go on with this session; the start of its id is enough
+    #[arg(long, value_name = "ID_OR_PREFIX", conflicts_with = "resume", add = ArgValueCandidates::new(complete::sessions))]
+    pub(crate) session: Option<String>,
+    /// Go on with the session that was used last
+    #[arg(long = "continue")]
+    pub(crate) resume: bool,
+}
+
+/// How a turn is run, where `chat` and `run` agree.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct TurnChoice {
+    /// The model slot: base, reasoning, vision, code or chat
+    #[arg(long, value_name = "SLOT", add = ArgValueCandidates::new(complete::slots))]
+    pub(crate) model: Option<Slot>,
+    /// The folder that the tools see as /project, read-only unless it ends in :rw
+    #[arg(short = 'C', value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) project: Option<MountArg>,
+}
 
 /// A session to be, or one that is.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,7 +106,7 @@ impl Place {
         }
         let (place, taken) = self.take(daemon, uploads).await?;
         for problem in taken.iter().filter_map(|file| file.problem.as_deref()) {
-            crate::note(&clean_line(problem));
+            crate::terminal::note(&clean_line(problem));
         }
         let paths: Vec<String> = taken.into_iter().map(|file| file.path).collect();
         Ok((place, prompt.map(|prompt| name_files(&prompt, &paths))))

@@ -9,8 +9,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
-    render::sanitize::{clean, clean_line},
     report::{self, Table},
+    terminal::sanitize::{clean, clean_line},
 };
 
 /// The arguments of `agents`.

@@ -20,8 +20,8 @@ use crate::{
     render::{
         asking,
         diff::{self, Room},
-        look::Look,
     },
+    terminal::look::Look,
 };
 
 /// The arguments of `answer`.
@@ -87,10 +87,10 @@ pub(crate) async fn handle(global: &Global, args: AnswerArgs) -> anyhow::Result<
     daemon.client.answer(id, &answer, daemon::CLIENT).await?;
     if let Some(interrupt) = interrupt {
         if let Some((rules, scope)) = answer.kept(&interrupt.ask) {
-            crate::note(&asking::kept(scope, rules));
+            crate::terminal::note(&asking::kept(scope, rules));
         }
         let session = interrupt.session_id;
-        crate::note(&format!("answered; the turn goes on (follow it with `agentctl attach {session}`)"));
+        crate::terminal::note(&format!("answered; the turn goes on (follow it with `agentctl attach {session}`)"));
     }
     Ok(Exit::Done)
 }

@@ -56,7 +56,7 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
         _ => view.session.summary.last_seq,
     };
     if view.live_turn.is_none() && args.after.is_none() {
-        crate::note("no turn is running in this session");
+        crate::terminal::note("no turn is running in this session");
         return Ok(Exit::Done);
     }
     // The turn is somebody else's, or was: it goes on without this client.

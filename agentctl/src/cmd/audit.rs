@@ -19,8 +19,8 @@ use crate::{
     daemon::{self, Daemon},
     exit::Exit,
     flags::Global,
-    render::look::Look,
     report::{self, Table},
+    terminal::look::Look,
 };
 
 /// The arguments of `audit`.

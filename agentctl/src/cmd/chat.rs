@@ -3,12 +3,11 @@
 use clap::Args;
 
 use crate::{
-    args::{SessionChoice, TurnChoice},
     daemon,
     exit::Exit,
     flags::{CommandLine, Global},
     repl,
-    session::Place,
+    session::{Place, SessionChoice, TurnChoice},
 };
 
 /// The arguments of `chat`.

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write as _};
 
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::{Shell, env::EnvCompleter};
 
-use crate::{args::Cli, exit::Exit};
+use crate::exit::Exit;
 
 /// The arguments of `completions`.
 #[derive(Debug, Args)]
@@ -23,17 +23,17 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// Prints the script.
-pub(crate) fn handle(args: CompletionsArgs) -> anyhow::Result<Exit> {
-    let script = if args.dynamic { dynamic(args.shell)? } else { fixed(args.shell) };
+pub(crate) fn handle(args: CompletionsArgs, command: clap::Command) -> anyhow::Result<Exit> {
+    let script = if args.dynamic { dynamic(args.shell)? } else { fixed(args.shell, command) };
     let mut out = io::stdout().lock();
     out.write_all(&script)?;
     out.flush()?;
     Ok(Exit::Done)
 }
 
-fn fixed(shell: Shell) -> Vec<u8> {
+fn fixed(shell: Shell, mut command: clap::Command) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "agentctl", &mut script);
+    clap_complete::generate(shell, &mut command, "agentctl", &mut script);
     script
 }
 
@@ -59,7 +59,8 @@ mod tests {
     #[test]
     fn scripts_name_our_commands() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
-            let script = String::from_utf8(fixed(shell)).unwrap();
+            let script =
+                String::from_utf8(fixed(shell, <crate::args::Cli as clap::CommandFactory>::command())).unwrap();
             assert!(script.contains("interrupts"), "{shell}");
             assert!(String::from_utf8(dynamic(shell).unwrap()).unwrap().contains("agentctl"), "{shell}");
         }

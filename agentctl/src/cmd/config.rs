@@ -9,8 +9,8 @@ use crate::{
     daemon,
     exit::Exit,
     flags::Global,
-    render::sanitize::clean_line,
     report::{self, Table, count},
+    terminal::sanitize::clean_line,
 };
 
 /// Where values come from that nobody has set.
@@ -78,7 +78,7 @@ pub(crate) async fn handle(global: &Global, args: ConfigArgs) -> anyhow::Result<
     }
     table.print("nothing is set but what was shipped")?;
     if shipped > 0 {
-        crate::note(&format!("{} as shipped; --all lists them", count(shipped, "value")));
+        crate::terminal::note(&format!("{} as shipped; --all lists them", count(shipped, "value")));
     }
     Ok(Exit::Done)
 }

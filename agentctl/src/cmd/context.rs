@@ -11,8 +11,9 @@ use crate::{
     complete, daemon,
     exit::Exit,
     flags::Global,
-    render::{context::percent, look::Look, window},
+    render::{context::percent, window},
     report, session,
+    terminal::look::Look,
 };
 
 /// The arguments of `context`.

@@ -21,8 +21,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
-    render::sanitize,
     report::{self, span},
+    terminal::sanitize,
 };
 
 /// How much longer than its own deadline the daemon may take to be gone.
@@ -88,7 +88,7 @@ pub(crate) async fn start(global: &Global, args: StartArgs) -> anyhow::Result<Ex
     } else {
         let what = if daemon.started { "started" } else { "already running" };
         let version = sanitize::clean_line(&hello.version);
-        crate::note(&format!("agentd {version} {what} (pid {}, {})", hello.pid, daemon.socket.display()));
+        crate::terminal::note(&format!("agentd {version} {what} (pid {}, {})", hello.pid, daemon.socket.display()));
     }
     Ok(Exit::Done)
 }
@@ -113,7 +113,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
                 }
             }
             Sight::Nobody => {
-                crate::note(if was_there { "the daemon has stopped" } else { "no daemon is running" });
+                crate::terminal::note(if was_there { "the daemon has stopped" } else { "no daemon is running" });
                 return Ok(Exit::Done);
             }
             Sight::Unusable(error) => return Err(error.into()),
@@ -124,7 +124,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
             .hint(format!("it may wait for a tool; end it with `kill {pid}`, or `kill -9 {pid}`: the journal survives"))
             .into());
     }
-    crate::note("the daemon has stopped");
+    crate::terminal::note("the daemon has stopped");
     Ok(Exit::Done)
 }
 
@@ -136,7 +136,7 @@ fn signal_stop(holder: &LockHolder) -> Option<u32> {
     kill(target, Signal::SIGTERM).ok()?;
     // One that was stopped (Ctrl-Z, a debugger) hears of it when it goes on.
     let _ = kill(target, Signal::SIGCONT);
-    crate::note(&format!("the daemon does not answer; it was told to stop by a signal (pid {pid})"));
+    crate::terminal::note(&format!("the daemon does not answer; it was told to stop by a signal (pid {pid})"));
     Some(pid)
 }
 

@@ -18,9 +18,10 @@ use crate::{
     daemon::{self, Daemon},
     exit::Exit,
     flags::Global,
-    render::{look::Look, sanitize::clean_line, spinner::Spinner},
+    render::spinner::Spinner,
     report,
     session::{self, Upload},
+    terminal::{look::Look, sanitize::clean_line},
 };
 
 /// The arguments of `docs`.

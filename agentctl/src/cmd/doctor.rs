@@ -20,8 +20,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
-    render::sanitize,
     report,
+    terminal::sanitize,
 };
 
 /// How long a model's server may take to take a connection.

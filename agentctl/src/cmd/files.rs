@@ -19,8 +19,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
-    render::sanitize,
     report::{self, Table},
+    terminal::sanitize,
 };
 
 /// The arguments of `files`.
@@ -124,7 +124,7 @@ async fn list(daemon: &Daemon, session: &str, path: &str, json: bool) -> anyhow:
     }
     table.print("nothing is there")?;
     if listing.cut {
-        crate::note("some entries are left out: there are too many, or their names cannot be shown");
+        crate::terminal::note("some entries are left out: there are too many, or their names cannot be shown");
     }
     Ok(Exit::Done)
 }
@@ -196,7 +196,7 @@ async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: b
     if json {
         report::json(&json!({ "path": path, "file": output, "size": size }))?;
     } else {
-        crate::note(&format!("{path}: {size} bytes to {}", output.display()));
+        crate::terminal::note(&format!("{path}: {size} bytes to {}", output.display()));
     }
     Ok(Exit::Done)
 }
@@ -220,7 +220,7 @@ async fn put(daemon: &Daemon, session: &str, path: &str, file: Option<&Path>, js
     if json {
         report::json(&json!({ "path": written }))?;
     } else {
-        crate::note(&format!("{written} is written"));
+        crate::terminal::note(&format!("{written} is written"));
     }
     Ok(Exit::Done)
 }

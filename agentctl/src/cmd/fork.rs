@@ -51,9 +51,9 @@ pub(crate) async fn handle(daemon: &Daemon, args: ForkArgs) -> anyhow::Result<Ex
     }
     writeln!(anstream::stdout(), "{}", summary.id)?;
     let copied = report::count(files.files, "file");
-    crate::note(&format!("forked from session {from} after turn {turn}, with {copied}"));
+    crate::terminal::note(&format!("forked from session {from} after turn {turn}, with {copied}"));
     if files.left_out > 0 {
-        crate::note(&format!("not copied: {} (links, special files, or too much)", files.left_out));
+        crate::terminal::note(&format!("not copied: {} (links, special files, or too much)", files.left_out));
     }
     Ok(Exit::Done)
 }

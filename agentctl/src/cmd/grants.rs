@@ -155,7 +155,7 @@ fn done(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Re
     }
     let place = session.map_or_else(|| "for good, in every session".to_owned(), |id| format!("for session {id}"));
     let verb = if what == "kept" { "kept" } else { "taken back; it was kept" };
-    crate::note(&agentd_core::visible::line(&format!("{verb} {place}: {rule}")));
+    crate::terminal::note(&agentd_core::visible::line(&format!("{verb} {place}: {rule}")));
     Ok(Exit::Done)
 }
 

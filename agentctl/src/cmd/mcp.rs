@@ -29,8 +29,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
-    render::sanitize::clean_line,
     report::{self, Table},
+    terminal::sanitize::clean_line,
 };
 
 /// The arguments of `mcp`.
@@ -220,7 +220,7 @@ async fn logs(daemon: &Daemon, one: &One, lines: u32) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     if lines.is_empty() {
-        crate::note(&format!("{} has said nothing, and nothing has happened to it", clean_line(&one.name)));
+        crate::terminal::note(&format!("{} has said nothing, and nothing has happened to it", clean_line(&one.name)));
     }
     let mut out = anstream::stdout().lock();
     for line in &lines {
@@ -256,7 +256,7 @@ async fn import(global: &Global, file: &Path, dry_run: bool, json: bool) -> anyh
         some => writeln!(out, "{verb} {}", clean_line(&some.join(", ")))?,
     }
     for (what, why) in &found.left {
-        crate::note(&clean_line(&format!("left {what}: {why}")));
+        crate::terminal::note(&clean_line(&format!("left {what}: {why}")));
     }
     Ok(Exit::Done)
 }
@@ -380,10 +380,10 @@ fn as_json(server: &McpServerView) -> Value {
 
 fn notes(server: &McpServerView) {
     if server.state == McpServerState::Down {
-        crate::note(&clean_line(&format!("{}: {}", server.name, server.reason)));
+        crate::terminal::note(&clean_line(&format!("{}: {}", server.name, server.reason)));
     }
     for note in &server.notes {
-        crate::note(&clean_line(&format!("{}: {note}", server.name)));
+        crate::terminal::note(&clean_line(&format!("{}: {note}", server.name)));
     }
 }
 
@@ -398,7 +398,7 @@ fn said(json: bool, what: &str, name: &str) -> anyhow::Result<Exit> {
             ),
             other => format!("{name} is {other}"),
         };
-        crate::note(&clean_line(&text));
+        crate::terminal::note(&clean_line(&text));
     }
     Ok(Exit::Done)
 }

@@ -46,7 +46,7 @@ pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<
     }
     table.print("no slots")?;
     if slots.iter().any(|slot| slot.model.embedded) {
-        crate::note(BUILTIN);
+        crate::terminal::note(BUILTIN);
     }
     Ok(Exit::Done)
 }

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use clap::Args;
 use serde_json::json;
 
-use crate::{daemon, exit::Exit, failure::Failure, flags::Global, render::sanitize, report};
+use crate::{daemon, exit::Exit, failure::Failure, flags::Global, report, terminal::sanitize};
 
 /// The arguments of `reload`.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ pub(crate) async fn handle(global: &Global, args: ReloadArgs) -> anyhow::Result<
     let mut out = anstream::stdout().lock();
     writeln!(out, "read again: {}", sanitize::clean_line(&reloaded.config_sources.join(", ")))?;
     for note in &reloaded.notes {
-        crate::note(&sanitize::clean_line(note));
+        crate::terminal::note(&sanitize::clean_line(note));
     }
     Ok(Exit::Done)
 }

@@ -19,17 +19,17 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::{
-    args::{SessionChoice, TurnChoice},
     daemon,
     exit::{Attendance, Exit},
     failure::{self, Failure},
     flags::Global,
     input::{self, Prompt, Words},
     keyboard::Keyboard,
-    render::{Human, Jsonl, jsonl, sanitize::clean_line},
+    render::{Human, Jsonl, jsonl},
     repl::TerminalAsker,
     report::{self, NoResult},
-    session::{Place, Upload},
+    session::{Place, SessionChoice, TurnChoice, Upload},
+    terminal::sanitize::clean_line,
     turn::{self, AskNobody, Asker, AtEnd, ForeseeingAsker, Renderer, Signals, SocketLine, builtin::SayBuiltin},
 };
 
@@ -257,7 +257,7 @@ fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> a
     match output {
         Output::Text => {
             writeln!(io::stdout(), "{session_id}")?;
-            crate::note(&format!("the turn goes on; follow it with: agentctl attach {session_id}"));
+            crate::terminal::note(&format!("the turn goes on; follow it with: agentctl attach {session_id}"));
         }
         Output::Json | Output::StreamJson => {
             report::json_line(&json!({"type": "started", "session_id": session_id, "turn_id": turn_id}))?;

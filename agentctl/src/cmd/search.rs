@@ -18,12 +18,12 @@ use crate::{
     complete,
     daemon::Daemon,
     exit::Exit,
-    render::{
+    report,
+    terminal::{
         look::Look,
         paint::{QUIET, STRONG, paint},
         sanitize::clean,
     },
-    report,
 };
 
 /// The arguments of `sessions search`.
@@ -48,7 +48,7 @@ pub(crate) async fn handle(daemon: &Daemon, args: SearchArgs) -> anyhow::Result<
     let session = args.session.as_deref().unwrap_or_default();
     let Found { hits, unsearched } = daemon.client.search(&args.query.join(" "), session, args.limit).await?;
     if unsearched > 0 {
-        crate::note(&format!(
+        crate::terminal::note(&format!(
             "{unsearched} events are not searched yet: the index is being built; search again later for all of it"
         ));
     }
@@ -57,7 +57,7 @@ pub(crate) async fn handle(daemon: &Daemon, args: SearchArgs) -> anyhow::Result<
         return Ok(Exit::Done);
     }
     if hits.is_empty() && unsearched == 0 {
-        crate::note("nothing was found");
+        crate::terminal::note("nothing was found");
         return Ok(Exit::Done);
     }
     let (color, now) = (Look::detect().out_color, Timestamp::now());

@@ -283,7 +283,7 @@ async fn delete(daemon: &Daemon, session: &str, yes: bool, json: bool) -> anyhow
     let summary = daemon.client.session(session).await?.session.summary;
     let id = summary.id.to_string();
     if !yes && !confirmed(&id, &summary.title)? {
-        crate::note("nothing was deleted");
+        crate::terminal::note("nothing was deleted");
         return Ok(Exit::Cancelled);
     }
     daemon.client.delete_session(&id).await?;
@@ -307,7 +307,7 @@ fn done(json: bool, id: &str, what: &str) -> anyhow::Result<Exit> {
     if json {
         report::json(&json!({ "session_id": id, "done": what }))?;
     } else {
-        crate::note(&format!("session {id}: {what}"));
+        crate::terminal::note(&format!("session {id}: {what}"));
     }
     Ok(Exit::Done)
 }

@@ -11,8 +11,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
-    render::sanitize::clean_line,
     report::{self, Table},
+    terminal::sanitize::clean_line,
 };
 
 /// The arguments of `skills`.

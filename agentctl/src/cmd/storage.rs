@@ -9,8 +9,8 @@ use crate::{
     daemon,
     exit::Exit,
     flags::Global,
-    render::sanitize,
     report::{self, Table},
+    terminal::sanitize,
 };
 
 /// The arguments of `storage`.
@@ -63,11 +63,13 @@ pub(crate) async fn show(global: &Global, args: StorageArgs) -> anyhow::Result<E
     writeln!(out, "\n{} in all; {} free on the disk", report::bytes(all), report::bytes(view.free_bytes))?;
     if view.removed_sessions > 0 {
         let sessions = report::count(view.removed_sessions, "deleted session");
-        crate::note(&format!("{sessions} still to be overwritten; the journal shrinks meanwhile"));
+        crate::terminal::note(&format!("{sessions} still to be overwritten; the journal shrinks meanwhile"));
     }
     if view.stuck_sessions > 0 {
         let sessions = report::count(view.stuck_sessions, "deleted session");
-        crate::note(&format!("{sessions} cannot be overwritten, as the journal is damaged; see `agentctl doctor`"));
+        crate::terminal::note(&format!(
+            "{sessions} cannot be overwritten, as the journal is damaged; see `agentctl doctor`"
+        ));
     }
     Ok(Exit::Done)
 }
@@ -103,7 +105,7 @@ pub(crate) async fn clean(global: &Global, args: CleanArgs) -> anyhow::Result<Ex
         }
     }
     for problem in &report.problems {
-        crate::note(&sanitize::clean_line(problem));
+        crate::terminal::note(&sanitize::clean_line(problem));
     }
     Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
 }

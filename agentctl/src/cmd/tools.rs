@@ -8,8 +8,8 @@ use crate::{
     complete, daemon,
     exit::Exit,
     flags::Global,
-    render::sanitize::clean_line,
     report::{self, Table},
+    terminal::sanitize::clean_line,
 };
 
 /// The arguments of `tools`.

@@ -33,7 +33,7 @@ pub(crate) use self::{
     typed::Typed,
 };
 use self::{mode::Mode, reader::Reader};
-use crate::render::sanitize::clean;
+use crate::terminal::sanitize::clean;
 
 /// Keys that wait to be looked at. Nobody types as fast; what comes beyond them is no typing.
 const MOST_KEYS: usize = 64 * 1024;

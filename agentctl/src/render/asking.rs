@@ -8,11 +8,11 @@ use agentd_core::{
     visible,
 };
 
-use super::{
-    diff::Room,
-    paint::{clip, width},
+use super::diff::Room;
+use crate::{
+    report,
+    terminal::paint::{clip, width},
 };
-use crate::report;
 
 /// The risk in words.
 pub(crate) fn risk(risk: Risk) -> &'static str {

@@ -2,7 +2,7 @@
 
 use agentd_core::turn::{StopReason, TurnResult};
 
-use super::{
+use crate::terminal::{
     paint::{BAD, QUIET, WARN, dollars, duration, number, paint},
     sanitize::{clean, clean_line},
 };

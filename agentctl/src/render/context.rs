@@ -5,7 +5,7 @@ use agentd_core::{
     item::{NoticeSource, NoticeTopic},
 };
 
-use super::sanitize::clean_line;
+use crate::terminal::sanitize::clean_line;
 
 /// What a person is told of a new level; nothing where there is room.
 pub(crate) fn level_line(level: TokenLevel, tokens: u64, window: u64) -> Option<String> {

@@ -3,7 +3,7 @@
 
 use agentd_core::visible;
 
-use super::paint::{BAD, CODE, GOOD, QUIET, STRONG, clip, paint, width};
+use crate::terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, clip, paint, width};
 
 /// The room that a preview may take on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,14 +25,19 @@ use anstyle::Style;
 use super::{
     closing,
     context::{compaction_line, level_line, notice_line},
-    look::Look,
-    paint::{QUIET, STRONG, WARN, clip, fold, paint, tail, width},
-    sanitize::{clean, clean_line},
     spinner::Spinner,
     stream::TextStream,
     tool_line::{self, argument_of, tool_lines},
 };
-use crate::{keyboard::Typed, turn::Renderer};
+use crate::{
+    keyboard::Typed,
+    terminal::{
+        look::Look,
+        paint::{QUIET, STRONG, WARN, clip, fold, paint, tail, width},
+        sanitize::{clean, clean_line},
+    },
+    turn::Renderer,
+};
 
 /// Shows turns to a person.
 #[derive(Debug)]

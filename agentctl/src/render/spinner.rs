@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{look::Look, paint::clip};
+use crate::terminal::{look::Look, paint::clip};
 
 /// How often it turns. Slow enough to cost nothing.
 const TICK: Duration = Duration::from_millis(100);

@@ -8,9 +8,9 @@
 
 use std::io::{self, Write};
 
-use super::{
+use super::markdown::{Markdown, table};
+use crate::terminal::{
     look::Look,
-    markdown::{Markdown, table},
     paint::{CODE, clip, widest},
     sanitize::{Sanitizer, clean},
 };
@@ -184,7 +184,7 @@ impl<W: Write> TextStream<W> {
             self.echo.text.push(c);
         }
         if code {
-            painted.push_str(&super::paint::paint(true, CODE, shown));
+            painted.push_str(&crate::terminal::paint::paint(true, CODE, shown));
         } else {
             painted.push_str(shown);
         }

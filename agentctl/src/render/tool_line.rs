@@ -6,7 +6,7 @@ use agentd_core::{
 };
 use serde_json::Value;
 
-use super::{
+use crate::terminal::{
     paint::{BAD, GOOD, QUIET, STRONG, clip, duration, number, paint, width},
     sanitize::clean_line,
 };

@@ -3,8 +3,8 @@
 use agentd_core::context::{ContextView, Segment, SegmentKind, TokenLevel};
 use anstyle::{AnsiColor, Style};
 
-use super::{
-    context::percent,
+use super::context::percent;
+use crate::terminal::{
     paint::{BAD, QUIET, STRONG, WARN, clip, number, paint, width},
     sanitize::clean_line,
 };
@@ -51,7 +51,7 @@ fn filled(view: &ContextView) -> String {
 }
 
 fn folded(text: &str, columns: usize, color: bool) -> Vec<String> {
-    super::paint::fold(text, columns).iter().map(|line| paint(color, QUIET, line)).collect()
+    crate::terminal::paint::fold(text, columns).iter().map(|line| paint(color, QUIET, line)).collect()
 }
 
 fn segment_row(segment: &Segment, window: u64) -> String {

@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::{console::TerminalConsole, question};
-use crate::{keyboard::Keyboard, render::look::Look, turn::Asker};
+use crate::{keyboard::Keyboard, terminal::look::Look, turn::Asker};
 
 /// Asks on the terminal: questions on standard error, keys from the keyboard.
 #[derive(Debug)]

@@ -25,15 +25,16 @@ use super::{
     slash::{self, Slash},
 };
 use crate::{
-    cmd,
     daemon::{self, Daemon},
     exit::{Attendance, Exit},
     failure::Failure,
     flags::{CommandLine, Global},
     keyboard::{Keyboard, Typed},
-    render::{Human, sanitize::clean_line},
+    ops::{compact, undo},
+    render::Human,
     report::count,
     session::{Place, Upload},
+    terminal::sanitize::clean_line,
     turn::{
         self, AskNobody, Asker, AtEnd, ForeseeingAsker, Renderer as _, Signals, SocketLine,
         builtin::{BUILTIN, SayBuiltin},
@@ -296,7 +297,7 @@ impl Chat {
         let id = self.session()?;
         let (signals, keyboard) = (&mut self.signals, &self.keyboard);
         let person = turn::Person { asker: &mut AskNobody, signals, keyboard };
-        let done = cmd::compact::compact(&self.daemon, id, strategy, true, person).await;
+        let done = compact::compact(&self.daemon, id, strategy, true, person).await;
         self.learn_fullness().await;
         let done = done?;
         self.handed.forget();
@@ -308,7 +309,7 @@ impl Chat {
         let id = self.session()?;
         let (window, undone) = self.daemon.client.undo_compaction(&id.to_string()).await?;
         self.learn_fullness().await;
-        cmd::compact::tell_undone(id, window, &undone, false)
+        compact::tell_undone(id, window, &undone, false)
     }
 
     async fn obey(&mut self, command: Slash) -> anyhow::Result<Exit> {
@@ -375,11 +376,11 @@ impl Chat {
         let id = self.session()?;
         let request = UndoRequest { turn, redo: false, preview: true, client: daemon::CLIENT.to_owned() };
         let preview = self.daemon.client.undo(&id.to_string(), &request).await?;
-        cmd::undo::print(&preview)?;
+        undo::print(&preview)?;
         if !preview.files.iter().any(|file| file.outcome == UndoOutcome::Done) {
-            return Ok(cmd::undo::exit(&preview));
+            return Ok(undo::exit(&preview));
         }
-        let question = cmd::undo::question(id, &preview);
+        let question = undo::question(id, &preview);
         self.signals.forget();
         let answer = tokio::select! {
             biased;
@@ -395,8 +396,8 @@ impl Chat {
         }
         let request = UndoRequest { turn: Some(TurnChoice::Id(preview.turn_id)), preview: false, ..request };
         let report = self.daemon.client.undo(&id.to_string(), &request).await?;
-        self.note(&cmd::undo::summary(&report));
-        Ok(cmd::undo::exit(&report))
+        self.note(&undo::summary(&report));
+        Ok(undo::exit(&report))
     }
 
     /// The next turn is told of it. A session that has not begun begins with it.

@@ -13,16 +13,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::pager;
 pub(crate) use crate::keyboard::Key;
 use crate::{
     keyboard::{Keyboard, Press, Typed},
-    render::{
+    terminal::{
         paint::{tail, width},
         sanitize::clean_line,
     },
 };
-
-use super::pager;
 
 /// How often it is looked whether the question was dropped.
 const GLANCE: Duration = Duration::from_millis(20);

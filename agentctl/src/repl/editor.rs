@@ -32,7 +32,7 @@ use crate::{
         Keyboard, Typed,
         typed::{is_whole, join_lines},
     },
-    render::sanitize::clean,
+    terminal::sanitize::clean,
 };
 
 /// The inputs that the history keeps.

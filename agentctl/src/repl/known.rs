@@ -13,7 +13,7 @@ use agentd_core::{
 };
 use agentd_proto::client::{Client, McpServerView};
 
-use crate::render::{context::percent, sanitize::clean_line};
+use crate::{render::context::percent, terminal::sanitize::clean_line};
 
 /// The sessions that can be completed.
 const COMPLETED_SESSIONS: usize = 50;

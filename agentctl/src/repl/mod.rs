@@ -30,8 +30,8 @@ use crate::{
     exit::Exit,
     flags::CommandLine,
     keyboard::Keyboard,
-    render::look::Look,
     session::Place,
+    terminal::look::Look,
 };
 pub(crate) use asker::TerminalAsker;
 

@@ -12,10 +12,12 @@ use agentd_core::{
 use serde_json::Value;
 
 use super::console::{Console, Key};
-use crate::render::{
-    asking,
-    diff::{self, Room},
-    paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, paint, tail, width},
+use crate::{
+    render::{
+        asking,
+        diff::{self, Room},
+    },
+    terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, paint, tail, width},
 };
 
 /// The rows that a question needs besides its preview and the rules that could be kept.

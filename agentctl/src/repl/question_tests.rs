@@ -10,7 +10,7 @@ use agentd_core::{
 use serde_json::json;
 
 use super::*;
-use crate::render::sanitize::clean;
+use crate::terminal::sanitize::clean;
 
 #[derive(Default)]
 struct Typist {

@@ -3,7 +3,7 @@
 use agentd_core::{context::CompactionStrategy, model::Slot, undo::TurnChoice};
 use clap::ValueEnum as _;
 
-use crate::cmd::compact::Strategy;
+use crate::ops::compact::Strategy;
 
 /// What a person can tell the client itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "grants" => Slash::Grants,
         "continue" => Slash::Continue,
         "undo" if argument.is_empty() => Slash::Undo(None),
-        "undo" => return crate::cmd::undo::turn(argument).map(|turn| Slash::Undo(Some(turn))),
+        "undo" => return crate::ops::undo::turn(argument).map(|turn| Slash::Undo(Some(turn))),
         "context" => Slash::Context,
         "compact" if argument.is_empty() => Slash::Compact(CompactionStrategy::Auto),
         "compact" if argument == "undo" => return Ok(Slash::UndoCompaction),

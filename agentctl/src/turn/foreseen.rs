@@ -34,8 +34,8 @@ impl<A: Asker> ForeseeingAsker<A> {
                     // It is asked again, as it stood.
                     Err(error) => {
                         let Failure { message, hint, .. } = Failure::from(error);
-                        crate::note(&message);
-                        hint.iter().for_each(|hint| crate::note(&format!("hint: {hint}")));
+                        crate::terminal::note(&message);
+                        hint.iter().for_each(|hint| crate::terminal::note(&format!("hint: {hint}")));
                     }
                 },
                 (Answer::Approve, Some(args)) => return Some(Answer::Edit { args: args.clone() }),

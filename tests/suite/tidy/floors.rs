@@ -26,8 +26,23 @@ const ENGINE: Floors = &[
     &["lib"],
 ];
 
+const AGENTCTL: Floors = &[
+    &["exit", "terminal"],
+    &["failure", "flags"],
+    &["daemon", "input", "mount", "report"],
+    &["complete", "keyboard", "misuse"],
+    &["session", "turn"],
+    &["render"],
+    &["ops"],
+    &["repl"],
+    &["cmd"],
+    &["args"],
+    &["main"],
+];
+
+/// The crates that are looked at, and the floors of those that have them.
 const CRATES: [(&str, Floors); 4] =
-    [("crates/engine", ENGINE), ("crates/core", &[]), ("agentd", &[]), ("agentctl", &[])];
+    [("crates/engine", ENGINE), ("crates/core", &[]), ("agentd", &[]), ("agentctl", AGENTCTL)];
 
 /// The room of a file: its folder below the sources, or its own name.
 fn room(file: &str) -> &str {

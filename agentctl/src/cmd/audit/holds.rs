@@ -4,11 +4,11 @@ use agentd_core::audit::{AuditProblem, AuditReport};
 use serde_json::{Value, json};
 
 use crate::{
-    render::{
+    report,
+    terminal::{
         paint::{BAD, GOOD, STRONG, paint},
         sanitize::clean_line,
     },
-    report,
 };
 
 /// The report for programs.

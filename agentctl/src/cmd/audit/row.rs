@@ -7,10 +7,7 @@ use agentd_core::{
 };
 use jiff::tz::TimeZone;
 
-use crate::{
-    render::{paint::duration, tool_line},
-    report,
-};
+use crate::{render::tool_line, report, terminal::paint::duration};
 
 /// The names of the columns.
 pub(super) const HEAD: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES", "DECIDED BY", "OUTCOME"];

@@ -6,12 +6,12 @@ use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentListing, Docume
 use serde_json::{Value, json};
 
 use crate::{
-    render::{
+    report::{self, Table},
+    terminal::{
         look::Look,
         paint::{CODE, QUIET, STRONG, paint},
         sanitize::{clean, clean_line},
     },
-    report::{self, Table},
 };
 
 /// Documents of which something is wrong that are told one by one.
@@ -29,11 +29,11 @@ pub(super) fn listing(DocumentListing { documents, notes }: &DocumentListing) ->
     table.print("there is no document; text files are listed by agentctl files ls")?;
     for state in documents {
         if let Some(problem) = &state.problem {
-            crate::note(&format!("{}: {}", clean_line(&state.name), clean_line(problem)));
+            crate::terminal::note(&format!("{}: {}", clean_line(&state.name), clean_line(problem)));
         }
     }
     for note in notes {
-        crate::note(&clean_line(note));
+        crate::terminal::note(&clean_line(note));
     }
     Ok(())
 }
@@ -72,15 +72,15 @@ pub(super) fn reading(path: &str, first: u32, reading: &Reading) -> anyhow::Resu
     }
     drop(out);
     match parts.last() {
-        None if *total > 0 => crate::note(&format!("it has {}", report::count(*total, parts_are.noun()))),
-        None => crate::note("it has no text"),
+        None if *total > 0 => crate::terminal::note(&format!("it has {}", report::count(*total, parts_are.noun()))),
+        None => crate::terminal::note("it has no text"),
         Some(last) if last.number < *total && first <= *total => {
-            crate::note(&format!("there is more: --page {}", last.number + 1));
+            crate::terminal::note(&format!("there is more: --page {}", last.number + 1));
         }
         Some(_) => {}
     }
     if let Some(why) = broken {
-        crate::note(&format!("it could not be read to its end: {}", clean_line(why)));
+        crate::terminal::note(&format!("it could not be read to its end: {}", clean_line(why)));
     }
     Ok(())
 }
@@ -95,13 +95,15 @@ pub(super) fn finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     drop(out);
     if finds.hits.is_empty() {
         let searched = report::count(finds.searched as u64, "document");
-        crate::note(&format!("nothing was found in {searched}; text files are searched where --in names them"));
+        crate::terminal::note(&format!(
+            "nothing was found in {searched}; text files are searched where --in names them"
+        ));
     }
     for note in &finds.notes {
-        crate::note(&clean_line(note));
+        crate::terminal::note(&clean_line(note));
     }
     for line in left_out(finds) {
-        crate::note(&line);
+        crate::terminal::note(&line);
     }
     Ok(())
 }

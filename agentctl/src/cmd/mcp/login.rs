@@ -10,7 +10,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{daemon::Daemon, exit::Exit, failure::Failure, render::sanitize::clean_line, report};
+use crate::{daemon::Daemon, exit::Exit, failure::Failure, report, terminal::sanitize::clean_line};
 
 /// How long the first line of a request may be, in bytes.
 const LONGEST: u64 = 16 * 1024;
@@ -43,7 +43,7 @@ pub(super) async fn handle(daemon: &Daemon, name: &str, port: Option<u16>, json:
     if json {
         report::json_line(&json!({ "status": "logged_in", "name": name }))?;
     } else {
-        crate::note(&clean_line(&format!("logged in to {name}")));
+        crate::terminal::note(&clean_line(&format!("logged in to {name}")));
     }
     Ok(Exit::Done)
 }

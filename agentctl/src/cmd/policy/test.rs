@@ -121,7 +121,7 @@ fn summary(changed: u64, of: u64, balance: &[(&'static str, i64); 3]) -> String 
 
 fn print(rules: &RuleText, compared: &[Comparison]) -> anyhow::Result<()> {
     if compared.is_empty() {
-        writeln!(anstream::stdout(), "{}: the rules can be used", crate::render::sanitize::clean_line(&rules.path))?;
+        writeln!(anstream::stdout(), "{}: the rules can be used", crate::terminal::sanitize::clean_line(&rules.path))?;
         return Ok(());
     }
     let mut table = Table::new(["CALL", "NOW", "WITH IT", "BY"]);

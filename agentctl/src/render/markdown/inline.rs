@@ -5,7 +5,7 @@
 
 use anstyle::Style;
 
-use crate::render::paint::{CODE, QUIET};
+use crate::terminal::paint::{CODE, QUIET};
 
 /// A piece of text in one style.
 #[derive(Debug, Clone, PartialEq, Eq)]

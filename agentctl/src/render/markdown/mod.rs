@@ -15,7 +15,7 @@ pub(crate) mod wrap;
 use anstyle::Style;
 
 use self::{inline::Span, wrap::wrap};
-use super::paint::{CODE, QUIET, paint};
+use crate::terminal::paint::{CODE, QUIET, paint};
 
 /// What is to be remembered between blocks: whether we are in a code fence.
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ fn line(source: &str, columns: usize) -> Vec<String> {
     if let Some((marker, rest)) = list_marker(content) {
         let shown = if marker.ends_with(['-', '*', '+']) { "•" } else { marker };
         let first = format!("{indent}{shown} ");
-        let next = " ".repeat(super::paint::width(&first));
+        let next = " ".repeat(crate::terminal::paint::width(&first));
         return text(rest, Style::new(), columns, &first, &next);
     }
     text(content.trim_end(), Style::new(), columns, &indent, &indent)
@@ -131,7 +131,7 @@ fn list_marker(line: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::sanitize::clean;
+    use crate::terminal::sanitize::clean;
 
     #[track_caller]
     fn check(blocks: &[&str], expected: &[&str]) {

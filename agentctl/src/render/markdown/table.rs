@@ -3,7 +3,7 @@
 use anstyle::Style;
 
 use super::inline::{self, Span};
-use crate::render::paint::{QUIET, paint, width};
+use crate::terminal::paint::{QUIET, paint, width};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Align {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn plain(source: &str, columns: usize) -> Option<Vec<String>> {
-        render(source, columns).map(|rows| rows.iter().map(|row| crate::render::sanitize::clean(row)).collect())
+        render(source, columns).map(|rows| rows.iter().map(|row| crate::terminal::sanitize::clean(row)).collect())
     }
 
     #[test]

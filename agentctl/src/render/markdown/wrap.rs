@@ -4,7 +4,7 @@ use anstyle::Style;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::inline::Span;
-use crate::render::paint::{paint, width};
+use crate::terminal::paint::{paint, width};
 
 /// The rows of the spans, none wider than `columns`: the first begins with `first`, the others with `next`.
 ///

@@ -67,7 +67,9 @@ pub(super) struct ServeArgs {
 pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<Exit> {
     let project = args.project.as_ref().map(MountArg::resolve).transpose()?;
     if std::io::stdin().is_terminal() {
-        crate::note("waiting for an MCP client on standard input; Ctrl-C ends it (a person wants `agentctl chat`)");
+        crate::terminal::note(
+            "waiting for an MCP client on standard input; Ctrl-C ends it (a person wants `agentctl chat`)",
+        );
     }
     let over = CancellationToken::new();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

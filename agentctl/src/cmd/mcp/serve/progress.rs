@@ -18,7 +18,7 @@ use rmcp::{
 };
 use tokio::sync::mpsc;
 
-use crate::{render::sanitize::clean_line, turn::Renderer};
+use crate::{terminal::sanitize::clean_line, turn::Renderer};
 
 /// What may wait to be sent; more is left out, for the next says more.
 const QUEUE: usize = 16;

@@ -18,8 +18,8 @@ use crate::{
     daemon::{self, Daemon},
     failure::Failure,
     flags::Global,
-    render::sanitize::clean_line,
     report,
+    terminal::sanitize::clean_line,
 };
 
 /// The characters of a caller's name at the most.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     failure::Failure,
-    render::sanitize::{clean, clean_line},
+    terminal::sanitize::{clean, clean_line},
 };
 
 /// The answer of a turn at the most, in characters.

@@ -1,0 +1,236 @@
+//! `agentctl compact`: replaces the older part of a history by a summary, and takes that back.
+
+use std::io::{self, Write as _};
+
+use agentd_core::{
+    context::{CompactionReport, CompactionStrategy, Window},
+    event::{Event, EventKind},
+    ids::SessionId,
+    item::ItemBody,
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnResult},
+};
+use agentd_proto::client::{SessionChoice, StartRequest};
+use clap::ValueEnum;
+use serde_json::json;
+
+use crate::{
+    daemon::{self, Daemon},
+    exit::{Attendance, Exit},
+    failure::Failure,
+    render::{
+        Human,
+        context::{percent, short},
+    },
+    report,
+    terminal::{
+        look::Look,
+        paint::{QUIET, WARN, paint},
+        sanitize::clean_line,
+    },
+    turn::{self, Renderer, SocketLine},
+};
+
+/// How a summary is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Strategy {
+    /// As fits the window
+    Auto,
+    /// In detail: paths, commands and results
+    Compact,
+    /// Short: what is needed to go on
+    Summarize,
+}
+
+impl Strategy {
+    /// The same for the daemon.
+    pub(crate) fn for_daemon(self) -> CompactionStrategy {
+        match self {
+            Self::Auto => CompactionStrategy::Auto,
+            Self::Compact => CompactionStrategy::Compact,
+            Self::Summarize => CompactionStrategy::Summarize,
+        }
+    }
+}
+
+/// What came of a turn that compacts.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// What was kept and dropped; none where there was nothing to do, or it came to no end.
+    pub(crate) report: Option<CompactionReport>,
+    pub(crate) result: TurnResult,
+}
+
+/// Runs a turn that compacts and does nothing else.
+///
+/// # Errors
+/// When the daemon refuses it or is lost, or the person left.
+pub(crate) async fn compact(
+    daemon: &Daemon,
+    session: SessionId,
+    strategy: CompactionStrategy,
+    shown: bool,
+    person: turn::Person<'_>,
+) -> anyhow::Result<Done> {
+    let request = StartRequest {
+        session: SessionChoice::Existing(session.to_string()),
+        start: StartTurn {
+            text: None,
+            compact: Some(strategy),
+            typed_bytes: None,
+            whole: false,
+            slot: None,
+            max_steps: None,
+            on_interrupt: OnInterrupt::Deny,
+            while_connected: false,
+            if_busy: IfBusy::Refuse,
+            client: daemon::CLIENT.to_owned(),
+            environment: daemon.environment(),
+        },
+    };
+    person.signals.forget();
+    let mut line = SocketLine::start(daemon, request).await?;
+    let mut watch = Watch { shown: shown.then(Human::stdio), report: None };
+    let result = turn::drive(&mut line, &mut watch, person).await?;
+    let result = result.ok_or_else(|| Failure::unreachable("the daemon did not tell how the compaction ended"))?;
+    Ok(Done { report: watch.report, result })
+}
+
+impl Done {
+    /// Tells a person.
+    ///
+    /// # Errors
+    /// When standard output is closed.
+    pub(crate) fn print(&self) -> anyhow::Result<()> {
+        let look = Look::detect();
+        let mut out = anstream::stdout().lock();
+        match &self.report {
+            Some(report) => {
+                for line in lines(report, look.out_color) {
+                    writeln!(out, "{line}")?;
+                }
+            }
+            None if self.result.stop_reason == StopReason::Completed => {
+                writeln!(out, "{}", clean_line(&self.result.text))?;
+            }
+            None => {
+                for line in crate::render::closing::lines(&self.result, 0, look.err_color) {
+                    crate::terminal::note(&line);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The exit code of it.
+    pub(crate) fn exit(&self) -> Exit {
+        Exit::of_turn(&self.result, Attendance::Attended)
+    }
+}
+
+/// What was kept and dropped.
+fn lines(report: &CompactionReport, color: bool) -> Vec<String> {
+    let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
+    let mut lines = vec![format!(
+        "compacted  {messages_before} to {messages_after} messages, about {} to {} tokens ({} %)",
+        short(*tokens_before),
+        short(*tokens_after),
+        percent(*tokens_after, *tokens_before),
+    )];
+    let how = match report.strategy {
+        CompactionStrategy::Auto | CompactionStrategy::Compact => "in detail",
+        CompactionStrategy::Summarize => "short",
+        CompactionStrategy::Truncate => "what is known for certain",
+    };
+    let by = report.model.as_deref().map_or("without a model".to_owned(), |model| format!("by {}", clean_line(model)));
+    lines.push(format!("summary    {how}, {by}"));
+    if let Some(path) = &report.path {
+        lines.push(format!("in full    {}", clean_line(path)));
+    }
+    for rule in &report.pinned {
+        lines.push(format!("kept       {}", clean_line(rule)));
+    }
+    if let Some(problem) = &report.problem {
+        lines.push(paint(color, WARN, &format!("! {}", clean_line(problem))));
+    }
+    lines.push(paint(color, QUIET, "take it back with: agentctl compact --undo"));
+    lines
+}
+
+/// Tells that a compaction was taken back.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn tell_undone(
+    session: SessionId,
+    window: Window,
+    undone: &CompactionReport,
+    json: bool,
+) -> anyhow::Result<Exit> {
+    if json {
+        report::json(&json!({ "session_id": session, "window": window, "undone": undone }))?;
+        return Ok(Exit::Done);
+    }
+    let CompactionReport { messages_before, tokens_before, .. } = undone;
+    let tokens = short(*tokens_before);
+    let mut out = anstream::stdout().lock();
+    writeln!(out, "taken back: the model sees the {messages_before} messages again, about {tokens} tokens")?;
+    writeln!(out, "they are not compacted by themselves again until they no longer fit, or are many more")?;
+    Ok(Exit::Done)
+}
+
+/// Follows the turn and keeps the report of what it did.
+struct Watch {
+    shown: Option<Human<io::Stdout, io::Stderr>>,
+    report: Option<CompactionReport>,
+}
+
+impl Renderer for Watch {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let EventKind::ItemCompleted { item, .. } = &event.kind
+            && let ItemBody::Compaction(compaction) = &item.body
+        {
+            if !compaction.summary.is_empty() {
+                self.report = Some(compaction.report.clone());
+            }
+            return Ok(());
+        }
+        self.shown.as_mut().map_or(Ok(()), |human| human.event(event))
+    }
+
+    /// The command tells what came of it.
+    fn finish(&mut self, _: &TurnResult) -> io::Result<()> {
+        self.pause()
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.shown.as_mut().map_or(Ok(()), Renderer::pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_kept_and_dropped_is_told() {
+        let report = CompactionReport {
+            strategy: CompactionStrategy::Truncate,
+            messages_before: 62,
+            messages_after: 11,
+            tokens_before: 12_345,
+            tokens_after: 1_900,
+            pinned: vec!["Never push\u{1b}[2J to main.".to_owned()],
+            path: Some("/conversation_history/x.md".to_owned()),
+            problem: Some("no model summed it up: it broke".to_owned()),
+            ..CompactionReport::default()
+        };
+        insta::assert_snapshot!(lines(&report, false).join("\n"), @r"
+        compacted  62 to 11 messages, about 12k to 1.9k tokens (15 %)
+        summary    what is known for certain, without a model
+        in full    /conversation_history/x.md
+        kept       Never push to main.
+        ! no model summed it up: it broke
+        take it back with: agentctl compact --undo
+        ");
+    }
+}

@@ -1,0 +1,217 @@
+//! `agentctl undo`: takes back what a turn did to files.
+
+use std::io::Write as _;
+
+use agentd_core::{
+    Timestamp,
+    ids::{InterruptId, SessionId, TurnId},
+    interrupt::{Ask, AskedBy, Interrupt},
+    tool::FileChangeKind,
+    undo::{TurnChoice, UndoOutcome, UndoReport, UndoneFile},
+    visible,
+};
+
+use crate::{
+    exit::Exit,
+    render::diff::{self, Room},
+    report,
+    terminal::{
+        look::Look,
+        paint::{BAD, GOOD, QUIET, STRONG, paint},
+    },
+};
+
+/// The part that is shown of the diff of a file that was left alone. What is only foreseen is shown whole.
+const OF_CONFLICT: Room = Room { rows: 200, columns: usize::MAX };
+
+/// A turn as a person names it: a number, or an id.
+///
+/// # Errors
+/// It is neither.
+pub(crate) fn turn(text: &str) -> Result<TurnChoice, String> {
+    let number = text.parse().ok().filter(|number| *number > 0).map(TurnChoice::Number);
+    let id = || text.parse::<TurnId>().ok().map(TurnChoice::Id);
+    number.or_else(id).ok_or_else(|| format!("{text:?} is neither the number of a turn nor the id of one"))
+}
+
+/// Shows a report: what is done to each file, with diffs where it is only foreseen and of what was not done.
+pub(crate) fn print(report: &UndoReport) -> anyhow::Result<()> {
+    let color = Look::detect().out_color;
+    let mut out = anstream::stdout().lock();
+    for line in lines(report, color) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+fn lines(report: &UndoReport, color: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    for file in &report.files {
+        let (mark, style) = match file.outcome {
+            UndoOutcome::Done => ("✓", GOOD),
+            UndoOutcome::Already => ("·", QUIET),
+            UndoOutcome::Conflict | UndoOutcome::Failed => ("✗", BAD),
+        };
+        let path = paint(color, STRONG, &visible::line(&file.path));
+        lines.push(format!("{} {path}: {}", paint(color, style, mark), told(file, report.preview)));
+        let is_left = matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
+        if let Some(diff) = file.diff.as_deref().filter(|_| report.preview || is_left) {
+            let room = if report.preview { Room::WITHOUT_END } else { OF_CONFLICT };
+            lines.extend(diff::preview(diff, room, color).into_iter().map(|line| format!("  {line}")));
+        }
+    }
+    lines.push(summary(report));
+    lines
+}
+
+fn told(file: &UndoneFile, preview: bool) -> String {
+    let reason = || file.reason.as_deref().map(visible::line).unwrap_or_default();
+    let done = match (file.outcome, file.change) {
+        (UndoOutcome::Already, _) => return "is already as it was".to_owned(),
+        (UndoOutcome::Conflict, _) => return format!("left alone, {}", reason()),
+        (UndoOutcome::Failed, _) => return format!("not done, {}", reason()),
+        (UndoOutcome::Done, FileChangeKind::Created) if preview => "comes back",
+        (UndoOutcome::Done, FileChangeKind::Modified) if preview => "becomes as it was",
+        (UndoOutcome::Done, FileChangeKind::Deleted) if preview => "is removed",
+        (UndoOutcome::Done, FileChangeKind::Created) => "is back",
+        (UndoOutcome::Done, FileChangeKind::Modified) => "is as it was",
+        (UndoOutcome::Done, FileChangeKind::Deleted) => "removed",
+    };
+    if file.reason.is_some() { format!("{done}, but {}", reason()) } else { done.to_owned() }
+}
+
+/// The report in one line.
+pub(crate) fn summary(report: &UndoReport) -> String {
+    let number = |fits: fn(UndoOutcome) -> bool| report.files.iter().filter(|file| fits(file.outcome)).count() as u64;
+    let done = number(|outcome| matches!(outcome, UndoOutcome::Done));
+    let conflicts = number(|outcome| matches!(outcome, UndoOutcome::Conflict));
+    let failed = number(|outcome| matches!(outcome, UndoOutcome::Failed));
+    let what = match (report.redo, report.preview) {
+        (false, false) => "undone",
+        (false, true) => "would be undone",
+        (true, false) => "brought back",
+        (true, true) => "would be brought back",
+    };
+    let mut text = format!("turn {}: {} {what}", report.turn, report::count(done, "path"));
+    if conflicts > 0 {
+        text.push_str(&format!(", {} left alone", report::count(conflicts, "conflict")));
+    }
+    if failed > 0 {
+        text.push_str(&format!(", {failed} not possible"));
+    }
+    text
+}
+
+/// What a report means for the exit code.
+pub(crate) fn exit(report: &UndoReport) -> Exit {
+    if report.is_whole() { Exit::Done } else { Exit::Failed }
+}
+
+/// The question whether to do what was foreseen.
+pub(crate) fn question(session_id: SessionId, preview: &UndoReport) -> Interrupt {
+    Interrupt {
+        id: InterruptId::generate(),
+        session_id,
+        turn_id: preview.turn_id,
+        call_id: None,
+        asked_by: AskedBy::default(),
+        ask: Ask::Question {
+            question: format!("Undo turn {}? y/n", preview.turn),
+            context: None,
+            default: Some("n".to_owned()),
+            required: false,
+        },
+        raised_at: Timestamp::now(),
+        deadline: None,
+        on_deadline: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, change: FileChangeKind, outcome: UndoOutcome) -> UndoneFile {
+        let is_left = matches!(outcome, UndoOutcome::Conflict);
+        UndoneFile {
+            path: path.to_owned(),
+            change,
+            outcome,
+            reason: is_left.then(|| "it has been changed since".to_owned()),
+            diff: Some("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-new\n+old\n".to_owned()),
+        }
+    }
+
+    fn report(preview: bool) -> UndoReport {
+        UndoReport {
+            turn_id: "0193a5b2-7c1d-7000-8000-000000000003".parse().unwrap(),
+            turn: 3,
+            redo: false,
+            preview,
+            files: vec![
+                file("outputs/a.txt", FileChangeKind::Modified, UndoOutcome::Done),
+                file("outputs/b\u{1b}[2J.txt", FileChangeKind::Deleted, UndoOutcome::Done),
+                file("outputs/c.txt", FileChangeKind::Created, UndoOutcome::Already),
+                file("outputs/d.txt", FileChangeKind::Modified, UndoOutcome::Conflict),
+            ],
+        }
+    }
+
+    #[test]
+    fn diffs_are_shown_of_what_is_foreseen_and_of_conflicts() {
+        insta::assert_snapshot!(lines(&report(false), false).join("\n"), @r"
+        ✓ outputs/a.txt: is as it was
+        ✓ outputs/b\u{1b}[2J.txt: removed
+        · outputs/c.txt: is already as it was
+        ✗ outputs/d.txt: left alone, it has been changed since
+          --- a/x
+          +++ b/x
+          @@ -1 +1 @@
+          -new
+          +old
+        turn 3: 2 paths undone, 1 conflict left alone
+        ");
+        let foreseen = lines(&report(true), false);
+        assert_eq!(foreseen[0], "✓ outputs/a.txt: becomes as it was");
+        assert_eq!(foreseen[1], "  --- a/x");
+        assert_eq!(foreseen.last().unwrap(), "turn 3: 2 paths would be undone, 1 conflict left alone");
+    }
+
+    #[test]
+    fn what_was_left_alone_shows_in_the_exit_code() {
+        assert_eq!(exit(&report(false)), Exit::Failed);
+        let whole = UndoReport { files: report(false).files.drain(..3).collect(), ..report(false) };
+        assert_eq!(exit(&whole), Exit::Done);
+    }
+
+    #[test]
+    fn turns_are_named_by_number_or_id() {
+        assert_eq!(turn("12"), Ok(TurnChoice::Number(12)));
+        assert!(matches!(turn("0193a5b2-7c1d-7000-8000-000000000003"), Ok(TurnChoice::Id(_))));
+        for text in ["0", "-1", "last", ""] {
+            assert!(turn(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn programs_find_the_keys_they_rely_on() {
+        let report = UndoReport { files: report(false).files.drain(3..).collect(), ..report(false) };
+        insta::assert_json_snapshot!(report, @r#"
+        {
+          "turn_id": "0193a5b2-7c1d-7000-8000-000000000003",
+          "turn": 3,
+          "redo": false,
+          "preview": false,
+          "files": [
+            {
+              "path": "outputs/d.txt",
+              "change": "modified",
+              "outcome": "conflict",
+              "reason": "it has been changed since",
+              "diff": "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-new\n+old\n"
+            }
+          ]
+        }
+        "#);
+    }
+}

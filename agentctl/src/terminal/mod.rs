@@ -1,0 +1,16 @@
+//! The terminal: what it can do, the colours and widths of text, and text made harmless for it.
+//!
+//! - [`look`], [`paint`]: what the terminal can do, the colours, and the widths of text.
+//! - [`sanitize`]: no prose of a model or a tool reaches a terminal but through it. What a person decides on goes through
+//!   [`agentd_core::visible`] instead, which leaves nothing out.
+
+pub(crate) mod look;
+pub(crate) mod paint;
+pub(crate) mod sanitize;
+
+use std::io::Write as _;
+
+/// Tells the person something that is not the answer.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(anstream::stderr(), "{}", sanitize::clean(text));
+}
