@@ -409,7 +409,8 @@ impl Question<'_> {
             Answer::Approve | Answer::Text { .. } => (GOOD, "approved".to_owned()),
             Answer::Reject { .. } => (BAD, "rejected".to_owned()),
             Answer::Always { scope } | Answer::Keep { scope, .. } => {
-                (GOOD, format!("approved, and {}", asking::kept(*scope, grants)))
+                let kept = answer.kept(&self.interrupt.ask).map_or(grants, |(rules, _)| rules);
+                (GOOD, format!("approved, and {}", asking::kept(*scope, kept)))
             }
             Answer::Edit { .. } => (GOOD, "answered with other arguments".to_owned()),
         };
