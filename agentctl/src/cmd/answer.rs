@@ -219,6 +219,8 @@ mod tests {
             rule: None,
             grants: vec!["write_file".to_owned()],
             wider: vec!["mcp_lab_*".to_owned()],
+            for_good: Vec::new(),
+            owner: None,
         }
     }
 

@@ -100,7 +100,7 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
             line("", "reject  the model is told that there is no answer");
             line("answer", &format!("agentctl answer {id} TEXT|reject"));
         }
-        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider } => {
+        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, .. } => {
             line("tool", &visible::line(tool));
             line("risk", asking::risk(*risk));
             line("why", &asking::why(reason, *layer, rule.as_deref()));
@@ -121,6 +121,9 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
                 }
                 for grant in grants {
                     line("keeps", &asking::rule(grant));
+                }
+                for rule in for_good {
+                    line("for good", &asking::rule(rule));
                 }
                 for rule in wider {
                     line("wider", &asking::rule(rule));
@@ -168,6 +171,8 @@ mod tests {
                 rule: Some("the session's confirm_write is on".to_owned()),
                 grants: vec!["write_file".to_owned()],
                 wider: Vec::new(),
+                for_good: Vec::new(),
+                owner: None,
             }),
             Interrupt {
                 deadline: Some(Timestamp::UNIX_EPOCH),

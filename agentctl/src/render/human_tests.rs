@@ -334,6 +334,8 @@ fn state_and_other_people_are_shown_in_a_line() {
             rule: None,
             grants: Vec::new(),
             wider: Vec::new(),
+            for_good: Vec::new(),
+            owner: None,
         },
         raised_at: Timestamp::UNIX_EPOCH,
         deadline: None,

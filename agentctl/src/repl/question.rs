@@ -34,10 +34,10 @@ const INDENT: usize = 4;
 pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool) -> io::Result<Option<Answer>> {
     let mut question = Question { console, interrupt, color };
     match &interrupt.ask {
-        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider } => {
+        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, .. } => {
             let preview = preview.clone().unwrap_or_else(|| pretty(args));
             question.show_approval(tool, *risk, &asking::why(reason, *layer, rule.as_deref()), &preview)?;
-            question.approval(args, *risk, &preview, Offers::new(grants, wider))
+            question.approval(args, *risk, &preview, Offers::new(grants, wider, for_good))
         }
         Ask::Question { question: text, context, default, required } => {
             question.show_question(text, context.as_deref())?;
@@ -51,18 +51,26 @@ pub(crate) fn ask(console: &mut dyn Console, interrupt: &Interrupt, color: bool)
 struct Offers<'a> {
     grants: &'a [String],
     wider: &'a [String],
+    /// What is kept in place of the exact ones for good; empty where that is the same.
+    for_good: &'a [String],
     /// Which of the wider ones is chosen, if one is.
     chosen: Option<usize>,
 }
 
 impl<'a> Offers<'a> {
-    fn new(grants: &'a [String], wider: &'a [String]) -> Self {
-        Self { grants, wider, chosen: None }
+    fn new(grants: &'a [String], wider: &'a [String], for_good: &'a [String]) -> Self {
+        Self { grants, wider, for_good, chosen: None }
     }
 
     /// What would be kept now.
     fn rules(&self) -> &'a [String] {
         self.chosen.and_then(|at| self.wider.get(at..=at)).unwrap_or(self.grants)
+    }
+
+    /// What would be kept now, for the session or for good.
+    fn all_rules(&self) -> Vec<String> {
+        let for_good = self.for_good.iter().filter(|_| self.chosen.is_none());
+        self.rules().iter().chain(for_good).cloned().collect()
     }
 
     /// The same offers with the choice of that digit, if it is one: 1 are the exact rules.
@@ -175,7 +183,7 @@ impl Question<'_> {
         mut offers: Offers<'_>,
     ) -> io::Result<Option<Answer>> {
         let grave = matches!(risk, Risk::High | Risk::Critical);
-        let longer = self.is_longer(preview, offers.rules());
+        let longer = self.is_longer(preview, &offers.all_rules());
         self.show_rules(&offers)?;
         self.show_choices(offers.rules(), longer)?;
         loop {
@@ -197,7 +205,7 @@ impl Question<'_> {
                 Some(Key::Char('e' | 'E')) => self.edit(args, grave)?,
                 Some(Key::Char('s' | 'S') | Key::Escape) => return self.skipped("approve"),
                 Some(Key::Char('v' | 'V')) if longer => {
-                    self.view_all(preview, grants)?;
+                    self.view_all(preview, &offers.all_rules())?;
                     self.show_rules(&offers)?;
                     self.show_choices(grants, longer)?;
                     continue;
@@ -231,9 +239,15 @@ impl Question<'_> {
     fn show_rules(&mut self, offers: &Offers<'_>) -> io::Result<()> {
         let (mut lines, grants) = (Vec::new(), offers.rules());
         if !grants.is_empty() {
-            lines.push("always keeps, for this session (a) or for good in every session (g):".to_owned());
-            let (rules, _) = asking::rules(grants, self.room_of_rules());
-            lines.extend(rules.iter().map(|rule| format!("  {rule}")));
+            let is_same = offers.chosen.is_some() || offers.for_good.is_empty();
+            let kept = |rules: &[String]| asking::rules(rules, self.room_of_rules()).0;
+            let both = "always keeps, for this session (a) or for good in every session (g):";
+            lines.push(if is_same { both } else { "always keeps, for this session (a):" }.to_owned());
+            lines.extend(kept(grants).iter().map(|rule| format!("  {rule}")));
+            if !is_same {
+                lines.push("or for good (g), in every session that starts it in the same folder:".to_owned());
+                lines.extend(kept(offers.for_good).iter().map(|rule| format!("  {rule}")));
+            }
         }
         if !offers.wider.is_empty() {
             let columns = self.room_of_rules().columns;
@@ -397,7 +411,8 @@ impl Question<'_> {
             Answer::Approve | Answer::Text { .. } => (GOOD, "approved".to_owned()),
             Answer::Reject { .. } => (BAD, "rejected".to_owned()),
             Answer::Always { scope } | Answer::Keep { scope, .. } => {
-                (GOOD, format!("approved, and {}", asking::kept(*scope, grants)))
+                let kept = answer.kept(&self.interrupt.ask).map_or(grants, |(rules, _)| rules);
+                (GOOD, format!("approved, and {}", asking::kept(*scope, kept)))
             }
             Answer::Edit { .. } => (GOOD, "answered with other arguments".to_owned()),
         };

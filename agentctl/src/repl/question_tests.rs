@@ -91,6 +91,8 @@ fn approval_of(risk: Risk, grants: &[&str]) -> Interrupt {
         rule: Some("the session's confirm_exec is on".into()),
         grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
         wider: Vec::new(),
+        for_good: Vec::new(),
+        owner: None,
     })
 }
 
@@ -181,6 +183,18 @@ fn a_digit_chooses_a_rule_that_reaches_further() {
     let shown = check(&wide, "s", None);
     assert!(shown.contains("2  mcp_lab_weather, which covers every call of it"), "{shown}");
     assert!(shown.contains("3  mcp_lab_*, which covers every call of every tool of that MCP server"), "{shown}");
+}
+
+#[test]
+fn what_is_kept_for_good_is_shown_where_it_is_another_rule() {
+    let mut placed = approval(&["run_bash_command: make"]);
+    let Ask::Approval { for_good, .. } = &mut placed.ask else { unreachable!() };
+    for_good.push("run_bash_command: [at /app] make".to_owned());
+    let shown = check(&placed, "g⏎", Some(Answer::Always { scope: GrantScope::ForGood }));
+    let end = shown.lines().last().unwrap();
+    assert!(end.contains("kept for good") && end.ends_with("run_bash_command: [at /app] make"), "{shown}");
+    assert!(shown.contains("for this session (a):\n    run_bash_command: make\n"), "{shown}");
+    assert!(shown.contains("or for good (g), in every session that starts it in the same folder:"), "{shown}");
 }
 
 #[test]

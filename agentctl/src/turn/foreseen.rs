@@ -59,9 +59,9 @@ impl<A: Asker> Asker for ForeseeingAsker<A> {
 fn said_to_be_edited(ask: Ask) -> Ask {
     const EDITED: &str = "you changed it, and this is what would run now";
     match ask {
-        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider } => {
+        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, owner } => {
             let reason = if reason.is_empty() { EDITED.to_owned() } else { format!("{EDITED}; {reason}") };
-            Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider }
+            Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, owner }
         }
         question @ Ask::Question { .. } => question,
     }

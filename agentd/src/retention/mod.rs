@@ -182,7 +182,8 @@ impl Cleaning<'_> {
             if areas.is_empty() && undo.is_none() {
                 continue;
             }
-            let order = CleanOrder { areas, undo: undo.is_some(), trial: self.trial };
+            let last_used = children.iter().map(|child| child.updated_at).fold(session.updated_at, Timestamp::max);
+            let order = CleanOrder { areas, undo: undo.is_some(), last_used: Some(last_used), trial: self.trial };
             match self.retention.engine.clean_session(session.id, order).await {
                 Ok(None) => self.report.kept_sessions += 1,
                 Ok(Some(cleaned)) => {

@@ -40,6 +40,8 @@ pub struct Foreign {
     pub rule: String,
     /// The rule that covers any call of any tool of the server.
     pub server_rule: String,
+    /// What tells the server's entry in the configuration from another one under the same name.
+    pub entry: String,
     /// The person's configuration lets it run without asking.
     pub granted: bool,
 }

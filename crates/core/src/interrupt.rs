@@ -56,6 +56,15 @@ impl Default for AskedBy {
     }
 }
 
+/// Whose a tool is that is somebody else's, as it stood when a person was asked about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The rule that covers any call of the tool: it names the MCP server and the tool.
+    pub rule: String,
+    /// What tells the server's entry in the configuration from another one under the same name.
+    pub entry: String,
+}
+
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -87,6 +96,13 @@ pub enum Ask {
         /// are none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         wider: Vec<String>,
+        /// What is kept in place of the exact rules where they are kept for good: each names the folder that it was asked
+        /// for, so that it means no other one in another session. Empty where that is the same.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        for_good: Vec<String>,
+        /// Whose tool it is, where it is somebody else's; not known of what older versions asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<Box<Owner>>,
     },
     /// The model asks the person.
     Question {
@@ -184,6 +200,9 @@ impl Answer {
     #[must_use]
     pub fn kept<'a>(&'a self, ask: &'a Ask) -> Option<(&'a [String], GrantScope)> {
         match (ask, self) {
+            (Ask::Approval { for_good, .. }, Self::Always { scope: GrantScope::ForGood }) if !for_good.is_empty() => {
+                Some((for_good, GrantScope::ForGood))
+            }
             (Ask::Approval { grants, .. }, Self::Always { scope }) => Some((grants, *scope)),
             (Ask::Approval { wider, .. }, Self::Keep { rule, scope }) if wider.contains(rule) => {
                 Some((std::slice::from_ref(rule), *scope))

@@ -203,15 +203,16 @@ impl Publisher<'_> {
             effect: setting.effect.unwrap_or(Effect::Execute),
         };
         let granted = config.grants.hold(&tool.name);
-        self.add(server, spec, Deed::Tool(tool.name.clone()), &setting, Self::foreign(server, &tool.name, granted));
+        self.add(server, spec, Deed::Tool(tool.name.clone()), &setting, self.foreign(server, &tool.name, granted));
     }
 
-    fn foreign(server: &str, tool: &str, granted: bool) -> Foreign {
+    fn foreign(&self, server: &str, tool: &str, granted: bool) -> Foreign {
         Foreign {
             server: server.to_owned(),
             tool: shown(tool),
             rule: schema::name(server, tool),
             server_rule: schema::all_of(server),
+            entry: self.place.clone(),
             granted,
         }
     }
@@ -245,7 +246,7 @@ impl Publisher<'_> {
             return;
         }
         let spec = ToolSpec { name, description, parameters, effect: setting.effect.unwrap_or(Effect::Execute) };
-        self.add(server, spec, deed, &setting, Self::foreign(server, verb, config.grants.hold(verb)));
+        self.add(server, spec, deed, &setting, self.foreign(server, verb, config.grants.hold(verb)));
     }
 
     /// The alias where there is one that can be used; otherwise the name that is made of the server's and the tool's. Neither

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::{
     command::{self, Line, Part},
     judge::{Facts, Policy, SHELL_TOOL},
+    lasting::{self, Folder},
 };
 
 /// How long a rule may be, in bytes.
@@ -116,10 +117,16 @@ struct Check<'a> {
 impl Check<'_> {
     /// A rule about commands.
     fn command(&self, text: &str) -> Checked {
-        let (folder, command) = match text.strip_prefix("[in ").and_then(|text| text.split_once("] ")) {
-            Some((folder, command)) => (Some(folder), command),
-            None => (None, text),
-        };
+        let (place, command) = lasting::split(text);
+        let folder = place.map(|place| match place {
+            Folder::Named(folder) | Folder::Real(folder) => folder,
+        });
+        if let (Some(Folder::Real(path)), true) = (place, folder.is_some_and(|folder| !folder.starts_with('/'))) {
+            return unfit(
+                format!("`[at {path}]` names a folder of this machine, with its whole path"),
+                "write the path of the project, or of a folder in it, as `pwd -P` says it there",
+            );
+        }
         if let Some(folder) = folder.filter(|folder| !folder.starts_with('/')) {
             return unfit(
                 "a folder in a rule has its whole name, so that it means the same in every session",
@@ -134,12 +141,12 @@ impl Check<'_> {
         }
         match command.strip_suffix(" *") {
             Some(words) => wide(words, folder),
-            None => self.exact(command, folder),
+            None => self.exact(command, folder, &text[..text.len() - command.len()]),
         }
     }
 
     /// A rule about one command or pipeline, to the letter.
-    fn exact(&self, command: &str, folder: Option<&str>) -> Checked {
+    fn exact(&self, command: &str, folder: Option<&str>, place: &str) -> Checked {
         let pipelines = match command::read(command) {
             Line::Plain(pipelines) => pipelines,
             Line::Other(_) => Vec::new(),
@@ -156,7 +163,6 @@ impl Check<'_> {
             );
         }
         if named != [command] {
-            let place = folder.map(|folder| format!("[in {folder}] ")).unwrap_or_default();
             let mut rules: Vec<String> = named.iter().map(|exact| format!("`{SHELL_TOOL}: {place}{exact}`")).collect();
             rules.dedup();
             return match rules.as_slice() {

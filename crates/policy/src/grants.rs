@@ -1,7 +1,9 @@
 //! Kept rules: what a person allowed for a session or for good.
 //!
 //! - `run_bash_command: git status`: this one simple command, to the letter of its normal form. Variables and redirections
-//!   around it belong to it. A folder to start in stands in front: `run_bash_command: [in /project] make`.
+//!   around it belong to it. A folder to start in stands in front: `run_bash_command: [in /project] make`. Without one it
+//!   means wherever commands start that name no folder; `run_bash_command: [at /home/me/app] make` names a folder of this
+//!   machine in the project, by whatever name the session has it.
 //! - `run_bash_command: printf x | make -f -`: this one pipeline. A rule for one command of it says nothing of that command
 //!   where something is piped into it.
 //! - `run_bash_command: cargo test *`: every command that begins with these words, is nothing but plain words, runs no
@@ -32,7 +34,8 @@ pub(super) struct Grants<'a> {
 /// What a rule would have to name.
 pub(super) enum Wanted<'a> {
     /// A simple command, or a whole pipeline, that starts in this folder.
-    Pipeline { parts: &'a [Part], folder: Option<&'a str> },
+    /// Rules may have other names of it.
+    Pipeline { parts: &'a [Part], folder: Option<&'a str>, other_names: &'a [String] },
     /// Any call of a tool.
     Tool(&'a str),
     /// One call of a tool, to the letter.
@@ -52,11 +55,11 @@ impl<'a> Grants<'a> {
         let exact = wanted.exact();
         if risk <= wanted.highest()
             && let Some(exact) = exact
-            && let Some(rule) = self.rules.iter().find(|rule| **rule == exact)
+            && let Some(rule) = self.rules.iter().find(|rule| **rule == exact || wanted.is_also(rule))
         {
             return Some(rule);
         }
-        let Wanted::Pipeline { parts: [part], folder: None } = wanted else { return None };
+        let Wanted::Pipeline { parts: [part], folder: None, .. } = wanted else { return None };
         self.rules.iter().copied().find(|rule| risk <= Risk::Medium && covers(rule, part, self.roots))
     }
 }
@@ -65,7 +68,7 @@ impl Wanted<'_> {
     /// The rule that names exactly this, if one can.
     pub(super) fn exact(&self) -> Option<String> {
         match self {
-            Self::Pipeline { parts, folder } => {
+            Self::Pipeline { parts, folder, .. } => {
                 // What is piped into a command alone belongs to no rule about it.
                 let alone = parts.first().is_none_or(|first| first.stdin != Stdin::Pipe);
                 let place = folder.map(|folder| format!("[in {folder}] ")).unwrap_or_default();
@@ -77,6 +80,14 @@ impl Wanted<'_> {
             Self::Tool(name) => Some((*name).to_owned()),
             Self::Call(call) => Some((*call).to_owned()),
         }
+    }
+
+    /// Whether a rule names exactly this, with another name of the folder. To be asked where there is an exact rule.
+    fn is_also(&self, rule: &str) -> bool {
+        let Self::Pipeline { parts, other_names, .. } = self else { return false };
+        let Some(text) = rule.strip_prefix(SHELL_TOOL).and_then(|rule| rule.strip_prefix(": ")) else { return false };
+        let command = other_names.iter().find_map(|name| text.strip_prefix(name.as_str())?.strip_prefix(' '));
+        command.is_some_and(|command| command == exact(parts))
     }
 
     /// The highest risk that an exact rule can cover.

@@ -12,6 +12,7 @@
 //!
 //! - [`mod@file`]: the rule file as it is written; [`rules`]: the same, compiled.
 //! - `foreign`: tools of somebody else.
+//! - `lasting`: which folder a rule means that is kept for good.
 //! - [`judge`]: the layers put together; `opinion`: what one layer says.
 
 mod checker;
@@ -21,12 +22,13 @@ mod foreign;
 mod grant_check;
 mod grants;
 pub mod judge;
+mod lasting;
 mod opinion;
 pub mod rules;
 
 use serde_json::Value;
 
-pub use self::checker::web::only_fetches;
+pub use self::{checker::web::only_fetches, lasting::for_good};
 pub use self::{
     file::RuleFile,
     grant_check::{ForeignTools, UnfitGrant, check_grant, check_grant_of_other},

@@ -74,7 +74,7 @@ impl TryFrom<v1::Interrupt> for Interrupt {
 impl From<&Ask> for interrupt::Ask {
     fn from(ask: &Ask) -> Self {
         match ask {
-            Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider } => {
+            Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, owner: _ } => {
                 Self::Approval(interrupt::Approval {
                     tool: tool.clone(),
                     args_json: args.to_string(),
@@ -84,6 +84,7 @@ impl From<&Ask> for interrupt::Ask {
                     grant: <&[String; 1]>::try_from(grants.as_slice()).ok().map(|[grant]| grant.clone()),
                     grants: grants.clone(),
                     wider: wider.clone(),
+                    for_good: for_good.clone(),
                     layer: layer.map(layer_to_wire).unwrap_or_default(),
                     rule: rule.clone(),
                 })
@@ -115,6 +116,9 @@ impl TryFrom<interrupt::Ask> for Ask {
                 // An older daemon names one at the most.
                 grants: if approval.grants.is_empty() { approval.grant.into_iter().collect() } else { approval.grants },
                 wider: approval.wider,
+                for_good: approval.for_good,
+                // For the daemon alone.
+                owner: None,
             },
             interrupt::Ask::Question(question) => Self::Question {
                 question: question.question,

@@ -101,6 +101,8 @@ pub(crate) fn interrupts() -> Vec<Interrupt> {
         rule: Some("tools.write_file.patterns.low_risk: *.md".into()),
         grants: vec!["write_file".into(), "run_bash_command: make".into()],
         wider: vec!["mcp_lab_weather".into(), "mcp_lab_*".into()],
+        for_good: vec!["write_file".into(), "run_bash_command: [at /home/me/app] make".into()],
+        owner: None,
     };
     let question = |required, default| Ask::Question { question: "Which?".into(), context: None, default, required };
     vec![

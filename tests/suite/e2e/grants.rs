@@ -90,7 +90,7 @@ async fn a_rule_for_good_outlives_the_daemon_and_holds_everywhere_until_it_is_re
     world.model.reply(touch("a")).reply(Reply::text("Touched."));
     let (running, interrupt) = waiting(&world, &[]).await;
     let answered = answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
-    answered.says(&["kept for good, in every session: run_bash_command: touch a"]);
+    answered.says(&["kept for good, in every session: run_bash_command: [in /] touch a"]);
     running.output(Vec::new()).await.exits(0);
     world.daemon.kill9().await;
     world.daemon.restart().await;
@@ -98,10 +98,10 @@ async fn a_rule_for_good_outlives_the_daemon_and_holds_everywhere_until_it_is_re
     world.model.reply(touch("a")).reply(Reply::text("Again."));
     assert_eq!(denials(&unattended(&world, &[]).await), 0);
     let human = agentctl(&world, &["grants", "list"]).await.exits(0).stdout;
-    assert!(human.contains("for good") && human.contains("run_bash_command: touch a"), "{human}");
+    assert!(human.contains("for good") && human.contains("run_bash_command: [in /] touch a"), "{human}");
     agentctl(&world, &["grants", "revoke", "2"]).await.exits(2).says(&["1 rule", "hint:"]);
-    agentctl(&world, &["grants", "revoke", "1"]).await.exits(0).says(&["run_bash_command: touch a"]);
-    agentctl(&world, &["grants", "revoke", "run_bash_command: touch a"]).await.exits(2).says(&["hint:"]);
+    agentctl(&world, &["grants", "revoke", "1"]).await.exits(0).says(&["run_bash_command: [in /] touch a"]);
+    agentctl(&world, &["grants", "revoke", "run_bash_command: [in /] touch a"]).await.exits(2).says(&["hint:"]);
     assert!(grants(&world, &[]).await.is_empty());
     world.model.reply(touch("a")).reply(Reply::text("No."));
     assert_eq!(denials(&unattended(&world, &[]).await), 1);
@@ -141,7 +141,7 @@ async fn a_compound_command_keeps_a_rule_for_each_part() {
     answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
     running.output(Vec::new()).await.exits(0);
     let kept: Vec<Value> = grants(&world, &[]).await.into_iter().map(|kept| kept["rule"].clone()).collect();
-    assert_eq!(kept, rules);
+    assert_eq!(kept, ["run_bash_command: [in /] touch a", "run_bash_command: [in /] touch b"]);
     // Each part alone, and in another order; but nothing beside them.
     world.model.reply(command("touch b; touch a")).reply(Reply::text("Again."));
     assert_eq!(denials(&unattended(&world, &[]).await), 0);
@@ -338,6 +338,31 @@ async fn a_rule_for_the_project_holds_in_no_other_folder_of_the_session() {
     assert!(root.join("outputs/b").exists());
     assert_eq!(run(json!({"command": "touch outputs/b; ls skills/report"})).await, 0);
     assert_eq!(run(json!({"command": "touch outputs/b"})).await, 1);
+}
+
+#[tokio::test]
+async fn a_rule_that_is_kept_for_good_means_the_folder_that_it_was_kept_in() {
+    let world = world("").await;
+    let there = fs::canonicalize(project(&world)).unwrap();
+    let ask = async |line: &str, more: &[&str], expected: &str| {
+        world.model.reply(command(line)).reply(Reply::text("Done."));
+        let (running, interrupt) = waiting(&world, more).await;
+        let session = interrupt["session_id"].as_str().unwrap().to_owned();
+        answer(&world, &interrupt, &["always", "--for-good"]).await.exits(0);
+        running.output(Vec::new()).await.exits(0);
+        let kept = grants(&world, &[]).await;
+        assert_eq!(kept.last().unwrap()["rule"], expected, "{kept:#?}");
+        session
+    };
+    let rule = format!("run_bash_command: [at {}] touch a", there.display());
+    let seeing = ask("touch a", &["-C", &mount(&world)], &rule).await;
+    // The workspace is another place, in which nobody was asked.
+    let alone = ask("touch b", &[], "run_bash_command: [in /] touch b").await;
+    let run = async |session: &str, line: &str| refusals(&world, session, json!({ "command": line })).await;
+    assert_eq!((run(&seeing, "touch a").await, run(&seeing, "touch b").await), (0, 1));
+    assert_eq!((run(&alone, "touch a").await, run(&alone, "touch b").await), (1, 0));
+    let named = json!({"command": "touch b", "directory": "/"});
+    assert_eq!(refusals(&world, &seeing, named).await, 0);
 }
 
 #[tokio::test]

@@ -193,6 +193,8 @@ impl EventScript {
                 rule: None,
                 grants: vec!["write_file".into(), "run_bash_command: make".into()],
                 wider: vec!["mcp_lab_*".into()],
+                for_good: Vec::new(),
+                owner: None,
             },
             raised_at: self.now(),
             deadline: None,

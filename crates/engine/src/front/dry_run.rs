@@ -153,7 +153,19 @@ impl Engine {
         })?;
         let (risk, Explanation { layer, rule, .. }) = (judged.verdict.risk(), judged);
         let (layer, rule) = (Some(layer), Some(rule));
-        Ok(Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants: Vec::new(), wider: Vec::new() })
+        Ok(Ask::Approval {
+            tool,
+            args,
+            risk,
+            reason,
+            preview,
+            layer,
+            rule,
+            grants: Vec::new(),
+            wider: Vec::new(),
+            for_good: Vec::new(),
+            owner: None,
+        })
     }
 
     /// Where a call would work that nobody makes.

@@ -6,14 +6,15 @@
 
 use agentd_core::{
     audit::DecidedBy,
+    catalogue::Foreign,
     event::EventKind,
-    interrupt::{Answer, Ask},
+    interrupt::{Answer, Ask, Owner},
     policy::{Explanation, Layer, Verdict},
     session::SessionSettings,
     tool::{Followed, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
-use agentd_policy::{Facts, SHELL_TOOL, is_shallow, roots};
+use agentd_policy::{Facts, SHELL_TOOL, for_good, is_shallow, roots};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
@@ -251,6 +252,7 @@ async fn ask<'a>(
     followed: Option<Followed>,
     judgement: Explanation,
 ) -> Result<ToolOutput, TurnExit> {
+    let context = call.context;
     let preview = match preview(call, followed.as_ref()).await? {
         Ok(preview) => preview,
         // It would fail for certain: nobody needs to be asked.
@@ -269,6 +271,8 @@ async fn ask<'a>(
         preview,
         layer: Some(layer),
         rule: Some(rule),
+        for_good: for_good(&grants, &context.files.workspace),
+        owner: owner(context.foreign(tool).as_deref()),
         grants,
         wider,
     };
@@ -298,6 +302,11 @@ async fn obey<'a>(
     }
 }
 
+/// Whose the tool is, as it is kept with a question.
+fn owner(foreign: Option<&Foreign>) -> Option<Box<Owner>> {
+    foreign.map(|foreign| Box::new(Owner { rule: foreign.rule.clone(), entry: foreign.entry.clone() }))
+}
+
 /// What to tell the model where the call would not do what the person was shown: a question may wait for days, and the
 /// files that it is about change meanwhile. It does not run. The model looks again and calls again, and the person is
 /// shown what holds then.
@@ -308,6 +317,9 @@ async fn no_longer_as_shown(
     answered: &Answered,
 ) -> Result<Option<ToolOutput>, TurnExit> {
     let shown = match (answered.asked.as_deref(), &answered.by) {
+        (Some(Ask::Approval { owner: asked, .. }), _) if *asked != owner(call.context.foreign(tool).as_deref()) => {
+            return of_another(call, tool, answered).await.map(Some);
+        }
         (Some(Ask::Approval { preview, .. }), _) => Some(preview),
         // Nobody was shown anything: a rule lets it run, whatever it does.
         (None, DecidedBy::Grant) => return Ok(None),
@@ -327,13 +339,36 @@ async fn no_longer_as_shown(
     let mut text = "it did not run: what it would do has changed since the person was asked, and they have not seen \
                     that. Look again at what it is about; call it again if it is still wanted, and they are asked anew"
         .to_owned();
-    if let Answer::Edit { args } = &answered.answer {
-        text.push_str(&format!(". They wanted these arguments instead: {args}"));
-    }
+    text.push_str(&wanted(answered));
     if let Err(output) = would {
         text.push_str(&format!("\nNow it would fail: {}", output.text));
     }
     Ok(Some(ToolOutput::error(ToolErrorCode::NotRun, text)))
+}
+
+/// What to tell the model where the name of the call stands for something else than when the person was asked: for another
+/// server's tool, or for a server that is reached otherwise.
+async fn of_another(call: &Invocation<'_>, tool: &ToolSpec, answered: &Answered) -> Result<ToolOutput, TurnExit> {
+    call.trail.shut();
+    let message = format!(
+        "{} did not run: the MCP server behind it was set up otherwise when you were asked, or that is not known",
+        tool.name
+    );
+    call.context.recorder.fact(EventKind::Warning { code: "changed_since_asked".to_owned(), message }).await?;
+    let text = format!(
+        "it did not run: the MCP server behind this name was set up otherwise when the person was asked. Call it again if it \
+         is still wanted, and they are asked anew{}",
+        wanted(answered)
+    );
+    Ok(ToolOutput::error(ToolErrorCode::NotRun, text))
+}
+
+/// The arguments that the person wanted instead, as a sentence.
+fn wanted(answered: &Answered) -> String {
+    match &answered.answer {
+        Answer::Edit { args } => format!(". They wanted these arguments instead: {args}"),
+        _ => String::new(),
+    }
 }
 
 /// Runs what was approved, unless the rules deny it by now: they may have changed while the question waited.

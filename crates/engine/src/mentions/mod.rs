@@ -111,9 +111,21 @@ impl Mentions {
         found
     }
 
-    /// Tool, then skill, then agent, then server.
+    /// Tool, then skill, then agent, then server. A name that could be several of one kind is none of them.
     fn add(&mut self, name: &str, known: &Known<'_>, reach: &Reach) {
-        if let Some(tool) = tool(name, known) {
+        if let Err(problem) = self.add_meant(name, known, reach) {
+            self.problems.push(problem);
+        }
+    }
+
+    fn add_meant(&mut self, name: &str, known: &Known<'_>, reach: &Reach) -> Result<(), String> {
+        let servers = || known.stock.servers().iter().map(|server| server.name.as_str());
+        if let Some(tool) = tool(name, known)? {
+            let alike = servers().filter(|server| !same(server, name) && is_server(server, name));
+            let server = one(name, alike).unwrap_or_default();
+            if let Some(server) = server.filter(|_| !self.tools.contains(&tool)) {
+                self.problems.push(format!("@{name} is taken for the tool {tool}; write @{server} for the MCP server"));
+            }
             self.tools.insert(tool);
         } else if let Some(skill) = known.skills.iter().find(|skill| same(&skill.name, name)) {
             if !self.skills.iter().any(|loaded| loaded.skill.name == skill.name) {
@@ -123,11 +135,13 @@ impl Mentions {
             if !self.agents.contains(agent) {
                 self.agents.push(agent.clone());
             }
-        } else if let Some(server) = known.stock.servers().iter().find(|server| is_server(&server.name, name)) {
-            self.add_server(server, known.stock, reach);
+        } else if let Some(server) = one(name, servers().filter(|server| is_server(server, name)))? {
+            let server = known.stock.servers().iter().find(|known| known.name == server);
+            server.into_iter().for_each(|server| self.add_server(server, known.stock, reach));
         } else {
-            self.problems.push(unknown(name, known));
+            return Err(unknown(name, known));
         }
+        Ok(())
     }
 
     /// All tools of the server that the turn may use.
@@ -210,11 +224,27 @@ fn skill_reminder(loaded: &LoadedSkill) -> String {
 }
 
 /// The tool that a name stands for.
-fn tool(name: &str, known: &Known<'_>) -> Option<String> {
+fn tool(name: &str, known: &Known<'_>) -> Result<Option<String>, String> {
     let there = |name: String| known.stock.get(&name).is_some().then_some(name);
-    there(name.to_owned())
-        .or_else(|| known.stock.names().find(|tool| same(tool, name)).map(str::to_owned))
-        .or_else(|| there((known.canonical)(name)))
+    if let Some(exact) = there(name.to_owned()) {
+        return Ok(Some(exact));
+    }
+    let alike = one(name, known.stock.names().filter(|tool| same(tool, name)))?;
+    Ok(alike.map(str::to_owned).or_else(|| there((known.canonical)(name))))
+}
+
+/// The one of these names that is meant: the one that was written, or the only one that is like it.
+fn one<'a>(said: &str, alike: impl Iterator<Item = &'a str>) -> Result<Option<&'a str>, String> {
+    let alike: BTreeSet<&str> = alike.collect();
+    let written = |name: &&&str| said == **name || said.strip_prefix("mcp_") == Some(**name);
+    match (alike.iter().find(written), alike.len()) {
+        (Some(exact), _) => Ok(Some(exact)),
+        (None, 0 | 1) => Ok(alike.first().copied()),
+        (None, _) => {
+            let names: Vec<String> = alike.iter().map(|name| format!("@{name}")).collect();
+            Err(format!("@{said} loads nothing: it could mean {}; write the one that you mean", names.join(" or ")))
+        }
+    }
 }
 
 /// Whether a person means that server: by its name, or by how the names of its tools begin.
@@ -297,7 +327,11 @@ mod tests {
         let mut catalogue = Catalogue::of(&specs, &ToolOrigin::BuiltIn);
         catalogue.tools[1].label.tier = ToolTier::Off;
         catalogue.tools[3].label.tier = ToolTier::Discovered;
-        catalogue.servers = ["gone", "lab.2", "pdf", "wrong"].map(server).to_vec();
+        catalogue.servers = ["a", "a-b", "a_b", "gone", "lab.2", "pdf", "wrong"].map(server).to_vec();
+        catalogue.tools.extend([of_server("a", "mcp_a_b", ToolTier::Discovered)]);
+        catalogue.tools.extend([of_server("a", "mcp_a_b_c", ToolTier::Discovered)]);
+        catalogue.tools.extend([of_server("a-b", "mcp_a-b_c", ToolTier::Discovered)]);
+        catalogue.tools.extend([of_server("a_b", "mcp_a_b__c", ToolTier::Discovered)]);
         catalogue.tools.extend([of_server("lab.2", "mcp_lab_weather", ToolTier::Discovered)]);
         catalogue.tools.extend([of_server("lab.2", "mcp_lab_wind", ToolTier::Off)]);
         catalogue.tools.extend([of_server("pdf", "mcp_pdf_split", ToolTier::Enabled)]);
@@ -369,6 +403,15 @@ mod tests {
         check("@lab.2 @Lab.2", &["mcp_lab_weather"], &[], &[], None);
         check("@mcp_lab.2", &["mcp_lab_weather"], &[], &[], None);
         check("@mcp_pdf and @pdf", &["mcp_pdf_split"], &["pdf"], &[], None);
+        // One of several that look alike is only meant as it is written.
+        check("@mcp_a_b_c", &["mcp_a_b_c"], &[], &[], None);
+        check("@mcp_a_b__c", &["mcp_a_b__c"], &[], &[], None);
+        check("@mcp_a-b_c", &["mcp_a-b_c"], &[], &[], None);
+        check("@mcp-a-b-c", &[], &[], &[], Some("could mean @mcp_a-b_c or @mcp_a_b_c; write"));
+        check("@a_b", &["mcp_a_b__c"], &[], &[], None);
+        check("@a-b", &["mcp_a-b_c"], &[], &[], None);
+        check("@A-B", &[], &[], &[], Some("could mean @a-b or @a_b; write"));
+        check("@mcp_a_b", &["mcp_a_b"], &[], &[], Some("is taken for the tool mcp_a_b; write @a_b"));
         check("@gone", &[], &[], &[], Some("has not said yet which tools it has; `agentctl mcp test gone`"));
         check("@wrong", &[], &[], &[], Some("`agentctl mcp list` says why"));
         check("@lab.3", &[], &[], &[], Some("did you mean @lab.2?"));

@@ -262,12 +262,13 @@ impl Actor {
     /// Rules that were granted while the call was on its way here.
     fn granted(&self, ask: &Ask) -> Option<Answered> {
         match ask {
-            Ask::Approval { grants, wider, .. } => {
+            Ask::Approval { grants, wider, for_good, .. } => {
                 let kept = self.shared.kept.now();
                 let held = |rule: &String| {
                     self.state.settings.grants.iter().chain(kept.iter()).any(|grant| grant.rule == *rule)
                 };
-                let covered = !grants.is_empty() && grants.iter().all(held) || wider.iter().any(held);
+                let is_held = |(at, rule): (usize, &String)| held(rule) || for_good.get(at).is_some_and(held);
+                let covered = !grants.is_empty() && grants.iter().enumerate().all(is_held) || wider.iter().any(held);
                 covered.then(|| Answered { answer: Answer::Approve, by: DecidedBy::Grant, asked: None })
             }
             _ => None,

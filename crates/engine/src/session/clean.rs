@@ -5,6 +5,7 @@
 //! of which it was told nothing.
 
 use agentd_core::{
+    Timestamp,
     event::EventKind,
     files::FilesRemoved,
     ids::{ItemId, TurnId},
@@ -28,13 +29,23 @@ impl Actor {
             || self.is_leased()
     }
 
+    /// Whether it, or one that works for it, was used since somebody found that nobody had for long.
+    async fn is_used_since(&self, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
+        let Some(last_used) = last_used else { return Ok(false) };
+        if !self.commands.is_empty() || self.was_used_after(last_used).await? {
+            return Ok(true);
+        }
+        let children = self.shared.parts.store.children(self.id).await?;
+        Ok(children.iter().any(|child| child.updated_at > last_used))
+    }
+
     /// Removes what was not used for long. None where the session is needed.
     pub(super) async fn clean(&mut self, order: CleanOrder) -> Result<Option<SessionCleaned>, Fault> {
-        if self.is_in_use() || self.state.settings.pinned {
+        if self.is_in_use() || self.state.settings.pinned || self.is_used_since(order.last_used).await? {
             return Ok(None);
         }
         let parts = &self.shared.parts;
-        let CleanOrder { areas, undo, trial } = order;
+        let CleanOrder { areas, undo, trial, .. } = order;
         let mut found = parts.workspaces.clean(self.id, areas.clone(), true).await.map_err(EngineError::from)?;
         if found.is_empty() && !undo {
             return Ok(Some(SessionCleaned::default()));

@@ -72,7 +72,7 @@ impl Actor {
     }
 
     /// Asks the journal for its last use, and tells that it was after that moment.
-    async fn was_used_after(&self, last_used: Timestamp) -> Result<bool, EngineError> {
+    pub(super) async fn was_used_after(&self, last_used: Timestamp) -> Result<bool, EngineError> {
         let stored = self.shared.parts.store.session(self.id).await?;
         Ok(stored.is_some_and(|stored| stored.summary.updated_at > last_used))
     }

@@ -50,6 +50,9 @@ pub struct CleanOrder {
     pub areas: Vec<(WorkspaceArea, Timestamp)>,
     /// Whether what is needed to undo changes of files goes.
     pub undo: bool,
+    /// When the session, or one that works for it, was used last, as far as is known: where one was used since, it stays as
+    /// it is. None where nobody looked.
+    pub last_used: Option<Timestamp>,
     /// Nothing is removed: it is only told what would be.
     pub trial: bool,
 }

@@ -12,7 +12,7 @@ use agentd_core::{
     session::SessionSettings,
     turn::TurnResult,
 };
-use agentd_engine::{EngineConfig, SessionHandle};
+use agentd_engine::{CleanOrder, EngineConfig, SessionHandle};
 use agentd_testkit::{
     daemon,
     scripted::{calls, says},
@@ -178,6 +178,25 @@ async fn a_session_that_was_used_since_it_was_looked_at_does_not_expire() {
         assert!(world.engine.expire_session(session, world.clock.now(), false).await.unwrap());
         assert!(world.store.session(session).await.unwrap().is_none());
         assert!(world.workspaces.kept_paths(session).is_empty());
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_cleaned_of_a_session_that_was_used_since_it_was_looked_at() {
+    let world = world();
+    let (id, other) = (used(&world).await, used(&world).await);
+    let child = child_of(&world, other).await;
+    let seen = world.clock.now();
+    world.clock.advance(Duration::from_secs(60));
+    say(&world, id, "One more thing").await;
+    say(&world, child, "And you?").await;
+    let order = |last_used| CleanOrder { undo: true, last_used: Some(last_used), ..CleanOrder::default() };
+    for session in [id, other] {
+        unloaded(&world, session).await;
+        assert_eq!(world.engine.clean_session(session, order(seen)).await.unwrap(), None);
+        unloaded(&world, session).await;
+        let cleaned = world.engine.clean_session(session, order(world.clock.now())).await.unwrap();
+        assert!(cleaned.is_some_and(|cleaned| cleaned.undo));
     }
 }
 

@@ -55,17 +55,20 @@ impl Call<'_> {
     /// Lines of plain words.
     fn judge_pipelines(&self, pipelines: &[Vec<Part>], place: &Place<'_>) -> Vec<(PartExplanation, Judged)> {
         let (folder, moved) = (place.folder, self.leaves(place, pipelines));
+        let other_names = place.other_names.as_slice();
         let mut judged = Vec::new();
         for (pipeline, found) in pipelines.iter().zip(self.opinions_of(pipelines, place)) {
             // A rule for one command says nothing of it where something is piped into it.
             let fed = found.iter().skip(1).any(|(opinion, _)| matches!(opinion.verdict, Verdict::Ask { .. }));
             for (index, (opinion, matched)) in found.into_iter().enumerate() {
                 let part = &pipeline[index];
-                let own = Wanted::Pipeline { parts: std::slice::from_ref(part), folder };
-                let whole = Wanted::Pipeline { parts: pipeline, folder };
+                let own = Wanted::Pipeline { parts: std::slice::from_ref(part), folder, other_names };
+                let whole = Wanted::Pipeline { parts: pipeline, folder, other_names };
                 let wanted: &[Wanted<'_>] = match (pipeline.as_slice(), index) {
                     // Wherever it starts now, a rule may not mean that; but a change of folder does the same everywhere.
-                    ([_], _) if moved && changes_folder(part) => &[Wanted::Pipeline { parts: pipeline, folder: None }],
+                    ([_], _) if moved && changes_folder(part) => {
+                        &[Wanted::Pipeline { parts: pipeline, folder: None, other_names }]
+                    }
                     _ if moved => &[],
                     ([_], _) => &[whole],
                     (_, 0) if fed => &[whole, own],

@@ -88,7 +88,7 @@ pub struct Facts<'a> {
 }
 
 /// The name by which tools and commands know the project.
-const PROJECT: &str = "/project";
+pub(super) const PROJECT: &str = "/project";
 
 /// The names by which commands know the folders that they only look into: those of the session's own tree, and what all
 /// sessions share.

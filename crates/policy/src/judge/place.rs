@@ -10,6 +10,7 @@ use super::{Call, Facts, PROJECT, read_tool};
 use crate::{
     checker::{carriers, files},
     command::Part,
+    lasting::other_names,
     opinion::{Opinion, strictest},
 };
 
@@ -20,6 +21,8 @@ const WORKSPACE: &str = "/";
 pub(super) struct Place<'a> {
     /// The folder, as a rule names it; none where commands start that name no folder.
     pub(super) folder: Option<&'a str>,
+    /// Other names of it that rules may have.
+    pub(super) other_names: Vec<String>,
     /// Nobody can tell where it starts, so that no rule may mean that.
     is_unknown: bool,
     /// Git would obey what anybody may have written there.
@@ -39,10 +42,18 @@ impl Call<'_> {
         let real = self.facts.start.map(|start| start.name.as_str());
         // Of a folder that is named both names count: the one that is written, and the one that links lead to.
         let both = || named.into_iter().chain(real.filter(|_| named.is_some()));
+        let folder = real.filter(|real| named.is_some() || *real != usual).or(named);
         Place {
             // By its real name: what a call writes may mean another folder in another session, or tomorrow.
-            folder: real.filter(|real| named.is_some() || *real != usual).or(named),
-            is_unknown: real.is_none() && (named.is_some() || is_mounted && !skills_named(command).is_empty()),
+            folder,
+            other_names: self
+                .facts
+                .start
+                .map(|start| other_names(start, folder.is_none() && !is_mounted))
+                .unwrap_or_default(),
+            // A name with a bracket could be read as the end of the name in a rule, and the rest as the command.
+            is_unknown: real.is_none() && (named.is_some() || is_mounted && !skills_named(command).is_empty())
+                || folder.is_some_and(|folder| folder.contains(']')),
             is_strange: named.is_some_and(|folder| folder != "." && !self.is_root(folder)),
             secret: strictest(both().filter_map(|folder| files::reads(&path(folder)))),
             reading: strictest(both().filter_map(|folder| self.reading(folder))),

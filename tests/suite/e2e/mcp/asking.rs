@@ -86,6 +86,32 @@ async fn a_question_goes_with_its_call() {
     world.all_are_gone().await;
 }
 
+/// Its name is the same, and what is behind it is another program.
+#[tokio::test]
+async fn a_call_that_was_approved_runs_on_no_other_server_of_that_name() {
+    let mut world = world(json!({"fake": behaving("ok")})).await;
+    act_once(&world);
+    let mut running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
+    let (raised, _) = running.event("interrupt_raised").await;
+    world.daemon.kill9().await;
+    drop(running);
+    let mut other = behaving("ok");
+    other["args"].as_array_mut().unwrap().push(json!("another"));
+    world.daemon.write("config/mcp_servers.yaml", json!({"servers": {"fake": other}}).to_string());
+    world.daemon.restart().await;
+    let session = raised["interrupt"]["session_id"].as_str().unwrap();
+    let interrupt = raised["interrupt"]["id"].as_str().unwrap();
+    world.daemon.agentctl(["answer", interrupt, "approve"]).await.exits(0);
+    let attached = world.daemon.agentctl(["attach", session, "--after", "0", "--output", "stream-json"]).await;
+    let log = attached.stdout;
+    assert!(log.contains("changed_since_asked"), "{log}");
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains("was set up otherwise when the person was asked"), "{told}");
+    assert!(!world.daemon.path().join("acted").exists(), "it ran");
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
+
 #[tokio::test]
 async fn a_question_of_a_call_that_is_over_is_asked_no_more() {
     let mut world = trusted("asks_and_goes").await;

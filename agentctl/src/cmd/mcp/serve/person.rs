@@ -202,6 +202,8 @@ mod tests {
                 rule: None,
                 grants: Vec::new(),
                 wider: Vec::new(),
+                for_good: Vec::new(),
+                owner: None,
             },
             raised_at: Timestamp::UNIX_EPOCH,
             deadline: None,

@@ -24,6 +24,8 @@ fn rules_that_can_hold_are_taken() {
     check("run_bash_command: cargo test");
     check("run_bash_command: git commit -m 'two words'");
     check("run_bash_command: [in /project] make");
+    check("run_bash_command: [at /home/me/app] make");
+    check("run_bash_command: [at /home/me/a\\] b] make");
     check("run_bash_command: cargo test *");
     check("run_bash_command: npm *");
     check("run_bash_command: make 2> errors.txt");
@@ -51,6 +53,8 @@ fn rules_that_can_never_hold_are_refused_with_what_to_write_instead() {
     check("run_bash_command: *", "every command", "cargo test *");
     check("run_bash_command:  ", "every command", "cargo test *");
     check("run_bash_command: [in sub] make", "whole name", "[in /project/sub]");
+    check("run_bash_command: [at app] make", "whole path", "pwd -P");
+    check("run_bash_command: [at /home/me/app]  make", "normal form", "[at /home/me/app] make");
     check("run_bash_command: [in /project] make *", "names no folder", "[in …]");
     check("run_bash_command: git 'commit' *", "no plain word", "plain words");
     check("run_bash_command: a; b *", "no plain word", "plain words");

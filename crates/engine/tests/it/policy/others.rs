@@ -19,6 +19,7 @@ fn weather(server: &str, granted: bool) -> Foreign {
         tool: "weather".to_owned(),
         rule: format!("mcp_{server}_weather"),
         server_rule: format!("mcp_{server}_*"),
+        entry: String::new(),
         granted,
     }
 }

@@ -114,6 +114,42 @@ fn a_rule_that_was_kept_for_the_project_covers_no_command_that_a_skill_has_start
     check(&json!({"command": "make", "directory": "/"}), Some(&workspace()), &there, ("allow", &[]));
 }
 
+/// What is kept for good names a folder of this machine, by whatever name a session has it.
+#[test]
+fn a_rule_about_a_folder_of_this_machine_holds_there_and_nowhere_else() {
+    let policy = shipped();
+    let kept = granting(&[&format!("run_bash_command: [at {PROJECT}] make")]);
+    let check = |args: Value, start: Option<&StartFolder>, expected: &str| {
+        let said = started(&policy, &args, start, &kept);
+        assert_eq!(mark(&said), expected, "{args} {start:?} {said:?}");
+    };
+    let sub = folder("/project/sub", &format!("{PROJECT}/sub"));
+    let another = folder("/project", "/home/me/another");
+    let (here, named) = (json!({"command": "make"}), json!({"command": "make", "directory": "/project"}));
+    check(here.clone(), Some(&in_project()), "allow");
+    check(named.clone(), Some(&in_project()), "allow");
+    check(json!({"command": "cd /project && make"}), Some(&in_project()), "allow");
+    check(json!({"command": "make all"}), Some(&in_project()), "ask");
+    check(json!({"command": "cd /outputs && make"}), Some(&in_project()), "ask");
+    check(json!({"command": "printf x | make"}), Some(&in_project()), "ask");
+    for elsewhere in [Some(&another), Some(&sub), Some(&workspace()), None] {
+        check(here.clone(), elsewhere, "ask");
+        check(named.clone(), elsewhere, "ask");
+    }
+    // A folder of the session's own that happens to lie there is no project.
+    check(named, Some(&folder("/outputs", PROJECT)), "ask");
+}
+
+/// A model may name its folders as it likes.
+#[test]
+fn no_rule_counts_in_a_folder_whose_name_could_be_the_end_of_one() {
+    let policy = shipped();
+    let kept = granting(&["run_bash_command: [in /project/a] b] make", "run_bash_command: [in /project/a] 'b]' make"]);
+    let start = folder("/project/a] b", &format!("{PROJECT}/a] b"));
+    let said = started(&policy, &json!({"command": "make", "directory": "a] b"}), Some(&start), &kept);
+    assert_eq!((mark(&said), said.grants.len()), ("ask", 0), "{said:?}");
+}
+
 #[test]
 fn git_asks_beside_what_nothing_holds() {
     let policy = shipped();
