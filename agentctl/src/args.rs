@@ -1,7 +1,6 @@
 //! The command line: what all commands share, and the table of commands. The arguments of each command stand
 //! beside its code in [`crate::cmd`].
 
-use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 

@@ -3,9 +3,10 @@
 //! Tokenizers differ by a fifth or so, scripts by a factor of four: so the guess looks at the script only, and what it
 //! is wrong by for one model is learned from what that model's server counts ([`Scales`]).
 
-use std::collections::HashMap;
-
-use tokio::sync::watch;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 /// About how many tokens the text has: four characters of ASCII make one, two of an alphabet with two bytes a character
 /// (é, я, ש), one of all that is wider (汉, か, 😀).
@@ -30,19 +31,13 @@ pub(crate) fn of_picture(width: u32, height: u32) -> u64 {
 const LIMITS: (f64, f64) = (0.2, 5.0);
 
 /// By what the guess has to be multiplied, model by model.
-#[derive(Debug)]
-pub(crate) struct Scales(watch::Sender<HashMap<String, f64>>);
-
-impl Default for Scales {
-    fn default() -> Self {
-        Self(watch::Sender::new(HashMap::new()))
-    }
-}
+#[derive(Debug, Default)]
+pub(crate) struct Scales(Mutex<HashMap<String, f64>>);
 
 impl Scales {
     /// The tokens that a guess stands for with this model.
     pub(crate) fn apply(&self, model: &str, guess: u64) -> u64 {
-        let scale = self.0.borrow().get(model).copied().unwrap_or(1.0);
+        let scale = self.map().get(model).copied().unwrap_or(1.0);
         scaled(guess, scale)
     }
 
@@ -53,10 +48,15 @@ impl Scales {
             return;
         }
         let ratio = ratio(counted, guess).clamp(LIMITS.0, LIMITS.1);
-        self.0.send_modify(|scales| match scales.get_mut(model) {
+        let mut scales = self.map();
+        match scales.get_mut(model) {
             Some(scale) => *scale = f64::midpoint(*scale, ratio),
             None => drop(scales.insert(model.to_owned(), ratio)),
-        });
+        }
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<String, f64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,16 +1,18 @@
 //! How large the windows of models are: as configured, or as their servers said when a request did not fit.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use agentd_core::model::ModelInfo;
-use tokio::sync::watch;
 
 /// The least that is believed, in tokens: in less nothing can be done, and whoever says so may not mean well.
 const LEAST: u64 = 1024;
 
 /// What is known of the windows of models, model by model, since the daemon started.
-#[derive(Debug)]
-pub(crate) struct Windows(watch::Sender<HashMap<String, Known>>);
+#[derive(Debug, Default)]
+pub(crate) struct Windows(Mutex<HashMap<String, Known>>);
 
 /// What is known of one window, in tokens.
 #[derive(Debug, Default)]
@@ -21,51 +23,43 @@ struct Known {
     answered: u64,
 }
 
-impl Default for Windows {
-    fn default() -> Self {
-        Self(watch::Sender::new(HashMap::new()))
-    }
-}
-
 impl Windows {
     /// The tokens that request and answer may have together. Never more than is configured: a person may want less.
     pub(crate) fn of(&self, info: &ModelInfo) -> u64 {
-        let windows = self.0.borrow();
+        let windows = self.map();
         let known = windows.get(&key(info)).and_then(|known| known.said.map(|said| said.max(known.answered)));
         known.map_or(info.context_window, |known| info.context_window.min(known))
     }
 
     /// Takes in that a request of so many tokens was answered.
     pub(crate) fn answered(&self, info: &ModelInfo, tokens: u64) {
-        let key = key(info);
-        if self.0.borrow().get(&key).is_none_or(|known| known.answered < tokens) {
-            self.0.send_modify(|windows| {
-                let known = windows.entry(key).or_default();
-                known.answered = known.answered.max(tokens);
-            });
-        }
+        let mut windows = self.map();
+        let known = windows.entry(key(info)).or_default();
+        known.answered = known.answered.max(tokens);
     }
 
     /// Takes in what a server said when it refused a request of about so many tokens, and says whether that is believed and
     /// less than was thought.
     pub(crate) fn learn(&self, info: &ModelInfo, refused: u64, said: u64) -> bool {
-        let key = key(info);
-        let answered = self.0.borrow().get(&key).map_or(0, |known| known.answered);
         if said >= self.of(info) {
             return false;
         }
+        let mut windows = self.map();
+        let known = windows.entry(key(info)).or_default();
         // What did fit and is refused now says itself that the server has another window since.
-        let fits_no_longer = refused <= answered;
-        if said < LEAST || (said < answered && !fits_no_longer) {
+        let fits_no_longer = refused <= known.answered;
+        if said < LEAST || (said < known.answered && !fits_no_longer) {
+            let answered = known.answered;
             tracing::info!("not believed: the window of {} has {said} tokens, and {answered} did fit", info.id);
             return false;
         }
-        self.0.send_modify(|windows| {
-            let known = windows.entry(key).or_default();
-            known.said = Some(said);
-            known.answered = known.answered.min(said);
-        });
+        known.said = Some(said);
+        known.answered = known.answered.min(said);
         true
+    }
+
+    fn map(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
